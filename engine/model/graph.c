@@ -19,6 +19,7 @@ enum error graph_create(const struct model *m, struct device *dev, enum loss los
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
     g->runtime = device_runtime(dev);
     g->ncuts = EVERYWHERE;
+    g->stretches = 1;
     g->inputs = g->runtime->apart ? INPUT_SLOTS : 0;
     *out = g;
     void *both;
@@ -116,7 +117,8 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     struct plan *p = n > 0 ? graph_plan(g, n, segments) : NULL;
     if (n == 0) return ERR_NONE;
     if (p) return arenas_grow(g, p); /* members may have come since */
-    TRY(plan_create(g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, segments ? segments : &one, &p));
+    TRY(plan_create(g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, segments ? segments : &one,
+                    g->stretches, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
     enum error err = arenas_grow(g, p);
     if (err == ERR_NONE)
@@ -124,6 +126,11 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     else
         plan_free(p);
     return err;
+}
+
+void graph_stretches(struct graph *g, int stretches) {
+    assert(!g->plans);
+    g->stretches = stretches;
 }
 
 void graph_info(const struct graph *g, struct graph_info *out) {
@@ -135,6 +142,7 @@ void graph_info(const struct graph *g, struct graph_info *out) {
         out->activation_bytes += (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
     if (!p) return;
     out->flops = p->flops;
+    out->stretches = p->stretches;
     out->ops = p->nsteps;
     out->fused = p->fused;
 }
@@ -215,7 +223,8 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
         a.top = r->batch->top ? r->sums + 2 : NULL;
     } else {
         const struct model_node *node = &g->m->nodes[s->node];
-        for (int i = 0; i < node->plan.nbuffers; i++) a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
+        for (int i = 0; i < node->plan.nbuffers && r->buffers; i++)
+            a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
     }
     TRY(tell_watch(g, m, s, false, false));
     TRY(op_forward(s->op, &a));

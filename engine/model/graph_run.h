@@ -52,6 +52,7 @@ struct graph {
     const int *frozen; /* by parameter; NULL: none is */
     bool stops;        /* backward does not go beyond the first layer that is trained */
     struct plan *plans;
+    int stretches;
     int nmembers;
     struct member *members;
     struct arena scratch, apart;

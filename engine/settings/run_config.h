@@ -60,6 +60,7 @@ struct run_config {
     int precision;           /* enum precision */
     bool winograd;           /* of the cpu's convolutions */
     bool sync_batchnorm;
+    int64_t recompute; /* stretches of steps, at whose borders activations are kept; 0: auto, 1: all are kept */
     struct data_config data;
     struct batch_config {
         int64_t size;           /* global */

@@ -363,6 +363,13 @@ static const struct config_field run_fields[] = {
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
              "shards together"},
+    {"recompute", CONFIG_INT, AT(recompute), "1",
+     "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
+     "and "
+     "only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It costs "
+     "about one more forward, and changes no bit",
+     .min = 1, .max = 4096, .choices = "auto",
+     .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
      "runs may differ, which dp.staleness makes use of, and NCCL",

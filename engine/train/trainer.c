@@ -308,6 +308,7 @@ static enum error open_compute(struct trainer *t) {
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
+    graph_stretches(t->graph, (int)c->recompute);
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));

@@ -67,6 +67,7 @@ enum error mode_open(struct trainer *t, struct standing *standing, struct mode *
     if (m->how->place != PLACE_ALONE) TRY(join_group(m));
     if (m->ops->open) TRY(m->ops->open(m));
     m->leaving = m->ops->leave ? m->cut->count : 0;
+    if (m->leaving && !m->how->compressed) m->leaving = buckets_before(m->cut, t->tensors.upto);
     standing->ncuts = m->cut->count;
     standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
     describe(m);

@@ -16,7 +16,7 @@ struct mode {
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
     struct buckets buckets;    /* as the configuration cuts them */
     const struct buckets *cut; /* the buckets of this run: these, or the share's */
-    int leaving;               /* how many buckets leave in each step: all, or 0 */
+    int leaving;               /* how many buckets leave in each step: all in which weights are trained, or 0 */
     int left;                  /* how many have left in this step */
     enum lane lane;            /* the lane on which they leave */
     int64_t began;             /* when this step began */

@@ -18,11 +18,14 @@ enum error tensors_choose(struct trainer *t, struct config_errors *errors) {
     const struct model *m = t->model;
     const struct optim_groups *groups = &t->config->optimizer.groups;
     s->trained = m->parameters;
+    s->upto = m->arena_floats;
     s->group = pool_alloc(m->pool, (size_t)(m->nparams + 1) * sizeof *s->group);
     s->frozen = pool_alloc(m->pool, (size_t)(m->nparams + 1) * sizeof *s->frozen);
     if (!s->group || !s->frozen) return ERR_MEMORY;
     if (t->job->task == JOB_TRAIN) TRY(match(t, errors));
     for (int i = 0; i < m->nparams; i++) s->trained -= s->frozen[i] ? m->params[i].count : 0;
+    int last = m->nparams - 1;
+    while (s->frozen[last]) s->upto = m->params[last--].offset;
     if (!groups->frozen.count) s->frozen = NULL;
     return ERR_NONE;
 }

@@ -89,6 +89,7 @@ struct tensors {     /* how the optimizer treats each of the model's parameters:
     int *group;      /* optimizer.groups */
     int *frozen;     /* it stays as it is: 1, or 0; NULL: none does */
     int64_t trained; /* of model->parameters */
+    int64_t upto;    /* of the arena: none is trained from there on */
 };
 struct rate {
     double base, now; /* the learning rate: of the schedule's peak, of this step */

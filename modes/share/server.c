@@ -37,9 +37,9 @@ static enum error serve(struct mode *m, int64_t *mark) {
 
 static enum error update(struct mode *m) {
     struct trainer *t = m->t;
-    int64_t n = t->model->arena_floats, mark = clock_ns();
+    int64_t mark = clock_ns();
     if (t->rank == 0) TRY(serve(m, &mark));
-    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, n, DTYPE_F32, 0));
+    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, t->tensors.upto, DTYPE_F32, 0));
     trainer_phase(t, PHASE_COMM, &mark);
     return trainer_get_sums(t);
 }

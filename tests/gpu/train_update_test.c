@@ -3,6 +3,7 @@
 #include "tests/gpu/gpu.h"
 
 #include "engine/base/rng.h"
+#include "engine/optim/ema.h"
 #include "engine/optim/optim.h"
 
 #include <math.h>
@@ -208,6 +209,33 @@ static void every_optimizer_has_the_bits_of_plain_c(void **state) {
     dev->ops->close(dev);
 }
 
+/* The mean in slot 0, by spans of which some are not aligned; the first step copies. */
+static void averages_have_the_bits_of_plain_c(void **state) {
+    (void)state;
+    struct device *dev = gpu_open(0);
+    struct arena a;
+    arena_open(&a, dev);
+    arena_fill(&a, dev, SLOT, 40);
+    for (int step = 1; step <= STEPS; step++) {
+        struct rule rule;
+        struct rule_span here[TENSORS], there[TENSORS];
+        arena_fill(&a, dev, W, 50 + (uint64_t)step);
+        for (int t = 0, at = 0; t < TENSORS; at += tensors[t++].count) {
+            here[t] = (struct rule_span){
+                .w = a.here[W] + at, .g = a.here[G] + at, .slot = {a.here[SLOT] + at}, .n = tensors[t].count};
+            there[t] = (struct rule_span){
+                .w = a.there[W] + at, .g = a.there[G] + at, .slot = {a.there[SLOT] + at}, .n = tensors[t].count};
+        }
+        ema_rule(0.9, step, &rule);
+        for (int t = 0; t < TENSORS; t++) rule_step(&rule, &here[t]);
+        assert_ok(device_runtime(dev)->update(dev, &rule, there, TENSORS));
+        assert_same_arenas(&a, dev, "average", step);
+        if (step == 1) assert_memory_equal(a.here[SLOT], a.here[W], (size_t)a.floats * sizeof(float));
+    }
+    arena_close(&a, dev);
+    dev->ops->close(dev);
+}
+
 /* More lists of spans than a device remembers, none of which may be taken for another. */
 static void lists_of_spans_are_told_apart(void **state) {
     (void)state;
@@ -286,9 +314,8 @@ static void norms_have_the_bits_of_plain_c(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_has_the_bits_of_plain_c),
-        cmocka_unit_test(lists_of_spans_are_told_apart),
-        cmocka_unit_test(optimizers_are_not_recorded),
+        cmocka_unit_test(every_optimizer_has_the_bits_of_plain_c), cmocka_unit_test(averages_have_the_bits_of_plain_c),
+        cmocka_unit_test(lists_of_spans_are_told_apart),           cmocka_unit_test(optimizers_are_not_recorded),
         cmocka_unit_test(norms_have_the_bits_of_plain_c),
     };
     return gpu_run_tests(tests);

@@ -29,6 +29,9 @@ struct graph_sums {
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
 void graph_free(struct graph *g);
+/* Before anything is prepared: parameters that stay as they are (by number, borrowed; NULL: none). Their gradients are
+ * zero. 'stops': backward ends where no parameter that is trained precedes. */
+void graph_freeze(struct graph *g, const int *frozen, bool stops);
 /* Before any batch is prepared: activations are kept at the borders of so many stretches of steps alone, and the others
  * are computed again when backward needs them. STRETCHES_AUTO: as many as need the least memory; 1, the default: all are
  * kept. The bits do not depend on it. Not for batches together. */

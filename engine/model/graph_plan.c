@@ -13,7 +13,7 @@
  * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
  * other is done with.
  *
- * Gradients that lead to no parameter are not computed. */
+ * Gradients that lead to no parameter that is trained are not computed. */
 #include "engine/model/graph_plan.h"
 
 #include "engine/model/cost.h"
@@ -184,7 +184,7 @@ static enum error gradients_layout(struct plan *p) {
 /* ---- the plan ----------------------------------------------------------------------------- */
 
 enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                       const struct segments *segments, int stretches, struct plan **out) {
+                       const int *frozen, const struct segments *segments, int stretches, struct plan **out) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
     p->segments = *segments;
@@ -192,7 +192,7 @@ enum error plan_create(const struct model *m, struct device *dev, enum loss loss
     assert(p->n > 0);
     p->unit = (int64_t)device_unit(dev, precision);
     p->line = device_runtime(dev)->alignment;
-    enum error err = plan_lower(m, dev, loss, precision, p);
+    enum error err = plan_lower(m, dev, loss, precision, frozen, p);
     if (err == ERR_NONE) err = apart_place(m, p);
     if (err == ERR_NONE) err = ops_create(m, dev, p);
     if (err == ERR_NONE) err = plan_stretches(p, stretches);

@@ -14,7 +14,8 @@ struct plan_tensor {
     enum layout layout;
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
-    bool wants_grad; /* a parameter precedes it */
+    bool wants_grad; /* a parameter that is trained precedes it */
+    bool is_data;    /* none precedes it at all */
 };
 struct plan_step {
     struct op *op;
@@ -47,11 +48,11 @@ struct plan {
     double again_flops;  /* of one sample, what is recomputed */
 };
 /* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
- * tensors. */
+ * tensors. frozen: by parameter, whether it stays as it is; NULL: all are trained. */
 MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                 struct plan *p);
+                                 const int *frozen, struct plan *p);
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                  const struct segments *segments, int stretches, struct plan **out);
+                                  const int *frozen, const struct segments *segments, int stretches, struct plan **out);
 void plan_free(struct plan *p);
 /* The ops are there: cuts the steps into so many stretches, or fewer (STRETCHES_AUTO: what needs the least memory), and
  * gives the activations their places. */

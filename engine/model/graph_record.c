@@ -15,9 +15,11 @@ static enum error stretch_again(struct graph *g, const struct graph_run *r, int 
     struct graph_batch batch = *r->batch;
     const struct graph_run again = {.batch = &batch, .values = r->values};
     int first = last;
+    bool goes_in = m->plan->tensors[steps[last].out].wants_grad; /* or all of it precedes what is trained */
     batch.update_buffers = false;
-    while (first > 0 && steps[first - 1].stretch == steps[last].stretch) first--;
-    for (int s = first; s <= last; s++)
+    for (; first > 0 && steps[first - 1].stretch == steps[last].stretch; first--)
+        goes_in |= m->plan->tensors[steps[first - 1].out].wants_grad;
+    for (int s = first; s <= last && goes_in; s++)
         if (steps[s].again) TRY(graph_step_forward(g, m, &steps[s], &again, NULL));
     return ERR_NONE;
 }

@@ -17,9 +17,11 @@ static const struct network {
 } networks[] = {
     {"mlp", "model={zoo: mlp, hidden: [64, 32], dropout: 0.2}", "data={set: digits, train: 80, val: 40}",
      "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}"},
-    {"lenet", "model=lenet", SHAPES, "optimizer=adam"},
+    {"lenet", "model=lenet", SHAPES,
+     "optimizer={name: adam, freeze: conv2.weight, groups: [{match: \"*.bias\", lr: 1e-2}]}"},
     {"resnet", "model={zoo: resnet, blocks: [1, 1, 1, 1], width: 8}", SHAPES,
-     "optimizer={name: sgd, lr: 0.02, nesterov: true, momentum: 0.9}"},
+     "optimizer={name: sgd, lr: 0.02, nesterov: true, momentum: 0.9, clip: 1, freeze: [\"conv1.*\", \"bn1.*\", "
+     "\"layer1.*\"]}"},
     {"vit", "model={zoo: vit-tiny, patch: 8, depth: 2, width: 32, heads: 2}", SHAPES,
      "optimizer={name: lamb, lr: 1e-3}"},
     {"gpt", "model={zoo: gpt-nano, depth: 2, width: 32, heads: 2, dropout: 0.1}", GRAMMAR,

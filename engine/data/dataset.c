@@ -134,14 +134,14 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
 
 typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
 
-/* Names are compared where both have them. */
+/* Names are compared where both have them. Columns count from 1. */
 static enum error check_names(const struct dataset *d, const struct dataset *like, const char *what, name_fn name,
                               int64_t count) {
     for (int64_t k = 0; k < count; k++) {
         const char *is = name(d, k), *was = name(like, k);
         if (is && was && !dataset_same_name(is, was))
             return FAIL(ERR_CONFIG, "%s %lld of data '%s' is '%s', and the network knows it as '%s'", what,
-                        (long long)k, d->name, is, was);
+                        (long long)(k + (name == dataset_column_name)), d->name, is, was);
     }
     return ERR_NONE;
 }
@@ -173,8 +173,8 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
     if (image_is_name(path)) return image_sample(path, like, out);
     if (kind < 0 || !kinds[kind]->samples)
         return FAIL(ERR_INPUT,
-                    "no data set reads samples without labels from '%s'\ntake an .npy or IDX file "
-                    "of samples, or "
+                    "no data set reads samples without labels from '%s'\ntake an .npy, IDX or CSV "
+                    "file of samples, or "
                     "samples of the data by number: val:0-9",
                     path);
     return kinds[kind]->samples(path, like, out);

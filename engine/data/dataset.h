@@ -5,6 +5,7 @@
 #include "engine/device/ops.h"
 
 enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
+struct columns;
 struct dataset;
 struct visit;
 struct dataset_ops {
@@ -51,10 +52,11 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    const char *note; /* what its user ought to know; NULL: nothing */
-    bool plane;       /* height and width make sense (crop, flip) */
-    double part;      /* of a picture file's shorter side, that a sample shows; 0: all */
-    uint32_t files;   /* where samples are dear to read one by one, crc32c of the files' contents
+    const char *note;              /* what its user ought to know; NULL: nothing */
+    bool plane;                    /* height and width make sense (crop, flip) */
+    const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
+    double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
+    uint32_t files;                /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);

@@ -8,7 +8,6 @@
 
 #include "engine/data/dataset.h"
 #include "engine/data/input.h"
-#include "engine/data/table_row.h"
 
 #include "engine/base/text.h"
 
@@ -64,18 +63,6 @@ static bool is_header(const struct table *t, char *const *cells) {
     for (int64_t k = 0; k < t->width; k++) numbers += cell_number(cells[k], &value);
     int asked = t->ask.config->header;
     return asked == HEADER_TRUE || (asked == HEADER_AUTO && numbers == 0);
-}
-
-int64_t table_column(const struct table *t, const char *wanted) {
-    int64_t number;
-    for (int64_t k = 0; t->names && k < t->width; k++)
-        if (!strcmp(t->names[k], wanted)) return k;
-    return text_int(wanted, &number) && number >= 1 && number <= t->width ? number - 1 : -1;
-}
-
-enum error table_no_column(const struct table *t, const char *key, const char *wanted) {
-    return FAIL(ERR_CONFIG, "data.%s: %s has no column '%s'\ncolumns have %snumbers from 1 to %lld", key, t->path,
-                wanted, t->names ? "the names of the first line, and " : "", (long long)t->width);
 }
 
 /* slot[k] = value for the columns that a key lists. */

@@ -1,48 +1,8 @@
 /* Tables in text: CSV files. Columns part at commas, semicolons or tabs; a cell may be in quotes. */
 #pragma once
-#include "engine/config/schema.h"
-#include "engine/data/columns.h"
+#include "engine/data/table_row.h"
 
-struct table_config {                                 /* what of a file is read: keys of the set */
-    const char *target;                               /* a column's name or number from 1; NULL: the last */
-    struct config_list columns, without, categorical; /* of const char *: names or numbers from 1 */
-    const char *missing;                              /* mean, error, or a number; NULL: mean */
-    int header;                                       /* enum table_header */
-};
-enum table_header { HEADER_AUTO, HEADER_TRUE, HEADER_FALSE };
-enum { TABLE_CLASSES_MOST = 1 << 20 };
-struct table_ask {
-    const struct table_config *config;
-    const struct columns *known; /* of the training file; NULL: this is it */
-    const char *knower;          /* who knows them, for messages: a path; NULL: a network */
-    bool no_target;              /* samples alone: the target may be missing, and is not looked at */
-};
-struct finding;                 /* of a column whose kind is not known before */
-struct told {                   /* of cells that are taken in another way than they stand there */
-    int64_t count, line, place; /* how many; the first of them */
-    char cell[40];
-};
-struct table {
-    const char *path;
-    struct table_ask ask;
-    struct pool *pool;      /* of the columns */
-    struct columns columns; /* the file's own where none are known, else those */
-    char separator;
-    int64_t width; /* of the first line that is not blank; 0: none yet */
-    int64_t *slot; /* of each column: which of columns.column it is; -1: it is left out */
-    char **names;  /* of a header, in one piece; NULL: there is none */
-    int64_t line;  /* being read, from 1 */
-    int64_t rows, room;
-    float *values;   /* (rows, columns.inputs + 1): numbers, or numbers of categories, -1 for none */
-    bool classes;    /* so far, the target is whole and not negative, or text */
-    int64_t largest; /* of its values */
-    struct told unknown, missing;
-    struct finding *finding; /* (columns.inputs + 1); NULL: the columns are known */
-};
 /* Reads a file whole. ERR_INPUT, ERR_DATA: the message names file, line and column; ERR_CONFIG: it has no such column,
  * or not those that a network knows. t needs table_close in any case. */
 MUST_CHECK enum error table_read(const char *path, const struct table_ask *ask, struct pool *pool, struct table *t);
-/* Of a training file, once its rows [first, first + count) are known to be those to train on: their means fill what is
- * missing, and categories get their numbers. */
-MUST_CHECK enum error table_finish(struct table *t, int64_t first, int64_t count);
 void table_close(struct table *t);

@@ -64,6 +64,19 @@ static enum error no_number(const struct table *t, int64_t column, const char *c
     return FAIL(ERR_DATA, "%s: '%.40s' is no number that fits a float\n%s", where(t, column, at), cell, hint);
 }
 
+/* ---- columns ---- */
+int64_t table_column(const struct table *t, const char *wanted) {
+    int64_t number;
+    for (int64_t k = 0; t->names && k < t->width; k++)
+        if (!strcmp(t->names[k], wanted)) return k;
+    return text_int(wanted, &number) && number >= 1 && number <= t->width ? number - 1 : -1;
+}
+
+enum error table_no_column(const struct table *t, const char *key, const char *wanted) {
+    return FAIL(ERR_CONFIG, "data.%s: %s has no column '%s'\ncolumns have %snumbers from 1 to %lld", key, t->path,
+                wanted, t->names ? "the names of the first line, and " : "", (long long)t->width);
+}
+
 /* ---- life ---- */
 enum error finding_create(struct table *t) {
     const struct config_list *asked = &t->ask.config->categorical;

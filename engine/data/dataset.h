@@ -67,6 +67,7 @@ extern const struct config_variants dataset_variants;
  * goes to the kind's 'train'. */
 int dataset_recognise(const char *path);
 
+enum data_order { DATA_ORDER_ENGINE, DATA_ORDER_FILE, DATA_ORDER_PYTORCH };
 /* The config's 'data' section. As common section of dataset_variants all but 'set' is read. */
 struct data_config {
     struct config_variant set; /* which, with its own keys */
@@ -74,6 +75,7 @@ struct data_config {
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
     bool values;               /* the loss is of values: set by who knows it */
     int64_t limit;             /* use the first so many training samples; 0: all */
+    int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
 };
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out);

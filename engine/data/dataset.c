@@ -130,6 +130,10 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
                     "data '%s' shows the middle %.4g of a picture's shorter side, and the network "
                     "was trained with %.4g (data.resize)",
                     d->name, d->part, like->part);
+    if (d->resample != like->resample)
+        return FAIL(ERR_CONFIG,
+                    "data '%s' resizes pictures in another way than the network was trained with (data.resample)",
+                    d->name);
     if (d->classes == like->classes && d->labels == like->labels && d->targets == like->targets) return ERR_NONE;
     return FAIL(ERR_CONFIG, "data '%s' has %lld %s, and the network was trained on %lld %s", d->name,
                 (long long)(d->classes ? d->classes : d->targets), d->classes ? "classes" : "targets",

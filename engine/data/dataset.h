@@ -56,6 +56,7 @@ struct dataset { /* embedded first in each reader's own struct */
     bool plane;                    /* height and width make sense (crop, flip) */
     const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
     double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
+    int resample;                  /* enum resample: how a picture file becomes a sample */
     uint32_t files;                /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };

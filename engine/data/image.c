@@ -308,15 +308,21 @@ static void cmyk_convert(unsigned char *p, size_t pixels) {
 
 /* The least eighths that leave the box as large as is wanted. Only those for which the library has
  * fast code. */
-static int scale_choose(struct box box, int size) {
-    double side = box.w < box.h ? box.w : box.h;
+static int scale_choose(const struct view *v) {
+    double side = v->box.w < v->box.h ? v->box.w : v->box.h;
     int scale = 8;
-    while (scale > 1 && side * (scale / 2) / 8 >= size) scale /= 2;
+    while (v->by == RESAMPLE_ENGINE && scale > 1 && side * (scale / 2) / 8 >= v->size) scale /= 2;
     return scale;
 }
 
-static enum error jpeg_decode(struct image *im, struct box box, int size, unsigned char *out) {
-    im->scale = scale_choose(box, size);
+static enum error view_make(struct image *im, int width, int height, struct view *v, unsigned char *out) {
+    if (v->by == RESAMPLE_TORCHVISION) return picture_resize_exactly(&im->resizer, im->pixels, width, v, out);
+    return picture_resize(&im->resizer, im->pixels, width, height, v->box, v->size, out);
+}
+
+static enum error jpeg_decode(struct image *im, struct view *v, unsigned char *out) {
+    struct box box = v->box;
+    im->scale = scale_choose(v);
     TRY(guarded(im, jpeg_begin_rows));
     int width = (int)im->jpeg.output_width, height = (int)im->jpeg.output_height;
     double x = (double)width / im->width, y = (double)height / im->height;
@@ -329,7 +335,8 @@ static enum error jpeg_decode(struct image *im, struct box box, int size, unsign
     if (im->components == 4) cmyk_convert(im->pixels, pixels);
     box.y -= im->first;
     if (box.y + box.h > im->last - im->first) box.h = im->last - im->first - box.y;
-    return picture_resize(&im->resizer, im->pixels, width, im->last - im->first, box, size, out);
+    v->box = box;
+    return view_make(im, width, im->last - im->first, v, out);
 }
 
 static void png_begin_rows(struct image *im) {
@@ -349,14 +356,15 @@ static void png_rows(struct image *im) {
             png_read_row(im->png, im->pixels + (size_t)im->row * (size_t)im->width * 3, NULL);
 }
 
-static enum error png_decode(struct image *im, struct box box, int size, unsigned char *out) {
+static enum error png_decode(struct image *im, struct view *v, unsigned char *out) {
     TRY(guarded(im, png_begin_rows));
     TRY(room_make(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
     TRY(guarded(im, png_rows));
     png_end(im);
-    return picture_resize(&im->resizer, im->pixels, im->width, im->height, box, size, out);
+    return view_make(im, im->width, im->height, v, out);
 }
 
-enum error image_decode(struct image *im, struct box box, int size, unsigned char *out) {
-    return im->is_png ? png_decode(im, box, size, out) : jpeg_decode(im, box, size, out);
+enum error image_decode(struct image *im, const struct view *v, unsigned char *out) {
+    struct view of = *v;
+    return im->is_png ? png_decode(im, &of, out) : jpeg_decode(im, &of, out);
 }

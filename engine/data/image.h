@@ -21,9 +21,9 @@ MUST_CHECK enum error image_create(struct image **out);
 void image_free(struct image *im);
 /* Reads a file whole, and its header. */
 MUST_CHECK enum error image_read(struct image *im, const char *path, int *width, int *height);
-/* Of the picture read last: makes its box a square of 'size', channel by channel. A JPEG of which
- * less is wanted is decoded at 1/2, 1/4 or 1/8 of its size, the least that is not below the one
- * wanted. ERR_DATA, with the file's name, when it is damaged or ends early. */
-MUST_CHECK enum error image_decode(struct image *im, struct box box, int size, unsigned char *out);
+/* Of the picture read last: what a view shows of it, channel by channel. In the engine's way a JPEG of which less is
+ * wanted is decoded at 1/2, 1/4 or 1/8 of its size, the least that is not below the one wanted. ERR_DATA, with the file's
+ * name, when it is damaged or ends early. */
+MUST_CHECK enum error image_decode(struct image *im, const struct view *v, unsigned char *out);
 /* dataset_samples of a picture file: a set of one sample, its middle as 'like' would show it. */
 MUST_CHECK enum error image_sample(const char *path, const struct dataset *like, struct dataset **out);

@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "engine/data/columns.h"
+#include "engine/data/picture.h"
 #include "engine/data/utf8.h"
 
 #include <math.h>
@@ -104,6 +105,7 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_bool(j, "plane", d->plane);
     snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
     if (d->part > 0) json_raw(j, "part", part);
+    if (d->resample == RESAMPLE_TORCHVISION) json_string(j, "resample", "torchvision");
     if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
     json_int(j, "classes", d->classes);
     json_int(j, "labels", d->labels);
@@ -196,7 +198,10 @@ static bool read_picture(const struct json_value *root, struct dataset *d) {
     const struct json_value *plane = json_get(root, "plane"), *part = json_get(root, "part");
     if (!plane || plane->kind != JSON_BOOL || (plane->truth && d->shape.ndim != 3)) return false;
     d->plane = plane->truth;
+    const char *resample = json_get_text(root, "resample");
     if (part) d->part = part->number;
+    if (resample) d->resample = RESAMPLE_TORCHVISION;
+    if (json_get(root, "resample") && (!part || !resample || strcmp(resample, "torchvision") != 0)) return false;
     return !part || (part->kind == JSON_NUMBER && part->number > 0 && part->number <= 1);
 }
 

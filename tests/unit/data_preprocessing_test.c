@@ -3,6 +3,7 @@
 #include "tests/unit/data_pictures.h"
 
 #include "engine/base/text.h"
+#include "engine/data/picture.h"
 #include "engine/data/preprocessing.h"
 
 static struct pool *pool;
@@ -131,6 +132,9 @@ static void names_of_any_bytes_are_told(void **state) {
     bool seen = false;
     for (int k = 0; k < 5; k++) seen |= !strcmp(dataset_class_name(&p->set.base, k), "caf\xEF\xBF\xBD");
     assert_true(seen);
+    assert_int_equal(told(path_yaml("{set: images, train: %s, val: 5, size: 7, resample: torchvision}", "any"), &n)
+                         ->set.base.resample,
+                     RESAMPLE_TORCHVISION);
     struct setup s; /* and the folders get the same numbers by these names */
     struct dataset *d[2];
     setup_make(&s, yaml);
@@ -284,6 +288,8 @@ static void lies_are_refused(void **state) {
         {"false", "false,\"part\":0"},
         {"false", "false,\"part\":1.5"},
         {"false", "false,\"part\":\"all\""},
+        {"false", "false,\"resample\":\"torchvision\""},
+        {"false", "false,\"part\":0.5,\"resample\":\"pillow\""},
         {"[0]", "[0,0]"},
         {"[0]", "[]"},
         {"[0]", "[1e39]"},

@@ -1,4 +1,4 @@
-/* Files of pictures: JPEG and PNG, told apart by how they begin. Whatever a file holds, it becomes
+/* Files of pictures: JPEG, PNG and (where libwebp is) WebP, told apart by how they begin. Whatever a file holds, it becomes
  * red, green and blue of a byte each: grey is put in all three, transparency is left out, CMYK is
  * converted, 16 bits become 8. The camera's note on how it was held is ignored, as PyTorch's
  * ImageFolder does. */
@@ -11,7 +11,7 @@ enum {
     IMAGE_PIXELS_MOST = 64 << 20,
     IMAGE_FILE_MOST = 256 << 20 /* bytes */
 };
-bool image_is_name(const char *name); /* .jpg, .jpeg, .png, in any case */
+bool image_is_name(const char *name); /* .jpg, .jpeg, .png, .webp, in any case */
 /* Reads the beginning of a file: that it is a picture, of a size that is allowed. ERR_INPUT: cannot
  * be read; ERR_DATA: is none. */
 MUST_CHECK enum error image_probe(const char *path, int *width, int *height);

@@ -443,7 +443,7 @@ static void test_loader(void **state) {
 /* What is no picture is told by kind and number. */
 static void test_what_is_left_out_is_told(void **state) {
     (void)state;
-    static const char *const files[] = {"a/x.webp", "a/y.WEBP", "b/z.webp",   "b/notes",
+    static const char *const files[] = {"a/x.tiff", "a/y.TIFF", "b/z.tiff",   "b/notes",
                                         "b/n.txt",  ".hidden",  "a/.DS_Store"};
     folder_put("odd"), folder_put("odd/a"), folder_put("odd/b"), folder_put("odd/a/more");
     png_put("odd/a/1.png", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
@@ -458,7 +458,7 @@ static void test_what_is_left_out_is_told(void **state) {
     const char *told = d->note;
     assert_non_null(told);
     assert_non_null(strstr(told, "odd: left out"));
-    assert_non_null(strstr(told, "3 x .webp"));
+    assert_non_null(strstr(told, "3 x .tiff"));
     assert_non_null(strstr(told, "1 x folder"));
     assert_non_null(strstr(told, "1 x other"));
     assert_non_null(strstr(told, "1 x .txt"));

@@ -1,4 +1,4 @@
-/* images: a folder of pictures, JPEG and PNG, a folder a class, as PyTorch's ImageFolder takes it:
+/* images: a folder of pictures, JPEG, PNG and WebP, a folder a class, as PyTorch's ImageFolder takes it:
  * FOLDER/CLASS/picture.jpg, or FOLDER/train/CLASS/... and FOLDER/val/CLASS/... Classes are numbered
  * in the order of their names (by bytes).
  *
@@ -175,7 +175,7 @@ static bool wanted_other(const char *path, const char *name) {
     return name[0] != '.' && !image_is_name(name);
 }
 
-/* ".webp" of CLASS/PICTURE.WEBP, "folder", or "other". */
+/* ".gif" of CLASS/PICTURE.GIF, "folder", or "other". */
 static void ending_of(const char *path, char out[12]) {
     const char *dot = strrchr(strrchr(path, '/'), '.');
     const char *what = file_is_folder(path) ? "folder" : !dot || strlen(dot) > 10 ? "other" : dot;
@@ -209,7 +209,7 @@ static enum error skipped_note(struct images *s, const char *root, const char **
                          (long long)s->skipped[k].count, s->skipped[k].ending);
     if (!used) return ERR_NONE;
     *note = pool_printf(s->pool,
-                        "%s: left out, as only .jpg, .jpeg and .png files right in a class's "
+                        "%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's "
                         "folder are read: %s",
                         root, text);
     return *note ? ERR_NONE : ERR_MEMORY;
@@ -227,7 +227,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(skipped_list(s, root, name));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
-                        "%s holds no pictures (.jpg, .jpeg, .png)\na class needs some; remove the "
+                        "%s holds no pictures (.jpg, .jpeg, .png, .webp)\na class needs some; remove the "
                         "folder if it is none",
                         path);
         TRY(label_add(s, before, (int32_t)k));
@@ -440,7 +440,7 @@ const struct dataset_ops dataset_images = {
                 .fields = fields,
                 .size = sizeof(struct images_config),
                 .shorthand = "train",
-                .help = "A folder of JPEG and PNG pictures, a folder a class"},
+                .help = "A folder of JPEG, PNG and WebP pictures, a folder a class"},
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { FORMAT = 1, MANIFEST_MOST = 16 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
-static const struct json_limits limits = {.depth = 3, .entries = 1 << 19, .text = MANIFEST_MOST};
+static const struct json_limits limits = {.depth = 6, .entries = 1 << 20, .text = MANIFEST_MOST};
 const char *const checkpoint_file_names[CHECKPOINT_FILES] = {"model.safetensors", "optim.safetensors",
                                                              "state.safetensors", "ema.safetensors"};
 

@@ -12,6 +12,7 @@ struct augment {
     int64_t crop; /* pixels of padding; 0: none */
     struct crop_rule resized_crop;
     struct jitter jitter;
+    double mixup, cutmix; /* alpha of each; 0: none */
 };
 /* Reads the list (NULL: nothing). On error *at is where it is. */
 MUST_CHECK enum error augment_parse(const struct node *node, struct augment *out, const struct node **at);

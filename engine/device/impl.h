@@ -84,8 +84,8 @@ static inline double loss_target_at(const struct loss_target *t, int64_t k) {
 }
 /* Cross-entropy with more than one label to a row: whether it is, and its target times the weights; each class k has
  * of_each times its weight besides. 'all' is the sum of these over the classes. */
-static inline bool loss_is_soft(const struct op_desc *d, const struct op_args *a) {
-    return d->loss.smoothing > 0 || a->others || a->class_weights;
+static inline bool loss_is_soft(const struct op_args *a) {
+    return a->smoothing > 0 || a->others || a->class_weights;
 }
 struct soft_target {
     struct loss_target at;

@@ -294,7 +294,7 @@ double class_weights_sum(const struct op_args *a, int64_t classes) {
 }
 
 struct soft_target soft_target(const struct op_desc *d, const struct op_args *a, int64_t row, double weights_sum) {
-    double smoothing = (double)d->loss.smoothing;
+    double smoothing = (double)a->smoothing;
     struct soft_target t = {.at = loss_target(d, a, row), .of_each = smoothing / (double)shape_last(&d->x)};
     const float *w = a->class_weights;
     t.at.of_label *= (1 - smoothing) * (w ? (double)w[t.at.label] : 1);

@@ -101,9 +101,6 @@ struct op_desc {
         bool causal;     /* a position sees itself and those before it */
         int64_t context; /* causal, for inference: positions that a cache has room for; 0: there is no cache */
     } attention;
-    struct {
-        float smoothing; /* cross-entropy: the part of a target that is spread over all classes, as PyTorch's label_smoothing */
-    } loss;
 };
 
 /* Batchnorm over several batches, each pass in two parts: measure gives (channels, 2) sums of this batch; apply
@@ -154,6 +151,7 @@ struct op_args {
     const int32_t *labels, *others;
     const float *shares;        /* (n), with others */
     const float *class_weights; /* cross-entropy: (classes) */
+    float smoothing;            /* cross-entropy: the part of a target that is spread over all classes */
     const float *target;        /* mse, bce: (n, x) when labels is NULL; bce: each in [0, 1], as whoever reads them checks */
     float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
     double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of

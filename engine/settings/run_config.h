@@ -5,11 +5,11 @@
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
-#include "engine/model/graph.h"
 #include "engine/optim/optim.h"
 #include "engine/save/init.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/inject_config.h"
+#include "engine/settings/loss.h"
 #include "engine/settings/sharing.h"
 
 #include <string.h>
@@ -56,7 +56,7 @@ struct run_config {
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
     struct init_source init; /* from model, by run_settings_load */
-    int loss;                /* enum loss */
+    struct config_variant loss; /* index: enum loss; config: loss_config */
     int precision;           /* enum precision */
     bool winograd;           /* of the cpu's convolutions */
     bool sync_batchnorm;

@@ -14,6 +14,10 @@ double trainer_budget(const struct trainer *t);
  * when all ranks have learned that, after this step or where they meet next. */
 bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
+/* ---- criterion.c ---- */
+/* That the data are as the loss needs them; t->feed.class_weights, where it has any. */
+MUST_CHECK enum error criterion_open(struct trainer *t);
+MUST_CHECK enum error criterion_give(struct trainer *t); /* to t->graph, before anything is planned */
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);

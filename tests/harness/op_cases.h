@@ -12,6 +12,7 @@ struct op_case {
     bool by_label; /* losses */
     bool mixed;    /* by_label: of two each */
     bool weighted; /* cross-entropy: by the classes' weights */
+    float smoothing; /* cross-entropy */
     bool add;      /* the gradient of w0 is added to what is there */
 };
 
@@ -35,7 +36,6 @@ struct op_case {
 #define TRANSPOSED .linear = {false, true}
 #define BIAS_TRANSPOSED .linear = {true, true}
 #define NORM .norm = {1e-5f, 0.1f}
-#define SMOOTHING(part) .loss = {part}
 #define SEQUENCE(op, samples, xs, ys, ...) .d = {.kind = op, .n = samples, .x = xs, .y = ys, __VA_ARGS__}
 #define HEADS(samples, positions, heads, size, see_back)                                                               \
     .d = {.kind = OP_ATTENTION,                                                                                        \
@@ -219,15 +219,15 @@ static const struct op_case cases[] = {
     {"mse wide", SAME(OP_MSE, 3, F(1501), )},
     {"mse wide by label", SAME(OP_MSE, 3, ROWS(2, 2304), ), .by_label = true},
     {"mse of rows", SAME(OP_MSE, 3, ROWS(4, 6), ), .smooth = true},
-    {"cross-entropy smoothed", SAME(OP_CROSS_ENTROPY, 13, F(10), SMOOTHING(0.1f)), .by_label = true, .smooth = true},
-    {"cross-entropy smoothed of one", SAME(OP_CROSS_ENTROPY, 3, F(1), SMOOTHING(0.3f)), .by_label = true},
+    {"cross-entropy smoothed", SAME(OP_CROSS_ENTROPY, 13, F(10), ), .smoothing = 0.1f, .by_label = true, .smooth = true},
+    {"cross-entropy smoothed of one", SAME(OP_CROSS_ENTROPY, 3, F(1), ), .smoothing = 0.3f, .by_label = true},
     {"cross-entropy weighted", SAME(OP_CROSS_ENTROPY, 5, F(7), ), .by_label = true, .weighted = true, .smooth = true},
     {"cross-entropy mixed", SAME(OP_CROSS_ENTROPY, 6, F(11), ), .by_label = true, .mixed = true, .smooth = true},
-    {"cross-entropy of all", SAME(OP_CROSS_ENTROPY, 5, ROWS(3, 9), SMOOTHING(0.2f)), .by_label = true, .mixed = true,
+    {"cross-entropy of all", SAME(OP_CROSS_ENTROPY, 5, ROWS(3, 9), ), .smoothing = 0.2f, .by_label = true, .mixed = true,
      .weighted = true, .smooth = true},
-    {"cross-entropy of all, many", SAME(OP_CROSS_ENTROPY, 5, F(1003), SMOOTHING(0.2f)), .by_label = true, .mixed = true,
+    {"cross-entropy of all, many", SAME(OP_CROSS_ENTROPY, 5, F(1003), ), .smoothing = 0.2f, .by_label = true, .mixed = true,
      .weighted = true},
-    {"cross-entropy of all, blocks", SAME(OP_CROSS_ENTROPY, 2, ROWS(3, 4096), SMOOTHING(0.1f)), .by_label = true,
+    {"cross-entropy of all, blocks", SAME(OP_CROSS_ENTROPY, 2, ROWS(3, 4096), ), .smoothing = 0.1f, .by_label = true,
      .mixed = true, .weighted = true},
     {"mse mixed", SAME(OP_MSE, 5, ROWS(2, 12), ), .by_label = true, .mixed = true, .smooth = true},
     {"bce", SAME(OP_BCE, 5, F(12), ), .smooth = true},

@@ -124,6 +124,7 @@ static struct op_args args_of(struct run *r, void *saved, void *scratch) {
                         .labels = c->by_label ? r->labels : NULL,
                         .others = c->mixed ? r->others : NULL,
                         .shares = c->mixed ? r->shares : NULL,
+                        .smoothing = c->smoothing,
                         .class_weights = c->weighted ? r->class_weights : NULL,
                         .target = c->by_label ? NULL : r->in[TARGET],
                         .scale = 0.25f,

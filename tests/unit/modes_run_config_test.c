@@ -72,7 +72,7 @@ static void defaults(void **state) {
     if (cores <= 8) assert_int_equal(c->batch.shards, 8);
     assert_int_equal(c->threads, cores / c->devices.count);
     assert_string_equal(c->model->text, "mlp");
-    assert_int_equal(c->loss, LOSS_CROSS_ENTROPY);
+    assert_int_equal(c->loss.index, LOSS_CROSS_ENTROPY);
     assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
     assert_non_null(c->data.set.config);
     assert_non_null(c->data.augment);

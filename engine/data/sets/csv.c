@@ -306,6 +306,7 @@ const struct dataset_ops dataset_csv = {
     .open = csv_open,
     .open_values = csv_open_values,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
     .column_name = csv_column_name,
 };

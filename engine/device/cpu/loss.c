@@ -149,7 +149,7 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
         double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
-        double loss = loss_is_soft(d, p->a) ? soft_loss(p, i, x, best, log_sum)
+        double loss = loss_is_soft(p->a) ? soft_loss(p, i, x, best, log_sum)
                                             : log_sum - ((double)x[label] - (double)x[best]);
         results[i] = (struct result){loss, best == label, p->a->top && label_in_top(x, classes, label)};
     }
@@ -197,7 +197,7 @@ static void backward_rows(void *ctx, int64_t begin, int64_t end) {
     const struct op_desc *d = &p->op->desc;
     int64_t classes = shape_last(&d->x);
     float by = p->a->scale / (float)(op_rows(d) / d->n);
-    bool soft = loss_is_soft(d, p->a);
+    bool soft = loss_is_soft(p->a);
     for (int64_t i = begin; i < end; i++) {
         const float *y = p->a->y + i * classes;
         float *dx = p->a->dx[0] + i * classes;

@@ -33,7 +33,7 @@ static double surprise(const float *x, int64_t best, double log_sum, int64_t k) 
 static double row_loss(const struct op *op, const struct op_args *a, int64_t row, int64_t best, double log_sum) {
     int64_t classes = shape_last(&op->desc.x);
     const float *x = a->x[0] + row * classes, *w = a->class_weights;
-    if (!loss_is_soft(&op->desc, a)) return surprise(x, best, log_sum, a->labels[row]);
+    if (!loss_is_soft(a)) return surprise(x, best, log_sum, a->labels[row]);
     struct soft_target t = soft_target(&op->desc, a, row, class_weights_sum(a, classes));
     double loss = t.at.of_label * surprise(x, best, log_sum, t.at.label);
     if (t.at.of_other > 0) loss += t.at.of_other * surprise(x, best, log_sum, t.at.other);
@@ -80,7 +80,7 @@ static enum error soft_backward(struct op *op, const struct op_args *a) {
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
     int64_t classes = shape_last(&op->desc.x);
     float scale = a->scale / (float)rows_each(&op->desc);
-    if (loss_is_soft(&op->desc, a)) return soft_backward(op, a);
+    if (loss_is_soft(a)) return soft_backward(op, a);
     for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++) {
         bool hit = a->labels[k / classes] == k % classes;
         a->dx[0][k] = (a->y[k] - (hit ? 1 : 0)) * scale;

@@ -18,10 +18,9 @@ static int64_t least(int64_t a, int64_t b) {
 }
 
 /* As torchvision has it, the box is 2 * (int)(half a side) long. */
-static void box_find(struct mixing *m, const uint32_t words[4], int64_t width, int64_t height) {
+void mixing_cut(struct mixing *m, int64_t x, int64_t y, int64_t width, int64_t height) {
     double half = 0.5 * sqrt(1 - m->part);
-    int64_t x = (int64_t)((uint64_t)words[0] * (uint64_t)width >> 32), w = (int64_t)(half * (double)width);
-    int64_t y = (int64_t)((uint64_t)words[1] * (uint64_t)height >> 32), h = (int64_t)(half * (double)height);
+    int64_t w = (int64_t)(half * (double)width), h = (int64_t)(half * (double)height);
     m->box.x = x > w ? x - w : 0;
     m->box.y = y > h ? y - h : 0;
     m->box.w = least(x + w, width) - m->box.x;
@@ -37,7 +36,10 @@ struct mixing mixing_draw(const struct augment *a, struct rng_key key, int64_t e
     bool cuts = a->cutmix > 0 && (!(a->mixup > 0) || words[2] >> 31);
     struct mixing m = {.kind = cuts ? MIX_CUT : MIX_UP};
     m.part = rng_beta(key, (uint64_t)epoch, 2 * (uint64_t)step, cuts ? a->cutmix : a->mixup);
-    if (cuts) box_find(&m, words, shape->dim[2], shape->dim[1]);
+    if (!cuts) return m;
+    int64_t width = shape->dim[2], height = shape->dim[1];
+    mixing_cut(&m, (int64_t)((uint64_t)words[0] * (uint64_t)width >> 32),
+               (int64_t)((uint64_t)words[1] * (uint64_t)height >> 32), width, height);
     return m;
 }
 

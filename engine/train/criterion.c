@@ -1,5 +1,8 @@
 /* What 'loss' asks of the data: classes, weights for them. */
+#include "engine/tell/tell.h"
 #include "engine/train/internal.h"
+
+#include <stdio.h>
 
 /* The set's counts become those of its training samples, in 'room', unless a checkpoint has told them. */
 static enum error weights_balance(struct trainer *t, int64_t *room, float *weights) {
@@ -45,4 +48,33 @@ enum error criterion_open(struct trainer *t) {
 enum error criterion_give(struct trainer *t) {
     const struct loss_config *c = t->config->loss.config;
     return graph_soften(t->graph, (float)c->smoothing, t->feed.class_weights);
+}
+
+static bool is_name_alone(const struct trainer *t) {
+    const struct config_variant *loss = &t->config->loss;
+    return loss->index != LOSS_CROSS_ENTROPY || loss_is_plain(loss);
+}
+
+void criterion_tell(const struct trainer *t, struct summary *s) {
+    const struct loss_config *c = t->config->loss.config;
+    if (is_name_alone(t)) return;
+    s->loss = loss_variants.at(t->config->loss.index)->name;
+    s->smoothing = c->smoothing;
+    s->class_weights = t->feed.class_weights;
+    s->classes = t->feed.data->classes;
+}
+
+void criterion_show(const struct trainer *t, struct progress *p) {
+    enum { SHOWN = 10, EACH = 16 };
+    const struct loss_config *c = t->config->loss.config;
+    const float *weights = t->feed.class_weights;
+    int64_t classes = t->feed.data->classes;
+    char text[SHOWN * EACH + 8] = "";
+    int used = 0;
+    if (is_name_alone(t)) return;
+    for (int64_t k = 0; weights && k < classes && k < SHOWN; k++)
+        used += snprintf(text + used, EACH, " %.5g", (double)weights[k]);
+    if (weights && classes > SHOWN) snprintf(text + used, 8, " ...");
+    progress_say(p, "loss %s, smoothing %g%s%s", loss_variants.at(t->config->loss.index)->name, c->smoothing,
+                 weights ? ", weights of the classes" : "", text);
 }

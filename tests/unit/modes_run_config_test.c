@@ -341,7 +341,7 @@ static const struct {
      "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
-    {"loss: cross-entropy", NULL, "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
+    {"loss: cross-entropy", NULL, "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, bce, got \"cross-entropy\""},
     {"deterministic: maybe", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
     {"mode: ddp\nddp: {sync: {state: average}}", NULL,

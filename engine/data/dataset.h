@@ -46,12 +46,12 @@ struct dataset_ops {
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
-    int64_t size;       /* at least 1 */
-    struct shape shape; /* of one sample */
-    int type;           /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
-    int64_t classes;    /* 0: targets are vectors */
-    int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
-    int64_t targets;    /* floats of a target vector (classes == 0) */
+    int64_t size;          /* at least 1 */
+    struct shape shape;    /* of one sample */
+    int type;              /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
+    int64_t classes;       /* 0: targets are vectors */
+    int64_t labels;        /* classes that a sample has: 1, or one for each position of a sequence */
+    int64_t targets;       /* floats of a target vector (classes == 0) */
     const int64_t *counts; /* training samples of each class, where somebody has asked for them; else NULL */
     const char *name;
     const char *note; /* what its user ought to know; NULL: nothing */

@@ -40,8 +40,8 @@ struct shard {       /* one shard of one step, ready to compute on */
      * NULL: nothing is mixed, or values are, which target is the mixture of. */
     int32_t *others;
     float *shares;
-    float *target;   /* (n, targets), or NULL */
-    uint64_t *ids;   /* (n), each visit's counter: epoch * total + position in the epoch's order;
+    float *target; /* (n, targets), or NULL */
+    uint64_t *ids; /* (n), each visit's counter: epoch * total + position in the epoch's order;
                         not training: the sample's number */
 };
 struct step_batch {

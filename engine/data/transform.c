@@ -219,8 +219,7 @@ static enum error augment_check(const struct augment *a, const struct dataset *d
 enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
                           const struct normalization *norm, bool augment, uint64_t seed) {
     const struct node *at;
-    *t = (struct transform){
-        .norm = *norm, .key = rng_key(seed, RNG_AUGMENT), .mixing_key = rng_key(seed, RNG_MIXING)};
+    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT), .mixing_key = rng_key(seed, RNG_MIXING)};
     TRY(augment_parse(augment ? c->augment : NULL, &t->augment, &at));
     TRY(augment_check(&t->augment, d));
     if (norm->channels != 1 && norm->channels != d->shape.dim[0])

@@ -152,11 +152,11 @@ struct op_args {
     const float *shares;        /* (n), with others */
     const float *class_weights; /* cross-entropy: (classes) */
     float smoothing;            /* cross-entropy: the part of a target that is spread over all classes */
-    const float *target;        /* mse, bce: (n, x) when labels is NULL; bce: each in [0, 1], as whoever reads them checks */
-    float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
-    double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
+    const float *target; /* mse, bce: (n, x) when labels is NULL; bce: each in [0, 1], as whoever reads them checks */
+    float scale;         /* losses: what the gradient of a sample's loss is multiplied by */
+    double *sums;        /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
                                its rows whose largest output (the first, if several) is the label; in order */
-    double *top;            /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
+    double *top;         /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
                     equals the first; a label whose output is no number never is. NULL: nobody asks.
                     Segment i's sums and top are LOSS_SUMS * i further */
 };

@@ -5,7 +5,8 @@ static const struct config_field cross_entropy_fields[] = {
      "The part of a target that is spread over all classes, as PyTorch's label_smoothing", .min = 0, .max = 1,
      .also = "label_smoothing"},
     {"weights", CONFIG_REALS, offsetof(struct loss_config, weights), NULL,
-     "One for each class, which a sample's loss is multiplied by; balanced: samples / (classes * samples of the class). "
+     "One for each class, which a sample's loss is multiplied by; balanced: samples / (classes * samples of the "
+     "class). "
      "The mean is over samples, not over their weights as PyTorch's",
      .min = 0, .max = 1e6, .choices = "balanced", .word = LOSS_BALANCED, .also = "class_weight|class_weights|weight"},
     {.key = NULL},
@@ -29,7 +30,8 @@ static const struct config_section sections[] = {
     [LOSS_CROSS_ENTROPY] = {.name = "cross_entropy",
                             .fields = cross_entropy_fields,
                             .size = sizeof(struct loss_config),
-                            .help = "Of classes, as torch.nn.CrossEntropyLoss. Training and validation have the same loss",
+                            .help =
+                                "Of classes, as torch.nn.CrossEntropyLoss. Training and validation have the same loss",
                             .check = check_weights},
     [LOSS_MSE] = {.name = "mse",
                   .fields = no_fields,
@@ -39,8 +41,9 @@ static const struct config_section sections[] = {
     [LOSS_BCE] = {.name = "bce",
                   .fields = no_fields,
                   .size = sizeof(struct loss_config),
-                  .help = "Binary cross-entropy of logits, as torch.nn.BCEWithLogitsLoss: of vectors of values from 0 to "
-                          "1; of classes as vectors of 0 and 1",
+                  .help =
+                      "Binary cross-entropy of logits, as torch.nn.BCEWithLogitsLoss: of vectors of values from 0 to "
+                      "1; of classes as vectors of 0 and 1",
                   .also = "bcewithlogitsloss|binary_cross_entropy|bce_with_logits"},
 };
 

@@ -4,7 +4,7 @@
 #include "engine/model/graph.h"
 
 #define LOSS_BALANCED (-1.0) /* a single weight: classes weigh as their number of samples says */
-struct loss_config {            /* of cross_entropy; the others have none of it */
+struct loss_config {         /* of cross_entropy; the others have none of it */
     double smoothing;
     struct config_list weights; /* of double, one for each class, or LOSS_BALANCED; count 0: all weigh 1 */
 };

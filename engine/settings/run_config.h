@@ -55,10 +55,10 @@ struct run_config {
     struct device_choice devices; /* from devices_text, by run_settings_load */
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
-    struct init_source init; /* from model, by run_settings_load */
+    struct init_source init;    /* from model, by run_settings_load */
     struct config_variant loss; /* index: enum loss; config: loss_config */
-    int precision;           /* enum precision */
-    bool winograd;           /* of the cpu's convolutions */
+    int precision;              /* enum precision */
+    bool winograd;              /* of the cpu's convolutions */
     bool sync_batchnorm;
     struct data_config data;
     struct batch_config {

@@ -58,7 +58,8 @@ static void draws_are_of_the_step(void **state) {
     struct rng_key key = rng_key(5, RNG_MIXING);
     int cuts = 0, same = 0;
     for (int64_t step = 0; step < 1000; step++) {
-        struct mixing m = mixing_draw(&both, key, 1, step, &picture), again = mixing_draw(&both, key, 1, step, &picture);
+        struct mixing m = mixing_draw(&both, key, 1, step, &picture),
+                      again = mixing_draw(&both, key, 1, step, &picture);
         struct mixing other = mixing_draw(&both, key, 2, step, &picture), c = mixing_draw(&cut, key, 1, step, &picture);
         assert_true(m.kind == again.kind && m.part == again.part && m.box.x == again.box.x && m.box.h == again.box.h);
         same += m.kind == MIX_UP && m.part == other.part;
@@ -110,8 +111,13 @@ static void load(struct dataset *d, const char *yaml, int shards, int workers, s
     const struct step_batch *b;
     const int all[] = {0, 1, 2, 3};
     setup_make(&s, yaml);
-    struct loader_params p = {.data = d, .config = &s.config, .shards = all, .nshards = shards, .training = true,
-                              .workers = workers, .depth = 2};
+    struct loader_params p = {.data = d,
+                              .config = &s.config,
+                              .shards = all,
+                              .nshards = shards,
+                              .training = true,
+                              .workers = workers,
+                              .depth = 2};
     p.sampler = (struct sampler){.size = SIZE, .batch = BATCH, .shards = shards, .shuffle = true, .seed = 3};
     assert_ok(loader_open(&p, &l));
     for (int step = 0; step < STEPS; step++) {
@@ -179,8 +185,13 @@ static enum error open_training(struct fake *f, const char *yaml, bool fractions
     const struct step_batch *b;
     setup_make(&s, yaml);
     s.config.fractions = fractions;
-    struct loader_params p = {.data = &f->base, .config = &s.config, .shards = (int[]){0}, .nshards = 1,
-                              .training = true, .workers = 1, .depth = 1};
+    struct loader_params p = {.data = &f->base,
+                              .config = &s.config,
+                              .shards = (int[]){0},
+                              .nshards = 1,
+                              .training = true,
+                              .workers = 1,
+                              .depth = 1};
     p.sampler = (struct sampler){.size = f->base.size, .batch = 4, .shards = 1};
     enum error err = loader_open(&p, &l);
     if (err == ERR_NONE) {

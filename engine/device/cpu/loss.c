@@ -149,8 +149,8 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
         double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
-        double loss = loss_is_soft(p->a) ? soft_loss(p, i, x, best, log_sum)
-                                            : log_sum - ((double)x[label] - (double)x[best]);
+        double loss =
+            loss_is_soft(p->a) ? soft_loss(p, i, x, best, log_sum) : log_sum - ((double)x[label] - (double)x[best]);
         results[i] = (struct result){loss, best == label, p->a->top && label_in_top(x, classes, label)};
     }
 }

@@ -109,8 +109,8 @@ static double target_of(const struct op *op, const struct op_args *a, int64_t at
     return loss_target_at(&t, at % features);
 }
 
-static inline __attribute__((always_inline)) enum error
-features_forward(struct op *op, const struct op_args *a, double (*loss)(double x, double target)) {
+static inline __attribute__((always_inline)) enum error features_forward(struct op *op, const struct op_args *a,
+                                                                         double (*loss)(double x, double target)) {
     int64_t features = shape_last(&op->desc.x), rows = rows_each(&op->desc);
     int64_t each = rows * features;
     TRY(labels_check(&op->desc, a));

@@ -127,8 +127,9 @@ static void balanced_weights_are_what_counts_say(void **state) {
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("weighted"));
     int used = snprintf(data, sizeof data, "data={set: csv, train: %s, ", scratch_path("train.csv"));
     snprintf(data + used, sizeof data - (size_t)used, "val: %s, augment: {mixup: 0.3}}", scratch_path("val.csv"));
-    program_train(&control, SETS(data, "model={layers: [{linear: 8}, relu, {linear: 3}]}", "batch=10", "train=3ep"),
-                  SETS(dir, "mode=dp", "devices=cpu:2", "loss={name: cross_entropy, smoothing: 0.2, weights: balanced}"));
+    program_train(
+        &control, SETS(data, "model={layers: [{linear: 8}, relu, {linear: 3}]}", "batch=10", "train=3ep"),
+        SETS(dir, "mode=dp", "devices=cpu:2", "loss={name: cross_entropy, smoothing: 0.2, weights: balanced}"));
     assert_non_null(strstr(control.err, "smoothing 0.2, weights of the classes 0.55556 1.1111 3.3333"));
     double loss = program_number(&control, "val.loss"), predicted = loss_of_predictions(run, 0.2);
     if (!(fabs(loss - predicted) < 1e-6 * loss)) fail_msg("the loss is %.9g, and %.9g by predictions", loss, predicted);

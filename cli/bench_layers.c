@@ -165,7 +165,7 @@ static enum error make_net(struct net *b, const struct options *o) {
     const struct device_params p = {
         .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
-    TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
+    TRY(graph_create(b->m, b->dev, (enum loss)c->loss.index, (enum precision)c->precision, &b->g));
     b->segments = o->batch ? (struct segments){1, {0, o->batch}} : planned_segments(c, b->dev);
     TRY(make_values(b));
     TRY(make_batch(b, b->segments.begin[b->segments.count]));

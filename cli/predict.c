@@ -195,7 +195,9 @@ static enum error answer_batch(struct asker *a, const struct input_range *r, con
         int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
         const float *raw = y + (i + 1) * all - a->width;
         memcpy(row, raw, (size_t)a->width * sizeof *row);
-        if (a->classes && t->config->loss == LOSS_CROSS_ENTROPY) softmax(row, a->width);
+        if (a->classes && t->config->loss.index == LOSS_CROSS_ENTROPY) softmax(row, a->width);
+        for (int64_t k = 0; k < a->width && t->config->loss.index == LOSS_BCE; k++)
+            row[k] = (float)(1 / (1 + real_exp(-(double)row[k])));
         if (a->o->trained.json)
             answer_json(a, row, raw, input, from + i, truth);
         else

@@ -13,6 +13,7 @@ struct resident {
 /* Makes room for d->size samples of d's shape and type. */
 MUST_CHECK enum error resident_create(const struct dataset *d, struct resident **out);
 /* The slots of dataset_ops. */
+int32_t resident_label(const struct dataset *d, int64_t i);
 enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void resident_close(struct dataset *d);
 

@@ -179,7 +179,8 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
         *data = *(const struct data_config *)set.common_config;
         data->set = set;
     }
-    data->values = s->config.loss == LOSS_MSE;
+    data->values = s->config.loss.index == LOSS_MSE;
+    data->fractions = s->config.loss.index == LOSS_BCE;
     if (s->config.model) {
         TRY(go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));

@@ -339,7 +339,7 @@ static const struct config_field run_fields[] = {
      .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
              "beside them begins with its weights, strict: false with those that fit",
      .extra = "zoo", .also = "arch|architecture|network"},
-    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised", .choices = "cross_entropy|mse",
+    {"loss", CONFIG_VARIANT, AT(loss), "cross_entropy", "What is minimised", .extra = &loss_variants,
      .also = "criterion|loss_fn"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
      .extra = &dataset_variants, .also = "dataset|data_dir|data_path"},

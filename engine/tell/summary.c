@@ -64,6 +64,16 @@ char *val_text(const struct val_result *v, char out[160]) {
     return out;
 }
 
+static void json_loss(const struct summary *s, struct json *j) {
+    json_open(j, "loss", '{');
+    json_string(j, "name", s->loss);
+    json_real(j, "smoothing", s->smoothing);
+    if (s->class_weights) json_open(j, "class_weights", '[');
+    for (int64_t k = 0; s->class_weights && k < s->classes; k++) json_real(j, NULL, (double)s->class_weights[k]);
+    if (s->class_weights) json_close(j, ']');
+    json_close(j, '}');
+}
+
 static void json_staleness(const struct staleness *s, struct json *j) {
     int64_t bound = s->of->dp.staleness;
     json_open(j, "staleness", '{');
@@ -132,6 +142,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_real(j, "ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN);
         json_close(j, '}');
     }
+    if (s->loss) json_loss(s, j);
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);

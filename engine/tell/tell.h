@@ -56,8 +56,12 @@ struct summary { /* what the end of a run says */
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
     double rss[RANKS_MAX], state[RANKS_MAX];
-    double loss_scale;               /* fp16; else 0 */
-    int64_t skipped;                 /* steps, fp16 */
+    double loss_scale;          /* fp16; else 0 */
+    int64_t skipped;            /* steps, fp16 */
+    const char *loss;           /* where it is not its name alone; else NULL */
+    double smoothing;           /* its own */
+    const float *class_weights; /* (classes); NULL: none */
+    int64_t classes;
     const char *planted;             /* what goes wrong on purpose, NULL: nothing */
     const char *compress;            /* how gradients were, NULL: not */
     double dense, packed;            /* bytes that they would have taken, and took, over all ranks */

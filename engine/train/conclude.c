@@ -98,6 +98,7 @@ enum error run_conclude(struct run *r) {
     const struct job_change *change = t->job->change;
     if (change) s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
+    criterion_tell(t, &s);
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;

@@ -72,7 +72,7 @@ static void defaults(void **state) {
     if (cores <= 8) assert_int_equal(c->batch.shards, 8);
     assert_int_equal(c->threads, cores / c->devices.count);
     assert_string_equal(c->model->text, "mlp");
-    assert_int_equal(c->loss, LOSS_CROSS_ENTROPY);
+    assert_int_equal(c->loss.index, LOSS_CROSS_ENTROPY);
     assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
     assert_non_null(c->data.set.config);
     assert_non_null(c->data.augment);
@@ -345,7 +345,8 @@ static const struct {
      "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
-    {"loss: cross-entropy", NULL, "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
+    {"loss: cross-entropy", NULL,
+     "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, bce, got \"cross-entropy\""},
     {"deterministic: maybe", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
     {"mode: ddp\nddp: {sync: {state: average}}", NULL,

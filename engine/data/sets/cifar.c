@@ -221,5 +221,6 @@ const struct dataset_ops dataset_cifar = {
     .recognises = cifar_recognises,
     .open = cifar_open,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
 };

@@ -83,6 +83,7 @@ const struct dataset_ops dataset_idx = {
     .recognises = idx_recognises,
     .open = idx_open,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
     .samples = idx_samples,
 };

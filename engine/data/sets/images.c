@@ -325,6 +325,10 @@ static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *la
     return images_read_part(d, i, NULL, x, label, target);
 }
 
+static int32_t images_label(const struct dataset *d, int64_t i) {
+    return ((const struct images *)d)->labels[i];
+}
+
 /* ---- life ---- */
 static void images_close(struct dataset *d) {
     struct images *s = (struct images *)d;
@@ -444,6 +448,7 @@ const struct dataset_ops dataset_images = {
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,
+    .label = images_label,
     .close = images_close,
     .read_part = images_read_part,
     .class_name = images_class_name,

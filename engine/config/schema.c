@@ -85,7 +85,17 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
     return n < 0 ? NULL : did_you_mean(r, text, names, n);
 }
 
-static enum error read_scalar(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+/* Relative to what it stands in; out is where it goes. */
+static enum error read_path(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                            const char **out) {
+    const struct config_path *p = f->extra;
+    if (!value_is_path(f, node->text)) return ERR_NONE;
+    TRY(tree_path(node, path, p && p->before ? p->before : "", r->pool, r->e));
+    *out = node->text;
+    return ERR_NONE;
+}
+
+static enum error read_scalar(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                               void *out) {
     bool nothing = node->kind == NODE_SCALAR && !*node->text && !node->quoted;
     enum value_fault fault = VALUE_WRONG;
@@ -94,7 +104,7 @@ static enum error read_scalar(struct reader *r, const struct config_field *f, co
         if (!text) return ERR_MEMORY;
         fault = value_read(f, text, out);
     }
-    if (fault == VALUE_RIGHT) return ERR_NONE;
+    if (fault == VALUE_RIGHT) return f->type == CONFIG_PATH ? read_path(r, f, node, path, out) : ERR_NONE;
     if (fault == VALUE_ABOVE) {
         bool share = f->type == CONFIG_SHARE;
         const char *most =
@@ -105,7 +115,7 @@ static enum error read_scalar(struct reader *r, const struct config_field *f, co
     return wrong_type(r, node, path, value_type(f, r->pool), hint);
 }
 
-static enum error read_list(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+static enum error read_list(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                             struct config_list *out) {
     size_t size = value_size(f->type);
     int count = node->kind == NODE_LIST ? node->count : 1;

@@ -8,6 +8,8 @@
  *   INT       int64_t
  *   REAL      double
  *   STRING    const char *
+ *   PATH      const char *           a path, which is made absolute (tree_path); 'choices': words that are none; extra:
+ *                                    struct config_path, or NULL
  *   ENUM      int                    one of choices, of which it is the index
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
@@ -29,6 +31,7 @@ enum config_type {
     CONFIG_INT,
     CONFIG_REAL,
     CONFIG_STRING,
+    CONFIG_PATH,
     CONFIG_ENUM,
     CONFIG_BYTES,
     CONFIG_SECONDS,
@@ -58,6 +61,10 @@ struct config_variant {
     void *config;        /* of variants->at(index)->size bytes */
     void *common_config; /* of variants->common->size bytes; NULL without one */
     const struct node *node;
+};
+struct config_path {
+    const char *before; /* "file:": what does not begin so is no path; NULL: nothing stands before it */
+    const char * or ;   /* "how many samples": a number or a share may stand there, too, and means that; or NULL */
 };
 struct config_field {
     /* "": a VARIANT whose name and keys stand in this section's own map: {name: sgd, clip: 2} */

@@ -128,6 +128,9 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
         return VALUE_RIGHT;
+    case CONFIG_PATH:
+        *(const char **)out = text;
+        return *text ? VALUE_RIGHT : VALUE_WRONG;
     case CONFIG_STRING:
         *(const char **)out = text;
         return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
@@ -160,6 +163,7 @@ size_t value_size(enum config_type type) {
     case CONFIG_REALS:
         return sizeof(double);
     case CONFIG_STRING:
+    case CONFIG_PATH:
         return sizeof(const char *);
     case CONFIG_ENUM:
     case CONFIG_ENUMS:
@@ -188,6 +192,19 @@ static const char *range(const struct config_field *f, struct pool *pool) {
     if (most && above_zero) return pool_printf(pool, " > 0 and <= %.12g", f->max);
     if (most) return pool_printf(pool, " from %.12g to %.12g", f->min, f->max);
     return above_zero ? " > 0" : pool_printf(pool, " >= %.12g", f->min);
+}
+
+bool value_is_path(const struct config_field *f, const char *text) {
+    const struct config_path *p = f->extra;
+    double number;
+    if (f->type != CONFIG_PATH || (f->choices && word_index(f->choices, text) >= 0)) return false;
+    if (p && p->before && strncmp(text, p->before, strlen(p->before)) != 0) return false;
+    return !(p && p->or &&read_share(text, &number));
+}
+
+static const char *path_type(const struct config_path *p, struct pool *pool) {
+    if (p && p->before) return "a text";
+    return p && p->or ? pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or) : "a path";
 }
 
 static const char *basic_type(const struct config_field *f, struct pool *pool) {
@@ -220,6 +237,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a list of lengths such as [3ep, 5ep]";
     case CONFIG_VARIANTS:
         return "a list";
+    case CONFIG_PATH:
+        return path_type(f->extra, pool);
     case CONFIG_NODE:
     case CONFIG_STRING:
         return "a text";

@@ -181,6 +181,7 @@ SECTION(elastic, "min",
         "Going on without devices that are lost, mode ddp. It needs no run.restarts; where fewer than min are left, "
         "those start again with all devices");
 
+static const struct config_path token_path = {.before = "file:"};
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
      "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX,
@@ -203,9 +204,10 @@ static const struct config_field place_fields[] = {
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
     {"elastic", CONFIG_SECTION, offsetof(struct place_config, elastic), .extra = &elastic_section},
-    {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
+    {"token", CONFIG_PATH, offsetof(struct place_config, token), "auto",
      .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
-             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},
+             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one",
+     .extra = &token_path},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
      "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
     {.key = NULL},
@@ -236,9 +238,9 @@ static const struct config_field checkpoint_fields[] = {
     {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep", .min = 1, .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
      .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
-    {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
+    {"resume", CONFIG_PATH, offsetof(struct checkpoint_config, resume), "never",
      .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run",
-     .also = "resume_from_checkpoint|ckpt_path"},
+     .choices = "never|auto", .also = "resume_from_checkpoint|ckpt_path"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
      "same: a checkpoint that was saved with other data is refused; any: it goes on with these", .choices = "same|any"},
     {.key = NULL},
@@ -252,7 +254,8 @@ static const char sink_words[] =
 #undef SINK
     ;
 static const struct config_field log_fields[] = {
-    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Where the run's files go",
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
+     .help = "Where the run's files go, seen from the working directory",
      .also = "output_dir|out_dir|logdir|log_dir|save_dir"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
      "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO,

@@ -7,9 +7,19 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
+/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
+static const struct node *without_paths(const struct node *n, struct pool *pool) {
+    struct node *copy = tree_copy(n, pool);
+    int kept = 0;
+    for (int i = 0; copy && i < copy->count; i++)
+        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+    if (copy) copy->count = kept;
+    return copy;
+}
+
 /* A section's text on one line; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
-    if (!strcmp(n->key, "model")) n = init_strip(n, pool);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
     for (char *c = text; c && *c; c++)
         if (*c == '\n') *c = c[1] ? ';' : '\0';

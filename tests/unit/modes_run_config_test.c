@@ -410,9 +410,9 @@ static const struct {
      "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
      "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
-    {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
-    {"data: {train: nowhere/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},
-    {"data: c.yaml", NULL, "c.yaml:1:7: error: data: no data set is of the form of 'c.yaml'"},
+    {"data: /no/mnist", NULL, "c.yaml:1:7: error: data: no file or folder '/no/mnist'"},
+    {"data: {train: /no/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder '/no/mnist'"},
+    {"data: /dev/null", NULL, "c.yaml:1:7: error: data: no data set is of the form of '/dev/null'"},
     /* combinations */
     {"mode: single\ndevices: cpu:2", NULL, "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
     {"devices: cpu:2\nmode: single", NULL,
@@ -660,7 +660,7 @@ static void data_paths(void **state) {
     assert_int_equal(c->data.set.index, kind);
     assert_int_equal(c->data.limit, 5);
     const struct node *data = node_get(f->s.tree, "data");
-    assert_string_equal(node_get(data, "train")->text, "./train-images-idx3-ubyte");
+    assert_string_equal(node_get(data, "train")->given, "./train-images-idx3-ubyte");
     assert_string_equal(node_get(data, "train")->source, "c.yaml");
     assert_string_equal(node_get(data, "set")->source, "auto");
     c = load_good(f, "data: ./elsewhere\n", "data.train=./train-images-idx3-ubyte");

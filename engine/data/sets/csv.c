@@ -287,9 +287,10 @@ static bool csv_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct csv_config, train), .help = "File of training samples"},
-    {"val", CONFIG_STRING, offsetof(struct csv_config, val), .standard = "10%",
-     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
+    {"train", CONFIG_PATH, offsetof(struct csv_config, train), .help = "File of training samples"},
+    {"val", CONFIG_PATH, offsetof(struct csv_config, val), .standard = "10%",
+     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
+     .extra = &part_path},
     {"target", CONFIG_STRING, offsetof(struct csv_config, target),
      .help = "Column to predict, by name or by number from 0; the last when absent"},
     {0},

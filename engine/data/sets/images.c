@@ -405,12 +405,13 @@ static bool images_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct images_config, train),
+    {"train", CONFIG_PATH, offsetof(struct images_config, train),
      .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
              "which are such folders"},
-    {"val", CONFIG_STRING, offsetof(struct images_config, val),
+    {"val", CONFIG_PATH, offsetof(struct images_config, val),
      .help = "The same for validation, or how many pictures to hold out, of all classes alike (500, "
-             "10%); when absent the one beside 'train', else 10%"},
+             "10%); when absent the one beside 'train', else 10%",
+     .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",

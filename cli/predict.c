@@ -1,16 +1,14 @@
 /* engine predict: what a trained network says of samples: of its data set by number, or of files
  * that have no labels. */
 #include "cli/predict.h"
+#include "cli/pictures.h"
 
 #include "engine/base/file.h"
 #include "engine/base/real.h"
 #include "engine/base/text.h"
-#include "engine/data/image.h"
 #include "engine/data/transform.h"
 #include "engine/tell/score.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -165,39 +163,13 @@ static enum error answer_file(struct asker *a, const char *input) {
     return err;
 }
 
-/* ---- folders ---- */
-
-static int is_seen(const struct dirent *e) {
-    return e->d_name[0] != '.';
-}
-
-/* Pictures by name, and those of folders in it. */
-static enum error answer_folder(struct asker *a, const char *folder, int depth) {
-    enum { DEPTH_MOST = 16 };
-    struct dirent **list;
-    int n = depth < DEPTH_MOST ? scandir(folder, &list, is_seen, alphasort) : 0;
-    enum error err = ERR_NONE;
-    if (n < 0) return go_on(a, FAIL(ERR_INPUT, "cannot read the folder %s: %s", folder, strerror(errno)));
-    for (int i = 0; i < n; i++) {
-        const char *between = folder[strlen(folder) - 1] == '/' ? "" : "/";
-        const char *path = pool_printf(a->o->trained.pool, "%s%s%s", folder, between, list[i]->d_name);
-        if (!path && err == ERR_NONE) err = ERR_MEMORY;
-        if (err == ERR_NONE && file_is_folder(path))
-            err = answer_folder(a, path, depth + 1);
-        else if (err == ERR_NONE && image_is_name(path))
-            err = answer_file(a, path);
-        free(list[i]);
-    }
-    if (n > 0 || depth < DEPTH_MOST) free(list);
-    return err;
-}
-
 static enum error answer_input(struct asker *a, const char *input) {
+    struct pictures found;
     if (is_part(input) || !file_is_folder(input)) return answer_file(a, input);
-    int64_t before = a->answered + a->nwaiting + a->failed;
-    TRY(answer_folder(a, input, 0));
-    if (a->answered + a->nwaiting + a->failed > before) return ERR_NONE;
-    return go_on(a, FAIL(ERR_INPUT, "the folder %s has no pictures\nthose end in .jpg, .jpeg or .png", input));
+    enum error err = pictures_find(input, a->o->trained.pool, &found);
+    if (err != ERR_NONE) return go_on(a, err);
+    for (int64_t i = 0; i < found.count && err == ERR_NONE; i++) err = answer_file(a, found.path[i]);
+    return err;
 }
 
 /* ---- all ---- */

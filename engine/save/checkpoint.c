@@ -115,22 +115,9 @@ static struct words identity_get(const char *lines, struct words key) {
     return (struct words){"not set", 7};
 }
 
-/* "set: csv;train: x.csv;val: 10%": checkpoints of before name the files of their data, which are compared by content. */
-static bool same_but_files(struct words saved, struct words ours) {
-    while (saved.n > 0) {
-        const char *end = memchr(saved.at, ';', (size_t)saved.n);
-        int item = end ? (int)(end - saved.at) : saved.n;
-        bool there =
-            ours.n >= item && !strncmp(saved.at, ours.at, (size_t)item) && (ours.n == item || ours.at[item] == ';');
-        int past = item + (end != NULL), gone = ours.n > item ? item + 1 : ours.n;
-        if (there) ours.at += gone, ours.n -= gone;
-        saved.at += past, saved.n -= past;
-    }
-    return ours.n == 0;
-}
-
 static bool same_value(struct words key, struct words saved, struct words ours) {
-    return words_equal(saved, ours) || (words_equal(key, (struct words){"data", 4}) && same_but_files(saved, ours));
+    bool data = words_equal(key, (struct words){"data", 4});
+    return words_equal(saved, ours) || (data && identity_same_but_files(saved.at, saved.n, ours.at, ours.n));
 }
 
 /* What a message shows of a value: where it begins to differ from the other, and not too much. */

@@ -293,6 +293,7 @@ static const struct command forms[] = {
 
 const struct command command_data = {
     .name = "data",
+    .also = "datasets|dataset",
     .summary = "data sets: which there are, what is in one, writing one down for fast reading",
     .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
              "bad configuration\n",

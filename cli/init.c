@@ -263,6 +263,7 @@ static const struct option options[] = {{"DATA", NULL,
 
 const struct command command_init = {
     .name = "init",
+    .also = "new|create|setup",
     .summary = "looks at data and writes a configuration that trains on them as it is",
     OPTIONS(options),
     .notes = "The model, the size of pictures and batch, the length and the optimizer are chosen by what the data are; "

@@ -275,6 +275,7 @@ static const struct option options[] = {
 
 const struct command command_predict = {
     .name = "predict",
+    .also = "infer|inference|classify|label",
     .summary = "says what a trained network sees in samples: pictures, arrays, its own data",
     OPTIONS(options),
     .notes = "Pictures of a folder and of those in it are taken by name. What cannot be read is named, and the\n"

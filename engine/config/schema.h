@@ -82,6 +82,7 @@ struct config_field {
     const void *extra; /* as the type says */
     bool required;     /* an error when absent; 'standard' is NULL then */
     const char *also;  /* "a|b": what other tools call it, for those who look for it; or NULL */
+    const char *means; /* "ce=cross_entropy|nll=cross_entropy": what they call its words; or NULL */
 };
 struct config_section {
     const char *name;
@@ -128,14 +129,16 @@ MUST_CHECK enum error config_walk(const struct config_section *section, struct p
 /* Whether the word is one of those of an 'also'. Upper and lower case are the same, '-' is '_', and what stands before
  * a '.' does not matter: nn.Conv2d. */
 bool config_also(const char *also, const char *word);
+/* What the word stands for in a 'means'; NULL: nothing. */
+const char *config_meant(const char *means, const char *word, struct pool *pool);
 const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NULL: no memory */
 /* Where a key is that other tools call so, or (by_name) that is called so in some section: its path, "train" rather than
- * "train.for" where a bare value will do, and 'example', it and its default as YAML ("optimizer: {lr: 0.1}") or for the
- * command line ("optimizer.lr=0.1"). false: nowhere. */
+ * "train.for" where a bare value will do, and 'example', it and the value that was given (NULL: none), or its default where
+ * it takes no such value, as YAML ("optimizer: {lr: 0.1}") or for the command line ("optimizer.lr=0.1"). false: nowhere. */
 struct config_place {
     const char *path, *example; /* example: "" where it has no default */
 };
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, struct pool *pool,
-                 struct config_place *out);
+bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
+                 struct pool *pool, struct config_place *out);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -109,6 +109,21 @@ static enum value_fault read_bool(const char *text, bool *out) {
     return *out || !strcmp(text, "false") ? VALUE_RIGHT : VALUE_WRONG;
 }
 
+const char *value_length(const struct config_field *f, const char *text, struct pool *pool) {
+    static const char *const units[][2] = {{"e", "ep"}, {"sec", "s"},   {"s", "st"}, {"it", "st"},
+                                           {"b", "st"}, {"min", "min"}, {"h", "h"}};
+    size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n + strspn(text + n, " _");
+    if ((f->type != CONFIG_SPAN && f->type != CONFIG_LENGTH) || n == 0) return NULL;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strncasecmp(unit, units[i][0], strlen(units[i][0])) != 0) continue;
+        char *length = pool_printf(pool, "%.*s%s", (int)n, text, units[i][1]);
+        struct config_span span;
+        return length && strcmp(length, text) != 0 && value_read(f, length, &span) == VALUE_RIGHT ? length : NULL;
+    }
+    return NULL;
+}
+
 enum value_fault value_read(const struct config_field *f, const char *text, void *out) {
     int word = f->choices ? word_index(f->choices, text) : -1;
     switch (f->type) {

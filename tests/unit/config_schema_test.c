@@ -419,10 +419,10 @@ static const struct {
     {"zebra: true", NULL, "c.yaml:1:1: error: unknown key 'zebra'\n..."},
     {"momentum: 1", NULL,
      "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum', as in "
-     "'optimizer: {momentum: 0}'?"},
+     "'optimizer: {momentum: 1}'?"},
     {"", "momentum=1",
      "--set momentum=1: error: unknown key 'momentum'\n      did you mean 'optimizer.momentum', as in "
-     "'optimizer.momentum=0'?"},
+     "'optimizer.momentum=1'?"},
     {"learning_rate: 1", NULL,
      "c.yaml:1:1: error: unknown key 'learning_rate'\n... did you mean 'optimizer.lr', as in "
      "'optimizer: {lr: 0.1}'?"},

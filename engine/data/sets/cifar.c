@@ -218,6 +218,7 @@ const struct dataset_ops dataset_cifar = {
                 .fields = fields,
                 .size = sizeof(struct cifar_config),
                 .shorthand = "train",
+                .also = "cifar10|cifar100|cifar_10|cifar_100",
                 .help = "CIFAR-10 and CIFAR-100, from their binary files (.gz or not)"},
     .recognises = cifar_recognises,
     .open = cifar_open,

@@ -78,6 +78,23 @@ static void json_staleness(const struct staleness *s, struct json *j) {
     json_close(j, '}');
 }
 
+static void json_best(const struct best_checkpoint *b, struct json *j) {
+    json_open(j, "best_checkpoint", '{');
+    json_string(j, "metric", b->metric);
+    json_real(j, "value", b->value);
+    json_int(j, "step", b->step);
+    json_string(j, "path", b->path);
+    json_close(j, '}');
+}
+
+static void print_best(const struct best_checkpoint *b, FILE *f) {
+    bool share = !strcmp(b->metric, "val.accuracy") || !strcmp(b->metric, "val.top5");
+    fprintf(f,
+            share ? "best checkpoint %s: %s %.2f %%, after step %lld\n"
+                  : "best checkpoint %s: %s %.4f, after step %lld\n",
+            b->path, b->metric, share ? b->value * 100 : b->value, (long long)b->step);
+}
+
 enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
@@ -99,6 +116,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     const double none = (double)NAN;
     const struct val_result nothing = {none, none, none, none, 0};
     val_json(s->has_val ? &s->val : &nothing, "val", j);
+    if (s->best.path) json_best(&s->best, j);
     json_open(j, "step_ms", '{');
     json_real(j, "p50", s->step_p50);
     json_real(j, "p95", s->step_p95);
@@ -234,6 +252,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
     fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    if (s->best.path) print_best(&s->best, f);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

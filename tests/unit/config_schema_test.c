@@ -425,12 +425,12 @@ static const struct {
      "'optimizer.momentum=1'?"},
     {"learning_rate: 1", NULL,
      "c.yaml:1:1: error: unknown key 'learning_rate'\n... did you mean 'optimizer.lr', as in "
-     "'optimizer: {lr: 0.1}'?"},
+     "'optimizer: {lr: 1}'?"},
     {"optimizer: {Learning-Rate: 1}", NULL,
      "c.yaml:1:13: error: unknown key 'Learning-Rate' in 'optimizer'\n... did you mean 'lr'?"},
     {"ints: 3\nrate: 1", NULL,
      "c.yaml:2:1: error: unknown key 'rate'\n... did you mean 'optimizer.lr', as in "
-     "'optimizer: {lr: 0.1}'?"},
+     "'optimizer: {lr: 1}'?"},
     {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 128'?"},
     {"often: 3", NULL,
      "c.yaml:1:8: error: 'often' must be off or a length such as 5ep (epochs) or 200st (steps), got "

@@ -70,7 +70,7 @@ struct cli_trained {
 /* Their rows, for a struct options whose member 'trained' this is. */
 // clang-format off
 #define TRAINED_PATH \
-    "CONFIG|RUN_DIR", NULL, "a run, or a configuration, whose newest run is meant", \
+    "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \
     CONFIG_STRING, AT(trained.path)
 #define TRAINED_OPTIONS \
     {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \

@@ -205,5 +205,5 @@ const struct command command_model = {
     .name = "model",
     .also = "models|zoo|export|onnx|summary",
     .summary = "the networks that there are, their layers, and what they cost",
-    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, &model_export, NULL},
 };

@@ -431,7 +431,7 @@ static const struct {
     {"ints: 3\nrate: 1", NULL,
      "c.yaml:2:1: error: unknown key 'rate'\n... did you mean 'optimizer.lr', as in "
      "'optimizer: {lr: 1}'?"},
-    {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 128'?"},
+    {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 1'?"},
     {"often: 3", NULL,
      "c.yaml:1:8: error: 'often' must be off or a length such as 5ep (epochs) or 200st (steps), got "
      "\"3\"\n... did you mean '3ep' or '3st'?"},

@@ -32,6 +32,12 @@ const struct command *command_find(const char *name) {
     return NULL;
 }
 
+const char *cli_zoo_name(int i) {
+    int n;
+    const struct zoo_model *zoo = zoo_models(&n);
+    return i < n ? zoo[i].name : NULL;
+}
+
 int cli_fail(enum error err) {
     fprintf(stderr, "error: %s\n", error_message());
     if (*error_hint()) fprintf(stderr, "hint: %s\n", error_hint());

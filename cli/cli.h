@@ -14,6 +14,8 @@ const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
 const char *command_name(int i); /* NULL: there are not so many */
 
+const char *cli_zoo_name(int i); /* of networks, likewise */
+
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */

@@ -1,9 +1,10 @@
 /* An ONNX file is one message: of the model, which has a graph, which has nodes (operators) and initializers (tensors). All
  * of it is made in memory, since a message's length comes before it. The numbers are those of onnx.proto. */
-#include "engine/save/onnx_impl.h"
+#include "engine/save/onnx.h"
 
 #include "engine/base/file.h"
 #include "engine/base/version.h"
+#include "engine/save/onnx_layer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Each op of a network as ONNX operators. Where ONNX has the op it is one node; gelu, rmsnorm, attention and a class token
  * are made of several. */
-#include "engine/save/onnx_impl.h"
+#include "engine/save/onnx_layer.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -446,7 +446,7 @@ static const struct {
      "\"0\"\n... engine help linear"},
     {"shards: 1", NULL,
      "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards', as in 'batch: "
-     "{shards: auto}'?"},
+     "{shards: 1}'?"},
     {"batch: {siez: 1}", NULL, "c.yaml:1:9: error: unknown key 'siez' in 'batch'\n... did you mean 'size'?"},
     {"optimizer: {name: sgd, momentun: 1}", NULL,
      "c.yaml:1:24: error: unknown key 'momentun' in 'optimizer'\n... did you mean 'momentum'?"},

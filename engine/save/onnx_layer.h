@@ -1,6 +1,6 @@
-/* What the files of the ONNX writer share: messages by their meaning. */
+/* The operators of each layer, and what they are written with (onnx.c). */
 #pragma once
-#include "engine/save/onnx.h"
+#include "engine/model/model.h"
 #include "engine/save/proto.h"
 
 enum { ONNX_FLOAT = 1, ONNX_INT64 = 7 };

@@ -286,7 +286,7 @@ static int run(const struct cli *cli) {
 static const struct option options[] = {
     {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:", CONFIG_STRING, AT(config.path),
      .one = "configuration"},
-    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model)},
+    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model), .word = cli_zoo_name},
     {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model", .at = AT(input),
      .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, 1 << 24, .wants = "a whole number"},

@@ -22,6 +22,7 @@ struct part { /* samples of a file */
 };
 /* Whether 'val' says how many training samples to hold out ("2000", "20%") and not which file to
  * read. */
+extern const struct config_path part_path; /* of a field that may be such a text */
 bool part_is_held(const char *val);
 /* Which of a file's samples are for training, and which are held out at its end. ERR_CONFIG when
  * either would be none. */

@@ -30,6 +30,8 @@ static const struct config_section sections[] = {
     [LOSS_CROSS_ENTROPY] = {.name = "cross_entropy",
                             .fields = cross_entropy_fields,
                             .size = sizeof(struct loss_config),
+                            .also = "crossentropyloss|crossentropy|ce|nll|nllloss|softmax|categorical_crossentropy|"
+                                    "sparse_categorical_crossentropy",
                             .help =
                                 "Of classes, as torch.nn.CrossEntropyLoss. Training and validation have the same loss",
                             .check = check_weights},
@@ -37,7 +39,7 @@ static const struct config_section sections[] = {
                   .fields = no_fields,
                   .size = sizeof(struct loss_config),
                   .help = "Mean squared error, of values; of classes as vectors of 0 and 1",
-                  .also = "mseloss|l2"},
+                  .also = "mseloss|l2|mean_squared_error"},
     [LOSS_BCE] = {.name = "bce",
                   .fields = no_fields,
                   .size = sizeof(struct loss_config),

@@ -88,6 +88,23 @@ static void json_staleness(const struct staleness *s, struct json *j) {
     json_close(j, '}');
 }
 
+static void json_best(const struct best_checkpoint *b, struct json *j) {
+    json_open(j, "best_checkpoint", '{');
+    json_string(j, "metric", b->metric);
+    json_real(j, "value", b->value);
+    json_int(j, "step", b->step);
+    json_string(j, "path", b->path);
+    json_close(j, '}');
+}
+
+static void print_best(const struct best_checkpoint *b, FILE *f) {
+    bool share = !strcmp(b->metric, "val.accuracy") || !strcmp(b->metric, "val.top5");
+    fprintf(f,
+            share ? "best checkpoint %s: %s %.2f %%, after step %lld\n"
+                  : "best checkpoint %s: %s %.4f, after step %lld\n",
+            b->path, b->metric, share ? b->value * 100 : b->value, (long long)b->step);
+}
+
 enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
@@ -121,6 +138,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     const double none = (double)NAN;
     const struct val_result nothing = {none, none, none, none, 0};
     val_json(s->has_val ? &s->val : &nothing, "val", j);
+    if (s->best.path) json_best(&s->best, j);
     json_open(j, "step_ms", '{');
     json_real(j, "p50", s->step_p50);
     json_real(j, "p95", s->step_p95);
@@ -266,6 +284,8 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     fprintf(f, "weights sha256  %s\n", s->weights);
     if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
     fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    if (s->best.path) print_best(&s->best, f);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

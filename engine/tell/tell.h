@@ -50,6 +50,12 @@ struct summary { /* what the end of a run says */
     double train_loss;
     struct val_result val;
     bool has_val;
+    struct best_checkpoint {
+        const char *path;   /* NULL: none is kept as the best */
+        const char *metric; /* checkpoint.best */
+        double value;
+        int64_t step;
+    } best;
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;

@@ -7,12 +7,22 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* A section's text on one line; of a model what it is, and not what its first weights were; of a loss that is no more
- * than its name that name, as checkpoints have it that were written when it had no keys. */
+/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
+static const struct node *without_paths(const struct node *n, struct pool *pool) {
+    struct node *copy = tree_copy(n, pool);
+    int kept = 0;
+    for (int i = 0; copy && i < copy->count; i++)
+        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+    if (copy) copy->count = kept;
+    return copy;
+}
+
+/* A section's text on one line, without paths; of a model what it is, and not what its first weights were; of a loss that
+ * is no more than its name that name, as checkpoints have it that were written when it had no keys. */
 static char *one_line(const struct node *n, const struct run_config *c, struct pool *pool) {
-    if (!strcmp(n->key, "model")) n = init_strip(n, pool);
-    if (n && !strcmp(n->key, "loss") && (c->loss.index != LOSS_CROSS_ENTROPY || loss_is_plain(&c->loss)))
+    if (!strcmp(n->key, "loss") && (c->loss.index != LOSS_CROSS_ENTROPY || loss_is_plain(&c->loss)))
         return pool_printf(pool, "%s", loss_variants.at(c->loss.index)->name);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
     for (char *at = text; at && *at; at++)
         if (*at == '\n') *at = at[1] ? ';' : '\0';

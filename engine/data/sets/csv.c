@@ -251,9 +251,10 @@ static void csv_check(const void *config, const struct node *at, struct config_e
 
 #define AT(field) offsetof(struct csv_config, field)
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, AT(train), .help = "File of training samples"},
-    {"val", CONFIG_STRING, AT(val), .standard = "10%",
-     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
+    {"train", CONFIG_PATH, AT(train), .help = "File of training samples"},
+    {"val", CONFIG_PATH, AT(val), .standard = "10%",
+     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
+     .extra = &part_path},
     {"target", CONFIG_STRING, AT(table.target),
      .help = "Column to predict, by name or by number from 1; the last when absent", .also = "label|labels"},
     {"columns", CONFIG_STRINGS, AT(table.columns),

@@ -65,6 +65,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
     *out = (struct input_range){0};
     if (!val && !train) {
         TRY(dataset_samples(text, a->t->feed.data, &out->set));
+        dataset_tell(out->set, NULL);
         out->own = true;
         out->to = out->set->size - 1;
         return ERR_NONE;
@@ -269,8 +270,8 @@ static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose predictions? a run's or a configuration's"},
     {"INPUT", NULL,
      "val:0-9 or train:7, samples of its data by number; or a file of samples without labels: .npy "
-     "or IDX arrays (samples first), of the shape and type of the training data; or a picture "
-     "(.jpg, .png) for a network of square colour pictures",
+     "or IDX arrays (samples first), of the shape and type of the training data; or a .csv with the "
+     "columns of the training file; or a picture (.jpg, .png) for a network of square colour pictures",
      .at = AT(inputs), .many = OPTION_LIST, .missing = "of what? val:0-9, or a file of samples without labels"},
     {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
     TRAINED_OPTIONS,

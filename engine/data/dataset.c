@@ -37,12 +37,11 @@ static void check(const void *config, const struct node *at, struct config_error
 
 static const struct config_field common_fields[] = {
     {"augment", CONFIG_NODE, offsetof(struct data_config, augment), .standard = "[]",
-     .help =
-         "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
-         "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
-         "1.333]}}, {rotation: 15} (degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, "
-         "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability), {mixup: 0.2} and "
-         "{cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
+     .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
+             "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
+             "1.333]}}, {rotation: 15} (degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, "
+             "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability), "
+             "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
      .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "

@@ -306,9 +306,9 @@ static enum error open_compute(struct trainer *t) {
     const struct run_config *c = t->config;
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     TRY(graph_create(t->model, t->device, (enum loss)c->loss.index, (enum precision)c->precision, &t->graph));
-    TRY(criterion_give(t));
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     graph_stretches(t->graph, (int)c->recompute);
+    TRY(criterion_give(t));
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));

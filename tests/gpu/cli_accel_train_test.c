@@ -306,8 +306,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_learn_the_same_in_f32),
         cmocka_unit_test(networks_learn_nearly_the_same_in_less),
-        cmocka_unit_test(losses_are_the_same),
         cmocka_unit_test(recordings_and_recomputation_change_no_bit),
+        cmocka_unit_test(losses_are_the_same),
         cmocka_unit_test(modes_change_no_bit),
         cmocka_unit_test(a_trace_tells_of_the_device),
         cmocka_unit_test(a_checkpoint_goes_anywhere),

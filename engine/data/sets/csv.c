@@ -41,11 +41,6 @@ static enum error csv_create(struct csv **out) {
     return err;
 }
 
-static int32_t csv_label(const struct dataset *d, int64_t i) {
-    const struct csv *s = (const struct csv *)d;
-    return (int32_t)s->values[(s->first + i) * (s->columns.inputs + 1) + s->columns.inputs];
-}
-
 static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
     const struct csv *s = (const struct csv *)d;
     const float *row = s->values + (s->first + i) * (s->columns.inputs + 1);
@@ -61,6 +56,11 @@ static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label
     if (d->classes) *label = (int32_t)row[s->columns.inputs];
     if (d->targets) *target = row[s->columns.inputs];
     return ERR_NONE;
+}
+
+static int32_t csv_label(const struct dataset *d, int64_t i) {
+    const struct csv *s = (const struct csv *)d;
+    return (int32_t)s->values[(s->first + i) * (s->columns.inputs + 1) + s->columns.inputs];
 }
 
 /* "v.csv: missing values: 3 (the first: line 7, column 2 'age': 'NA')" */

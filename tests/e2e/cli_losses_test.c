@@ -145,12 +145,32 @@ static void balanced_weights_are_what_counts_say(void **state) {
     pool_free(pool);
 }
 
+/* The probabilities that 'predict' gives are each class's own, and make the loss. */
 static void binary_cross_entropy_learns(void **state) {
     (void)state;
+    enum { OF = 10, SEEN = 200 };
+    char dir[600];
+    struct pool *pool;
+    double loss = 0;
+    assert_ok(pool_create(&pool));
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("bits"));
     program_train(&control, SETS("loss=bce", "data={train: 600, val: 200}", "model=mlp", "train=40st", "eval=off"),
-                  SETS("optimizer={name: adam, lr: 0.002}", "checkpoint=off", "mode=ddp", "devices=cpu:2"));
+                  SETS("optimizer={name: adam, lr: 0.002}", dir, "mode=ddp", "devices=cpu:2"));
     assert_true(program_number(&control, "val.accuracy") > 0.6);
     assert_true(program_number(&control, "val.loss") < 0.25); /* knowing nothing but that one of ten is right: 0.325 */
+    program_run(&other, 30, "predict", dir + strlen("log.dir="), "val:0-199", "--top", "10", "--json", NULL);
+    if (other.code) fail_msg("exit code %d\n%s", other.code, other.err);
+    const struct json_value *all = program_json(&other, pool);
+    for (int i = 0; i < SEEN; i++)
+        for (int k = 0; k < OF; k++) {
+            const struct json_value *one = &json_get(&all->children[i], "top")->children[k];
+            double q = json_get(one, "probability")->number, x = json_get(one, "logit")->number;
+            bool right = json_get(one, "label")->integer == json_get(&all->children[i], "truth")->integer;
+            assert_true(fabs(q - 1 / (1 + exp(-x))) < 1e-6);
+            loss += (log(1 + exp(x)) - (right ? x : 0)) / (OF * SEEN);
+        }
+    assert_true(fabs(loss / program_number(&control, "val.loss") - 1) < 1e-5);
+    pool_free(pool);
 }
 
 static void what_does_not_fit_is_refused(void **state) {

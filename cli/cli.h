@@ -14,6 +14,8 @@ const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
 const char *command_name(int i); /* NULL: there are not so many */
 
+const char *cli_zoo_name(int i); /* of networks, likewise */
+
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */
@@ -71,7 +73,7 @@ struct cli_trained {
 /* Their rows, for a struct options whose member 'trained' this is. */
 // clang-format off
 #define TRAINED_PATH \
-    "CONFIG|RUN_DIR", NULL, "a run, or a configuration, whose newest run is meant", \
+    "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \
     CONFIG_STRING, AT(trained.path)
 #define TRAINED_OPTIONS \
     {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \

@@ -158,6 +158,7 @@ static const struct option options[] = {
 
 const struct command command_compare = {
     .name = "compare",
+    .also = "sweep|experiment|ab|search",
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
     OPTIONS(options),
     .notes = "\n"

@@ -208,7 +208,11 @@ static enum error show_run(struct shown *s, const char *dir) {
     enum error err = checkpoint_find(dir, NULL, s->pool, &checkpoint);
     if (err == ERR_MEMORY) return err;
     json_string(&s->j, "newest_checkpoint", err == ERR_NONE ? checkpoint : NULL);
+    struct checkpoint_place best = {NULL, -1};
+    if (err == ERR_NONE) TRY(checkpoint_best(dir, NULL, s->pool, &best));
+    json_string(&s->j, "best_checkpoint", best.path);
     if (s->json) return ERR_NONE;
+    if (best.path) printf("best checkpoint: %s, after step %lld\n", best.path, (long long)best.step);
     if (err == ERR_NONE)
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else

@@ -28,6 +28,15 @@ enum error graph_create(const struct model *m, struct device *dev, enum loss los
     return graph_members(g, 1);
 }
 
+enum error graph_soften(struct graph *g, float smoothing, const float *class_weights) {
+    size_t bytes = (size_t)shape_last(&g->m->output) * sizeof *class_weights;
+    assert(!g->plans);
+    g->smoothing = smoothing;
+    if (!class_weights) return ERR_NONE;
+    TRY(arena_grow(g, &g->class_weights, bytes));
+    return device_write(g->dev, g->class_weights.base, class_weights, bytes);
+}
+
 enum error graph_members(struct graph *g, int count) {
     if (count <= g->nmembers) return ERR_NONE;
     struct member *more = realloc(g->members, (size_t)count * sizeof *more);
@@ -58,6 +67,7 @@ void graph_free(struct graph *g) {
     device_free(g->dev, g->low.base);
     device_free(g->dev, g->scratch.base);
     device_free(g->dev, g->apart.base);
+    device_free(g->dev, g->class_weights.base);
     device_free(g->dev, g->both);
     free(g);
 }
@@ -196,6 +206,10 @@ static void step_args(const struct graph *g, const struct member *m, const struc
         .seed = b->seed,
         .ids = b->ids,
         .labels = b->labels,
+        .others = b->others,
+        .shares = b->shares,
+        .class_weights = g->class_weights.base,
+        .smoothing = g->smoothing,
         .target = b->target,
         .scale = b->scale,
         .at = b->at,

@@ -5,13 +5,15 @@
 #include "engine/device/device.h"
 #include "engine/model/model.h"
 
-enum loss { LOSS_CROSS_ENTROPY, LOSS_MSE };
+enum loss { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_BCE };
 struct graph;
 
 struct graph_batch { /* what one forward works on */
     int64_t n;
     const float *x;        /* (n, input) */
     const int32_t *labels; /* (n, rows of the output), or NULL */
+    const int32_t *others; /* with labels, of samples that are mixed of two: as op_args; else NULL */
+    const float *shares;   /* (n), likewise */
     const float *target;   /* (n, output), or NULL */
     const uint64_t *ids;   /* (n) counters for dropout; may be NULL when not training */
     uint64_t seed;
@@ -28,6 +30,8 @@ struct graph_sums {
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
+/* Before anything is planned: cross-entropy's smoothing and classes' weights, copied; see op_args. NULL: 1 each. */
+MUST_CHECK enum error graph_soften(struct graph *g, float smoothing, const float *class_weights);
 void graph_free(struct graph *g);
 /* Before anything is prepared: parameters that stay as they are (by number, borrowed; NULL: none). Their gradients are
  * zero. 'stops': backward ends where no parameter that is trained precedes. */

@@ -199,6 +199,9 @@ static int step_lower(struct lowering *b, struct plan_step step) {
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
+static const enum op_kind loss_ops[] = {
+    [LOSS_CROSS_ENTROPY] = OP_CROSS_ENTROPY, [LOSS_MSE] = OP_MSE, [LOSS_BCE] = OP_BCE};
+
 static void lower(struct lowering *b, enum loss loss) {
     const struct model *m = b->m;
     b->p->tensors[TENSOR_BATCH] =
@@ -215,8 +218,7 @@ static void lower(struct lowering *b, enum loss loss) {
         b->tensor[k] = step_lower(b, step);
     }
     b->p->output = tensor_in(b, tensor_read(b, m->nnodes - 1), LAYOUT_PLAIN, m->nnodes - 1);
-    enum op_kind kind = loss == LOSS_CROSS_ENTROPY ? OP_CROSS_ENTROPY : OP_MSE;
-    step_lower(b, (struct plan_step){.desc = {.kind = kind, .x = m->output, .y = m->output},
+    step_lower(b, (struct plan_step){.desc = {.kind = loss_ops[loss], .x = m->output, .y = m->output},
                                      .node = NODE_LOSS,
                                      .ninputs = 1,
                                      .in = {b->p->output}});

@@ -68,7 +68,7 @@ static struct pass_key key_of(const struct graph *g, const struct graph_run *r, 
     struct pass_key k;
     memset(&k, 0, sizeof k);
     k.plan = g->members[0].plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
-    k.x = b->x, k.labels = b->labels, k.target = b->target;
+    k.x = b->x, k.labels = b->labels, k.target = b->target, k.others = b->others, k.shares = b->shares;
     k.seed = b->seed, k.at = b->at, k.scale = b->scale;
     k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward, k.top = b->top;
     k.from = from, k.to = to;

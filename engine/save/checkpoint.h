@@ -127,6 +127,14 @@ int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct poo
 /* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path);
+/* Which checkpoint of a run was the best when it was saved (checkpoint.best), by what the manifests say; run_id NULL: the run
+ * that the folder is recorded as. path NULL, step -1: none. */
+struct checkpoint_place {
+    const char *path;
+    int64_t step;
+};
+MUST_CHECK enum error checkpoint_best(const char *run_dir, const char *run_id, struct pool *pool,
+                                      struct checkpoint_place *out);
 /* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
  * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);

@@ -27,6 +27,10 @@ MUST_CHECK enum error manifest_write(const char *folder, const struct manifest *
  * not ours. */
 MUST_CHECK enum error manifest_read(const char *folder, struct pool *pool, struct manifest *out);
 
+/* Whether the data of two identities are the same but for the names of files, which checkpoints of before have: "set: csv;train:
+ * x.csv;val: 10%" is "set: csv;val: 10%". */
+bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours);
+
 /* ---- the folders ---- */
 struct step_list {
     int64_t *step; /* newest first */

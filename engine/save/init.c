@@ -5,7 +5,6 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +12,6 @@
 #include <sys/stat.h>
 
 /* ---- the keys ----------------------------------------------------------------------------- */
-
-const char *path_absolute(const struct node *at, const char *path, struct pool *pool) {
-    const char *slash = at->line > 0 ? strrchr(at->source, '/') : NULL;
-    if (*path != '/' && slash) path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
-    char real[PATH_MAX];
-    return path && realpath(path, real) ? pool_printf(pool, "%s", real) : path;
-}
 
 static void read_strict(const struct node *strict, struct config_errors *e, struct init_source *out) {
     bool scalar = strict->kind == NODE_SCALAR;
@@ -43,8 +35,9 @@ enum error init_read(struct node *model, struct pool *pool, struct config_errors
                      "checkpoint or a run");
         return ERR_NONE;
     }
-    out->path = init->text = path_absolute(init, init->text, pool);
-    return init->text ? ERR_NONE : ERR_MEMORY;
+    TRY(tree_path(init, "model.init", "", pool, e));
+    out->path = init->text;
+    return ERR_NONE;
 }
 
 const struct node *init_strip(const struct node *model, struct pool *pool) {

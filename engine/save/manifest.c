@@ -163,3 +163,17 @@ enum error step_list_read(const char *folder, struct pool *pool, struct step_lis
     if (out->count) qsort(out->step, (size_t)out->count, sizeof *out->step, newest_first);
     return ERR_NONE;
 }
+
+/* ---- the identity ---- */
+
+bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours) {
+    while (nsaved > 0) {
+        const char *end = memchr(saved, ';', (size_t)nsaved);
+        int item = end ? (int)(end - saved) : nsaved, past = item + (end != NULL);
+        bool there = nours >= item && !strncmp(saved, ours, (size_t)item) && (nours == item || ours[item] == ';');
+        int gone = !there ? 0 : nours > item ? item + 1 : nours;
+        ours += gone, nours -= gone;
+        saved += past, nsaved -= past;
+    }
+    return nours == 0;
+}

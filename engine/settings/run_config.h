@@ -5,11 +5,11 @@
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
-#include "engine/model/graph.h"
 #include "engine/optim/groups.h"
 #include "engine/save/init.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/inject_config.h"
+#include "engine/settings/loss.h"
 #include "engine/settings/sharing.h"
 
 #include <string.h>
@@ -55,10 +55,10 @@ struct run_config {
     struct device_choice devices; /* from devices_text, by run_settings_load */
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
-    struct init_source init; /* from model, by run_settings_load */
-    int loss;                /* enum loss */
-    int precision;           /* enum precision */
-    bool winograd;           /* of the cpu's convolutions */
+    struct init_source init;    /* from model, by run_settings_load */
+    struct config_variant loss; /* index: enum loss; config: loss_config */
+    int precision;              /* enum precision */
+    bool winograd;              /* of the cpu's convolutions */
     bool sync_batchnorm;
     int64_t recompute; /* stretches of steps, at whose borders activations are kept; 0: auto, 1: all are kept */
     struct data_config data;

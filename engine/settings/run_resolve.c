@@ -127,7 +127,8 @@ static void check_dashboard(struct resolve *r) {
 
 /* ---- devices ---- */
 
-static void refuse_kind(struct resolve *r, const struct node *node, const char *kind) {
+/* after: ":4", or "". */
+static void refuse_kind(struct resolve *r, const struct node *node, const char *kind, const char *after) {
     const char *names[32], *all = "";
     int count, n = 0;
     const struct device_ops *const *kinds = device_kinds(&count);
@@ -138,8 +139,9 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
     const char *near = text_nearest(kind, names, n);
     int64_t number;
     for (int i = 0; i < n; i++)
-        if (kinds[i]->units && !strcasecmp(kind, "gpu")) near = names[i];
-    if (text_int(kind, &number)) near = pool_printf(r->pool, "cpu:%.16s", kind);
+        if (kinds[i]->units && (!strcasecmp(kind, "gpu") || !strcasecmp(kind, "gpus"))) near = names[i], after = "";
+    if (text_int(kind, &number)) near = "cpu", after = pool_printf(r->pool, ":%.16s", kind);
+    if (near && after) near = pool_printf(r->pool, "%s%.16s", near, after);
     config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind, all ? all : "?",
                  near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -196,7 +198,7 @@ static enum error read_devices(struct resolve *r) {
     if (!kind) return ERR_MEMORY;
     const struct device_ops *ops = device_find(kind);
     if (!ops) {
-        refuse_kind(r, node, kind);
+        refuse_kind(r, node, kind, text + n);
         return ERR_NONE;
     }
     *d = (struct device_choice){.kind = ops->name};

@@ -50,14 +50,24 @@ struct summary { /* what the end of a run says */
     double train_loss;
     struct val_result val;
     bool has_val;
+    struct best_checkpoint {
+        const char *path;   /* NULL: none is kept as the best */
+        const char *metric; /* checkpoint.best */
+        double value;
+        int64_t step;
+    } best;
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
     double rss[RANKS_MAX], state[RANKS_MAX];
-    double loss_scale;               /* fp16; else 0 */
-    int64_t skipped;                 /* steps, fp16 */
+    double loss_scale;          /* fp16; else 0 */
+    int64_t skipped;            /* steps, fp16 */
+    const char *loss;           /* where it is not its name alone; else NULL */
+    double smoothing;           /* its own */
+    const float *class_weights; /* (classes); NULL: none */
+    int64_t classes;
     const char *planted;             /* what goes wrong on purpose, NULL: nothing */
     const char *compress;            /* how gradients were, NULL: not */
     double dense, packed;            /* bytes that they would have taken, and took, over all ranks */

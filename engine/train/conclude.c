@@ -63,6 +63,16 @@ static enum error hash_weights(const struct trainer *t, const float *arena, char
     return ERR_NONE;
 }
 
+/* Which checkpoint is kept as the best one. */
+static enum error find_best(const struct run *r, struct best_checkpoint *out) {
+    const struct trainer *t = r->t;
+    struct checkpoint_place place;
+    if (isnan(t->at.best)) return ERR_NONE;
+    TRY(checkpoint_best(t->job->run_dir, t->run_id, t->job->settings->pool, &place));
+    *out = (struct best_checkpoint){place.path, t->config->checkpoint.best, t->at.best, place.step};
+    return ERR_NONE;
+}
+
 enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
@@ -98,6 +108,7 @@ enum error run_conclude(struct run *r) {
     const struct job_change *change = t->job->change;
     if (change) s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
+    criterion_tell(t, &s);
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
@@ -112,6 +123,7 @@ enum error run_conclude(struct run *r) {
     else if (traced)
         progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced, t->standing.ranks);
     TRY(saver_wait(r->saver));
+    TRY(find_best(r, &s.best));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
     TRY(hash_weights(t, t->arena.values, s.weights));
     if (t->arena.average) TRY(hash_weights(t, t->arena.average, s.average));

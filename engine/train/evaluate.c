@@ -91,7 +91,7 @@ static double total(struct tally *a, int which) {
 
 static enum error conclude(struct tally *a, struct val_result *out) {
     const struct dataset *d = a->set;
-    bool chain = d->labels > 1 && a->t->config->loss == LOSS_CROSS_ENTROPY;
+    bool chain = d->labels > 1 && loss_is_plain(&a->t->config->loss);
     double samples = total(a, VAL_SAMPLES), none = (double)NAN;
     const struct sampler all = sampler_of(a);
     int64_t wanted = sampler_total(&all);

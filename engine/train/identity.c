@@ -7,19 +7,32 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* A section's text on one line; of a model what it is, and not what its first weights were. */
-static char *one_line(const struct node *n, struct pool *pool) {
-    if (!strcmp(n->key, "model")) n = init_strip(n, pool);
+/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
+static const struct node *without_paths(const struct node *n, struct pool *pool) {
+    struct node *copy = tree_copy(n, pool);
+    int kept = 0;
+    for (int i = 0; copy && i < copy->count; i++)
+        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+    if (copy) copy->count = kept;
+    return copy;
+}
+
+/* A section's text on one line, without paths; of a model what it is, and not what its first weights were; of a loss that
+ * is no more than its name that name, as checkpoints have it that were written when it had no keys. */
+static char *one_line(const struct node *n, const struct run_config *c, struct pool *pool) {
+    if (!strcmp(n->key, "loss") && (c->loss.index != LOSS_CROSS_ENTROPY || loss_is_plain(&c->loss)))
+        return pool_printf(pool, "%s", loss_variants.at(c->loss.index)->name);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
-    for (char *c = text; c && *c; c++)
-        if (*c == '\n') *c = c[1] ? ';' : '\0';
+    for (char *at = text; at && *at; at++)
+        if (*at == '\n') *at = at[1] ? ';' : '\0';
     return text;
 }
 
 /* "freeze=...\n" of a key that decides which numbers are computed where it is given; "" where it is not. */
-static const char *given_line(const struct node *map, const char *key, struct pool *pool) {
+static const char *given_line(const struct node *map, const char *key, const struct run_config *c, struct pool *pool) {
     const struct node *n = node_get(map, key);
-    const char *text = n ? one_line(n, pool) : NULL;
+    const char *text = n ? one_line(n, c, pool) : NULL;
     if (!n) return "";
     return text ? pool_printf(pool, "%s=%s\n", key, text) : NULL;
 }
@@ -29,14 +42,14 @@ const char *trainer_identity(const struct job *job) {
     const char *all = "";
     for (size_t i = 0; i < sizeof keys / sizeof *keys && all; i++) {
         const struct node *n = node_get(job->settings->tree, keys[i]);
-        const char *text = n ? one_line(n, pool) : "";
+        const char *text = n ? one_line(n, &job->settings->config, pool) : "";
         all = text ? pool_printf(pool, "%s%s=%s\n", all, keys[i], text) : NULL;
     }
     const struct optim_ops *o = trainer_optim(&job->settings->config);
     char planted[INJECT_TEXT];
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
-    const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", pool);
+    const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", &job->settings->config, pool);
     double decay = job->settings->config.ema.decay;
     const char *ema = decay > 0 ? pool_printf(pool, "ema=%.17g\n", decay) : "";
     if (!all || !inject || !freeze || !ema) return NULL;
@@ -66,16 +79,18 @@ static const char *short_text(const char *text, struct pool *pool) {
     return pool_printf(pool, "%.*s", SHOWN, hex);
 }
 
-static enum error add_keys(const struct node *map, const char *section, struct pool *pool, struct job_keys *out) {
+static enum error add_keys(const struct node *map, const char *section, const struct run_settings *s,
+                           struct job_keys *out) {
+    struct pool *pool = s->pool;
     for (int i = 0; i < map->count && out->count < JOB_KEYS; i++) {
         const struct node *item = map->items[i];
         if (is_local_key(section, item->key)) continue;
         if (!*section && !strcmp(item->key, "checkpoint")) {
-            TRY(add_keys(item, item->key, pool, out));
+            TRY(add_keys(item, item->key, s, out));
             continue;
         }
         const char *key = pool_printf(pool, "%s%s%s", section, *section ? "." : "", item->key);
-        const char *text = short_text(one_line(item, pool), pool);
+        const char *text = short_text(one_line(item, &s->config, pool), pool);
         if (!key || !text) return ERR_MEMORY;
         out->name[out->count] = key;
         out->text[out->count++] = text;
@@ -85,7 +100,7 @@ static enum error add_keys(const struct node *map, const char *section, struct p
 
 enum error job_list_keys(const struct job *job, struct job_keys *out) {
     out->count = 0;
-    return add_keys(job->settings->tree, "", job->settings->pool, out);
+    return add_keys(job->settings->tree, "", job->settings, out);
 }
 
 /* ---- what the data hold ---- */

@@ -16,6 +16,14 @@ bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
 /* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
 MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
+/* ---- criterion.c ---- */
+/* That the data are as the loss needs them; t->feed.class_weights, where it has any. */
+MUST_CHECK enum error criterion_open(struct trainer *t);
+MUST_CHECK enum error criterion_give(struct trainer *t); /* to t->graph, before anything is planned */
+struct summary;
+struct progress;
+void criterion_tell(const struct trainer *t, struct summary *s);
+void criterion_show(const struct trainer *t, struct progress *p); /* for the banner, where it is more than a name */
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
@@ -101,7 +109,6 @@ void timers_anchor(struct trainer *t);
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
 /* Says on the progress what run begins. */
-struct progress;
 void banner_show(struct progress *p, const struct trainer *t);
 
 /* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */

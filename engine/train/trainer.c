@@ -91,7 +91,7 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
 
 static enum error check_metric(const struct trainer *t, const char *key, const char *name) {
     const struct metric *m = name ? metric_find(name) : NULL;
-    const char *why = m ? m->lacks(t->feed.data, (enum loss)t->config->loss) : NULL;
+    const char *why = m ? m->lacks(t->feed.data, loss_is_plain(&t->config->loss)) : NULL;
     if (!why) return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
@@ -116,9 +116,7 @@ static enum error open_known(struct trainer *t) {
 static enum error open_data(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(t->job->known ? open_known(t) : open_sets(t));
-    if (c->loss == LOSS_CROSS_ENTROPY && !t->feed.data->classes)
-        return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
-                    t->feed.data->name);
+    TRY(criterion_open(t));
     TRY(check_metric(t, "train.until", c->train.until_metric));
     TRY(check_metric(t, "train.patience", c->train.patience_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
@@ -307,9 +305,10 @@ static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
-    TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
+    TRY(graph_create(t->model, t->device, (enum loss)c->loss.index, (enum precision)c->precision, &t->graph));
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     graph_stretches(t->graph, (int)c->recompute);
+    TRY(criterion_give(t));
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
@@ -402,6 +401,7 @@ void trainer_close(struct trainer *t) {
     model_free(t->model);
     dataset_close(t->feed.val);
     dataset_close(t->feed.data);
+    memory_free(t->feed.class_memory);
 }
 
 /* Rank 0 alone reads the file, and not where it may go on from a checkpoint. */
@@ -444,5 +444,6 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
     model_free(t.model);
     dataset_close(t.feed.val);
     dataset_close(t.feed.data);
+    memory_free(t.feed.class_memory);
     return err;
 }

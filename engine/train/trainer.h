@@ -57,6 +57,8 @@ struct feed {                   /* what this rank computes with */
                                    val is the set to evaluate, or NULL */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
+    float *class_weights; /* of the loss, (classes); NULL: 1 each */
+    void *class_memory;   /* of these, and of the set's counts */
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */

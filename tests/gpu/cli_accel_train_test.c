@@ -88,6 +88,26 @@ static void networks_learn_the_same_in_f32(void **state) {
     }
 }
 
+/* Second labels and weights travel with the batch, also where a step is recorded. */
+static void losses_are_the_same(void **state) {
+    (void)state;
+    static const char *const losses[] = {"loss={name: cross_entropy, smoothing: 0.1, weights: balanced}", "loss=bce",
+                                         "loss=mse"};
+    struct network n = networks[1];
+    n.data = "data={set: shapes, train: 40, val: 16, augment: [{mixup: 0.5}, {cutmix: 1}]}";
+    for (int i = 0; i < 3; i++) {
+        const char *const more[] = {"checkpoint=off", losses[i], NULL};
+        const char *const unrecorded[] = {"checkpoint=off", losses[i], "cuda=off", NULL};
+        n.name = losses[i];
+        run(&here, &n, HOST, "precision=f32", "train=7st", more);
+        run(&there, &n, GPU, "precision=f32", "train=7st", more);
+        assert_close(&n, "train.loss", 1e-3);
+        assert_close(&n, "val.loss", 1e-3);
+        run(&here, &n, GPU, "precision=f32", "train=7st", unrecorded);
+        assert_same_bits(losses[i]);
+    }
+}
+
 static void networks_learn_nearly_the_same_in_less(void **state) {
     (void)state;
     static const char *const precisions[] = {"precision=bf16", "precision=fp16", "precision=tf32"};
@@ -287,6 +307,7 @@ int main(void) {
         cmocka_unit_test(networks_learn_the_same_in_f32),
         cmocka_unit_test(networks_learn_nearly_the_same_in_less),
         cmocka_unit_test(recordings_and_recomputation_change_no_bit),
+        cmocka_unit_test(losses_are_the_same),
         cmocka_unit_test(modes_change_no_bit),
         cmocka_unit_test(a_trace_tells_of_the_device),
         cmocka_unit_test(a_checkpoint_goes_anywhere),

@@ -1,6 +1,6 @@
-/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors, with averaged weights ema.safetensors, and manifest.json, which is the commit
- * record. Built under a temporary name, fsynced, renamed; at any failure or kill the last good one
- * stays. They know neither mode nor number of devices. */
+/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors (ema.safetensors, too, where weights are averaged) and
+ * manifest.json, which is the commit record. Built under a temporary name, fsynced, renamed; at any failure or kill the
+ * last good one stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/data/preprocessing.h"

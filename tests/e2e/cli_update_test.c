@@ -111,6 +111,23 @@ static void resumes_anywhere(void **state) {
     }
 }
 
+/* The others go on from the last step that has ended, whose evaluation counts once, and end as if nothing had been. */
+static void a_lost_device_changes_nothing(void **state) {
+    (void)state;
+    static const char until[] = "train={for: 30st, patience: {val.loss: 2, min_delta: 0.2}}";
+    const struct place whole = {"mode=single", "devices=cpu:1", until},
+                       less = {"mode=ddp", "devices=cpu:3", "run.elastic=1"};
+    run_at(&control, &whole, optimizers[0], place_dir("undisturbed"), "eval=3st");
+    program_train(&other,
+                  SETS(MODEL, "data={set: digits, train: 300, val: 70}", "batch={size: 64, shards: 8}", "threads=1",
+                       "ema=0.8", optimizers[0], until),
+                  SETS(less.mode, less.devices, less.more, "eval=3st", "checkpoint=4st",
+                       "inject.fault={kind: kill, device: 2, step: 7}", place_dir("disturbed")));
+    assert_same("after a loss");
+    assert_string_equal(program_string(&other, "ended"), program_string(&control, "ended"));
+    assert_string_equal(program_string(&other, "ended"), "no improvement");
+}
+
 /* What eval measures is what the run has measured; --raw is another network. */
 static void eval_takes_the_average(void **state) {
     (void)state;
@@ -166,11 +183,9 @@ static void a_resume_compares(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_everywhere),
-        cmocka_unit_test(frozen_buckets_stay),
-        cmocka_unit_test(resumes_anywhere),
-        cmocka_unit_test(eval_takes_the_average),
-        cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(same_bits_everywhere),   cmocka_unit_test(frozen_buckets_stay),
+        cmocka_unit_test(resumes_anywhere),       cmocka_unit_test(a_lost_device_changes_nothing),
+        cmocka_unit_test(eval_takes_the_average), cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_resume_compares),
     };
     return cmocka_run_group_tests_name("update", tests, NULL, NULL);

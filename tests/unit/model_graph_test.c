@@ -476,6 +476,86 @@ static void test_recomputation_saves_memory(void **state) {
     assert_in_range(best.stretches, 6, 12);
 }
 
+/* ---- frozen parameters --------------------------------------------------------------------- */
+
+struct frozen_log {
+    const struct rig *r;
+    int64_t upto;
+};
+
+/* What is ready is final: nothing below bears the test's mark. */
+static enum error on_frozen_ready(void *user, int64_t upto) {
+    struct frozen_log *log = user;
+    const struct model *m = log->r->m;
+    assert_true(upto > log->upto);
+    log->upto = upto;
+    for (int i = 0; i < m->nparams && m->params[i].offset < upto; i++)
+        for (int64_t k = 0; k < m->params[i].count; k++) assert_false(isnan(log->r->grads[m->params[i].offset + k]));
+    return ERR_NONE;
+}
+
+/* Which parameters (by the order in which their gradients become ready) stay as they are. */
+static bool stays(int mask, int param, int nparams) {
+    return mask == 0   ? param >= nparams - 2  /* the first layer's */
+           : mask == 1 ? param >= 2            /* all but the last layer's */
+           : mask == 2 ? param < 2             /* the last layer's */
+           : mask == 3 ? param % 2 == 0        /* weights without their biases */
+                       : param == nparams / 2; /* one in between */
+}
+
+static void check_frozen(const struct device_ops *ops, const char *model, int mask, bool stops) {
+    bool pictures = strstr(model, "conv2d") != NULL;
+    struct rig whole, r;
+    int frozen[32] = {0};
+    rig_open(&whole, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    rig_open(&r, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    assert_true(r.m->nparams <= 32);
+    for (int i = 0; i < r.m->nparams; i++) frozen[i] = stays(mask, i, r.m->nparams);
+    graph_freeze(r.g, frozen, stops);
+    rig_step(&whole);
+    rig_forward(&r);
+    mark(&r);
+    struct frozen_log log = {.r = &r};
+    assert_ok(graph_backward(r.g, &r.batch, r.values, r.grads, on_frozen_ready, &log));
+    assert_int_equal(log.upto, r.m->arena_floats);
+    for (int i = 0; i < r.m->nparams; i++) {
+        const struct tensor_info *p = &r.m->params[i];
+        for (int64_t k = 0; k < p->count; k++)
+            if (r.grads[p->offset + k] != (frozen[i] ? 0 : whole.grads[p->offset + k]))
+                fail_msg("%s, mask %d: %s[%d] is %g, not %g", model, mask, p->name, (int)k, r.grads[p->offset + k],
+                         frozen[i] ? 0 : whole.grads[p->offset + k]);
+    }
+    rig_close(&whole);
+    rig_close(&r);
+}
+
+/* The others have the gradients that they have without. */
+static void test_frozen_parameters_have_none(void **state) {
+    (void)state;
+    const char *const *models = recomputed;
+    const struct device_ops *devices[] = {device_find("ref"), device_find("cpu")};
+    for (size_t m = 0; m < sizeof recomputed / sizeof *recomputed; m++)
+        for (int mask = 0; mask < 5; mask++)
+            for (int way = 0; way < 4; way++) check_frozen(devices[way / 2], models[m], mask, way % 2);
+}
+
+/* Backward ends where nothing that is trained precedes. */
+static void test_backward_stops_at_frozen_layers(void **state) {
+    (void)state;
+    static const int frozen[] = {0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int stops = 0; stops < 2; stops++) {
+        struct rig r;
+        bool backward;
+        rig_open(&r, device_find("ref"), lenet_like, image, LOSS_CROSS_ENTROPY, 4);
+        assert_int_equal(r.m->nparams, 10);
+        graph_freeze(r.g, frozen, stops);
+        rig_step(&r);
+        assert_string_equal(graph_where(r.g, &backward), stops ? r.m->nodes[r.m->nnodes - 1].name : r.m->nodes[0].name);
+        assert_true(backward);
+        rig_close(&r);
+    }
+}
+
 static void test_where(void **state) {
     (void)state;
     struct rig r;
@@ -513,6 +593,8 @@ int main(void) {
         cmocka_unit_test(test_gradients_share_memory),
         cmocka_unit_test(test_recomputation_changes_no_bit),
         cmocka_unit_test(test_recomputation_saves_memory),
+        cmocka_unit_test(test_frozen_parameters_have_none),
+        cmocka_unit_test(test_backward_stops_at_frozen_layers),
         cmocka_unit_test(test_where),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

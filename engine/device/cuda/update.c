@@ -8,9 +8,8 @@
 
 _Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24, "tables are compared byte by byte");
 
-enum {
-    TABLES = 64
-}; /* a step of a sharded job has one for each of its slices, and another where weights are averaged */
+/* A step of a sharded job has one for each of its slices, and another where weights are averaged. */
+enum { TABLES = 64 };
 struct table {
     struct update_span *host, *there; /* host: what the last copy read, pinned */
     int count, room;

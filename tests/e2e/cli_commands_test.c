@@ -91,7 +91,7 @@ static void messages_steer_no_terminal(void **state) {
     char csv[600], name[600];
     snprintf(csv, sizeof csv, "%s", scratch_path("cells.csv"));
     snprintf(name, sizeof name, "%s", scratch_path("\x1b]0;title\x07 é.yaml"));
-    save_text(csv, "a,b\n1,\x1b[31mred\x1b[0m é\n");
+    save_text(csv, "a,b\n1,2\n1,\x1b[31mred\x1b[0m é\n");
     save_text(name, "optimizer: \"\\e[2J\"\nmodel: \x1b[31m\n");
     const char *const words[][4] = {{"data", "stats", csv},
                                     {"run", "/no/\x1b[2J\x9b.yaml"},

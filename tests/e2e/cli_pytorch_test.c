@@ -2,6 +2,7 @@
  * gives from the same weights on the same data (tests/reference, written by make_reference.py); plainly, and with
  * groups of weights, frozen ones, and clipping. */
 #include "tests/harness/program.h"
+#include "tests/unit/data_pictures.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -118,8 +119,60 @@ static void groups_and_frozen_weights_equal_pytorch(void **state) {
     compare("lenet", &lenet_update, "devices=ref:1", NULL);
 }
 
+/* Picture k of class c: 'seed' 9 c + k, (40 + 3 k) x (36 + 5 c) pixels. */
+static void make_pictures(void) {
+    static const char *const parts[] = {"train", "val"};
+    char name[64];
+    folder_put("pictures");
+    for (int part = 0; part < 2; part++) {
+        snprintf(name, sizeof name, "pictures/%s", parts[part]);
+        folder_put(name);
+        for (int c = 0; c < 3; c++) {
+            snprintf(name, sizeof name, "pictures/%s/%d", parts[part], c);
+            folder_put(name);
+            for (int k = 0; k < (part ? 1 : 9); k++) {
+                snprintf(name, sizeof name, "pictures/%s/%d/%d.png", parts[part], c, k);
+                png_put(name, 9 * c + k, 40 + 3 * k, 36 + 5 * c, PNG_COLOR_TYPE_RGB, 8);
+            }
+        }
+    }
+}
+
+/* Five epochs of a folder through torchvision's ImageFolder, Resize and CenterCrop, in the order of DistributedSampler. */
+static void pictures_equal_torchvision(void **state) {
+    (void)state;
+    char data[700], dir[600], path[700];
+    double ours[STEPS], theirs[STEPS], worst = 0;
+    make_pictures();
+    snprintf(data, sizeof data,
+             "data={set: images, train: %s, size: 28, resize: 32, resample: torchvision, order: pytorch, "
+             "normalize: {mean: 0.5, std: 0.25}}",
+             scratch_path("pictures"));
+    static const char *const ways[][2] = {{"cpu:1", "mode=single"}, {"cpu:2", "mode=ddp"}};
+    for (int way = 0; way < 2; way++) {
+        snprintf(path, sizeof path, "pictures-%d", way);
+        snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(path));
+        snprintf(path, sizeof path, "devices=%s", ways[way][0]);
+        program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set",
+                    "model={layers: [{conv2d: {out: 8, kernel: 3, stride: 2}}, relu, {conv2d: {out: 16, kernel: 3, "
+                    "stride: 2}}, relu, flatten, {linear: 3}]}",
+                    "--set", "batch=8", "--set", "train=20st", "--set",
+                    "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set", path, "--set",
+                    ways[way][1], "--set", "checkpoint=off", "--set", "eval=off", "--set", "threads=1", "--set", dir,
+                    NULL);
+        if (p.code != 0) fail_msg("%s", p.err);
+        snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
+        read_numbers(path, "\"loss\":", ours);
+        read_numbers(ENGINE_SOURCE_DIR "/tests/reference/pictures.txt", "", theirs);
+        for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]));
+    }
+    print_message("pictures: worst difference of 20 losses to torchvision and PyTorch %.1e\n", worst);
+    if (!(worst < 1e-4)) fail_msg("pictures differ from torchvision by %g", worst);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch), cmocka_unit_test(lenet_equals_pytorch),
-                                       cmocka_unit_test(groups_and_frozen_weights_equal_pytorch)};
+                                       cmocka_unit_test(groups_and_frozen_weights_equal_pytorch),
+                                       cmocka_unit_test(pictures_equal_torchvision)};
     return cmocka_run_group_tests_name("PyTorch", tests, setup, NULL);
 }

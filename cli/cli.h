@@ -63,6 +63,7 @@ struct cli_trained {
     struct cli_config config;
     const char *path;       /* CONFIG or RUN_DIR */
     const char *checkpoint; /* --checkpoint; NULL: the best of the run, else its last */
+    bool raw;               /* not their average (ema) */
     bool json;
     struct pool *pool; /* the command line's */
     const char *run_dir;
@@ -77,6 +78,7 @@ struct cli_trained {
 #define TRAINED_OPTIONS \
     {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \
      "checkpoint of the run, or else its last", CONFIG_STRING, AT(trained.checkpoint)}, \
+    {"--raw", NULL, "the weights themselves, where the run has averaged them (ema)", CONFIG_BOOL, AT(trained.raw)}, \
     OPTION_SET(trained.config, "changes one key"), \
     OPTION_KEY("--mode", "M", trained.config, "mode"), \
     OPTION_KEY("--devices", "D", trained.config, "devices"), \

@@ -158,7 +158,8 @@ static enum error show_object(struct shown *s, const char *dir, const char *name
 }
 
 static enum error show_checkpoint(struct shown *s, const char *dir) {
-    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors"};
+    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
+                                        "ema.safetensors"};
     json_string(&s->j, "checkpoint", dir);
     if (!s->json) printf("checkpoint %s\n", dir);
     TRY(show_object(s, dir, "manifest.json", "manifest"));
@@ -166,6 +167,7 @@ static enum error show_checkpoint(struct shown *s, const char *dir) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = pool_printf(s->pool, "%s/%s", dir, files[i]);
         if (!path) return ERR_MEMORY;
+        if (i == sizeof files / sizeof *files - 1 && !file_exists(path)) continue;
         TRY(show_file(s, path));
     }
     json_close(&s->j, ']');

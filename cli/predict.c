@@ -87,6 +87,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
     *out = (struct input_range){0};
     if (is_part(text)) return find_samples(a, text, out);
     TRY(dataset_samples(text, a->t->feed.data, &out->set));
+    dataset_tell(out->set, NULL);
     out->own = true;
     out->to = out->set->size - 1;
     return ERR_NONE;
@@ -259,8 +260,9 @@ static int run(const struct cli *cli) {
 static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose predictions? a run's or a configuration's"},
     {"INPUT", NULL,
-     "a picture (.jpg, .png) or a folder of them, for a network of square colour pictures; a file of samples without "
-     "labels: .npy or IDX arrays (samples first), of the shape and type of the training data; or samples of its own "
+     "a picture or a folder of them, for a network of square colour pictures; a file of samples without "
+     "labels: .npy or IDX arrays (samples first), of the shape and type of the training data; a .csv with the columns "
+     "of the training file; or samples of its own "
      "data by number: val:0-9 or train:7",
      .at = AT(inputs), .many = OPTION_LIST,
      .missing = "of what? a picture, a folder of them, a file of samples without labels, or val:0-9"},

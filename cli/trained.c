@@ -27,7 +27,7 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
         TRY(checkpoint_find_best(path, NULL, t->pool, &step));
         path = step;
     }
-    t->job.resume = pool_printf(t->pool, "%s/model.safetensors", path);
+    t->job.resume = checkpoint_weights(path, t->raw, t->pool);
     return t->job.resume ? ERR_NONE : ERR_MEMORY;
 }
 

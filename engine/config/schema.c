@@ -126,10 +126,11 @@ static enum error read_list(struct reader *r, const struct config_field *f, stru
     *out = (struct config_list){count, items};
     if (node->kind != NODE_LIST) return read_scalar(r, f, node, path, items);
     struct config_field item = *f; /* an item is no list: say so in its messages */
-    item.type = f->type == CONFIG_INTS    ? CONFIG_INT
-                : f->type == CONFIG_REALS ? CONFIG_REAL
-                : f->type == CONFIG_ENUMS ? CONFIG_ENUM
-                                          : CONFIG_SPAN;
+    item.type = f->type == CONFIG_INTS      ? CONFIG_INT
+                : f->type == CONFIG_REALS   ? CONFIG_REAL
+                : f->type == CONFIG_ENUMS   ? CONFIG_ENUM
+                : f->type == CONFIG_STRINGS ? CONFIG_STRING
+                                            : CONFIG_SPAN;
     for (int i = 0; i < count; i++) {
         const char *name = pool_printf(r->pool, "%s[%d]", path, i);
         TRY(read_scalar(r, &item, node->items[i], name, items + size * (size_t)i));

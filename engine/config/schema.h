@@ -21,6 +21,7 @@
  *   REALS     struct config_list     of double: a list, or one
  *   SPANS     struct config_list     of struct config_span: a list, or one
  *   ENUMS     struct config_list     of int, as ENUM: a list, or one
+ *   STRINGS   struct config_list     of const char *: a list, or one
  *   SECTION   the struct itself      a map; extra: struct config_section
  *   VARIANT   struct config_variant  sgd | {name: sgd, lr: 1}; extra: struct config_variants
  *   VARIANTS  struct config_list     of struct config_variant: [relu, {linear: 10}]; extra: too
@@ -43,6 +44,7 @@ enum config_type {
     CONFIG_REALS,
     CONFIG_SPANS,
     CONFIG_ENUMS,
+    CONFIG_STRINGS,
     CONFIG_SECTION,
     CONFIG_VARIANT,
     CONFIG_VARIANTS,

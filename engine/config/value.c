@@ -147,6 +147,7 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         *(const char **)out = text;
         return *text ? VALUE_RIGHT : VALUE_WRONG;
     case CONFIG_STRING:
+    case CONFIG_STRINGS:
         *(const char **)out = text;
         return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
     case CONFIG_ENUM:
@@ -179,6 +180,7 @@ size_t value_size(enum config_type type) {
         return sizeof(double);
     case CONFIG_STRING:
     case CONFIG_PATH:
+    case CONFIG_STRINGS:
         return sizeof(const char *);
     case CONFIG_ENUM:
     case CONFIG_ENUMS:
@@ -193,7 +195,8 @@ size_t value_size(enum config_type type) {
 }
 
 bool value_is_list(enum config_type type) {
-    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS || type == CONFIG_ENUMS;
+    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS || type == CONFIG_ENUMS ||
+           type == CONFIG_STRINGS;
 }
 
 /* ---- telling ---- */
@@ -250,6 +253,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return pool_printf(pool, "a number%s, or a list of them", bounds);
     case CONFIG_SPANS:
         return "a list of lengths such as [3ep, 5ep]";
+    case CONFIG_STRINGS:
+        return "a text, or a list of them";
     case CONFIG_VARIANTS:
         return "a list";
     case CONFIG_PATH:

@@ -5,6 +5,7 @@
 #include "engine/device/ops.h"
 
 enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
+struct columns;
 struct dataset;
 struct visit;
 struct dataset_ops {
@@ -51,10 +52,12 @@ struct dataset { /* embedded first in each reader's own struct */
     int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
     int64_t targets;    /* floats of a target vector (classes == 0) */
     const char *name;
-    const char *note; /* what its user ought to know; NULL: nothing */
-    bool plane;       /* height and width make sense (crop, flip) */
-    double part;      /* of a picture file's shorter side, that a sample shows; 0: all */
-    uint32_t files;   /* where samples are dear to read one by one, crc32c of the files' contents
+    const char *note;              /* what its user ought to know; NULL: nothing */
+    bool plane;                    /* height and width make sense (crop, flip) */
+    const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
+    double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
+    int resample;                  /* enum resample: how a picture file becomes a sample */
+    uint32_t files;                /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
@@ -65,6 +68,7 @@ extern const struct config_variants dataset_variants;
  * goes to the kind's 'train'. */
 int dataset_recognise(const char *path);
 
+enum data_order { DATA_ORDER_ENGINE, DATA_ORDER_FILE, DATA_ORDER_PYTORCH };
 /* The config's 'data' section. As common section of dataset_variants all but 'set' is read. */
 struct data_config {
     struct config_variant set; /* which, with its own keys */
@@ -72,6 +76,7 @@ struct data_config {
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
     bool values;               /* the loss is of values: set by who knows it */
     int64_t limit;             /* use the first so many training samples; 0: all */
+    int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
 };
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out);

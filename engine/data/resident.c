@@ -36,7 +36,6 @@ void resident_close(struct dataset *d) {
     memory_free(r->x);
     memory_free(r->labels);
     memory_free(r->target);
-    free(r->names);
     memory_free(r);
 }
 

@@ -9,7 +9,6 @@ struct resident {
     unsigned char *x; /* (size, sample) */
     int32_t *labels;  /* (size), or NULL */
     float *target;    /* (size, targets), or NULL */
-    char **names;     /* of columns, in one piece of malloc's; NULL: none */
 };
 /* Makes room for d->size samples of d's shape and type. */
 MUST_CHECK enum error resident_create(const struct dataset *d, struct resident **out);

@@ -49,7 +49,10 @@ struct graph {
     const struct device_runtime *runtime; /* the device's */
     enum loss loss;
     enum precision precision;
+    const int *frozen; /* by parameter; NULL: none is */
+    bool stops;        /* backward does not go beyond the first layer that is trained */
     struct plan *plans;
+    int stretches;
     int nmembers;
     struct member *members;
     struct arena scratch, apart;

@@ -203,11 +203,12 @@ static enum error open_file(const char *path, struct st_file *f) {
         return FAIL(ERR_INPUT, "model.init: no file or folder '%s'\nnothing is ever downloaded", path);
     if (!S_ISDIR(st.st_mode)) return st_open(path, f);
     TRY(pool_create(&pool));
-    char *step = pool_printf(pool, "%s", path), *file = NULL;
+    char *step = pool_printf(pool, "%s", path);
+    const char *file = NULL;
     enum error err = step ? ERR_NONE : ERR_MEMORY;
     char *manifest = step ? pool_printf(pool, "%s/manifest.json", path) : NULL;
     if (manifest && !file_exists(manifest)) err = checkpoint_find(path, NULL, pool, &step);
-    if (err == ERR_NONE) file = pool_printf(pool, "%s/model.safetensors", step);
+    if (err == ERR_NONE) file = checkpoint_weights(step, false, pool);
     if (err == ERR_NONE) err = file ? st_open(file, f) : ERR_MEMORY;
     pool_free(pool);
     return err;

@@ -195,6 +195,8 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
         TRY(go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
+    struct optimizer_config *o = &s->config.optimizer;
+    if (!config_errors_count(e)) TRY(optim_groups_read(&o->kind, o->groups_node, o->freeze, s->pool, e, &o->groups));
     if (l->launched) s->config.launched = *l->launched;
     s->config.asks = l->asks;
     TRY(run_resolve(s, l->modes, l->algorithms, e));

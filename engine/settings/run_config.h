@@ -6,7 +6,7 @@
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
 #include "engine/model/graph.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/groups.h"
 #include "engine/save/init.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/inject_config.h"
@@ -60,6 +60,7 @@ struct run_config {
     int precision;           /* enum precision */
     bool winograd;           /* of the cpu's convolutions */
     bool sync_batchnorm;
+    int64_t recompute; /* stretches of steps, at whose borders activations are kept; 0: auto, 1: all are kept */
     struct data_config data;
     struct batch_config {
         int64_t size;           /* global */
@@ -73,12 +74,21 @@ struct run_config {
         struct node *until;        /* {val.accuracy: 0.97} */
         const char *until_metric;  /* a name of metric_find; NULL: none */
         double until_value;
+        struct node *patience;       /* {val.loss: 5, min_delta: 0.01} */
+        const char *patience_metric; /* a name of metric_find; NULL: none */
+        int64_t patience_most;       /* evaluations without an improvement */
+        double min_delta;            /* what is more than that is one */
     } train;
     struct optimizer_config {
         struct config_variant kind;
         double clip; /* 0: off */
         bool shard;
+        struct node *groups_node, *freeze;
+        struct optim_groups groups; /* from these, by run_settings_load */
     } optimizer;
+    struct ema_config {
+        double decay; /* 0: off */
+    } ema;
     struct config_variant schedule;
     struct lr_scale_config {
         int rule;     /* enum lr_scale */

@@ -48,6 +48,10 @@ static const struct config_field train_fields[] = {
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
+    {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
+     .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
+             "0.001}: by more than that. checkpoint.best keeps the best",
+     .also = "early_stopping|early_stopping_patience"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");
@@ -60,9 +64,28 @@ static const struct config_field optimizer_fields[] = {
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
              "(ZeRO-1); dp has dp.server: sharded"},
+    {"groups", CONFIG_NODE, offsetof(struct optimizer_config, groups_node), NULL,
+     .help =
+         "Keys of their own for some weights: [{match: \"*.bias\", weight_decay: 0}, {match: [\"h.0.*\", wte], lr: "
+         "1e-4}]. The first group whose pattern matches a tensor's name has it; '*' is any text, '?' any character. "
+         "For 'no decay of biases and norms' decay: matrices is enough",
+     .also = "param_groups|parameter_groups"},
+    {"freeze", CONFIG_NODE, offsetof(struct optimizer_config, freeze), NULL,
+     .help =
+         "Weights that stay as they are: names of tensors or patterns, as [\"conv1.*\", \"layer1.*\"]. The gradient "
+         "is not computed beyond the first layer that is trained",
+     .also = "frozen|requires_grad|freeze_layers"},
     {.key = NULL},
 };
 SECTION(optimizer, NULL, "What turns gradients into an update");
+
+static const struct config_field ema_fields[] = {
+    {"decay", CONFIG_REAL, offsetof(struct ema_config, decay), "off",
+     "How much of the mean a step keeps, as 0.999: evaluation is of the mean, and checkpoints hold both", .min = 1e-9,
+     .max = 0.999999999, .choices = "off", .also = "ema_decay|averaging|swa"},
+    {.key = NULL},
+};
+SECTION(ema, "decay", "A running mean of the weights, which eval, predict and generate then take");
 
 static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
@@ -335,6 +358,7 @@ static const struct config_field run_fields[] = {
     {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes", .extra = &schedule_variants,
      .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
+    {"ema", CONFIG_SECTION, AT(ema), .extra = &ema_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT, .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
      "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "
@@ -350,6 +374,13 @@ static const struct config_field run_fields[] = {
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
              "shards together"},
+    {"recompute", CONFIG_INT, AT(recompute), "1",
+     "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
+     "and "
+     "only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It costs "
+     "about one more forward, and changes no bit",
+     .min = 1, .max = 4096, .choices = "auto",
+     .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
      "runs may differ, which dp.staleness makes use of, and NCCL",

@@ -108,7 +108,19 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
     json_int(j, "first_step", s->first_step);
+    if (s->trained < s->parameters) {
+        json_int(j, "parameters", s->parameters);
+        json_int(j, "trained_parameters", s->trained);
+    }
     json_string(j, "ended", s->ended);
+    if (s->patience.metric) {
+        json_open(j, "patience", '{');
+        json_string(j, "metric", s->patience.metric);
+        json_real(j, "best", s->patience.best);
+        json_int(j, "step", s->patience.step);
+        json_int(j, "evaluations_since", s->patience.waits);
+        json_close(j, '}');
+    }
     json_real(j, "train_s", s->train_s);
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
@@ -143,6 +155,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
+    if (*s->average) json_string(j, "ema_sha256", s->average);
     json_string(j, "losses_sha256", s->losses);
     json_string(j, "run_id", s->run_id);
     json_string(j, "run_dir", s->run_dir);
@@ -221,6 +234,12 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->again)
         fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
                 (long long)s->steps);
+    if (!strcmp(s->ended, "no improvement"))
+        fprintf(f, "ended since %s had not improved in %lld evaluations: the best is %.6g, of step %lld\n\n",
+                s->patience.metric, (long long)s->patience.waits, s->patience.best, (long long)s->patience.step);
+    if (s->trained < s->parameters)
+        fprintf(f, "%s of %s parameters were trained, the others are frozen\n\n", text_of_count(s->trained, sent),
+                text_of_count(s->parameters, val));
     if (s->began)
         fprintf(f, "began with %d devices, lost %d, had %d back, and ended with %d\n\n", s->began, s->lost, s->back,
                 s->devices);
@@ -251,7 +270,9 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
                 "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\n", s->weights);
+    if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
+    fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);
     if (s->best.path) print_best(&s->best, f);
 }
 

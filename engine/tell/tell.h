@@ -37,10 +37,16 @@ struct summary { /* what the end of a run says */
     int devices, began; /* began: with how many, where some were lost; else 0 */
     int lost, back;     /* of devices, likewise */
     int64_t shards, steps, epochs;
-    int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
-    const char *ended;  /* why: finished, stopped, ... */
-    double train_s;     /* that all steps took, those before a resume, too */
-    bool again;         /* time was over, and a run of as many steps gives the same weights */
+    int64_t first_step;          /* of a resumed run: times and bytes are of the steps behind it */
+    int64_t parameters, trained; /* of the model, and those that are not frozen */
+    const char *ended;           /* why: finished, stopped, ... */
+    struct summary_patience {
+        const char *metric; /* of train.patience; NULL: it is off */
+        double best;
+        int64_t step, waits; /* of the best; evaluations since */
+    } patience;
+    double train_s; /* that all steps took, those before a resume, too */
+    bool again;     /* time was over, and a run of as many steps gives the same weights */
     double train_loss;
     struct val_result val;
     bool has_val;
@@ -67,6 +73,7 @@ struct summary { /* what the end of a run says */
         double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
+    char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
 /* Prints the table (or the JSON object) on the console and writes summary.json. */

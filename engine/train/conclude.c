@@ -54,10 +54,10 @@ static enum error gather(struct run *r, struct summary *s) {
     return err;
 }
 
-static enum error hash_weights(const struct trainer *t, char out[SHA256_TEXT]) {
+static enum error hash_weights(const struct trainer *t, const float *arena, char out[SHA256_TEXT]) {
     const float *values;
     void *copy;
-    TRY(trainer_values(t, &values, &copy));
+    TRY(trainer_values(t, arena, &values, &copy));
     checkpoint_weights_hash(t->model, values, out);
     memory_free(copy);
     return ERR_NONE;
@@ -84,12 +84,21 @@ enum error run_conclude(struct run *r) {
                         .devices = t->standing.workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
+                        .parameters = t->model->parameters,
+                        .trained = t->tensors.trained,
                         .first_step = r->first_step,
                         .epochs = t->at.step / t->per_epoch,
                         .train_loss = (double)r->loss,
                         .val = r->val,
                         .has_val = r->has_val};
-    s.ended = r->stopped ? "stopped" : r->reached ? "target reached" : r->timed_out ? "time over" : "finished";
+    s.ended = r->stopped     ? "stopped"
+              : r->reached   ? "target reached"
+              : r->tired     ? "no improvement"
+              : r->timed_out ? "time over"
+                             : "finished";
+    s.patience =
+        (struct summary_patience){c->train.patience_metric, t->at.patience.at > 0 ? t->at.patience.best : (double)NAN,
+                                  (int64_t)t->at.patience.at, (int64_t)t->at.patience.waits};
     s.train_s = t->at.seconds;
     s.again = r->timed_out && c->deterministic != DETERMINISTIC_FALSE;
     s.ranks = t->standing.ranks;
@@ -103,6 +112,7 @@ enum error run_conclude(struct run *r) {
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
     tracing_finish(t);
+    TRY(trainer_share_average(t));
     TRY(gather(r, &s)); /* all have written what they have recorded */
     TRY(answers_conclude(t, !r->stopped));
     if (t->rank > 0) return ERR_NONE;
@@ -114,7 +124,8 @@ enum error run_conclude(struct run *r) {
     TRY(saver_wait(r->saver));
     TRY(find_best(r, &s.best));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
-    TRY(hash_weights(t, s.weights));
+    TRY(hash_weights(t, t->arena.values, s.weights));
+    if (t->arena.average) TRY(hash_weights(t, t->arena.average, s.average));
     sha256_hex(t->at.losses, s.losses);
     metrics_event(r->metrics, t->at.step, s.ended, NULL);
     progress_close(r->progress);

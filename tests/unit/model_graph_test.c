@@ -404,6 +404,78 @@ static void test_gradients_share_memory(void **state) {
     rig_close(&r);
 }
 
+/* ---- recomputation ------------------------------------------------------------------------ */
+
+static const char *const recomputed[] = {
+    lenet_like,
+    shared,
+    "{layers: [{linear: {units: 8, name: a}}, relu, {dropout: 0.5}, {linear: 8}, relu, {dropout: 0.3}, {linear: 8}, "
+    "{add: {from: a}}, gelu, {linear: 3}]}",
+    "{layers: [{conv2d: {out: 4, pad: 1}}, batchnorm, {relu: {name: a}}, {conv2d: {out: 4, pad: 1}}, batchnorm, relu, "
+    "{conv2d: {out: 4, pad: 1}}, batchnorm, {add: {from: a}}, relu, flatten, {linear: 3}]}",
+};
+
+/* Two steps, so that what the first leaves in the memory that stretches share is there for the second. */
+static void steps_with(const struct device_ops *ops, const char *model, int stretches, struct rig *r) {
+    bool pictures = strstr(model, "conv2d") != NULL;
+    rig_open(r, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    graph_stretches(r->g, stretches);
+    r->batch.update_buffers = true;
+    for (int step = 0; step < 2; step++) {
+        rig_step(r);
+        for (int64_t k = HEADER_FLOATS; k < r->m->arena_floats; k++) r->values[k] -= 0.1f * r->grads[k];
+        graph_values_changed(r->g);
+    }
+}
+
+static void test_recomputation_changes_no_bit(void **state) {
+    (void)state;
+    static const int counts[] = {2, 3, 5, 100, STRETCHES_AUTO};
+    const struct device_ops *devices[] = {device_find("ref"), device_find("cpu")};
+    for (size_t m = 0; m < sizeof recomputed / sizeof *recomputed; m++)
+        for (int d = 0; d < 2; d++) {
+            struct rig whole;
+            steps_with(devices[d], recomputed[m], 1, &whole);
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+                struct rig r;
+                struct graph_info info;
+                steps_with(devices[d], recomputed[m], counts[i], &r);
+                graph_info(r.g, &info);
+                assert_true(info.stretches > 1);
+                assert_true(r.sums.loss == whole.sums.loss);
+                assert_memory_equal(r.values, whole.values, (size_t)r.m->arena_floats * sizeof(float));
+                assert_memory_equal(r.buffers, whole.buffers, (size_t)r.m->buffer_floats * sizeof(float));
+                rig_close(&r);
+            }
+            rig_close(&whole);
+        }
+}
+
+/* A chain of equal layers: of n layers about 2 sqrt(n) outputs live, and one layer's are computed again but for those
+ * that are kept. */
+static void test_recomputation_saves_memory(void **state) {
+    (void)state;
+    enum { LAYERS = 64, WIDTH = 64, SAMPLES = 16 };
+    char model[64 * LAYERS] = "{layers: [";
+    struct graph_info whole, best;
+    struct rig r;
+    for (int i = 0; i < LAYERS; i++) strcat(model, "{linear: 64}, tanh, ");
+    strcat(model, "{linear: 3}]}");
+    rig_open(&r, device_find("ref"), model, (struct shape){1, {WIDTH}}, LOSS_CROSS_ENTROPY, SAMPLES);
+    assert_ok(graph_prepare(r.g, SAMPLES, NULL));
+    graph_info(r.g, &whole);
+    rig_close(&r);
+    rig_open(&r, device_find("ref"), model, (struct shape){1, {WIDTH}}, LOSS_CROSS_ENTROPY, SAMPLES);
+    graph_stretches(r.g, STRETCHES_AUTO);
+    assert_ok(graph_prepare(r.g, SAMPLES, NULL));
+    graph_info(r.g, &best);
+    rig_close(&r);
+    int64_t output = WIDTH * SAMPLES * (int64_t)sizeof(float);
+    assert_true(whole.activation_bytes >= LAYERS * output);
+    assert_true(best.activation_bytes <= (2 * 8 + 6) * output); /* 2 sqrt(64), and what lives beside it */
+    assert_in_range(best.stretches, 6, 12);
+}
+
 static void test_where(void **state) {
     (void)state;
     struct rig r;
@@ -439,6 +511,8 @@ int main(void) {
         cmocka_unit_test(test_too_large_a_batch_is_an_error),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_gradients_share_memory),
+        cmocka_unit_test(test_recomputation_changes_no_bit),
+        cmocka_unit_test(test_recomputation_saves_memory),
         cmocka_unit_test(test_where),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -303,6 +303,10 @@ static const struct {
     {"sync_batchnorm: true\nmode: dp\ndp: dedicated", NULL,
      "c.yaml:1:17: error: sync_batchnorm is shared among all ranks, but a dedicated server "
      "(set at 3:5) computes nothing"},
+    {"sync_batchnorm: true\nrecompute: auto", NULL,
+     "c.yaml:2:12: error: recompute runs layers once more in backward, for which sync_batchnorm (set at 1:17) would "
+     "have "
+     "ranks meet again"},
     {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
     {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
     {"comm: {emulate: {delay: 5us}}", NULL, "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},

@@ -74,6 +74,14 @@ static enum error look_at_pictures(const char *folder, struct pool *pool, int64_
     return ERR_NONE;
 }
 
+/* A text as YAML: in quotes where it needs them. */
+static const char *as_yaml(const char *text, struct pool *pool) {
+    struct node node = {.kind = NODE_SCALAR, .text = text};
+    char *out = tree_write(&node, false, pool);
+    if (out) out[strcspn(out, "\n")] = '\0';
+    return out;
+}
+
 /* ": cat, dog, ..." */
 static const char *names_of(const struct dataset *d, struct pool *pool) {
     enum { SHOWN = 8 };
@@ -97,7 +105,9 @@ static enum error take_facts(const struct run_settings *s, struct pool *pool, st
         f->plane = train->plane, f->classes = train->classes, f->targets = train->targets;
         f->values = train->classes == 0;
         f->names = names_of(train, pool);
-        if (!f->names) err = ERR_MEMORY;
+        const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
+        f->target = column ? as_yaml(column, pool) : NULL;
+        if (!f->names || (column && !f->target)) err = ERR_MEMORY;
         dataset_close(val);
     }
     dataset_close(train);
@@ -157,14 +167,6 @@ static enum error look(const char *data, const char *path, struct pool *pool, st
 }
 
 /* ---- the file ---- */
-
-/* A text as YAML: in quotes where it needs them. */
-static const char *as_yaml(const char *text, struct pool *pool) {
-    struct node node = {.kind = NODE_SCALAR, .text = text};
-    char *out = tree_write(&node, false, pool);
-    if (out) out[strcspn(out, "\n")] = '\0';
-    return out;
-}
 
 /* The data as they are seen from the file: as given where both are seen from here, else from everywhere. */
 static const char *seen_from(const char *data, const char *path, struct pool *pool) {

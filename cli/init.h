@@ -12,6 +12,7 @@ struct init_facts {
     bool plane, values, own_parts;
     int64_t classes, targets;
     const char *names;           /* of the classes, or "" */
+    const char *target;          /* of a table: the column that is predicted, as YAML; or NULL */
     int64_t side, size, context; /* pictures' median shorter side, what they are made; tokens of a sample; or 0 */
 };
 /* The text; path: the file that it is for. NULL: no memory. */

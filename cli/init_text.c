@@ -137,6 +137,8 @@ static void write_data(struct sheet *s, const struct init_facts *f, const struct
     if (!f->generated) line(s, "  train", f->data, "seen from this file's folder");
     if (!f->generated && !f->own_parts) line(s, "  val", "10%", "held out; or a file of its own");
     if (f->own_parts) line(s, "  # val", "10%", "how much is held out where the data have no part of their own for it");
+    if (f->target) line(s, "  target", f->target, "the column that is predicted");
+    if (f->target) line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
     if (f->size) number(s, "  size", f->size, "", f->size < f->side ? "larger shows more and takes longer" : NULL);
     if (f->context) number(s, "  context", f->context, "", "tokens that are looked at together");
     if (f->type != SAMPLE_TOKENS) line(s, "  normalize", "auto", "by mean and deviation of the training samples");

@@ -42,9 +42,7 @@ static const struct option options[] = {
     {TRAINED_PATH, .missing = "which network? a run's, a checkpoint's or a configuration's"},
     {"--output", "FILE", "the file to write: net.onnx", CONFIG_STRING, AT(output), .also = "-o",
      .missing = "where to? as in -o net.onnx"},
-    {"--checkpoint", "PATH", "as in 'engine predict'; by itself the best of the run, or else its last", CONFIG_STRING,
-     AT(trained.checkpoint)},
-    OPTION_SET(trained.config, "changes one key"),
+    TRAINED_OPTIONS,
     {0}};
 
 const struct command model_export = {

@@ -48,5 +48,5 @@ enum error pictures_find(const char *folder, struct pool *pool, struct pictures 
     *out = (struct pictures){0};
     TRY(find(folder, 0, pool, out));
     if (out->count > 0) return ERR_NONE;
-    return FAIL(ERR_INPUT, "the folder %s has no pictures\nthose end in .jpg, .jpeg or .png", folder);
+    return FAIL(ERR_INPUT, "the folder %s has no pictures\nthose end in .jpg, .jpeg, .png or .webp", folder);
 }

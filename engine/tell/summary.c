@@ -284,7 +284,6 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     fprintf(f, "weights sha256  %s\n", s->weights);
     if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
     fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
     if (s->best.path) print_best(&s->best, f);
 }
 

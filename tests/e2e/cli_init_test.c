@@ -69,7 +69,7 @@ static void each_kind_of_data(void **state) {
         {"classes.csv",
          "classes.yaml",
          "val.accuracy",
-         {"hidden: [64, 64]", "set: csv", "val: 10%", "180 samples", "2 classes"}},
+         {"hidden: [64, 64]", "set: csv", "target: kind", "180 samples", "2 classes"}},
         {"prices.csv", "prices.yaml", "val.loss", {"loss: mse", "best: val.loss", "set: csv"}},
         {"story.txt", "story.yaml", "val.perplexity", {"model: gpt-nano", "set: text", "context: 16", "adamw"}},
         {"spirals", "spirals.yaml", "val.accuracy", {"set: spirals", "3 classes", "best: val.accuracy"}},

@@ -162,8 +162,8 @@ static void pictures_equal_torchvision(void **state) {
                     NULL);
         if (p.code != 0) fail_msg("%s", p.err);
         snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
-        read_numbers(path, "\"loss\":", ours);
-        read_numbers(ENGINE_SOURCE_DIR "/tests/reference/pictures.txt", "", theirs);
+        read_numbers(path, "\"loss\":", ours, NULL);
+        read_numbers(ENGINE_SOURCE_DIR "/tests/reference/pictures.txt", "", theirs, NULL);
         for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]));
     }
     print_message("pictures: worst difference of 20 losses to torchvision and PyTorch %.1e\n", worst);

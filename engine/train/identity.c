@@ -28,9 +28,9 @@ static char *one_line(const struct node *n, struct pool *pool) {
 }
 
 /* "freeze=...\n" of a key that decides which numbers are computed where it is given; "" where it is not. */
-static const char *given_line(const struct node *map, const char *key, const struct run_config *c, struct pool *pool) {
+static const char *given_line(const struct node *map, const char *key, struct pool *pool) {
     const struct node *n = node_get(map, key);
-    const char *text = n ? one_line(n, c, pool) : NULL;
+    const char *text = n ? one_line(n, pool) : NULL;
     if (!n) return "";
     return text ? pool_printf(pool, "%s=%s\n", key, text) : NULL;
 }
@@ -47,7 +47,7 @@ const char *trainer_identity(const struct job *job) {
     char planted[INJECT_TEXT];
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
-    const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", &job->settings->config, pool);
+    const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", pool);
     double decay = job->settings->config.ema.decay;
     const char *ema = decay > 0 ? pool_printf(pool, "ema=%.17g\n", decay) : "";
     if (!all || !inject || !freeze || !ema) return NULL;

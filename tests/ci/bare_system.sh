@@ -1,6 +1,7 @@
 # Bare systems of Debian, in folders of the job. Their mounts and processes are in namespaces of their own, so that none
 # outlives the job, whatever happens; the folders are removed at its end. CI_MIRROR: of Debian's packages; what else this
-# machine's apt-get knows of networks is told to the new systems.
+# machine's apt-get knows of networks is told to the new systems. CI_CCACHE: a folder that any user may write to; then the
+# systems have ccache, and compile there what they have not compiled before.
 set -eu
 
 # Before the others: ends the job with 77 where no bare system can be made.
@@ -8,6 +9,7 @@ bare_begin() {
     [ "$(id -u)" = 0 ] || { echo "only root makes a bare system"; exit 77; }
     command -v mmdebstrap >/dev/null || { echo "no mmdebstrap"; exit 77; }
     systems=$PWD/systems inside=
+    export CI_CCACHE="${CI_CCACHE:-}"
     rm -rf --one-file-system "$systems"
     trap 'rm -rf --one-file-system "$systems"' EXIT
     trap 'kill "$inside" 2>/dev/null; exit 130' INT TERM HUP
@@ -17,7 +19,9 @@ bare_begin() {
 
 # bare_make RELEASE NAME: the system $systems/NAME.
 bare_make() {
-    mmdebstrap --quiet --variant=minbase --aptopt="$PWD/apt.conf" "$1" "$systems/$2" ${CI_MIRROR:+"$CI_MIRROR"}
+    mmdebstrap --quiet --variant=minbase --aptopt="$PWD/apt.conf" ${CI_CCACHE:+--include=ccache} "$1" "$systems/$2" \
+        ${CI_MIRROR:+"$CI_MIRROR"}
+    mkdir "$systems/$2/ccache"
     cp -L /etc/resolv.conf /etc/hosts "$systems/$2/etc/"
 }
 
@@ -28,8 +32,9 @@ bare_run() {
     # shellcheck disable=SC2016
     unshare --mount --propagation private --pid --fork --kill-child sh -c '
         mount --rbind /dev "$0/dev" && mount -t proc proc "$0/proc" &&
-            exec chroot "$0" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-                DEBIAN_FRONTEND=noninteractive "$@"' "$system" "$@" &
+            { [ -z "$CI_CCACHE" ] || mount --bind "$CI_CCACHE" "$0/ccache"; } &&
+            exec chroot "$0" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/lib/ccache:/usr/sbin:/usr/bin:/sbin:/bin \
+                CCACHE_DIR=/ccache CCACHE_UMASK=000 DEBIAN_FRONTEND=noninteractive "$@"' "$system" "$@" &
     inside=$!
     wait "$inside"
 }

@@ -1,3 +1,4 @@
+# shellcheck shell=sh
 # Bare systems of Debian, in folders of the job. Their mounts and processes are in namespaces of their own, so that none
 # outlives the job, whatever happens; the folders are removed at its end. CI_MIRROR: of Debian's packages; what else this
 # machine's apt-get knows of networks is told to the new systems. CI_CCACHE: a folder that any user may write to; then the

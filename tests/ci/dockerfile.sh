@@ -1,3 +1,4 @@
+# shellcheck shell=sh disable=SC2154,SC2034 # $systems is the job's, what is set here is for it
 # docker_build FILE CONTEXT: does what a Dockerfile says, in bare systems instead of containers: the stage NAME becomes the
 # system docker-NAME, the last one docker-image. Afterwards 'docker_folder' and 'docker_entry' are the image's WORKDIR and
 # ENTRYPOINT. It knows the instructions that ours has, and fails at any other. A system bare-RELEASE has been made before.

@@ -1,7 +1,7 @@
 # shellcheck shell=sh disable=SC2154,SC2034 # $systems is the job's, what is set here is for it
 # docker_build FILE CONTEXT: does what a Dockerfile says, in bare systems instead of containers: the stage NAME becomes the
 # system docker-NAME, the last one docker-image. Afterwards 'docker_folder' and 'docker_entry' are the image's WORKDIR and
-# ENTRYPOINT. It knows the instructions that ours has, and fails at any other. A system bare-RELEASE has been made before.
+# ENTRYPOINT. It knows the instructions that ours has, and fails at any other.
 
 # One instruction a line, without comments.
 docker_steps() {
@@ -39,7 +39,9 @@ docker_build() {
         FROM)
             set -- $rest # debian:RELEASE-slim [AS NAME]
             release=${1#debian:} stage=docker-${3:-image} docker_folder=/
-            cp -a "$systems/bare-${release%-slim}" "$systems/$stage"
+            release=${release%-slim}
+            [ -d "$systems/bare-$release" ] || bare_make "$release" "bare-$release"
+            cp -a "$systems/bare-$release" "$systems/$stage"
             ;;
         RUN) bare_run "$stage" sh -c 'cd "$0" && eval "$1"' "$docker_folder" "$rest" ;;
         COPY) docker_copy "$stage" "$docker_context" $rest ;;

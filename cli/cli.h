@@ -13,6 +13,9 @@
 const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
 const char *command_name(int i); /* NULL: there are not so many */
+/* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
+ * it is no part of engine/engine.h. */
+__attribute__((visibility("default"))) int engine_program(int argc, char **argv);
 
 const char *cli_zoo_name(int i); /* of networks, likewise */
 

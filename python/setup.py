@@ -27,13 +27,16 @@ class build_with_library(build_py):
         folder = os.environ.get("ENGINE_BUILD")
         if folder is None:
             folder = pathlib.Path(self.build_lib).resolve().parent / "engine"
-            options = ["-DCMAKE_BUILD_TYPE=Release", *os.environ.get("ENGINE_CMAKE", "").split()]
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", *os.environ.get("ENGINE_CMAKE", "").split()]
             subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
             subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
+        stage = pathlib.Path(self.build_lib).resolve().parent / "engine-installed"
+        shutil.rmtree(stage, ignore_errors=True)
+        subprocess.run(["cmake", "--install", folder, "--component", "program", "--strip", "--prefix", stage], check=True)
         package = pathlib.Path(self.build_lib) / "engine_dp"
-        for kind, name, target in (("lib", "libengine.so.0", "libengine.so.0"), ("bin", "engine", "engine")):
+        for kind, name in (("lib", "libengine.so.0"), ("bin", "engine")):  # the program looks for the library in ../lib
             (package / kind).mkdir(parents=True, exist_ok=True)
-            shutil.copy(pathlib.Path(folder) / name, package / kind / target)
+            shutil.copy(next(stage.rglob(name)), package / kind / name)
 
 
 class BinaryDistribution(Distribution):

@@ -31,6 +31,7 @@ bool cell_number(const char *cell, double *out) {
 
 static bool cell_missing(const char *cell) {
     static const char *const words[] = {"", "NA", "N/A", "nan", "null"};
+    if (*cell && *cell != 'n' && *cell != 'N') return false; /* nearly all */
     for (size_t i = 0; i < sizeof words / sizeof *words; i++)
         if (!strcasecmp(cell, words[i])) return true;
     return false;

@@ -46,12 +46,9 @@ static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label
     const float *row = s->values + (s->first + i) * (s->columns.inputs + 1);
     float *out = x;
     for (int64_t k = 0; k < s->columns.inputs; k++) {
-        int64_t n = column_values(&s->columns.column[k]), category = (int64_t)row[k];
-        if (!s->columns.column[k].count)
-            *out = row[k];
-        else
-            for (int64_t c = 0; c < n; c++) out[c] = c == category;
-        out += n;
+        int64_t n = s->columns.column[k].count;
+        if (n == 0) *out++ = row[k];
+        for (int64_t c = 0; c < n; c++) *out++ = (float)c == row[k];
     }
     if (d->classes) *label = (int32_t)row[s->columns.inputs];
     if (d->targets) *target = row[s->columns.inputs];

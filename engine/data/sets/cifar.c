@@ -205,10 +205,10 @@ static const struct config_field fields[] = {
     {"train", CONFIG_STRING, offsetof(struct cifar_config, train),
      .help = "Folder of the binary files (data_batch_1.bin ..., or train.bin), or one of them"},
     {"val", CONFIG_STRING, offsetof(struct cifar_config, val),
-     .help = "The same for validation, or how many samples to hold out at the end of 'train' "
-             "(5000, 10%); when absent the folder's own, else 10%"},
+     .help = "The same for validation, or how many samples to hold out at the end of 'train' (5000, 10%); default: the "
+             "folder's own validation files, else 10%"},
     {"labels", CONFIG_ENUM, offsetof(struct cifar_config, labels), .standard = "fine",
-     .help = "Of CIFAR-100: its 100 fine classes or its 20 coarse ones", .choices = "fine|coarse"},
+     .help = "Labels of CIFAR-100: the 100 fine classes or the 20 coarse ones", .choices = "fine|coarse"},
     {0},
 };
 

@@ -291,7 +291,7 @@ static const struct config_field fields[] = {
     {"val", CONFIG_STRING, offsetof(struct csv_config, val), .standard = "10%",
      .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
     {"target", CONFIG_STRING, offsetof(struct csv_config, target),
-     .help = "Column to predict, by name or by number from 0; the last when absent"},
+     .help = "Column to predict, by name or by number from 0; default: the last one"},
     {0},
 };
 

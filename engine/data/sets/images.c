@@ -406,16 +406,15 @@ static bool images_recognises(const char *path) {
 
 static const struct config_field fields[] = {
     {"train", CONFIG_STRING, offsetof(struct images_config, train),
-     .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
-             "which are such folders"},
+     .help = "Folder that has a folder of pictures for each class, or that has two such folders, 'train' and 'val'"},
     {"val", CONFIG_STRING, offsetof(struct images_config, val),
-     .help = "The same for validation, or how many pictures to hold out, of all classes alike (500, "
-             "10%); when absent the one beside 'train', else 10%"},
+     .help = "The same for validation, or how many pictures to hold out, evenly from all classes (500, 10%); default: "
+             "the folder beside 'train', else 10%"},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
-     .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875", .min = 1,
-     .max = 65500, .choices = "auto"},
+     .help = "Length of the shorter side before the middle is cut out; auto: size / 0.875", .min = 1, .max = 65500,
+     .choices = "auto"},
     {0},
 };
 
@@ -424,7 +423,7 @@ const struct dataset_ops dataset_images = {
                 .fields = fields,
                 .size = sizeof(struct images_config),
                 .shorthand = "train",
-                .help = "A folder of JPEG and PNG pictures, a folder a class"},
+                .help = "JPEG and PNG pictures, with a folder for each class"},
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,

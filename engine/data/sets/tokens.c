@@ -132,16 +132,15 @@ static const struct config_field fields[] = {
      .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
              "(100, 10%)"},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
-     .help = "Of a token in the file: 16 bits without a sign, 32 bits with one; little end first",
-     .choices = "u16|i32"},
-    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128", .help = "Tokens of a sample",
-     .min = 1, .max = 1 << 20},
+     .help = "Type of a token in the file: 16 bits unsigned or 32 bits signed, little-endian", .choices = "u16|i32"},
+    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128",
+     .help = "Number of tokens in a sample", .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
-     .help = "Tokens there are; auto: the largest of the training file and one", .min = 1, .max = VOCABULARY_MAX,
-     .choices = "auto"},
+     .help = "Number of different tokens; auto: the largest one in the training file plus one", .min = 1,
+     .max = VOCABULARY_MAX, .choices = "auto"},
     {"characters", CONFIG_STRING, offsetof(struct tokens_config, characters),
-     .help = "File of the characters that tokens stand for, ascending, or 'bytes'; without it "
-             "there is no text"},
+     .help = "File of the characters that tokens stand for, in ascending order, or 'bytes'; without it predictions "
+             "have no text"},
     {0},
 };
 

@@ -70,7 +70,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
         return ERR_NONE;
     }
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
-        return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9", text);
+        return FAIL(ERR_USAGE, "'%s' is neither a sample nor a range of samples\nwrite val:7 or val:0-9", text);
     TRY(find_part(a, train, &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text, (long long)out->set->size,
@@ -270,7 +270,7 @@ static const struct option options[] = {
      "or IDX arrays (samples first), of the shape and type of the training data; or a picture "
      "(.jpg, .png) for a network of square colour pictures",
      .at = AT(inputs), .many = OPTION_LIST, .missing = "of what? val:0-9, or a file of samples without labels"},
-    {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
+    {"--top", "K", "number of answers for each sample; default: 3", CONFIG_INT, AT(top), 1, TOP_MOST},
     TRAINED_OPTIONS,
     {"--json", NULL, "one JSON array on standard output; with the outputs before softmax (logit)", CONFIG_BOOL,
      AT(trained.json)},
@@ -278,9 +278,9 @@ static const struct option options[] = {
 
 const struct command command_predict = {
     .name = "predict",
-    .summary = "says what a trained network sees in samples",
+    .summary = "predicts samples with a trained network",
     OPTIONS(options),
-    .notes = "Of a sequence, what follows its end is told.\n"
+    .notes = "For a sequence, the prediction is what follows its end.\n"
              "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
              "checkpoint; 78 bad configuration, or weights of another model\n",
     .standard = &(const struct options){.top = 3},

@@ -112,9 +112,9 @@ static void a_trace_tells_more(void **state) {
     const struct json_value *root = program_json(&p, pool);
     assert_true(number(json_get(root, "measured"), "traced_steps") == 20); /* 10 of 2 ranks */
     program_run(&p, 20, "simulate", traced, "--devices", "2", NULL);
-    assert_says(p.out, "ready as the trace tells");
+    assert_says(p.out, "ready as traced");
     program_run(&p, 20, "simulate", run_dir, "--devices", "2", NULL);
-    assert_says(p.out, "ready as layers' work tells");
+    assert_says(p.out, "ready by each layer's work");
 }
 
 static void a_configuration_is_measured_first(void **state) {

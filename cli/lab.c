@@ -182,7 +182,7 @@ const struct command command_lab = {
     .name = "lab",
     .summary = "runs the labs of a course, and checks their results",
     .notes = "Runs go to DIR/runs (quick form: DIR/quick), and the results to claims.json there.\n"
-             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 what the lab\n"
-             "needs is not here; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
+             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 the machine\nlacks what the lab "
+             "needs; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
     .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
 };

@@ -10,7 +10,7 @@ struct node {
     enum node_kind kind;
     const char *key;     /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
     const char *text;    /* a scalar's characters */
-    bool quoted;         /* "128" is a string to those who care */
+    bool quoted;         /* the scalar was quoted: "128" is a string to code that distinguishes */
     struct node **items; /* children of a list or map */
     int count;
     const char *source; /* file name as given, "--set", "default" */
@@ -30,7 +30,7 @@ int config_errors_count(const struct config_errors *e);
  * place). All are counted, the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Adds those of 'from' that 'to' does not hold yet: what is wrong with a text that was read in many ways. */
+/* Adds the errors of 'from' that 'to' does not have yet, for a text that was parsed in several ways. */
 void config_errors_merge(struct config_errors *to, const struct config_errors *from);
 /* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in
  * pool; NULL: no memory. */
@@ -44,7 +44,7 @@ MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source,
 MUST_CHECK enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n);
 /* tree_text, then tree_parse. */
 MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
-/* As tree_parse for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
+/* Like tree_parse, but for any value, not only a map: "[1, 2]". The nodes have a source but no line. */
 MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
                                        struct node **out);
 /* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way
@@ -54,7 +54,7 @@ MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
 MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
                                struct config_errors *e);
-/* With all that is below it; texts are shared. NULL: no memory. */
+/* Copies a node and all nodes below it; texts are shared. NULL: no memory. */
 struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a
  * comment. */

@@ -120,8 +120,8 @@ static void check_dashboard(struct resolve *r) {
     const char *text = r->c->log.dashboard;
     if (!text || !strcmp(text, "off") || run_is_address(text)) return;
     config_error(r->e, resolve_find(r, "log.dashboard"), false,
-                 "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
-                 "as 127.0.0.1:8080 or [::1]:8080",
+                 "'log.dashboard' is not an address: '%.40s'\nwrite off, a port such as 8080, or an address such as "
+                 "127.0.0.1:8080 or [::1]:8080",
                  text);
 }
 
@@ -158,8 +158,8 @@ static void check_length(struct resolve *r) {
     if (r->c->train.length.unit != SPAN_SECONDS || !schedule_needs_end(schedule)) return;
     const char *name = schedule_variants.at(schedule->index)->name;
     config_error(r->e, resolve_find(r, "schedule"), false,
-                 "schedule '%s' has to know the last step, which nobody does where train.for is a time (%s)\n"
-                 "give it a length of its own, as in schedule: {name: %s, for: 5ep}",
+                 "schedule '%s' must know the last step, which is unknown if train.for is a time (%s)\ngive it a "
+                 "length of its own, for example schedule: {name: %s, for: 5ep}",
                  name, resolve_place(r, resolve_find(r, "train.for")), name);
 }
 
@@ -351,7 +351,7 @@ static void check_shards(struct resolve *r) {
     int n = r->c->devices.count;
     if (!is_power_of_two(shards)) {
         const char *near = near_shards(r, shards);
-        config_error(r->e, at, false, "%lld shards are no power of two\nset batch.shards to %s", shards,
+        config_error(r->e, at, false, "%lld shards are not a power of two\nset batch.shards to %s", shards,
                      near ? near : "another number");
     } else if (shards < n && !r->c->asks) {
         config_error(r->e, at, false, "%lld shards are not enough for %d devices (%s)\nset batch.shards to %lld",

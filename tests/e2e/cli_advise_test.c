@@ -103,9 +103,13 @@ static void measures_links_of_this_machine(void **state) {
     if (device_host_cores() < 2) skip();
     program_run(&p, 120, "advise", SMALL, "--devices", "2", "--memory", "1GB", "--scaling", "weak", "--quiet", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
-    static const char *const says[] = {
-        "The fastest: ",           "On each number of devices", "Where it turns over",       "Checked on this machine",
-        "thread, 2 ranks: fitted", "shm, 2 ranks: fitted",      "Each device has 32 samples"};
+    static const char *const says[] = {"The fastest: ",
+                                       "On each number of devices",
+                                       "Where another mode takes over",
+                                       "Checked on this machine",
+                                       "thread, 2 ranks: fitted",
+                                       "shm, 2 ranks: fitted",
+                                       "Each device has 32 samples"};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
     assert_string_equal(p.err, "");
 }

@@ -88,7 +88,8 @@ static enum error first_line(struct table *t, const char *line, bool *header) {
     free(copy);
     *header = numbers == 0;
     if (t->columns < 2 || t->columns > COLUMNS_MAX)
-        return FAIL(ERR_DATA, "%s: %lld columns, where 2 to %d are read", t->path, (long long)t->columns, COLUMNS_MAX);
+        return FAIL(ERR_DATA, "%s: %lld columns, but 2 to %d are supported", t->path, (long long)t->columns,
+                    COLUMNS_MAX);
     if (!t->wanted)
         t->target = t->columns - 1;
     else if (*header && named >= 0)
@@ -131,7 +132,7 @@ static enum error row_read(struct table *t, char *line) {
             return FAIL(ERR_DATA, "%s:%lld: more than %lld columns", t->path, (long long)t->line,
                         (long long)t->columns);
         if (!cell_number(cell, &value))
-            return FAIL(ERR_DATA, "%s:%lld: '%.40s' in column %lld is no number that fits a float", t->path,
+            return FAIL(ERR_DATA, "%s:%lld: '%.40s' in column %lld is not a number that fits a float", t->path,
                         (long long)t->line, cell, (long long)column);
         row[column] = (float)value;
         if (column == t->target) target_note(t, cell, value);
@@ -226,7 +227,7 @@ static enum error part_open(struct table *t, const struct table *train, struct p
     if (t->columns != train->columns || t->target != train->target)
         return FAIL(ERR_DATA, "%s and %s have different columns", t->path, train->path);
     if (train->classes && !t->classes)
-        return FAIL(ERR_DATA, "%s: targets that are no classes, as those of %s are", t->path, train->path);
+        return FAIL(ERR_DATA, "%s: its targets are not classes, but those of %s are", t->path, train->path);
     if (train->classes) TRY(classes_find(t->path, d.classes, t->largest, &d.classes));
     TRY(resident_create(&d, &r));
     for (int64_t i = 0; i < part.count; i++) row_put(r, t, t->values + (part.first + i) * t->columns, i);
@@ -300,8 +301,8 @@ const struct dataset_ops dataset_csv = {
                 .fields = fields,
                 .size = sizeof(struct csv_config),
                 .shorthand = "train",
-                .help = "Columns of numbers; the target is a class where it is written in whole numbers, "
-                        "unless loss is mse, which is of values"},
+                .help = "Columns of numbers; the target is a class if it is written in whole numbers, unless loss is "
+                        "mse, which needs values"},
     .recognises = csv_recognises,
     .open = csv_open,
     .open_values = csv_open_values,

@@ -132,7 +132,7 @@ static enum error class_number(const struct listing *numbered, const struct data
     }
     char names[200];
     class_names(like, names);
-    return FAIL(ERR_CONFIG, "%s/%s is no class of the network, which was trained on %s", root, name, names);
+    return FAIL(ERR_CONFIG, "%s/%s is not a class of the network, which was trained on %s", root, name, names);
 }
 
 /* The folders get the numbers of a network's classes; a class without a folder has an empty name. */
@@ -239,7 +239,7 @@ static enum error folders_check(struct images *s, const char *root) {
     enum error err = folder_list(root, "", wanted_folder, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
         if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name, by_name))
-            err = FAIL(ERR_DATA, "%s/%s is no class: training has no folder of that name", root, l.name[i]);
+            err = FAIL(ERR_DATA, "%s/%s is not a class: training has no folder of that name", root, l.name[i]);
     free(l.name);
     return err;
 }

@@ -34,7 +34,7 @@ static enum error vocabulary_find(const struct tokens_config *c, int width, int6
     if ((*out = c->vocabulary)) return ERR_NONE;
     TRY(token_scan(c->train, largest_piece, &l));
     if (l.value >= VOCABULARY_MAX)
-        return FAIL(ERR_DATA, "%s: token %lld, where all are below %d\nis data.type right?", c->train,
+        return FAIL(ERR_DATA, "%s: token %lld, but all must be below %d\nis data.type right?", c->train,
                     (long long)l.value, VOCABULARY_MAX);
     *out = l.value + 1;
     return ERR_NONE;
@@ -44,7 +44,7 @@ static enum error tokens_count(const char *path, int width, int64_t *out) {
     int64_t size;
     TRY(token_file_size(path, &size));
     if (size % width)
-        return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of tokens of %d\nis data.type right?", path,
+        return FAIL(ERR_DATA, "%s: %lld bytes are not a multiple of tokens of %d\nis data.type right?", path,
                     (long long)size, width);
     *out = size / width;
     return ERR_NONE;

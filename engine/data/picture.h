@@ -12,7 +12,7 @@ struct crop_rule {
     double scale[2]; /* of the picture's area */
     double ratio[2]; /* width / height; its logarithm is uniform */
 };
-/* The numbers on which chance depends at a visit to a sample. */
+/* The data on which chance depends at a visit to a sample. */
 struct visit {
     struct crop_rule rule;
     struct rng_key key;

@@ -40,7 +40,7 @@ void optim_rule(const struct optim_ops *ops, const void *config, const struct op
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 
-/* Which tensors a key is about: 'decay', 'adapt'. */
+/* The tensors to which a key applies: 'decay', 'adapt'. */
 enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };
 #define TENSORS_CHOICES "all|matrices"
 #define DECAY_HELP                                                                                                     \

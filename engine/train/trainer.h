@@ -86,7 +86,7 @@ struct rate {
     double base, now; /* the learning rate: of the schedule's peak, of this step */
     double norm;      /* norm of the last gradient; 0: not computed */
     float scale;      /* factor of the gradient: clipping, and the inverse of fp16's scale */
-    int64_t updates;  /* that the optimizer has made beside one a step */
+    int64_t updates;  /* updates of the optimizer in addition to one for each step */
 };
 struct trainer {
     const struct job *job;

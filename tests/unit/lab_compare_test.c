@@ -106,7 +106,7 @@ static void the_first_step_that_differs_is_named(void **state) {
     b = a, b.name = "b", b.losses = "other"; /* not in what was written down */
     assert_ok(two(NULL));
     assert_int_equal(c.pair[0].step, 0);
-    assert_non_null(strstr(compare_bits(&c, &c.pair[0]), "in each step"));
+    assert_non_null(strstr(compare_bits(&c, &c.pair[0]), "in all steps"));
 }
 
 static void other_trainings_are_refused(void **state) {

@@ -1,4 +1,4 @@
-/* What makes an experiment's numbers doubtful: noise, too few cores, several machines. */
+/* Reasons to doubt an experiment's numbers: noise, too few cores, several machines. */
 #include "lab/compare.h"
 
 #include "engine/device/device.h"

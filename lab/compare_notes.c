@@ -1,4 +1,4 @@
-/* What stands beside the verdicts: what more runs or seeds would tell, and why an interval and p may seem to disagree. */
+/* Notes on the verdicts: how many more runs or seeds would decide, and why an interval and p may seem to disagree. */
 #include "lab/compare.h"
 
 #include <math.h>

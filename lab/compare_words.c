@@ -1,4 +1,4 @@
-/* What a comparison says, in words for people. */
+/* The results of a comparison in words for people. */
 #include "lab/compare.h"
 
 #include "engine/base/text.h"

@@ -1,4 +1,4 @@
-/* What a lab has come to, for people and programs. */
+/* The result of a lab, for people and programs. */
 #include "lab/lesson_run.h"
 
 #include "engine/base/text.h"

@@ -1,5 +1,6 @@
-/* What stands first: the question in words, and the picture that carries the answer. For sides at many places that is a
- * map of who is ahead by how much, for a question about learning what it costs, else the runs themselves. */
+/* The beginning of a report: the question in words, and the picture that shows the answer. For sides at many places
+ * the picture is a map of which side is ahead by how much; for a question about learning it shows the cost; else it
+ * shows the runs themselves. */
 #include "lab/report_data.h"
 
 #include <math.h>

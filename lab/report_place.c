@@ -1,4 +1,4 @@
-/* What went over each link, when, and what each device holds. */
+/* The bytes over each link, and the memory of each device. */
 #include "lab/report_data.h"
 
 #include <math.h>

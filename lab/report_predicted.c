@@ -1,4 +1,4 @@
-/* What the model had said of each cell, beside what was measured. */
+/* The predictions of the model for each cell, beside the measurements. */
 #include "lab/report_data.h"
 
 #include <math.h>

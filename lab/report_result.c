@@ -1,4 +1,4 @@
-/* What came out: the verdict, the final tables, whether the bits are the same, the losses. */
+/* The results: the verdict, the final tables, whether the bits are the same, the losses. */
 #include "lab/report_data.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* Where the time goes, and what more devices bring. */
+/* The time of a step by phase, and the effect of more devices. */
 #include "engine/base/leaves.h"
 #include "lab/experiment.h"
 #include "lab/report_data.h"

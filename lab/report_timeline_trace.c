@@ -1,5 +1,5 @@
-/* What the buckets of one traced step did, rank by rank: when backward had finished each, when it travelled, and how
- * long the step waited. */
+/* The buckets of one traced step, rank by rank: when backward had finished each, when it travelled, and how long the
+ * step waited. */
 #include "lab/report_data.h"
 #include "lab/step_trace.h"
 

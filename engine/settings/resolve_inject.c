@@ -1,4 +1,4 @@
-/* What may be planted in which run: a device that is there, and a mode in which it can show. */
+/* Checks of planted faults: the device must exist, and the mode must be able to show the fault. */
 #include "engine/settings/resolve.h"
 
 static void check_device(struct resolve *r, const char *path, int64_t device) {

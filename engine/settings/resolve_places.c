@@ -1,5 +1,5 @@
-/* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
- * reach each other by. */
+/* The launcher of the ranks (engine run on one host or on several, or another launcher), and how the ranks reach each
+ * other. */
 #include "engine/base/leaves.h"
 #include "engine/device/runtime.h"
 #include "engine/save/init.h"

@@ -212,6 +212,7 @@ static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}
 
 const struct command command_devices = {
     .name = "devices",
+    .also = "gpus|device",
     .summary = "shows the devices of this machine, and their hardware",
     OPTIONS(options),
     .run = run,

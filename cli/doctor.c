@@ -123,6 +123,7 @@ static const struct option options[] = {
 
 const struct command command_doctor = {
     .name = "doctor",
+    .also = "env|info|diagnose",
     .summary = "checks whether this machine has what the engine needs",
     .options = options,
     .notes = "ok; none (not present, and not required); warning (works, could be better); missing.\n"

@@ -15,8 +15,12 @@ static int unknown(const char *name) {
     const char *names[32];
     int n;
     const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) names[i] = all[i]->name;
-    const char *near = text_nearest(name, names, n);
+    const char *near = NULL;
+    for (int i = 0; i < n; i++) {
+        names[i] = all[i]->name;
+        if (!near && config_also(all[i]->also, name)) near = all[i]->name;
+    }
+    if (!near) near = text_nearest(name, names, n);
     fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "",
             near ? near : "", near ? "'?" : "");
     return error_exit_code(ERR_USAGE);

@@ -64,6 +64,7 @@ static const struct option options[] = {
 
 const struct command command_report = {
     .name = "report",
+    .also = "plot|plots|html|export_html",
     .summary = "writes the results of a run or an experiment as one page with plots",
     OPTIONS(options),
     .notes = "Sections without data are left out; a line says how to get the data.\n"

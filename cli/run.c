@@ -173,6 +173,7 @@ static const struct option options[] = {
 
 const struct command command_run = {
     .name = "run",
+    .also = "train|fit|start",
     .summary = "trains a network: from a configuration, from defaults, or by resuming a run directory",
     OPTIONS(options),
     .run = run,

@@ -8,6 +8,8 @@
  *   INT       int64_t
  *   REAL      double
  *   STRING    const char *
+ *   PATH      const char *           a path, which is made absolute (tree_path); 'choices': words that are none; extra:
+ *                                    struct config_path, or NULL
  *   ENUM      int                    one of choices, of which it is the index
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
@@ -19,6 +21,7 @@
  *   REALS     struct config_list     of double: a list, or one
  *   SPANS     struct config_list     of struct config_span: a list, or one
  *   ENUMS     struct config_list     of int, as ENUM: a list, or one
+ *   STRINGS   struct config_list     of const char *: a list, or one
  *   SECTION   the struct itself      a map; extra: struct config_section
  *   VARIANT   struct config_variant  sgd | {name: sgd, lr: 1}; extra: struct config_variants
  *   VARIANTS  struct config_list     of struct config_variant: [relu, {linear: 10}]; extra: too
@@ -29,6 +32,7 @@ enum config_type {
     CONFIG_INT,
     CONFIG_REAL,
     CONFIG_STRING,
+    CONFIG_PATH,
     CONFIG_ENUM,
     CONFIG_BYTES,
     CONFIG_SECONDS,
@@ -40,6 +44,7 @@ enum config_type {
     CONFIG_REALS,
     CONFIG_SPANS,
     CONFIG_ENUMS,
+    CONFIG_STRINGS,
     CONFIG_SECTION,
     CONFIG_VARIANT,
     CONFIG_VARIANTS,
@@ -59,6 +64,10 @@ struct config_variant {
     void *common_config; /* of variants->common->size bytes; NULL without one */
     const struct node *node;
 };
+struct config_path {
+    const char *before; /* "file:": what does not begin so is no path; NULL: nothing stands before it */
+    const char * or ;   /* "how many samples": a number or a share may stand there, too, and means that; or NULL */
+};
 struct config_field {
     /* "": a VARIANT whose name and keys are in this section's own map: {name: sgd, clip: 2} */
     const char *key;
@@ -75,6 +84,7 @@ struct config_field {
     const void *extra; /* as the type says */
     bool required;     /* an error when absent; 'standard' is NULL then */
     const char *also;  /* "a|b": the names in other tools, for users who look for these; or NULL */
+    const char *means; /* "ce=cross_entropy|nll=cross_entropy": what they call its words; or NULL */
 };
 struct config_section {
     const char *name;
@@ -121,14 +131,16 @@ MUST_CHECK enum error config_walk(const struct config_section *section, struct p
 /* Whether the word is in an 'also' list. Case does not matter, '-' equals '_', and a part before '.' is ignored:
  * nn.Conv2d. */
 bool config_also(const char *also, const char *word);
+/* What the word stands for in a 'means'; NULL: nothing. */
+const char *config_meant(const char *means, const char *word, struct pool *pool);
 const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NULL: no memory */
 /* Where a key is that other tools call so, or (by_name) that is called so in some section: its path, "train" rather than
- * "train.for" where a bare value will do, and 'example', it and its default as YAML ("optimizer: {lr: 0.1}") or for the
- * command line ("optimizer.lr=0.1"). false: nowhere. */
+ * "train.for" where a bare value will do, and 'example', it and the value that was given (NULL: none), or its default where
+ * it takes no such value, as YAML ("optimizer: {lr: 0.1}") or for the command line ("optimizer.lr=0.1"). false: nowhere. */
 struct config_place {
     const char *path, *example; /* example: "" where it has no default */
 };
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, struct pool *pool,
-                 struct config_place *out);
+bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
+                 struct pool *pool, struct config_place *out);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -1,9 +1,11 @@
-/* Augmentation: the list, and colours. */
+/* Augmentation: the list, rotation, erasing, and colours. */
 #include "engine/data/augment.h"
 
+#include "engine/base/real.h"
 #include "engine/base/text.h"
 #include "engine/base/vector.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- the list ---- */
@@ -28,14 +30,23 @@ static enum error parse_crop(const struct node *value, struct augment *out) {
     return ERR_NONE;
 }
 
-/* [low, high] of a key of random_resized_crop, where it is given. */
-static enum error range_parse(const struct node *value, const char *key, double high, double out[2]) {
+static bool range_of(const struct node *n, double low, double high, double out[2]) {
+    return n->kind == NODE_LIST && n->count == 2 && number_of(n->items[0], low, high, &out[0]) &&
+           number_of(n->items[1], low, high, &out[1]) && out[0] <= out[1];
+}
+
+/* [low, high] of a key of 'what', where it is given. */
+static enum error range_parse(const struct node *value, const char *what, const char *key, double high, double out[2]) {
     const struct node *n = node_get(value, key);
-    if (!n) return ERR_NONE;
-    if (n->kind != NODE_LIST || n->count != 2 || !number_of(n->items[0], 1e-4, high, &out[0]) ||
-        !number_of(n->items[1], 1e-4, high, &out[1]) || out[0] > out[1])
-        return FAIL(ERR_CONFIG, "%s of random_resized_crop is a list of two numbers, at most %g", key, high);
-    return ERR_NONE;
+    if (!n || range_of(n, 1e-4, high, out)) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "%s of %s is a list of two numbers, at most %g", key, what, high);
+}
+
+/* Whether a map has no other keys than these. */
+static bool keys_known(const struct node *map, const char *const *keys, int n) {
+    int known = 0;
+    for (int i = 0; i < n; i++) known += node_get(map, keys[i]) != NULL;
+    return map->kind == NODE_MAP && known == map->count;
 }
 
 static enum error parse_resized_crop(const struct node *value, struct augment *out) {
@@ -43,11 +54,10 @@ static enum error parse_resized_crop(const struct node *value, struct augment *o
     if (r->on) return FAIL(ERR_CONFIG, "random_resized_crop appears twice");
     *r = (struct crop_rule){true, {0.08, 1}, {3.0 / 4, 4.0 / 3}};
     if (!value) return ERR_NONE;
-    int known = (node_get(value, "scale") != NULL) + (node_get(value, "ratio") != NULL);
-    if (value->kind != NODE_MAP || known != value->count)
+    if (!keys_known(value, (const char *const[]){"scale", "ratio"}, 2))
         return FAIL(ERR_CONFIG, "random_resized_crop takes {scale: [0.08, 1], ratio: [0.75, 1.333]}");
-    TRY(range_parse(value, "scale", 1, r->scale));
-    return range_parse(value, "ratio", 100, r->ratio);
+    TRY(range_parse(value, "random_resized_crop", "scale", 1, r->scale));
+    return range_parse(value, "random_resized_crop", "ratio", 100, r->ratio);
 }
 
 static enum error parse_jitter(const struct node *value, struct augment *out) {
@@ -67,11 +77,61 @@ static enum error parse_jitter(const struct node *value, struct augment *out) {
     return ERR_NONE;
 }
 
+static bool degrees_of(const struct node *n, double out[2]) {
+    if (!number_of(n, 0, 180, &out[1])) return n && range_of(n, -360, 360, out);
+    out[0] = -out[1];
+    return true;
+}
+
+static enum error parse_rotation(const struct node *value, struct augment *out) {
+    struct rotation *r = &out->rotation;
+    const struct node *fill = value ? node_get(value, "fill") : NULL;
+    bool map = value && value->kind == NODE_MAP;
+    if (r->on) return FAIL(ERR_CONFIG, "rotation is there twice");
+    *r = (struct rotation){.on = true};
+    if (!degrees_of(map ? node_get(value, "degrees") : value, r->degrees) ||
+        (map && !keys_known(value, (const char *const[]){"degrees", "fill"}, 2)) ||
+        (fill && !number_of(fill, -1e30, 1e30, &r->fill)))
+        return FAIL(ERR_CONFIG, "rotation takes the degrees to either side, from 0 to 180, or {degrees: [-10, 30], "
+                                "fill: 0}");
+    return ERR_NONE;
+}
+
+static enum error parse_erasing(const struct node *value, struct augment *out) {
+    struct erasing *e = &out->erasing;
+    if (e->p > 0) return FAIL(ERR_CONFIG, "erasing is there twice");
+    *e = (struct erasing){0.5, {0.02, 0.33}, {0.3, 3.3}, 0};
+    if (!value || (number_of(value, 0, 1, &e->p) && e->p > 0)) return ERR_NONE;
+    const struct node *p = node_get(value, "p"), *fill = node_get(value, "value");
+    if (!keys_known(value, (const char *const[]){"p", "scale", "ratio", "value"}, 4) ||
+        (p && (!number_of(p, 0, 1, &e->p) || !(e->p > 0))) || (fill && !number_of(fill, -1e30, 1e30, &e->value)))
+        return FAIL(ERR_CONFIG, "erasing takes its probability, above 0 and at most 1, or {p: 0.5, scale: [0.02, "
+                                "0.33], ratio: [0.3, 3.3], value: 0}");
+    TRY(range_parse(value, "erasing", "scale", 1, e->scale));
+    return range_parse(value, "erasing", "ratio", 100, e->ratio);
+}
+
+static enum error parse_mixing(const struct node *value, const char *name, double *alpha) {
+    if (*alpha > 0) return FAIL(ERR_CONFIG, "%s is there twice", name);
+    *alpha = 1;
+    if (!value || number_of(value, 1e-3, 1e3, alpha)) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "%s takes the alpha of Beta(alpha, alpha), from 0.001 to 1000", name);
+}
+
+static enum error parse_mixup(const struct node *value, struct augment *out) {
+    return parse_mixing(value, "mixup", &out->mixup);
+}
+
+static enum error parse_cutmix(const struct node *value, struct augment *out) {
+    return parse_mixing(value, "cutmix", &out->cutmix);
+}
+
 static const struct {
     const char *name;
     enum error (*parse)(const struct node *value, struct augment *out);
-} kinds[] = {
-    {"flip", parse_flip}, {"crop", parse_crop}, {"random_resized_crop", parse_resized_crop}, {"jitter", parse_jitter}};
+} kinds[] = {{"flip", parse_flip},     {"crop", parse_crop},         {"random_resized_crop", parse_resized_crop},
+             {"jitter", parse_jitter}, {"rotation", parse_rotation}, {"erasing", parse_erasing},
+             {"mixup", parse_mixup},   {"cutmix", parse_cutmix}};
 
 static enum error item_parse(const struct node *item, struct augment *out, const struct node **at) {
     const struct node *value = item->kind == NODE_MAP && item->count == 1 ? item->items[0] : NULL;
@@ -79,8 +139,10 @@ static enum error item_parse(const struct node *item, struct augment *out, const
     *at = value ? value : item;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return kinds[i].parse(value, out);
-    return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}, "
-                            "random_resized_crop, {jitter: {brightness: 0.4}}");
+    return FAIL(ERR_CONFIG,
+                "no such augmentation\nwrite a list of: flip, {crop: 4}, "
+                "random_resized_crop, {rotation: 15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, "
+                "{cutmix: 1.0}");
 }
 
 enum error augment_parse(const struct node *node, struct augment *out, const struct node **at) {
@@ -96,8 +158,49 @@ enum error augment_parse(const struct node *node, struct augment *out, const str
     return ERR_NONE;
 }
 
+/* ---- rotation and erasing ---- */
+enum { JITTER_BLOCK = 16, ROTATION_BLOCK, ERASING_BLOCK, ATTEMPTS = 10 }; /* of a visit's words: after box_draw's */
+
+static double between(double low, double high, uint32_t word) {
+    return low + (high - low) * (double)rng_unit(word);
+}
+
+static int64_t fixed(double v) {
+    return (int64_t)floor(v * 65536 + 0.5);
+}
+
+double rotation_draw(const struct rotation *r, struct rng_key key, uint64_t id) {
+    uint32_t word[4];
+    rng_words(key, id, ROTATION_BLOCK, word);
+    return between(r->degrees[0], r->degrees[1], word[0]);
+}
+
+struct turn turn_make(double degrees, int64_t width, int64_t height) {
+    double angle = -degrees * (3.14159265358979323846 / 180), c = real_cos(angle), s = real_sin(angle);
+    double w = (double)width / 2, h = (double)height / 2, x = w - c * w - s * h, y = h + s * w - c * h;
+    return (struct turn){fixed(c),  fixed(s), fixed(x + c * 0.5 + s * 0.5),
+                         fixed(-s), fixed(c), fixed(y - s * 0.5 + c * 0.5)};
+}
+
+bool erasing_draw(const struct erasing *e, struct rng_key key, uint64_t id, int64_t width, int64_t height,
+                  struct box *out) {
+    uint32_t word[4];
+    rng_words(key, id, ERASING_BLOCK, word);
+    if ((double)rng_unit(word[0]) >= e->p) return false;
+    for (uint64_t k = 1; k <= ATTEMPTS; k++) {
+        rng_words(key, id, ERASING_BLOCK + k, word);
+        double area = (double)width * (double)height * between(e->scale[0], e->scale[1], word[0]);
+        double shape = real_exp(between(real_log(e->ratio[0]), real_log(e->ratio[1]), word[1]));
+        double h = round(sqrt(area * shape)), w = round(sqrt(area / shape));
+        if (h >= (double)height || w >= (double)width) continue;
+        *out = (struct box){floor(((double)width - w + 1) * (double)rng_unit(word[2])),
+                            floor(((double)height - h + 1) * (double)rng_unit(word[3])), w, h};
+        return true;
+    }
+    return false;
+}
+
 /* ---- colours ---- */
-enum { JITTER_BLOCK = 16 /* of a visit's words: behind those of box_draw */ };
 
 bool jitter_on(const struct jitter *j) {
     return j->brightness > 0 || j->contrast > 0 || j->saturation > 0;

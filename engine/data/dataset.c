@@ -39,13 +39,19 @@ static const struct config_field common_fields[] = {
     {"augment", CONFIG_NODE, offsetof(struct data_config, augment), .standard = "[]",
      .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
              "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
-             "1.333]}}, {jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4}}",
+             "1.333]}}, {rotation: 15} (degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, "
+             "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability), "
+             "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
      .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
              "std: [..]}"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
      .help = "Use only this many training samples, the first ones; 0: all", .max = 1e15},
+    {"order", CONFIG_ENUM, offsetof(struct data_config, order),
+     .help = "Of training samples: engine (the default), shuffled anew each epoch; file, as they lie; pytorch, as "
+             "PyTorch's DistributedSampler(seed=seed) shuffles them. Validation is in the order of the file",
+     .choices = "engine|file|pytorch", .also = "shuffle|sampler"},
     {"workers", CONFIG_INT, offsetof(struct data_config, workers), .standard = "auto",
      .help = "Number of threads that prepare batches, for each rank; auto: added until steps do not wait, at most one "
              "for each core",
@@ -93,6 +99,17 @@ const char *dataset_class_name(const struct dataset *d, int64_t k) {
     return d->ops->class_name ? d->ops->class_name(d, k) : NULL;
 }
 
+enum error dataset_counts(const struct dataset *d, int64_t *counts) {
+    if (!d->ops->label || d->labels != 1)
+        return FAIL(ERR_CONFIG,
+                    "how many samples of each class '%s' has is not known without reading all of them\ngive the "
+                    "weights as a list: loss: {name: cross_entropy, weights: [...]}",
+                    d->name);
+    for (int64_t k = 0; k < d->classes; k++) counts[k] = 0;
+    for (int64_t i = 0; i < d->size; i++) counts[d->ops->label(d, i)]++;
+    return ERR_NONE;
+}
+
 void dataset_tell(const struct dataset *train, const struct dataset *val) {
     const char *first = train ? train->note : NULL, *second = val ? val->note : NULL;
     if (first) log_warn("%s", first);
@@ -126,6 +143,10 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
                     "data '%s' shows the middle %.4g of a picture's shorter side, and the network "
                     "was trained with %.4g (data.resize)",
                     d->name, d->part, like->part);
+    if (d->resample != like->resample)
+        return FAIL(ERR_CONFIG,
+                    "data '%s' resizes pictures in another way than the network was trained with (data.resample)",
+                    d->name);
     if (d->classes == like->classes && d->labels == like->labels && d->targets == like->targets) return ERR_NONE;
     return FAIL(ERR_CONFIG, "data '%s' has %lld %s, and the network was trained on %lld %s", d->name,
                 (long long)(d->classes ? d->classes : d->targets), d->classes ? "classes" : "targets",
@@ -134,14 +155,14 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
 
 typedef const char *(*name_fn)(const struct dataset *d, int64_t k);
 
-/* Names are compared where both have them. */
+/* Names are compared where both have them. Columns count from 1. */
 static enum error check_names(const struct dataset *d, const struct dataset *like, const char *what, name_fn name,
                               int64_t count) {
     for (int64_t k = 0; k < count; k++) {
         const char *is = name(d, k), *was = name(like, k);
         if (is && was && !dataset_same_name(is, was))
             return FAIL(ERR_CONFIG, "%s %lld of data '%s' is '%s', and the network knows it as '%s'", what,
-                        (long long)k, d->name, is, was);
+                        (long long)(k + (name == dataset_column_name)), d->name, is, was);
     }
     return ERR_NONE;
 }
@@ -173,8 +194,8 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
     if (image_is_name(path)) return image_sample(path, like, out);
     if (kind < 0 || !kinds[kind]->samples)
         return FAIL(ERR_INPUT,
-                    "no data set reads samples without labels from '%s'\ntake an .npy or IDX file "
-                    "of samples, or "
+                    "no data set reads samples without labels from '%s'\ntake an .npy, IDX or CSV "
+                    "file of samples, or "
                     "samples of the data by number: val:0-9",
                     path);
     return kinds[kind]->samples(path, like, out);

@@ -5,6 +5,7 @@
 #include "engine/device/ops.h"
 
 enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
+struct columns;
 struct dataset;
 struct visit;
 struct dataset_ops {
@@ -37,6 +38,8 @@ struct dataset_ops {
     /* Opens a file of samples that have no labels, for a network that was trained on 'like': of its
      * shape and type. NULL: the set has no such files. ERR_DATA: they are not like that. */
     enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
+    /* The class of sample i, known without reading the sample; NULL: it is not. */
+    int32_t (*label)(const struct dataset *d, int64_t i);
     /* The name of class k; NULL: it has only its number. */
     const char *(*class_name)(const struct dataset *d, int64_t k);
     /* The name of column k of a sample; the last column is the target; NULL: it has no name. */
@@ -44,17 +47,20 @@ struct dataset_ops {
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
-    int64_t size;       /* at least 1 */
-    struct shape shape; /* of one sample */
-    int type;           /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
-    int64_t classes;    /* 0: targets are vectors */
-    int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
-    int64_t targets;    /* floats of a target vector (classes == 0) */
+    int64_t size;          /* at least 1 */
+    struct shape shape;    /* of one sample */
+    int type;              /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
+    int64_t classes;       /* 0: targets are vectors */
+    int64_t labels;        /* classes that a sample has: 1, or one for each position of a sequence */
+    int64_t targets;       /* floats of a target vector (classes == 0) */
+    const int64_t *counts; /* training samples of each class, where somebody has asked for them; else NULL */
     const char *name;
-    const char *note; /* what its user ought to know; NULL: nothing */
-    bool plane;       /* height and width make sense (crop, flip) */
-    double part;      /* of a picture file's shorter side, that a sample shows; 0: all */
-    uint32_t files;   /* where samples are dear to read one by one, crc32c of the files' contents
+    const char *note;              /* what its user ought to know; NULL: nothing */
+    bool plane;                    /* height and width make sense (crop, flip) */
+    const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
+    double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
+    int resample;                  /* enum resample: how a picture file becomes a sample */
+    uint32_t files;                /* where samples are dear to read one by one, crc32c of the files' contents
                        (tokens) or names and sizes (pictures); 0: samples are to be looked at */
 };
 const struct dataset_ops *const *dataset_kinds(int *count);
@@ -65,13 +71,16 @@ extern const struct config_variants dataset_variants;
  * the kind's 'train'. */
 int dataset_recognise(const char *path);
 
+enum data_order { DATA_ORDER_ENGINE, DATA_ORDER_FILE, DATA_ORDER_PYTORCH };
 /* The config's 'data' section. As common section of dataset_variants all but 'set' is read. */
 struct data_config {
     struct config_variant set; /* which, with its own keys */
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
     bool values;               /* the loss compares values; the caller sets it */
+    bool fractions;            /* targets that are values are from 0 to 1: likewise */
     int64_t limit;             /* use only this many training samples, the first ones; 0: all */
+    int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
 };
 MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out);
@@ -84,6 +93,8 @@ MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct d
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
+/* Counts the samples of each class, (classes). ERR_CONFIG: the set does not know them without reading all its samples. */
+MUST_CHECK enum error dataset_counts(const struct dataset *d, int64_t *counts);
 /* Warns of the notes of both parts; either may be NULL. */
 void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);

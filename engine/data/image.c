@@ -1,4 +1,4 @@
-/* Pictures through libjpeg and libpng.
+/* Pictures through libjpeg and libpng (WebP: webp.c).
  *
  * Both libraries leave by longjmp when a file is bad: every call of them is in a 'body' that
  * guarded() runs, and bodies own nothing. Sizes are checked before memory is taken for them: by
@@ -7,6 +7,7 @@
 #include "engine/data/image.h"
 
 #include "engine/base/file.h"
+#include "engine/data/webp.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -23,6 +24,7 @@
 #include <jpeglib.h>
 
 enum { SCANS_MOST = 100, MESSAGE = 256 };
+#define NO_PICTURE "neither JPEG nor PNG nor WebP"
 struct image {
     struct jpeg_decompress_struct jpeg;
     struct jpeg_error_mgr errors;
@@ -35,7 +37,7 @@ struct image {
     const char *path;
     unsigned char *file, *pixels;
     size_t file_room, pixels_room, bytes, at;
-    bool is_png;
+    enum { JPEG, PNG, WEBP } format;
     int width, height;
 
     int scale, first, last; /* of the decoding that goes on: eighths; rows [first, last) are kept */
@@ -48,7 +50,10 @@ static const unsigned char png_begin[8] = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a
 
 bool image_is_name(const char *name) {
     const char *dot = strrchr(name, '.');
-    return dot && dot != name && (!strcasecmp(dot, ".jpg") || !strcasecmp(dot, ".jpeg") || !strcasecmp(dot, ".png"));
+    static const char *const endings[] = {".jpg", ".jpeg", ".png", ".webp"};
+    for (int i = 0; dot && dot != name && i < 4; i++)
+        if (!strcasecmp(dot, endings[i])) return true;
+    return false;
 }
 
 static enum error size_check(const char *path, int64_t width, int64_t height) {
@@ -105,13 +110,17 @@ static enum error jpeg_probe(int fd, int64_t size, const char *path, int *width,
 }
 
 static enum error fd_probe(int fd, int64_t size, const char *path, int *width, int *height) {
-    unsigned char p[24];
-    if (size < (int64_t)sizeof p) return FAIL(ERR_DATA, "%s: neither JPEG nor PNG", path);
-    TRY(file_pread_all(fd, p, sizeof p, 0, path));
+    unsigned char p[WEBP_BEGIN] = {0};
+    size_t n = size < (int64_t)sizeof p ? (size_t)size : sizeof p;
+    if (n < 24) return FAIL(ERR_DATA, "%s: " NO_PICTURE, path);
+    TRY(file_pread_all(fd, p, n, 0, path));
+    if (webp_is(p, n)) {
+        TRY(webp_probe(path, p, n, width, height));
+        return size_check(path, *width, *height);
+    }
     if (p[0] == 0xff && p[1] == 0xd8) return jpeg_probe(fd, size, path, width, height);
     if (memcmp(p, png_begin, sizeof png_begin) != 0 || memcmp(p + 12, "IHDR", 4) != 0)
-        return FAIL(ERR_DATA, "%s: neither JPEG nor PNG: it begins with %02x %02x %02x %02x", path, p[0], p[1], p[2],
-                    p[3]);
+        return FAIL(ERR_DATA, "%s: " NO_PICTURE ": it begins with %02x %02x %02x %02x", path, p[0], p[1], p[2], p[3]);
     int64_t w = big_endian(p + 16, 4), h = big_endian(p + 20, 4);
     TRY(size_check(path, w, h));
     *width = (int)w, *height = (int)h;
@@ -268,10 +277,14 @@ enum error image_read(struct image *im, const char *path, int *width, int *heigh
     im->path = path;
     im->width = im->height = 0;
     TRY(file_load(im));
-    im->is_png = im->bytes >= sizeof png_begin && !memcmp(im->file, png_begin, sizeof png_begin);
-    if (!im->is_png && (im->bytes < 2 || im->file[0] != 0xff || im->file[1] != 0xd8))
-        return FAIL(ERR_DATA, "%s: neither JPEG nor PNG", path);
-    TRY(im->is_png ? png_open(im) : guarded(im, jpeg_header));
+    bool jpeg = im->bytes >= 2 && im->file[0] == 0xff && im->file[1] == 0xd8;
+    im->format = webp_is(im->file, im->bytes) ? WEBP : jpeg ? JPEG : PNG;
+    if (im->format == PNG && (im->bytes < sizeof png_begin || memcmp(im->file, png_begin, sizeof png_begin) != 0))
+        return FAIL(ERR_DATA, "%s: " NO_PICTURE, path);
+    if (im->format == WEBP)
+        TRY(webp_probe(path, im->file, im->bytes, &im->width, &im->height));
+    else
+        TRY(im->format == PNG ? png_open(im) : guarded(im, jpeg_header));
     TRY(size_check(path, im->width, im->height));
     *width = im->width;
     *height = im->height;
@@ -308,15 +321,21 @@ static void cmyk_convert(unsigned char *p, size_t pixels) {
 
 /* The least eighths that leave the box as large as is wanted. Only those for which the library has
  * fast code. */
-static int scale_choose(struct box box, int size) {
-    double side = box.w < box.h ? box.w : box.h;
+static int scale_choose(const struct view *v) {
+    double side = v->box.w < v->box.h ? v->box.w : v->box.h;
     int scale = 8;
-    while (scale > 1 && side * (scale / 2) / 8 >= size) scale /= 2;
+    while (v->by == RESAMPLE_ENGINE && scale > 1 && side * (scale / 2) / 8 >= v->size) scale /= 2;
     return scale;
 }
 
-static enum error jpeg_decode(struct image *im, struct box box, int size, unsigned char *out) {
-    im->scale = scale_choose(box, size);
+static enum error view_make(struct image *im, int width, int height, struct view *v, unsigned char *out) {
+    if (v->by == RESAMPLE_TORCHVISION) return picture_resize_exactly(&im->resizer, im->pixels, width, v, out);
+    return picture_resize(&im->resizer, im->pixels, width, height, v->box, v->size, out);
+}
+
+static enum error jpeg_decode(struct image *im, struct view *v, unsigned char *out) {
+    struct box box = v->box;
+    im->scale = scale_choose(v);
     TRY(guarded(im, jpeg_begin_rows));
     int width = (int)im->jpeg.output_width, height = (int)im->jpeg.output_height;
     double x = (double)width / im->width, y = (double)height / im->height;
@@ -329,7 +348,8 @@ static enum error jpeg_decode(struct image *im, struct box box, int size, unsign
     if (im->components == 4) cmyk_convert(im->pixels, pixels);
     box.y -= im->first;
     if (box.y + box.h > im->last - im->first) box.h = im->last - im->first - box.y;
-    return picture_resize(&im->resizer, im->pixels, width, im->last - im->first, box, size, out);
+    v->box = box;
+    return view_make(im, width, im->last - im->first, v, out);
 }
 
 static void png_begin_rows(struct image *im) {
@@ -349,14 +369,22 @@ static void png_rows(struct image *im) {
             png_read_row(im->png, im->pixels + (size_t)im->row * (size_t)im->width * 3, NULL);
 }
 
-static enum error png_decode(struct image *im, struct box box, int size, unsigned char *out) {
+static enum error png_decode(struct image *im, struct view *v, unsigned char *out) {
     TRY(guarded(im, png_begin_rows));
     TRY(room_make(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
     TRY(guarded(im, png_rows));
     png_end(im);
-    return picture_resize(&im->resizer, im->pixels, im->width, im->height, box, size, out);
+    return view_make(im, im->width, im->height, v, out);
 }
 
-enum error image_decode(struct image *im, struct box box, int size, unsigned char *out) {
-    return im->is_png ? png_decode(im, box, size, out) : jpeg_decode(im, box, size, out);
+static enum error webp_decode_whole(struct image *im, struct view *v, unsigned char *out) {
+    TRY(room_make(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
+    TRY(webp_decode(im->path, im->file, im->bytes, im->width, im->height, im->pixels));
+    return view_make(im, im->width, im->height, v, out);
+}
+
+enum error image_decode(struct image *im, const struct view *v, unsigned char *out) {
+    struct view of = *v;
+    if (im->format == WEBP) return webp_decode_whole(im, &of, out);
+    return im->format == PNG ? png_decode(im, &of, out) : jpeg_decode(im, &of, out);
 }

@@ -10,9 +10,11 @@ static enum error fill(const char *path, const struct dataset *like, unsigned ch
     int width, height;
     TRY(image_create(&im));
     enum error err = image_read(im, path, &width, &height);
-    if (err == ERR_NONE)
-        err =
-            image_decode(im, box_middle(like->part > 0 ? like->part : 1, width, height), (int)like->shape.dim[1], out);
+    if (err == ERR_NONE) {
+        struct view v =
+            view_middle(like->resample, like->part > 0 ? like->part : 1, (int)like->shape.dim[1], width, height);
+        err = image_decode(im, &v, out);
+    }
     image_free(im);
     return err;
 }

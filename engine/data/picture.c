@@ -45,6 +45,34 @@ struct box box_draw(const struct visit *v, int width, int height) {
     return box_fallback(r, width, height);
 }
 
+/* ---- views ---- */
+/* The even one of two neighbours, as Python rounds. */
+static int half_of(int n) {
+    return n / 2 + (n % 2 && n / 2 % 2);
+}
+
+static int longer_side(int least, int side, int shorter) {
+    enum { MOST = 1 << 30 }; /* of a side that no memory could hold whole */
+    double v = (double)((int64_t)least * side) / shorter;
+    return v < MOST ? (int)v : MOST;
+}
+
+struct view view_middle(enum resample by, double part, int size, int width, int height) {
+    struct view v = {box_middle(part, width, height), .size = size, .by = by};
+    if (by == RESAMPLE_ENGINE) return v;
+    int least = (int)(size / part + 0.5), shorter = width < height ? width : height;
+    v.box = (struct box){0, 0, width, height};
+    v.width = longer_side(least, width, shorter);
+    v.height = longer_side(least, height, shorter);
+    v.left = half_of(v.width - size);
+    v.top = half_of(v.height - size);
+    return v;
+}
+
+struct view view_part(enum resample by, struct box box, int size) {
+    return (struct view){box, size, by, size, size, 0, 0};
+}
+
 /* ---- resizing ----
  * Rows first, as whole rows are added with one weight each, which vectors do well; what comes of it
  * is rounded to bytes. Then columns. Weights are whole numbers, so the result is the same on every
@@ -164,5 +192,119 @@ enum error picture_resize(struct resizer *r, const unsigned char *pixels, int wi
                  (int64_t)(right - left) * 3, r->row);
         columns_add(&r->x, r->row, left, out + (int64_t)i * size);
     }
+    return ERR_NONE;
+}
+
+/* ---- resizing as Pillow does ----
+ * Columns first, then rows, each rounded to bytes; weights are whole numbers of 22 bits. Only what the square shows is
+ * computed, which changes none of its bytes. */
+enum { PILLOW_BITS = 22 };
+struct pillow_axis {
+    int taps, *first, *count;
+    int32_t *weight; /* (size, taps) */
+};
+
+static int pillow_taps(double length, int size) {
+    double scale = length / size;
+    return (int)ceil(scale < 1 ? 1 : scale) * 2 + 1;
+}
+
+static double triangle(double x) {
+    x = fabs(x);
+    return x < 1 ? 1 - x : 0;
+}
+
+/* Output pixels [from, from + n) of 'size' over 'length' pixels. */
+static void pillow_fill(struct pillow_axis *a, int length, int size, int from, int n) {
+    double scale = (double)length / size, support = scale < 1 ? 1 : scale, narrow = 1 / support;
+    for (int i = 0; i < n; i++) {
+        double center = (from + i + 0.5) * scale, sum = 0;
+        int first = (int)(center - support + 0.5), last = (int)(center + support + 0.5);
+        first = first < 0 ? 0 : first;
+        last = last > length ? length : last;
+        a->first[i] = first;
+        a->count[i] = last - first;
+        for (int k = 0; k < last - first; k++) sum += triangle((k + first - center + 0.5) * narrow);
+        for (int k = 0; k < last - first; k++) {
+            double w = triangle((k + first - center + 0.5) * narrow);
+            a->weight[(int64_t)i * a->taps + k] = (int32_t)(0.5 + w / sum * (1 << PILLOW_BITS));
+        }
+    }
+}
+
+static unsigned char pillow_byte(int32_t sum) {
+    int32_t v = sum >> PILLOW_BITS;
+    return (unsigned char)(v > 255 ? 255 : v);
+}
+
+/* out[0..n) = the weighted sum of 'count' rows, in pieces as in rows_add. */
+VECTORISED static void pillow_add(const unsigned char *rows, int64_t stride, const int32_t *weight, int count,
+                                  int64_t n, unsigned char *out) {
+    enum { PIECE = 512 };
+    int32_t sum[PIECE];
+    for (int64_t at = 0; at < n; at += PIECE) {
+        int64_t some = n - at < PIECE ? n - at : PIECE;
+        for (int64_t i = 0; i < some; i++) sum[i] = 1 << (PILLOW_BITS - 1);
+        for (int k = 0; k < count; k++)
+            for (int64_t i = 0; i < some; i++) sum[i] += weight[k] * rows[k * stride + at + i];
+        for (int64_t i = 0; i < some; i++) out[at + i] = pillow_byte(sum[i]);
+    }
+}
+
+/* rows: those that y needs, of 'size' pixels each, and room for one more after them at 'row'. */
+static void pillow_rows(const struct pillow_axis *y, const unsigned char *rows, int low, int size, unsigned char *row,
+                        unsigned char *out) {
+    int64_t plane = (int64_t)size * size, stride = (int64_t)size * 3;
+    for (int i = 0; i < size; i++, out += size) {
+        pillow_add(rows + (y->first[i] - low) * stride, stride, y->weight + (int64_t)i * y->taps, y->count[i], stride,
+                   row);
+        for (int x = 0; x < size; x++)
+            for (int c = 0; c < 3; c++) out[c * plane + x] = row[3 * x + c];
+    }
+}
+
+static void pillow_columns(const struct pillow_axis *x, const unsigned char *row, int size, unsigned char *out) {
+    for (int i = 0; i < size; i++) {
+        const int32_t *w = x->weight + (int64_t)i * x->taps;
+        for (int c = 0; c < 3; c++) {
+            const unsigned char *p = row + (int64_t)x->first[i] * 3 + c;
+            int32_t sum = 1 << (PILLOW_BITS - 1);
+            for (int k = 0; k < x->count[i]; k++) sum += w[k] * p[3 * k];
+            *out++ = pillow_byte(sum);
+        }
+    }
+}
+
+static size_t pillow_bytes(int size, int taps) {
+    return ((size_t)size * (2 * sizeof(int) + (size_t)taps * sizeof(int32_t)) + ALIGNMENT) & ~(size_t)(ALIGNMENT - 1);
+}
+
+static struct pillow_axis pillow_place(void *at, int size, int taps) {
+    int *first = at;
+    return (struct pillow_axis){taps, first, first + size, first + 2 * size};
+}
+
+enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels, int width, const struct view *v,
+                                  unsigned char *out) {
+    int size = v->size, w = (int)v->box.w, h = (int)v->box.h;
+    int xtaps = pillow_taps(w, v->width), ytaps = pillow_taps(h, v->height);
+    size_t xbytes = pillow_bytes(size, xtaps), ybytes = pillow_bytes(size, ytaps);
+    size_t need = xbytes + ybytes + ((size_t)h + 1) * (size_t)size * 3;
+    if (r->room < need) {
+        resizer_fini(r);
+        TRY(memory_alloc(need, &r->memory));
+        r->room = need;
+    }
+    char *memory = r->memory;
+    struct pillow_axis x = pillow_place(memory, size, xtaps), y = pillow_place(memory + xbytes, size, ytaps);
+    unsigned char *rows = (unsigned char *)memory + xbytes + ybytes;
+    pillow_fill(&x, w, v->width, v->left, size);
+    pillow_fill(&y, h, v->height, v->top, size);
+    int low = y.first[0], high = y.first[size - 1] + y.count[size - 1];
+    for (int i = low; i < high; i++) {
+        const unsigned char *row = pixels + (((int64_t)v->box.y + i) * width + (int64_t)v->box.x) * 3;
+        pillow_columns(&x, row, size, rows + (int64_t)(i - low) * size * 3);
+    }
+    pillow_rows(&y, rows, low, size, rows + (int64_t)h * size * 3, out);
     return ERR_NONE;
 }

@@ -23,6 +23,21 @@ struct box box_draw(const struct visit *v, int width, int height);
 /* The middle: a square of side 'part' times the shorter side. */
 struct box box_middle(double part, int width, int height);
 
+/* By which rule a picture file becomes a sample. */
+enum resample { RESAMPLE_ENGINE, RESAMPLE_TORCHVISION };
+/* What a sample of size x size shows of a picture. */
+struct view {
+    struct box box;
+    int size;
+    enum resample by;
+    int width, height, left, top; /* torchvision: the box is resized to this, and the square at this place cut out */
+};
+/* The middle: the shorter side is resized to size / part, then the middle of size x size cut out; in the engine's way
+ * that is one step, in torchvision's Resize and CenterCrop. */
+struct view view_middle(enum resample by, double part, int size, int width, int height);
+/* A part of whole pixels, resized. */
+struct view view_part(enum resample by, struct box box, int size);
+
 /* ---- resizing ---- */
 struct axis { /* of one output pixel: which input pixels, and how much of each */
     int size, taps;
@@ -41,3 +56,7 @@ void resizer_fini(struct resizer *r);
  * no pixels outside the box. */
 MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
                                      struct box box, int size, unsigned char *out);
+/* The same for a view by torchvision: the bytes that torchvision's Resize (bilinear with antialias) and CenterCrop give of
+ * a PIL image. */
+MUST_CHECK enum error picture_resize_exactly(struct resizer *r, const unsigned char *pixels, int width,
+                                             const struct view *v, unsigned char *out);

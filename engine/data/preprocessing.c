@@ -4,14 +4,16 @@
 #include "engine/data/preprocessing.h"
 
 #include "engine/base/log.h"
+#include "engine/data/columns.h"
+#include "engine/data/picture.h"
 #include "engine/data/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { TEXT_MOST = 4 << 20, VALUES_MOST = 1 << 18, SIZE_MOST = 1 << 28 };
-static const struct json_limits limits = {.depth = 2, .entries = VALUES_MOST, .text = TEXT_MOST};
+enum { TEXT_MOST = 4 << 20, VALUES_MOST = 1 << 19, SIZE_MOST = 1 << 28, COLUMNS_MOST = 1 << 16 };
+static const struct json_limits limits = {.depth = 5, .entries = VALUES_MOST, .text = TEXT_MOST};
 static const char *const types[] = {"bytes", "floats", "tokens"};
 
 /* ---- writing ---- */
@@ -67,6 +69,31 @@ static void write_vocabulary(const struct dataset *d, struct json *j) {
     json_close(j, ']');
 }
 
+static void write_column(const struct table_column *c, struct json *j) {
+    json_open(j, NULL, '{');
+    json_int(j, "column", c->place + 1);
+    if (c->name) json_string(j, "name", c->name);
+    if (c->filled && !c->count) json_real(j, "missing", (double)c->fill);
+    if (c->filled && c->count) json_string(j, "missing", "none");
+    if (c->count) json_open(j, "categories", '[');
+    for (int64_t k = 0; k < c->count; k++) json_string(j, NULL, c->category[k]);
+    if (c->count) json_close(j, ']');
+    json_close(j, '}');
+}
+
+/* The target is the last; its categories are the classes' names. */
+static void write_table(const struct columns *c, struct json *j) {
+    struct table_column target = c->column[c->inputs];
+    target.count = 0;
+    json_open(j, "table", '{');
+    json_int(j, "width", c->width);
+    json_open(j, "columns", '[');
+    for (int64_t i = 0; i < c->inputs; i++) write_column(&c->column[i], j);
+    write_column(&target, j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
 static void write_all(const struct dataset *d, const struct normalization *n, struct json *j) {
     char part[32];
     json_open(j, NULL, '{');
@@ -78,12 +105,19 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_bool(j, "plane", d->plane);
     snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
     if (d->part > 0) json_raw(j, "part", part);
+    if (d->resample == RESAMPLE_TORCHVISION) json_string(j, "resample", "torchvision");
     if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
     json_int(j, "classes", d->classes);
     json_int(j, "labels", d->labels);
     json_int(j, "targets", d->targets);
+    if (d->counts) {
+        json_open(j, "class_counts", '[');
+        for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, d->counts[k]);
+        json_close(j, ']');
+    }
     write_names(d, "class_names", dataset_class_name, d->classes, j);
     if (d->shape.ndim == 1) write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);
+    if (d->columns) write_table(d->columns, j);
     write_vocabulary(d, j);
     json_close(j, '}');
 }
@@ -165,11 +199,31 @@ static bool read_counts(const struct json_value *root, struct dataset *d) {
     return targets || (classes && (d->type != SAMPLE_TOKENS || d->labels == all));
 }
 
+/* Training samples of each class, of which there is at least one. */
+static bool read_class_counts(const struct json_value *root, struct pool *pool, struct dataset *d) {
+    const struct json_value *v = json_get(root, "class_counts");
+    int64_t all = 0;
+    if (!v) return true;
+    int64_t *counts = v->kind == JSON_ARRAY && v->count == d->classes && d->classes
+                          ? pool_alloc(pool, (size_t)d->classes * sizeof *counts)
+                          : NULL;
+    for (int k = 0; counts && k < v->count; k++) {
+        const struct json_value *c = &v->children[k];
+        if (!c->is_integer || c->integer < 0 || __builtin_add_overflow(all, c->integer, &all)) return false;
+        counts[k] = c->integer;
+    }
+    d->counts = counts;
+    return counts && all > 0;
+}
+
 static bool read_picture(const struct json_value *root, struct dataset *d) {
     const struct json_value *plane = json_get(root, "plane"), *part = json_get(root, "part");
     if (!plane || plane->kind != JSON_BOOL || (plane->truth && d->shape.ndim != 3)) return false;
     d->plane = plane->truth;
+    const char *resample = json_get_text(root, "resample");
     if (part) d->part = part->number;
+    if (resample) d->resample = RESAMPLE_TORCHVISION;
+    if (json_get(root, "resample") && (!part || !resample || strcmp(resample, "torchvision") != 0)) return false;
     return !part || (part->kind == JSON_NUMBER && part->number > 0 && part->number <= 1);
 }
 
@@ -206,6 +260,47 @@ static const char **read_names(const struct json_value *root, const char *key, i
     return names;
 }
 
+static bool read_column(const struct json_value *v, int64_t width, struct pool *pool, struct table_column *c) {
+    const struct json_value *missing = json_get(v, "missing"), *name = json_get(v, "name");
+    bool names = true;
+    if (v->kind != JSON_OBJECT || !json_get_int(v, "column", width, &c->place) || c->place < 1) return false;
+    c->place--;
+    c->name = json_get_text(v, "name");
+    if (name && !c->name) return false;
+    const struct json_value *list = json_get(v, "categories");
+    c->count = list ? list->count : 0;
+    c->category = read_names(v, "categories", c->count, pool, &names);
+    for (int64_t k = 1; names && k < c->count; k++) names = strcmp(c->category[k - 1], c->category[k]) < 0;
+    c->filled = missing != NULL;
+    if (missing && !c->count) c->fill = (float)missing->number;
+    bool right = !missing || (c->count ? missing->kind == JSON_STRING : missing->kind == JSON_NUMBER);
+    return names && right && isfinite(c->fill) && (!list || c->count > 0);
+}
+
+/* The columns give exactly the values of a sample, and the classes' names are the target's categories. */
+static bool read_table(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
+    const struct json_value *v = json_get(root, "table"), *list = json_get(v, "columns");
+    struct dataset *d = &p->set.base;
+    struct columns *c = &p->columns;
+    if (!v) return true;
+    if (v->kind != JSON_OBJECT || !json_get_int(v, "width", COLUMNS_MOST, &c->width)) return false;
+    if (!list || list->kind != JSON_ARRAY || list->count < 2 || list->count > c->width) return false;
+    c->inputs = list->count - 1;
+    if (!(c->column = pool_alloc(pool, (size_t)list->count * sizeof *c->column))) return false;
+    for (int64_t i = 0; i <= c->inputs; i++) {
+        if (!read_column(&list->children[i], c->width, pool, &c->column[i])) return false;
+        if (i < c->inputs) c->values += column_values(&c->column[i]);
+    }
+    struct table_column *target = &c->column[c->inputs];
+    if (target->count || d->shape.ndim != 1 || c->values != d->shape.dim[0]) return false;
+    if (d->classes && p->class_names) target->count = d->classes, target->category = p->class_names;
+    for (int64_t k = 1; k < target->count; k++)
+        if (strcmp(target->category[k - 1], target->category[k]) >= 0) return false;
+    c->name = p->column_names;
+    d->columns = c;
+    return true;
+}
+
 static bool read_vocabulary(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     const char *text = json_get_text(root, "text");
     const struct json_value *v = json_get(root, "characters");
@@ -235,12 +330,14 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_shape(root, &d->shape)) return "shape";
     if (!read_type(root, &d->type)) return "values";
     if (!read_counts(root, d)) return "classes";
+    if (!read_class_counts(root, pool, d)) return "class_counts";
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);
     if (!names) return "class_names";
     p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);
     if (!names) return "columns";
+    if (!read_table(root, pool, p)) return "table";
     return read_vocabulary(root, pool, p) ? NULL : "characters";
 }
 

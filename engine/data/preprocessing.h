@@ -3,6 +3,7 @@
  * the network can be used without the training data. */
 #pragma once
 #include "engine/base/json.h"
+#include "engine/data/columns.h"
 #include "engine/data/loader.h"
 #include "engine/data/tokens.h"
 
@@ -11,6 +12,7 @@ struct preprocessing {
                              columns' names and the vocabulary; set.base is for its users */
     struct normalization norm;
     const char **class_names, **column_names; /* NULL: there are none */
+    struct columns columns;                   /* of a table; set.base.columns points here where they are known */
     bool text;                                /* tokens stand for text */
 };
 /* Writes the object's text into the pool. *out is NULL, with a warning in the log, where it would be

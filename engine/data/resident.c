@@ -36,7 +36,6 @@ void resident_close(struct dataset *d) {
     memory_free(r->x);
     memory_free(r->labels);
     memory_free(r->target);
-    free(r->names);
     memory_free(r);
 }
 
@@ -47,6 +46,12 @@ enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, 
     if (r->target) memcpy(target, r->target + i * d->targets, (size_t)d->targets * sizeof(float));
     return ERR_NONE;
 }
+
+int32_t resident_label(const struct dataset *d, int64_t i) {
+    return ((const struct resident *)d)->labels[i];
+}
+
+const struct config_path part_path = {.or = "how many samples"};
 
 bool part_is_held(const char *val) {
     size_t n = strspn(val, "0123456789.");

@@ -9,11 +9,11 @@ struct resident {
     unsigned char *x; /* (size, sample) */
     int32_t *labels;  /* (size), or NULL */
     float *target;    /* (size, targets), or NULL */
-    char **names;     /* of columns, in one piece of malloc's; NULL: none */
 };
 /* Makes room for d->size samples of d's shape and type. */
 MUST_CHECK enum error resident_create(const struct dataset *d, struct resident **out);
 /* The slots of dataset_ops. */
+int32_t resident_label(const struct dataset *d, int64_t i);
 enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void resident_close(struct dataset *d);
 
@@ -22,6 +22,7 @@ struct part { /* samples of a file */
 };
 /* Whether 'val' says how many training samples to hold out ("2000", "20%") and not which file to
  * read. */
+extern const struct config_path part_path; /* of a field that may be such a text */
 bool part_is_held(const char *val);
 /* The samples of a file for training, and those held out at its end. ERR_CONFIG if either part would be empty. */
 MUST_CHECK enum error part_find(const char *val, int64_t samples, bool train, struct part *out);

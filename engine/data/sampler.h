@@ -1,16 +1,16 @@
 /* Which samples a step takes, and which of them a shard takes. Plain data: it IS the position in a
  * checkpoint. The order of an epoch is a pure function of (seed, epoch); shard v of step s holds
  * positions s*B + i*V + v of it, which is PyTorch's DistributedSampler with num_replicas = V, rank
- * = v (same padding and drop_last arithmetic). */
+ * = v (same padding and drop_last arithmetic); with 'pytorch' it is its very samples. */
 #pragma once
 #include "engine/base/error.h"
 #include <stdint.h>
 
 struct sampler {
-    int64_t size;  /* samples in the set */
-    int64_t batch; /* B, global */
-    int shards;    /* V */
-    bool shuffle;
+    int64_t size;          /* samples in the set */
+    int64_t batch;         /* B, global */
+    int shards;            /* V */
+    bool shuffle, pytorch; /* pytorch: in the order that DistributedSampler gives, to the last sample */
     uint64_t seed;
     /* Without these, the last batch is ragged. pad: the order is padded to a multiple of V by its
      * own beginning (repeated if need be), as DistributedSampler does. drop_last: after that, a

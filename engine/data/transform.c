@@ -1,8 +1,8 @@
 /* Augmentation and normalisation.
  *
  * A visit to a sample has a counter of its own (its id), from which its random words come: one for
- * the flip, two for where the crop lies, others for a part of random size and for colours. What
- * moves goes first, then colours, then the mean is taken off. Padding is PyTorch's: the raw picture is padded with 0,
+ * the flip, two for where the crop lies, others for a part of random size, an angle, colours and what is erased. What
+ * moves goes first, then rotation, then colours, then the mean is taken off, and a part is erased at last. Padding is PyTorch's: the raw picture is padded with 0,
  * then normalised, so the border is what black becomes. The crop comes first and the flip second;
  * as places of crops are symmetric, the other order is the same by chance. */
 #include "engine/data/transform.h"
@@ -71,6 +71,12 @@ void data_config_check(const struct data_config *c, struct config_errors *e) {
         config_error(e, at, false, "%s\n%s", error_message(), error_hint());
     if (normalize_parse(c->normalize, &normalize, &at) != ERR_NONE)
         config_error(e, at, false, "%s\n%s", error_message(), error_hint());
+}
+
+bool data_config_mixes(const struct data_config *c, const struct dataset *d) {
+    const struct node *at;
+    struct augment augment;
+    return augment_parse(c->augment, &augment, &at) == ERR_NONE && d->classes && mixing_on(&augment);
 }
 
 /* ---- normalisation ---- */
@@ -194,7 +200,12 @@ enum error normalization_check(struct dataset *d, const struct data_config *c, c
 /* ---- one sample ---- */
 static enum error augment_check(const struct augment *a, const struct dataset *d) {
     bool byte = d->type == SAMPLE_U8, colours = d->shape.dim[0] == 3 || d->shape.dim[0] == 1;
-    bool any = a->flip || a->crop || a->resized_crop.on || jitter_on(&a->jitter);
+    if (mixing_on(a) && (d->type == SAMPLE_TOKENS || d->labels > 1))
+        return FAIL(ERR_CONFIG, "data.augment: mixup and cutmix mix values, and samples of '%s' are tokens", d->name);
+    if (a->cutmix > 0 && !d->plane)
+        return FAIL(ERR_CONFIG, "data.augment: cutmix needs pictures, and samples of '%s' have no height and width",
+                    d->name);
+    bool any = a->flip || a->crop || a->resized_crop.on || a->rotation.on || jitter_on(&a->jitter) || a->erasing.p > 0;
     if (any && !d->plane)
         return FAIL(ERR_CONFIG, "data.augment needs pictures, and samples of '%s' have no height and width", d->name);
     if (jitter_on(&a->jitter) && !(byte && colours))
@@ -208,7 +219,7 @@ static enum error augment_check(const struct augment *a, const struct dataset *d
 enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
                           const struct normalization *norm, bool augment, uint64_t seed) {
     const struct node *at;
-    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT)};
+    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT), .mixing_key = rng_key(seed, RNG_MIXING)};
     TRY(augment_parse(augment ? c->augment : NULL, &t->augment, &at));
     TRY(augment_check(&t->augment, d));
     if (norm->channels != 1 && norm->channels != d->shape.dim[0])
@@ -310,22 +321,55 @@ static struct between between_find(double from, double length, int64_t i, int64_
     return (struct between){{at, at < (int64_t)high ? at + 1 : at}, (float)(v - (double)at)};
 }
 
-/* One channel of the box, linearly interpolated: it only gets larger. */
-static void enlarge(const struct dataset *d, const void *raw, int64_t channel, struct box box, bool flip, float *out) {
-    int64_t h = d->shape.dim[1], w = d->shape.dim[2], at = channel * h * w;
+/* Of one channel of the box, as large as the sample, linearly interpolated: it only gets larger. */
+static float enlarged_at(const struct dataset *d, const void *raw, int64_t at, struct between row,
+                         struct between column) {
+    int64_t w = d->shape.dim[2];
+    float v[2];
+    for (int k = 0; k < 2; k++) {
+        float a = value_at(d, raw, at + row.at[k] * w + column.at[0]);
+        v[k] = a + (value_at(d, raw, at + row.at[k] * w + column.at[1]) - a) * column.part;
+    }
+    return v[0] + (v[1] - v[0]) * row.part;
+}
+
+static void enlarge(const struct dataset *d, const void *raw, int64_t at, struct box box, bool flip, float *out) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     for (int64_t y = 0; y < h; y++, out += w) {
         struct between row = between_find(box.y, box.h, y, h);
-        for (int64_t x = 0; x < w; x++) {
-            struct between column = between_find(box.x, box.w, x, w);
-            float v[2];
-            for (int k = 0; k < 2; k++) {
-                float a = value_at(d, raw, at + row.at[k] * w + column.at[0]);
-                v[k] = a + (value_at(d, raw, at + row.at[k] * w + column.at[1]) - a) * column.part;
-            }
-            out[x] = v[0] + (v[1] - v[0]) * row.part;
-        }
+        for (int64_t x = 0; x < w; x++) out[x] = enlarged_at(d, raw, at, row, between_find(box.x, box.w, x, w));
         if (flip) reverse(out, w);
     }
+}
+
+/* ---- rotation ---- */
+/* How a picture is moved before it is rotated: cut at a place, or a box of it enlarged. */
+struct moved {
+    struct place place;
+    bool part;
+    struct box box;
+};
+
+/* Pixel (x, y) of one channel of the moved picture. */
+static float moved_at(const struct dataset *d, const void *raw, int64_t at, const struct moved *m, int64_t x,
+                      int64_t y) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+    x = m->place.flip ? w - 1 - x : x;
+    if (m->part)
+        return enlarged_at(d, raw, at, between_find(m->box.y, m->box.h, y, h), between_find(m->box.x, m->box.w, x, w));
+    x += m->place.x, y += m->place.y;
+    return x >= 0 && x < w && y >= 0 && y < h ? value_at(d, raw, at + y * w + x) : 0;
+}
+
+static void rotate(const struct dataset *d, const void *raw, int64_t at, const struct moved *m, const struct turn *t,
+                   float fill_with, float *out) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2], from_x, from_y;
+    for (int64_t y = 0; y < h; y++)
+        for (int64_t x = 0; x < w; x++) {
+            turn_source(t, x, y, &from_x, &from_y);
+            bool inside = from_x >= 0 && from_x < w && from_y >= 0 && from_y < h;
+            *out++ = inside ? moved_at(d, raw, at, m, from_x, from_y) : fill_with;
+        }
 }
 
 /* ---- all of it ---- */
@@ -335,15 +379,28 @@ static void augment_apply(const struct transform *t, const struct dataset *d, co
     const struct augment *a = &t->augment;
     int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     struct visit visit = {a->resized_crop, t->key, id};
-    struct place place = place_draw(t, id);
-    bool part = a->resized_crop.on && !d->ops->read_part;
-    struct box box = part ? box_draw(&visit, (int)w, (int)h) : (struct box){0};
-    for (int64_t c = 0; c < d->shape.dim[0]; c++)
-        if (part)
-            enlarge(d, raw, c, box, place.flip, out + c * h * w);
+    struct moved m = {place_draw(t, id), a->resized_crop.on && !d->ops->read_part, {0}};
+    struct turn turn = turn_make(a->rotation.on ? rotation_draw(&a->rotation, t->key, id) : 0, w, h);
+    if (m.part) m.box = box_draw(&visit, (int)w, (int)h);
+    for (int64_t c = 0, at = 0; c < d->shape.dim[0]; c++, at += h * w)
+        if (a->rotation.on)
+            rotate(d, raw, at, &m, &turn, (float)a->rotation.fill, out + at);
+        else if (m.part)
+            enlarge(d, raw, at, m.box, m.place.flip, out + at);
         else
-            cut(d, raw, c * h * w, place, 0, 1, out + c * h * w);
+            cut(d, raw, at, m.place, 0, 1, out + at);
     if (jitter_on(&a->jitter)) jitter_apply(&a->jitter, t->key, id, (int)d->shape.dim[0], h * w, out);
+}
+
+/* Puts the value into a part of every channel that is drawn. */
+static void erase(const struct transform *t, const struct dataset *d, uint64_t id, float *out) {
+    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+    struct box box;
+    if (!erasing_draw(&t->augment.erasing, t->key, id, w, h, &box)) return;
+    for (int64_t c = 0; c < d->shape.dim[0]; c++)
+        for (int64_t y = 0; y < (int64_t)box.h; y++)
+            fill(out + (c * h + (int64_t)box.y + y) * w + (int64_t)box.x, (int64_t)box.w,
+                 (float)t->augment.erasing.value);
 }
 
 /* Which mean and scale are those of a channel. */
@@ -354,7 +411,7 @@ static int norm_of(const struct normalization *n, int64_t run) {
 void transform_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id, float *out) {
     const struct normalization *n = &t->norm;
     const struct augment *a = &t->augment;
-    bool slow = jitter_on(&a->jitter) || (a->resized_crop.on && !d->ops->read_part);
+    bool slow = jitter_on(&a->jitter) || a->rotation.on || (a->resized_crop.on && !d->ops->read_part);
     bool moved = !slow && (a->flip || a->crop);
     struct place place = moved ? place_draw(t, id) : (struct place){0};
     int64_t runs = moved ? d->shape.dim[0] : n->channels, inner = shape_count(&d->shape) / runs;
@@ -368,4 +425,5 @@ void transform_apply(const struct transform *t, const struct dataset *d, const v
         else
             normalise(d, raw, c * inner, inner, mean, scale, out + c * inner);
     }
+    if (a->erasing.p > 0) erase(t, d, id, out);
 }

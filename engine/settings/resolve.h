@@ -48,6 +48,9 @@ void resolve_elastic(struct resolve *r);   /* checks that fewer devices can cont
 /* ---- resolve_backend.c: what carries what lies on accelerators ---- */
 MUST_CHECK enum error resolve_backend(struct resolve *r);
 
+/* ---- resolve_end.c: when training ends ---- */
+MUST_CHECK enum error resolve_end(struct resolve *r);
+
 /* ---- resolve_trace.c: which steps are traced ---- */
 void resolve_trace(struct resolve *r);
 

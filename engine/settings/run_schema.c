@@ -20,7 +20,8 @@
 
 static const struct config_field batch_fields[] = {
     {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Number of samples in one step, over all devices",
-     .min = 1, .max = INT32_MAX, .also = "batch_size|train_batch_size|global_batch_size|per_device_train_batch_size"},
+     .min = 1, .max = INT32_MAX,
+     .also = "batch_size|bs|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
      "Number of pieces of a batch, a power of two, and so the largest number of devices; results depend on the shards, "
      "not on the devices. auto: 8; fewer for a small batch or for batchnorm, more for more devices; one for each of 1, "
@@ -43,10 +44,15 @@ static const struct config_field train_fields[] = {
      "Length of the training: epochs, steps, or a time (60s, 5min, 1h). A time counts all steps, including those "
      "before a resume, but not the start, evaluation and checkpoints",
      ABOVE_ZERO,
-     .also = "epochs|num_epochs|max_epochs|num_train_epochs|steps|num_steps|max_steps|iterations|max_time|time_limit"},
+     .also = "epochs|epoch|num_epochs|n_epochs|max_epochs|num_train_epochs|steps|iters|num_steps|max_steps|iterations|"
+             "max_time|time_limit"},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
+    {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
+     .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
+             "0.001}: by more than that. checkpoint.best keeps the best",
+     .also = "early_stopping|early_stopping_patience"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");
@@ -60,9 +66,28 @@ static const struct config_field optimizer_fields[] = {
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of only a part of the weights, and updates only that part (ZeRO-1); "
              "in mode dp use dp.server: sharded"},
+    {"groups", CONFIG_NODE, offsetof(struct optimizer_config, groups_node), NULL,
+     .help =
+         "Keys of their own for some weights: [{match: \"*.bias\", weight_decay: 0}, {match: [\"h.0.*\", wte], lr: "
+         "1e-4}]. The first group whose pattern matches a tensor's name has it; '*' is any text, '?' any character. "
+         "For 'no decay of biases and norms' decay: matrices is enough",
+     .also = "param_groups|parameter_groups"},
+    {"freeze", CONFIG_NODE, offsetof(struct optimizer_config, freeze), NULL,
+     .help =
+         "Weights that stay as they are: names of tensors or patterns, as [\"conv1.*\", \"layer1.*\"]. The gradient "
+         "is not computed beyond the first layer that is trained",
+     .also = "frozen|requires_grad|freeze_layers"},
     {.key = NULL},
 };
 SECTION(optimizer, NULL, "The rule that turns gradients into an update");
+
+static const struct config_field ema_fields[] = {
+    {"decay", CONFIG_REAL, offsetof(struct ema_config, decay), "off",
+     "How much of the mean a step keeps, as 0.999: evaluation is of the mean, and checkpoints hold both", .min = 1e-9,
+     .max = 0.999999999, .choices = "off", .also = "ema_decay|averaging|swa"},
+    {.key = NULL},
+};
+SECTION(ema, "decay", "A running mean of the weights, which eval, predict and generate then take");
 
 static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
@@ -182,6 +207,7 @@ SECTION(elastic, "min",
         "Whether the run continues when devices are lost, mode ddp. It needs no run.restarts; if fewer than min are "
         "left, run.restarts decides whether all devices start again");
 
+static const struct config_path token_path = {.before = "file:"};
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
      "Number of hosts that run 'engine run' together; each has 'devices'", .min = 1, .max = RANKS_MAX,
@@ -205,9 +231,10 @@ static const struct config_field place_fields[] = {
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
     {"elastic", CONFIG_SECTION, offsetof(struct place_config, elastic), .extra = &elastic_section},
-    {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
+    {"token", CONFIG_PATH, offsetof(struct place_config, token), "auto",
      .help = "Place of the secret that all nodes share: env:NAME, file:PATH (a file that nobody else may read), or "
-             "none; auto: env:ENGINE_TOKEN, or on one host a random secret"},
+             "none; auto: env:ENGINE_TOKEN, or on one host a random secret",
+     .extra = &token_path},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
      "How long ranks and nodes wait for each other at the start", .min = 1e-2, .max = 1e9},
     {.key = NULL},
@@ -241,9 +268,9 @@ static const struct config_field checkpoint_fields[] = {
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
      .help = "Also keep the best checkpoint by this metric",
      .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
-    {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
+    {"resume", CONFIG_PATH, offsetof(struct checkpoint_config, resume), "never",
      .help = "never; auto: continue the newest run of this name; or the path of a checkpoint or run",
-     .also = "resume_from_checkpoint|ckpt_path"},
+     .choices = "never|auto", .also = "resume_from_checkpoint|ckpt_path"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
      "same: a checkpoint that was saved with other data is refused; any: training continues with the new data",
      .choices = "same|any"},
@@ -258,15 +285,16 @@ static const char sink_words[] =
 #undef SINK
     ;
 static const struct config_field log_fields[] = {
-    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Folder of the run's files",
-     .also = "output_dir|out_dir|logdir|log_dir|save_dir"},
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
+     .help = "Folder of the run's files, relative to the working directory",
+     .also = "output_dir|output|out_dir|out|logdir|log_dir|save_dir|run_dir"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
      "How often to print a line if there is no terminal for a progress bar", ABOVE_ZERO,
      .also = "log_every|log_interval|logging_steps|print_freq"},
     {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
      .help = "Files for the numbers of every step: jsonl writes metrics.jsonl (always), csv metrics.csv, tensorboard "
              "tb/ for TensorBoard",
-     .choices = sink_words + 1},
+     .choices = sink_words + 1, .also = "logger|loggers|tensorboard|report_to"},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
      .help = "Show the run in a browser: PORT for this host only, HOST:PORT, or off; port 0 is any free port"},
     {"trace", CONFIG_STRING, offsetof(struct log_config, trace), "off",
@@ -312,7 +340,7 @@ static const struct config_field run_fields[] = {
      .help = "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
              "each device"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
-     .also = "device|gpus|num_gpus|accelerator|nproc_per_node"},
+     .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto",
      "Threads of each device; auto: the cores are divided among the devices", .min = 1, .max = 1024, .choices = "auto",
      .also = "num_threads"},
@@ -320,28 +348,38 @@ static const struct config_field run_fields[] = {
      .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}. Also, init: FILE begins "
              "with the weights of a file, and strict: false takes only those that fit",
      .extra = "zoo", .also = "arch|architecture|network"},
-    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "The loss function that is minimised",
-     .choices = "cross_entropy|mse", .also = "criterion|loss_fn"},
+    {"loss", CONFIG_VARIANT, AT(loss), "cross_entropy", "The loss function that is minimised", .extra = &loss_variants,
+     .also = "criterion|loss_fn|loss_function|objective"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "The data to learn from: a generated set, or a path",
-     .extra = &dataset_variants, .also = "dataset|data_dir|data_path"},
+     .extra = &dataset_variants, .also = "dataset|data_dir|data_path|data_root"},
     {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
     {"train", CONFIG_SECTION, AT(train), .extra = &train_section},
-    {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section},
+    {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section, .also = "optim|opt|optimiser"},
     {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes", .extra = &schedule_variants,
      .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
+    {"ema", CONFIG_SECTION, AT(ema), .extra = &ema_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Seed of all random numbers", .min = 0, NO_LIMIT,
      .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
      "Format to which the factors of products are rounded (on GPUs, in bf16 and fp16, also activations); weights, sums "
      "and the optimizer are always f32. fp16 and tf32 need a GPU",
-     .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision"},
+     .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision|use_bf16|use_fp16",
+     .means = "fp32=f32|float32=f32|float=f32|32=f32|full=f32|bfloat16=bf16|bf16_mixed=bf16|float16=fp16|f16=fp16|half="
+              "fp16|16=fp16"},
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
      .help = "Compute 3x3 convolutions of stride 1 by Winograd's algorithm on the cpu device: two to four times as "
              "fast as plain sums, with larger rounding errors"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
      .help = "Batchnorm uses the moments of the whole batch instead of each shard's; a device then computes its shards "
              "together"},
+    {"recompute", CONFIG_INT, AT(recompute), "1",
+     "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
+     "and "
+     "only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It costs "
+     "about one more forward, and changes no bit",
+     .min = 1, .max = 4096, .choices = "auto",
+     .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: also on any number of devices; false: two runs may differ, "
      "which makes dp.staleness and NCCL faster",

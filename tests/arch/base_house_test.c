@@ -60,6 +60,7 @@ static const struct {
     {"", "zlib.h", "engine/data/"},
     {"", "jpeglib.h", "engine/data/image.c"},
     {"", "png.h", "engine/data/image.c"},
+    {"", "webp/", "engine/data/webp.c"},
     {"", "cuda_", "engine/device/cuda/"},
     {"", "cublas", "engine/device/cuda/"},
     {"", "cudnn", "engine/device/cuda/"},

@@ -38,6 +38,22 @@ static void help_and_version(void **state) {
     assert_non_null(strstr(p.err, "did you mean 'run'"));
     program_run(&p, 10, "run", "--nonsense", NULL);
     assert_int_equal(p.code, 64);
+    program_run(&p, 10, "train", "a.yaml", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "did you mean 'run'"));
+    program_run(&p, 10, "run", "lr=0.1", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "--set optimizer.lr=0.1"));
+    static const char *const topics[][2] = {{"Adam", "optimizer: adam\n"},
+                                            {"mnist", "data: idx\n"},
+                                            {"CosineAnnealingLR", "schedule: cosine\n"},
+                                            {"resnet18", "engine model show resnet18"},
+                                            {"tensorboard", "log.sinks"}};
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
+        program_run(&p, 10, "help", topics[i][0], NULL);
+        assert_int_equal(p.code, 0);
+        assert_non_null(strstr(p.out, topics[i][1]));
+    }
 }
 
 static void wrong_input(void **state) {
@@ -75,7 +91,7 @@ static void messages_steer_no_terminal(void **state) {
     char csv[600], name[600];
     snprintf(csv, sizeof csv, "%s", scratch_path("cells.csv"));
     snprintf(name, sizeof name, "%s", scratch_path("\x1b]0;title\x07 é.yaml"));
-    save_text(csv, "a,b\n1,\x1b[31mred\x1b[0m é\n");
+    save_text(csv, "a,b\n1,2\n1,\x1b[31mred\x1b[0m é\n");
     save_text(name, "optimizer: \"\\e[2J\"\nmodel: \x1b[31m\n");
     const char *const words[][4] = {{"data", "stats", csv},
                                     {"run", "/no/\x1b[2J\x9b.yaml"},

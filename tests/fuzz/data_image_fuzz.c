@@ -15,6 +15,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
     if (err == ERR_NONE && (int64_t)width * height > PIXELS) return 0;
     struct visit v = {{true, {0.08, 1}, {0.5, 2}}, rng_key(n, RNG_AUGMENT), n};
     struct box box = n & 1 ? box_draw(&v, width, height) : box_middle(0.875, width, height);
-    err = image_decode(im, box, 1 + (int)(n % 40), out);
+    err = image_decode(im, &(struct view){box, 1 + (int)(n % 40)}, out);
     return err == ERR_BUG ? -1 : 0;
 }

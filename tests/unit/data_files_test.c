@@ -364,7 +364,7 @@ static void test_csv(void **state) {
     assert_float_equal(target, 6, 0);
     assert_float_equal(x[1], 1, 0);
     dataset_close(d);
-    d = set_open(csv_yaml(", val: 1, target: 0"), true);
+    d = set_open(csv_yaml(", val: 1, target: 1"), true);
     assert_int_equal(d->targets, 1);
     dataset_close(d);
     file_put("v.csv", "a,b,class\n1,2,1\n", 16);
@@ -379,7 +379,7 @@ static void test_csv(void **state) {
 static void test_csv_numbers_are_no_names(void **state) {
     (void)state;
     csv_put("2,7,1,0\n5,6,7,1\n"); /* no header: "2" is the third column, not the one that holds 2 */
-    struct dataset *d = set_open(csv_yaml(", val: 1, target: 2"), true);
+    struct dataset *d = set_open(csv_yaml(", val: 1, target: 3"), true);
     float x[3];
     int32_t label;
     assert_ok(d->ops->read(d, 0, x, &label, NULL));
@@ -399,16 +399,16 @@ static void test_csv_lies(void **state) {
         {ERR_DATA, "\n\n \n", "", "no rows"},
         {ERR_DATA, "1,2\n1\n", "", ":2: fewer"},
         {ERR_DATA, "1,2\n1,2,3\n", "", ":2: more"},
-        {ERR_DATA, "1,2\n1,x\n", "", ":2: 'x' in column 1"},
-        {ERR_DATA, "a,b\n1,\n", "", ":2: '' in column 1"},
-        {ERR_DATA, "a,1\n1,2\n", "", ":1: 'a' in column 0"},
+        {ERR_DATA, "1,2\n1,x\n", "", ":2: column 2: 'x' is no number"},
+        {ERR_DATA, "a,b\n1,\n", "", ":2: column 2 'b': '': the target is missing"},
+        {ERR_DATA, "a,1\n1,2\n", "", ":2: column 1: '1' is a number, where line 1 has text"},
         {ERR_DATA, "1,nan\n", "", "'nan'"},
         {ERR_DATA, "1,1e60\n", "", "1e60"},
-        {ERR_DATA, "1,0x10\n", "", "0x10"},
-        {ERR_DATA, "1,1-2\n", "", "1-2"},
+        {ERR_DATA, "1,1\n1,0x10\n", "", "0x10"},
+        {ERR_DATA, "1,1\n1,1-2\n", "", "1-2"},
         {ERR_DATA, "1\n2\n", "", "1 columns"},
         {ERR_CONFIG, "a,b\n1,2\n1,2\n", ", target: c", "no column 'c'"},
-        {ERR_CONFIG, "a,b\n1,2\n1,2\n", ", target: 2", "no column '2'"},
+        {ERR_CONFIG, "a,b\n1,2\n1,2\n", ", target: 3", "no column '3'"},
         {ERR_CONFIG, "1,2\n", "", "none to"},
         {ERR_INPUT, "1,2\n1,2\n", ", val: /nonesuch", "/nonesuch"},
     };

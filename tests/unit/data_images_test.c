@@ -57,7 +57,80 @@ static void test_resize(void **state) {
     resizer_fini(&r);
 }
 
+/* Digests of what torchvision 0.29 on Pillow 13 gave (transforms.Resize and CenterCrop, functional.resized_crop), as
+ * zlib.crc32 of the planes. Pillow 13 takes rows first where a part gets lower much more than narrower, which none of
+ * these does. */
+static void test_torchvision(void **state) {
+    (void)state;
+    static const struct {
+        int width, height, resize, size;
+        uint32_t crc;
+    } middles[] = {{61, 47, 32, 28, 0x203cefb8},   {47, 61, 32, 28, 0x1a660a25}, {61, 47, 16, 13, 0x3585d94c},
+                   {300, 200, 32, 32, 0xcfaf806d}, {40, 40, 40, 35, 0xcc2e5a47}, {20, 31, 64, 56, 0xa987002d},
+                   {33, 32, 37, 32, 0x7dff7bef},   {61, 47, 8, 1, 0x435131f4},   {1, 50, 4, 3, 0xe618fc7f}};
+    static const struct {
+        struct box box;
+        int size;
+        uint32_t crc;
+    } parts[] = {{{7, 5, 30, 30}, 30, 0x33a0ea0f},
+                 {{3, 2, 40, 11}, 24, 0xaae6222c},
+                 {{0, 0, 61, 47}, 10, 0xd0b8d78a},
+                 {{60, 46, 1, 1}, 4, 0xbb6626e8}};
+    static uint8_t p[300 * 200 * 3], out[3 * 56 * 56];
+    struct resizer r = {0};
+    for (size_t i = 0; i < sizeof p; i++) p[i] = (uint8_t)(i * 7919 % 251);
+    for (size_t i = 0; i < sizeof middles / sizeof *middles; i++) {
+        int size = middles[i].size, w = middles[i].width, h = middles[i].height;
+        struct view v = view_middle(RESAMPLE_TORCHVISION, (double)size / middles[i].resize, size, w, h);
+        assert_ok(picture_resize_exactly(&r, p, w, &v, out));
+        assert_int_equal(crc32(0, out, (unsigned)(3 * size * size)), middles[i].crc);
+    }
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        struct view v = view_part(RESAMPLE_TORCHVISION, parts[i].box, parts[i].size);
+        assert_ok(picture_resize_exactly(&r, p, 61, &v, out));
+        assert_int_equal(crc32(0, out, (unsigned)(3 * v.size * v.size)), parts[i].crc);
+    }
+    resizer_fini(&r);
+}
+
+/* The same of files, by the set and by a network that was trained on it. */
+static void test_torchvision_files(void **state) {
+    (void)state;
+    static const uint32_t crc[2] = {0xc5999177, 0xd9cd9127};
+    uint8_t x[3 * 28 * 28];
+    int32_t label;
+    folder_put("exact");
+    for (int k = 1; k <= 2; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "exact/%d", k);
+        folder_put(name);
+        snprintf(name, sizeof name, "exact/%d/a.png", k);
+        png_put(name, k, k == 1 ? 50 : 31, k == 1 ? 40 : 77, PNG_COLOR_TYPE_RGB, 8);
+    }
+    char yaml[700];
+    snprintf(yaml, sizeof yaml, ", val: %s, size: 28, resample: torchvision", scratch_path("exact"));
+    struct dataset *d = set_open(yaml_of("exact", yaml), false), *one;
+    for (int k = 0; k < 2; k++) {
+        assert_ok(d->ops->read(d, k, x, &label, NULL));
+        assert_int_equal(crc32(0, x, sizeof x), crc[k]);
+    }
+    assert_ok(dataset_samples(scratch_path("exact/2/a.png"), d, &one));
+    assert_ok(one->ops->read(one, 0, x, &label, NULL));
+    assert_int_equal(crc32(0, x, sizeof x), crc[1]);
+    dataset_close(one);
+    struct dataset *other = set_open(yaml_of("exact", ", val: 1, size: 28, resize: 32"), true);
+    assert_fails(ERR_CONFIG, dataset_check_like(other, d));
+    assert_non_null(strstr(error_message(), "data.resample"));
+    dataset_close(other);
+    dataset_close(d);
+}
+
 /* ---- formats ---- */
+static enum error box_decode(struct image *im, struct box box, int size, uint8_t *out) {
+    struct view v = view_part(RESAMPLE_ENGINE, box, size);
+    return image_decode(im, &v, out);
+}
+
 static double picture_error(struct image *im, const char *name, int seed, int width, int height, bool grey) {
     static uint8_t out[3 * 64 * 64];
     int w, h;
@@ -67,7 +140,7 @@ static double picture_error(struct image *im, const char *name, int seed, int wi
     assert_int_equal(h, height);
     assert_ok(image_read(im, scratch_path(name), &w, &h));
     assert_int_equal(w, width);
-    assert_ok(image_decode(im, (struct box){2, 3, 20, 20}, 20, out));
+    assert_ok(box_decode(im, (struct box){2, 3, 20, 20}, 20, out));
     for (int c = 0; c < 3; c++)
         for (int i = 0; i < 400; i++)
             sum += abs(out[c * 400 + i] - picture_colour(seed, 2 + i % 20, 3 + i / 20, grey ? 0 : c));
@@ -107,7 +180,7 @@ static void test_palette(void **state) {
     png_put("pal.png", 1, 10, 10, PNG_COLOR_TYPE_PALETTE, 8);
     assert_ok(image_create(&im));
     assert_ok(image_read(im, scratch_path("pal.png"), &w, &h));
-    assert_ok(image_decode(im, (struct box){0, 0, 10, 10}, 10, out));
+    assert_ok(box_decode(im, (struct box){0, 0, 10, 10}, 10, out));
     for (int i = 0; i < 100; i++) {
         int v = picture_colour(1, i % 10, i / 10, 0);
         assert_int_equal(out[i], v);
@@ -129,13 +202,13 @@ static void test_scales(void **state) {
     jpeg_put("big.jpg", 3, 512, 512, JPEG_FORM_COLOUR);
     assert_ok(image_create(&im));
     assert_ok(image_read(im, scratch_path("big.jpg"), &w, &h));
-    assert_ok(image_decode(im, (struct box){0, 0, 512, 512}, 512, whole));
+    assert_ok(box_decode(im, (struct box){0, 0, 512, 512}, 512, whole));
     for (int i = 0; i < 512 * 512; i++)
         for (int c = 0; c < 3; c++) pixels[i * 3 + c] = whole[c * 512 * 512 + i];
     for (int part = 1; part <= 4; part *= 2) {
         struct box box = {512.0 / 8, 512.0 / 16, 512.0 / part / 2, 512.0 / part / 2};
         assert_ok(image_read(im, scratch_path("big.jpg"), &w, &h));
-        assert_ok(image_decode(im, box, 64, small));
+        assert_ok(box_decode(im, box, 64, small));
         assert_ok(picture_resize(&r, pixels, 512, 512, box, 64, expected));
         sum = 0;
         for (int i = 0; i < 3 * 64 * 64; i++) sum += abs(small[i] - expected[i]);
@@ -297,7 +370,7 @@ static void test_scans(void **state) {
     file_put("scans.jpg", bomb, total + 2);
     assert_ok(image_create(&im));
     assert_ok(image_read(im, scratch_path("scans.jpg"), &w, &h));
-    assert_fails(ERR_DATA, image_decode(im, (struct box){0, 0, 64, 64}, 16, x));
+    assert_fails(ERR_DATA, box_decode(im, (struct box){0, 0, 64, 64}, 16, x));
     assert_non_null(strstr(error_message(), "scans"));
     image_free(im);
 }
@@ -370,7 +443,7 @@ static void test_loader(void **state) {
 /* What is no picture is told by kind and number. */
 static void test_what_is_left_out_is_told(void **state) {
     (void)state;
-    static const char *const files[] = {"a/x.webp", "a/y.WEBP", "b/z.webp",   "b/notes",
+    static const char *const files[] = {"a/x.tiff", "a/y.TIFF", "b/z.tiff",   "b/notes",
                                         "b/n.txt",  ".hidden",  "a/.DS_Store"};
     folder_put("odd"), folder_put("odd/a"), folder_put("odd/b"), folder_put("odd/a/more");
     png_put("odd/a/1.png", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
@@ -385,7 +458,7 @@ static void test_what_is_left_out_is_told(void **state) {
     const char *told = d->note;
     assert_non_null(told);
     assert_non_null(strstr(told, "odd: left out"));
-    assert_non_null(strstr(told, "3 x .webp"));
+    assert_non_null(strstr(told, "3 x .tiff"));
     assert_non_null(strstr(told, "1 x folder"));
     assert_non_null(strstr(told, "1 x other"));
     assert_non_null(strstr(told, "1 x .txt"));
@@ -395,10 +468,20 @@ static void test_what_is_left_out_is_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_resize),  cmocka_unit_test(test_formats), cmocka_unit_test(test_what_is_left_out_is_told),
-        cmocka_unit_test(test_palette), cmocka_unit_test(test_scales),  cmocka_unit_test(test_classes),
-        cmocka_unit_test(test_refused), cmocka_unit_test(test_lies),    cmocka_unit_test(test_late),
-        cmocka_unit_test(test_scans),   cmocka_unit_test(test_parts),   cmocka_unit_test(test_loader),
+        cmocka_unit_test(test_torchvision),
+        cmocka_unit_test(test_torchvision_files),
+        cmocka_unit_test(test_resize),
+        cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_what_is_left_out_is_told),
+        cmocka_unit_test(test_palette),
+        cmocka_unit_test(test_scales),
+        cmocka_unit_test(test_classes),
+        cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_lies),
+        cmocka_unit_test(test_late),
+        cmocka_unit_test(test_scans),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_loader),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

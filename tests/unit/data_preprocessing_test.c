@@ -3,6 +3,7 @@
 #include "tests/unit/data_pictures.h"
 
 #include "engine/base/text.h"
+#include "engine/data/picture.h"
 #include "engine/data/preprocessing.h"
 
 static struct pool *pool;
@@ -131,6 +132,9 @@ static void names_of_any_bytes_are_told(void **state) {
     bool seen = false;
     for (int k = 0; k < 5; k++) seen |= !strcmp(dataset_class_name(&p->set.base, k), "caf\xEF\xBF\xBD");
     assert_true(seen);
+    assert_int_equal(told(path_yaml("{set: images, train: %s, val: 5, size: 7, resample: torchvision}", "any"), &n)
+                         ->set.base.resample,
+                     RESAMPLE_TORCHVISION);
     struct setup s; /* and the folders get the same numbers by these names */
     struct dataset *d[2];
     setup_make(&s, yaml);
@@ -169,13 +173,13 @@ static void other_data_are_named(void **state) {
     check_other("{set: spirals, classes: 3}", "{set: spirals, classes: 4}",
                 "4 classes, and the network was trained on 3");
     check_other("{set: grammar, context: 8}", "{set: grammar, context: 9}", "trained on 8 tokens");
-    static const char a[] = "height,weight,y\n1,2,0.5\n3,4,1.5\n", b[] = "weight,height,y\n1,2,0.5\n3,4,1.5\n";
+    static const char a[] = "height,weight,y\n1,2,0.5\n3,4,1.5\n", b[] = "weight,size,y\n1,2,0.5\n3,4,1.5\n";
     file_put("was.csv", a, sizeof a - 1);
     file_put("is.csv", b, sizeof b - 1);
     char was[2048];
     snprintf(was, sizeof was, "%s", path_yaml("{set: csv, train: %s, val: 1}", "was.csv"));
     check_other(was, path_yaml("{set: csv, train: %s, val: 1}", "is.csv"),
-                "column 0 of data 'csv' is 'weight', and the network knows it as 'height'");
+                "is.csv has no column 'height', which the network was trained on");
     static const char text[] = "abcdefgh abcdefgh abcdefgh", less[] = "abcdefgh abcdefgh abcdefgX";
     file_put("was.txt", text, sizeof text - 1);
     file_put("is.txt", less, sizeof less - 1);
@@ -284,6 +288,8 @@ static void lies_are_refused(void **state) {
         {"false", "false,\"part\":0"},
         {"false", "false,\"part\":1.5"},
         {"false", "false,\"part\":\"all\""},
+        {"false", "false,\"resample\":\"torchvision\""},
+        {"false", "false,\"part\":0.5,\"resample\":\"pillow\""},
         {"[0]", "[0,0]"},
         {"[0]", "[]"},
         {"[0]", "[1e39]"},
@@ -301,6 +307,12 @@ static void lies_are_refused(void **state) {
         {"\"targets\":0", "\"targets\":0,\"class_names\":[\"a\"]"},
         {"\"targets\":0", "\"targets\":0,\"class_names\":[\"a\",3]"},
         {"\"targets\":0", "\"targets\":0,\"class_names\":{\"a\":\"b\"}"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":[1]"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":[1,-1]"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":[1,1.5]"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":[0,0]"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":[9223372036854775807,1]"},
+        {"\"targets\":0", "\"targets\":0,\"class_counts\":3"},
         {"\"targets\":0", "\"targets\":0,\"columns\":[\"a\",\"b\"]"},
         {"\"targets\":0", "\"targets\":0,\"text\":\"bytes\""},
         {"\"targets\":0", "\"targets\":0,\"characters\":[1,2]"},
@@ -345,6 +357,70 @@ static void vocabularies_that_lie_are_refused(void **state) {
     }
 }
 
+static void tables_that_lie_are_refused(void **state) {
+    (void)state;
+#define COLUMNS(list) "{\"width\":3,\"columns\":[" list "]}"
+#define NUMBER "{\"column\":1,\"missing\":2}"
+#define CITY "{\"column\":2,\"missing\":\"none\",\"categories\":[\"a\",\"b\"]}"
+#define TARGET "{\"column\":3}"
+    static const char *const tables[] = {
+        COLUMNS(NUMBER "," CITY "," TARGET),
+        "7",
+        "[]",
+        "{}",
+        "{\"width\":3}",
+        "{\"width\":-3,\"columns\":[" NUMBER "," CITY "," TARGET "]}",
+        "{\"width\":2,\"columns\":[" NUMBER "," CITY "," TARGET "]}",
+        COLUMNS(TARGET),
+        COLUMNS(NUMBER "," TARGET),
+        COLUMNS(NUMBER "," CITY ","
+                       "7"),
+        COLUMNS(NUMBER "," CITY ","
+                       "{\"column\":4}"),
+        COLUMNS(NUMBER "," CITY ","
+                       "{\"column\":0}"),
+        COLUMNS(NUMBER "," CITY "," CITY),
+        COLUMNS("{\"column\":1,\"missing\":1e99}"
+                "," CITY "," TARGET),
+        COLUMNS("{\"column\":1,\"missing\":\"none\"}"
+                "," CITY "," TARGET),
+        COLUMNS("{\"column\":1,\"name\":7}"
+                "," CITY "," TARGET),
+        COLUMNS(NUMBER ","
+                       "{\"column\":2,\"categories\":[\"b\",\"a\"]}"
+                       "," TARGET),
+        COLUMNS(NUMBER ","
+                       "{\"column\":2,\"categories\":[\"a\",\"a\"]}"
+                       "," TARGET),
+        COLUMNS(NUMBER ","
+                       "{\"column\":2,\"categories\":[\"a\",3]}"
+                       "," TARGET),
+        COLUMNS(NUMBER ","
+                       "{\"column\":2,\"categories\":[]}"
+                       "," NUMBER "," TARGET),
+        COLUMNS(NUMBER ","
+                       "{\"column\":2,\"missing\":3,\"categories\":[\"a\",\"b\"]}"
+                       "," TARGET),
+    };
+    struct preprocessing *p;
+    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
+        char text[700];
+        snprintf(text, sizeof text,
+                 "{\"data\":\"x\",\"shape\":[3],\"values\":\"floats\",\"plane\":false,\"mean\":[0],\"std\":[1],"
+                 "\"classes\":2,\"labels\":1,\"targets\":0,\"table\":%s}",
+                 tables[i]);
+        enum error err = preprocessing_parse(text, "file", pool, &p);
+        if (err != (i ? ERR_DATA : ERR_NONE)) fail_msg("%s: %s", text, err ? error_message() : "is taken");
+    }
+    struct dataset *d; /* two columns of one place: one of them is nowhere in a file */
+    static const char twice[] =
+        "{\"data\":\"x\",\"shape\":[2],\"values\":\"floats\",\"plane\":false,\"mean\":[0],"
+        "\"std\":[1],\"classes\":2,\"labels\":1,\"targets\":0,\"table\":" COLUMNS(NUMBER "," NUMBER "," TARGET) "}";
+    assert_ok(preprocessing_parse(twice, "file", pool, &p));
+    file_put("twice.csv", "1,2,1\n", 6);
+    assert_fails(ERR_CONFIG, dataset_samples(scratch_path("twice.csv"), &p->set.base, &d));
+}
+
 static const char *long_name(const struct dataset *d, int64_t k) {
     static char name[101];
     (void)d;
@@ -378,6 +454,7 @@ int main(void) {
         cmocka_unit_test(validation_files_need_no_training_files),
         cmocka_unit_test(lies_are_refused),
         cmocka_unit_test(vocabularies_that_lie_are_refused),
+        cmocka_unit_test(tables_that_lie_are_refused),
         cmocka_unit_test(too_much_is_left_out),
     };
     return cmocka_run_group_tests_name("preprocessing", tests, pool_begin, pool_end);

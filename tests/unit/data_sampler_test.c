@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 enum { MOST = 40, REPLICAS = 8, ROOM = 4 * MOST };
 
@@ -160,12 +161,65 @@ static void test_order(void **state) {
     assert_memory_equal(a, b, 30 * sizeof *a);
 }
 
+/* What torch.randperm gave (2.15; since 1.0) after manual_seed(seed + epoch): some orders, and digests of long ones, as
+ * zlib.crc32 of their int64s. */
+static void test_pytorch(void **state) {
+    (void)state;
+    static const struct {
+        int64_t size;
+        uint64_t seed;
+        int64_t epoch, order[10];
+    } known[] = {
+        {10, 0, 0, {4, 1, 7, 5, 3, 9, 0, 8, 6, 2}},
+        {10, 0, 1, {5, 6, 1, 2, 0, 8, 9, 3, 7, 4}},
+        {10, 1, 0, {5, 6, 1, 2, 0, 8, 9, 3, 7, 4}},
+        {7, (1ull << 32) + 4, 1, {1, 0, 4, 2, 6, 5, 3}},
+        {1, 3, 0, {0}},
+        {2, 3, 0, {0, 1}},
+    };
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+        struct sampler s = {.size = known[i].size, .batch = 1, .shards = 1, .shuffle = true, .pytorch = true};
+        int64_t order[10];
+        s.seed = known[i].seed;
+        sampler_order(&s, known[i].epoch, order);
+        assert_memory_equal(order, known[i].order, (size_t)s.size * sizeof *order);
+    }
+    static const struct {
+        int64_t size;
+        uint64_t seed;
+        uint32_t crc;
+    } digests[] = {{100, 7, 0xef9bdab5},   {623, 1, 0x4eb72219},    {624, 2, 0xef694b42},   {625, 3, 0x0f13a051},
+                   {1000, 42, 0x1a5344c0}, {50000, 12, 0x51d0c3e3}, {65536, 0, 0x93d2d266}, {1281167, 0, 0x77bd8951}};
+    for (size_t i = 0; i < sizeof digests / sizeof *digests; i++) {
+        int64_t n = digests[i].size, *order = malloc((size_t)n * sizeof *order);
+        struct sampler s = {
+            .size = n, .batch = 1, .shards = 1, .shuffle = true, .pytorch = true, .seed = digests[i].seed};
+        sampler_order(&s, 0, order);
+        assert_int_equal(crc32(0, (const void *)order, (unsigned)((size_t)n * sizeof *order)), digests[i].crc);
+        free(order);
+    }
+}
+
+/* DistributedSampler of 11 samples over 4 ranks, seed 3, epoch 5, as PyTorch gave it: padded by its beginning. */
+static void test_pytorch_ranks(void **state) {
+    (void)state;
+    static const int64_t known[4][3] = {{10, 0, 6}, {9, 1, 8}, {2, 7, 5}, {4, 3, 10}};
+    struct sampler s = {.size = 11, .batch = 4, .shards = 4, .shuffle = true, .pytorch = true, .seed = 3, .pad = true};
+    int64_t order[12];
+    sampler_order(&s, 5, order);
+    for (int v = 0; v < 4; v++)
+        for (int64_t step = 0; step < 3; step++)
+            assert_int_equal(order[sampler_position(&s, step, v, 0)], known[v][step]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_distributed),
         cmocka_unit_test(test_partition),
         cmocka_unit_test(test_shards_are_replicas),
         cmocka_unit_test(test_order),
+        cmocka_unit_test(test_pytorch),
+        cmocka_unit_test(test_pytorch_ranks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* images: a folder of pictures, JPEG and PNG, a folder a class, as PyTorch's ImageFolder takes it:
+/* images: a folder of pictures, JPEG, PNG and WebP, a folder a class, as PyTorch's ImageFolder takes it:
  * FOLDER/CLASS/picture.jpg, or FOLDER/train/CLASS/... and FOLDER/val/CLASS/... Classes are numbered
  * in the order of their names (by bytes).
  *
@@ -15,6 +15,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@ enum { SKIPPED_KINDS = 8 }; /* the last is for all others */
 struct images_config {
     const char *train, *val;
     int64_t size, resize;
+    int resample; /* enum resample */
 };
 struct listing { /* of names, in order */
     char **name;
@@ -173,7 +175,7 @@ static bool wanted_other(const char *path, const char *name) {
     return name[0] != '.' && !image_is_name(name);
 }
 
-/* ".webp" of CLASS/PICTURE.WEBP, "folder", or "other". */
+/* ".gif" of CLASS/PICTURE.GIF, "folder", or "other". */
 static void ending_of(const char *path, char out[12]) {
     const char *dot = strrchr(strrchr(path, '/'), '.');
     const char *what = file_is_folder(path) ? "folder" : !dot || strlen(dot) > 10 ? "other" : dot;
@@ -207,7 +209,7 @@ static enum error skipped_note(struct images *s, const char *root, const char **
                          (long long)s->skipped[k].count, s->skipped[k].ending);
     if (!used) return ERR_NONE;
     *note = pool_printf(s->pool,
-                        "%s: left out, as only .jpg, .jpeg and .png files right in a class's "
+                        "%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's "
                         "folder are read: %s",
                         root, text);
     return *note ? ERR_NONE : ERR_MEMORY;
@@ -225,7 +227,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(skipped_list(s, root, name));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
-                        "%s holds no pictures (.jpg, .jpeg, .png)\na class needs some; remove the "
+                        "%s holds no pictures (.jpg, .jpeg, .png, .webp)\na class needs some; remove the "
                         "folder if it is none",
                         path);
         TRY(label_add(s, before, (int32_t)k));
@@ -311,8 +313,9 @@ static enum error images_read_part(struct dataset *d, int64_t i, const struct vi
     *label = s->labels[i];
     enum error err = image_read(w->image, path, &width, &height);
     if (err == ERR_NONE) {
-        struct box box = v ? box_draw(v, width, height) : box_middle(d->part, width, height);
-        err = image_decode(w->image, box, size, x);
+        struct view shown = v ? view_part(d->resample, box_draw(v, width, height), size)
+                              : view_middle(d->resample, d->part, size, width, height);
+        err = image_decode(w->image, &shown, x);
     }
     worker_give(s, w);
     return err;
@@ -320,6 +323,10 @@ static enum error images_read_part(struct dataset *d, int64_t i, const struct vi
 
 static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
     return images_read_part(d, i, NULL, x, label, target);
+}
+
+static int32_t images_label(const struct dataset *d, int64_t i) {
+    return ((const struct images *)d)->labels[i];
 }
 
 /* ---- life ---- */
@@ -355,6 +362,13 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     return files_probe(s, crc);
 }
 
+/* torchvision resizes to whole pixels. */
+static double part_of(const struct images_config *c) {
+    double resize = c->resize ? (double)c->resize : (double)c->size / 0.875;
+    if (c->resample == RESAMPLE_TORCHVISION) resize = round(resize);
+    return c->resize || c->resample == RESAMPLE_TORCHVISION ? (double)c->size / resize : 0.875;
+}
+
 extern const struct dataset_ops dataset_images;
 
 static enum error images_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
@@ -384,7 +398,8 @@ static enum error images_open(const void *config, bool train, uint64_t seed, con
                                .note = note,
                                .plane = true,
                                .files = crc,
-                               .part = c->resize ? (double)c->size / (double)c->resize : 0.875};
+                               .part = part_of(c),
+                               .resample = c->resample};
     *out = &s->base;
     return ERR_NONE;
 }
@@ -405,16 +420,22 @@ static bool images_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct images_config, train),
+    {"train", CONFIG_PATH, offsetof(struct images_config, train),
      .help = "Folder that has a folder of pictures for each class, or that has two such folders, 'train' and 'val'"},
-    {"val", CONFIG_STRING, offsetof(struct images_config, val),
+    {"val", CONFIG_PATH, offsetof(struct images_config, val),
      .help = "The same for validation, or how many pictures to hold out, evenly from all classes (500, 10%); default: "
-             "the folder beside 'train', else 10%"},
+             "the folder beside 'train', else 10%",
+     .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
-     .help = "Height and width of a sample", .min = 1, .max = 2048},
+     .help = "Height and width of a sample", .min = 1, .max = 2048, .also = "image_size|img_size|resolution"},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
      .help = "Length of the shorter side before the middle is cut out; auto: size / 0.875", .min = 1, .max = 65500,
      .choices = "auto"},
+    {"resample", CONFIG_ENUM, offsetof(struct images_config, resample),
+     .help =
+         "engine (the default): resized and cut out in one step, JPEG decoded at a part of its size where that will "
+         "do; torchvision: the bytes of its Resize(resize) and CenterCrop(size) on PIL images",
+     .choices = "engine|torchvision", .also = "interpolation|antialias"},
     {0},
 };
 
@@ -423,10 +444,12 @@ const struct dataset_ops dataset_images = {
                 .fields = fields,
                 .size = sizeof(struct images_config),
                 .shorthand = "train",
-                .help = "JPEG and PNG pictures, with a folder for each class"},
+                .also = "imagenet|imagefolder|image_folder|folder",
+                .help = "JPEG, PNG and WebP pictures, with a folder for each class"},
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,
+    .label = images_label,
     .close = images_close,
     .read_part = images_read_part,
     .class_name = images_class_name,

@@ -201,5 +201,6 @@ const struct dataset_ops dataset_shapes = {
                 .help = "Colour 32x32 pictures of ten plane figures that the engine generates; needs no file"},
     .open = shapes_open,
     .read = drawn_read,
+    .label = drawn_label,
     .close = drawn_close,
 };

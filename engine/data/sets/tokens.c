@@ -127,10 +127,11 @@ static bool tokens_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct tokens_config, train), .help = "File of training tokens"},
-    {"val", CONFIG_STRING, offsetof(struct tokens_config, val), .standard = "10%",
+    {"train", CONFIG_PATH, offsetof(struct tokens_config, train), .help = "File of training tokens"},
+    {"val", CONFIG_PATH, offsetof(struct tokens_config, val), .standard = "10%",
      .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
-             "(100, 10%)"},
+             "(100, 10%)",
+     .extra = &part_path},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
      .help = "Type of a token in the file: 16 bits unsigned or 32 bits signed, little-endian", .choices = "u16|i32"},
     {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128",
@@ -138,9 +139,10 @@ static const struct config_field fields[] = {
     {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
      .help = "Number of different tokens; auto: the largest one in the training file plus one", .min = 1,
      .max = VOCABULARY_MAX, .choices = "auto"},
-    {"characters", CONFIG_STRING, offsetof(struct tokens_config, characters),
+    {"characters", CONFIG_PATH, offsetof(struct tokens_config, characters),
      .help = "File of the characters that tokens stand for, in ascending order, or 'bytes'; without it predictions "
-             "have no text"},
+             "have no text",
+     .choices = "bytes"},
     {0},
 };
 

@@ -1,4 +1,4 @@
-/* Scalars: the schema's types, read from text and told in words. */
+/* Scalars: the schema's types, read from text and described in words. */
 #include "engine/config/value.h"
 
 #include "engine/base/text.h"

@@ -44,6 +44,7 @@ static const struct option options[] = {
      .missing = "where to? as in -o net.onnx"},
     {"--checkpoint", "PATH", "as in 'engine predict'; by itself the best of the run, or else its last", CONFIG_STRING,
      AT(trained.checkpoint)},
+    TRAINED_RAW,
     OPTION_SET(trained.config, "changes one key"),
     {0}};
 

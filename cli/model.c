@@ -131,8 +131,8 @@ static enum error summarize(struct model_view *v, bool json, struct config_error
     struct segments s = planned_segments(c, v->device);
     if (v->samples) s = (struct segments){1, {0, v->samples}};
     v->samples = s.begin[s.count];
-    TRY(plan_create(v->model, v->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s, (int)c->recompute,
-                    &v->plan));
+    TRY(plan_create(v->model, v->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s,
+                    (int)c->recompute, &v->plan));
     return model_summarize(v, json);
 }
 

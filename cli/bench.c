@@ -4,6 +4,7 @@
 
 const struct command command_bench = {
     .name = "bench",
+    .also = "benchmark|profile",
     .summary = "measures collectives, or the layers of a model",
     .forms = (const struct command *const[]){&command_bench_comm, &command_bench_layers, NULL},
 };

@@ -165,7 +165,7 @@ static enum error make_net(struct net *b, const struct options *o) {
     const struct device_params p = {
         .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
-    TRY(graph_create(b->m, b->dev, (enum loss)c->loss, (enum precision)c->precision, &b->g));
+    TRY(graph_create(b->m, b->dev, (enum loss)c->loss.index, (enum precision)c->precision, &b->g));
     b->segments = o->batch ? (struct segments){1, {0, o->batch}} : planned_segments(c, b->dev);
     TRY(make_values(b));
     TRY(make_batch(b, b->segments.begin[b->segments.count]));
@@ -286,7 +286,7 @@ static int run(const struct cli *cli) {
 static const struct option options[] = {
     {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:", CONFIG_STRING, AT(config.path),
      .one = "configuration"},
-    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model)},
+    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model), .word = cli_zoo_name},
     {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model", .at = AT(input),
      .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, 1 << 24, .wants = "a whole number"},

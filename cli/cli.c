@@ -32,6 +32,12 @@ const struct command *command_find(const char *name) {
     return NULL;
 }
 
+const char *cli_zoo_name(int i) {
+    int n;
+    const struct zoo_model *zoo = zoo_models(&n);
+    return i < n ? zoo[i].name : NULL;
+}
+
 int cli_fail(enum error err) {
     fprintf(stderr, "error: %s\n", error_message());
     if (*error_hint()) fprintf(stderr, "hint: %s\n", error_hint());
@@ -75,9 +81,26 @@ enum error cli_read(const struct cli_config *c, struct run_settings *out, char *
     return run_settings_load(c->path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, report);
 }
 
+/* "lr=0.1" where a configuration is looked for. */
+static enum error check_path(const struct cli_config *c, struct pool *pool) {
+    struct config_place place;
+    const char *equals = c->path ? strchr(c->path, '=') : NULL, *example = c->path;
+    if (!equals || file_exists(c->path)) return ERR_NONE;
+    char *key = pool_strndup(pool, c->path, (size_t)(equals - c->path));
+    if (!key) return ERR_MEMORY;
+    if (config_find(&run_schema, key, true, false, equals + 1, pool, &place) && *place.example) example = place.example;
+    return FAIL(ERR_USAGE, "no file '%s'\na key is set by --set %s", c->path, example);
+}
+
 enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     char *report;
-    enum error err = cli_read(c, out, &report);
+    struct pool *pool;
+    *out = (struct run_settings){0};
+    TRY(pool_create(&pool));
+    enum error err = check_path(c, pool);
+    pool_free(pool);
+    if (err != ERR_NONE) return cli_fail(err), err;
+    err = cli_read(c, out, &report);
     if (err != ERR_NONE && report)
         fputs(report, stderr);
     else if (err != ERR_NONE)

@@ -13,6 +13,11 @@
 const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
 const char *command_name(int i); /* NULL: there are not so many */
+/* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
+ * it is no part of engine/engine.h. */
+__attribute__((visibility("default"))) int engine_program(int argc, char **argv);
+
+const char *cli_zoo_name(int i); /* of networks, likewise */
 
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
@@ -61,6 +66,7 @@ struct cli_trained {
     struct cli_config config;
     const char *path;       /* CONFIG or RUN_DIR */
     const char *checkpoint; /* --checkpoint; NULL: the best of the run, else its last */
+    bool raw;               /* not their average (ema) */
     bool json;
     struct pool *pool; /* the command line's */
     const char *run_dir;
@@ -70,11 +76,12 @@ struct cli_trained {
 /* Their rows, for a struct options whose member 'trained' this is. */
 // clang-format off
 #define TRAINED_PATH \
-    "CONFIG|RUN_DIR", NULL, "a run, or a configuration, whose newest run is meant", \
+    "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \
     CONFIG_STRING, AT(trained.path)
 #define TRAINED_OPTIONS \
     {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \
      "checkpoint of the run, or else its last", CONFIG_STRING, AT(trained.checkpoint)}, \
+    {"--raw", NULL, "the weights themselves, where the run has averaged them (ema)", CONFIG_BOOL, AT(trained.raw)}, \
     OPTION_SET(trained.config, "changes one key"), \
     OPTION_KEY("--mode", "M", trained.config, "mode"), \
     OPTION_KEY("--devices", "D", trained.config, "devices"), \

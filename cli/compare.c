@@ -158,6 +158,7 @@ static const struct option options[] = {
 
 const struct command command_compare = {
     .name = "compare",
+    .also = "sweep|experiment|ab|search",
     .summary = "runs an experiment and tells which side is better, by how much and how surely",
     OPTIONS(options),
     .notes = "\n"
@@ -188,8 +189,8 @@ const struct command command_compare = {
              "  model_fit: true            measures links that are not emulated, to predict steps on "
              "them\n"
              "  metrics: [step_time, throughput, comm_exposed, {time_to: {val.accuracy: 0.95}}]\n"
-             "                             the first one leads; also step_best, load, forward,\n"
-             "                             backward, comm_hidden, update, time, bytes, memory,\n"
+             "                             the first one leads; also step_q25, step_best, load,\n"
+             "                             forward, backward, comm_hidden, update, time, bytes, memory,\n"
              "                             train_loss, val_loss, val_accuracy\n"
              "  fail_if: ['B.step_time > A.step_time']\n"
              "\n"

@@ -15,6 +15,7 @@ _engine() {
         _engine_option "${words[1]}" "$key"
         [[ $values ]] || _engine_values "${key#--}"
         COMPREPLY=($(compgen -W "$values" -- "${cur#*=}"))
+        [[ $values && $cur != */* ]] || COMPREPLY=($(compgen -f -- "${cur#*=}"))
     elif [[ $before == --set ]]; then
         COMPREPLY=($(compgen -W "$_engine_keys" -S = -- "$cur"))
         compopt -o nospace 2> /dev/null

@@ -5,6 +5,7 @@
 #include "engine/base/embedded.h"
 #include "engine/device/device.h"
 #include "modes/modes.h"
+#include "transport/algo/algo.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,24 @@ static const char *mode_name(int i) {
     int n;
     const struct mode_ops *const *modes = mode_kinds(&n);
     return i < n ? modes[i]->name : NULL;
+}
+
+static const char *algorithm_name(int i) {
+    int n;
+    const struct algo_ops *const *all = algo_list(&n);
+    return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? "native" : NULL;
+}
+
+/* What keys may be whose words are no part of the schema. */
+static const struct {
+    const char *key;
+    const char *(*word)(int i);
+} more[] = {{"mode", mode_name}, {"model", cli_zoo_name}, {"comm.algorithm", algorithm_name}};
+
+static const char *(*words_of(const char *key))(int i) {
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (!strcmp(more[i].key, key)) return more[i].word;
+    return NULL;
 }
 
 static void print_words(const char *(*word)(int i)) {
@@ -95,10 +114,11 @@ static void print_values(void *user, const struct config_key *key) {
     struct keys *k = user;
     const char *names[KEY_WORDS];
     int n = config_key_words(key, k->pool, names, KEY_WORDS);
-    bool mode = !strcmp(key->path, "mode"), devices = !strcmp(key->path, "devices");
-    if ((n == 0 && !mode && !devices) || !is_new(k, key->path)) return;
+    const char *(*word)(int i) = words_of(key->path);
+    bool devices = !strcmp(key->path, "devices");
+    if ((n == 0 && !word && !devices) || !is_new(k, key->path)) return;
     printf("        %s) values='", key->path);
-    if (mode) print_words(mode_name);
+    if (word) print_words(word);
     if (devices) print_devices();
     for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", names[i]);
     printf("' ;;\n");
@@ -207,16 +227,17 @@ static void print_quoted(const char *text) {
 static void print_fish_option(const struct command *c, const struct option *o) {
     char text[OPTION_TEXT];
     const char *names[] = {o->name, o->also};
-    bool mode = o->key && !strcmp(o->key, "mode"), words = option_word(o, 0, text) != NULL;
+    const char *(*word)(int i) = o->key ? words_of(o->key) : NULL;
+    bool words = option_word(o, 0, text) != NULL;
     for (int i = 0; i < 2 && names[i]; i++) {
         const char *name = names[i] + strspn(names[i], "-");
         printf("complete -c engine -n '__fish_seen_subcommand_from %s' %s %s", c->name,
                names[i][1] == '-' ? "-l" : "-s", name);
         if (o->key && !*o->key) printf(" -x -a '$_engine_keys='");
-        if (mode || words) printf(" -x -a '");
-        if (mode) print_words(mode_name);
+        if (word || words) printf(" -x -a '");
+        if (word) print_words(word);
         if (words) print_option_words(o);
-        printf(mode || words ? "'\n" : "\n");
+        printf(word || words ? "'\n" : "\n");
     }
 }
 

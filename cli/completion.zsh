@@ -10,6 +10,7 @@ _engine() {
         [[ -n $values ]] || _engine_values ${${cur%%=*}#--}
         compset -P '*='
         compadd -- ${=values}
+        [[ -n $values && $cur != */* ]] || _files
     elif [[ $before == --set ]]; then
         compadd -S = -- ${=_engine_keys}
     elif _engine_option $words[2] $before; [[ -n $values ]]; then

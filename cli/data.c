@@ -118,6 +118,16 @@ static enum error look_read(struct look *l, struct dataset *d) {
     return ERR_NONE;
 }
 
+/* "tall", or "3" where classes have no names. */
+static const char *label_text(const struct dataset *d, int64_t k, char out[256]) {
+    const char *name = d->type == SAMPLE_TOKENS ? NULL : dataset_class_name(d, k);
+    if (name)
+        snprintf(out, 256, "%s", name);
+    else
+        snprintf(out, 256, "%lld", (long long)k);
+    return text_defuse(out, "");
+}
+
 static void counts_print(const struct look *l, const struct dataset *d) {
     enum { SHOWN = 20 };
     int64_t least = INT64_MAX, most = 0, none = 0;
@@ -128,13 +138,10 @@ static void counts_print(const struct look *l, const struct dataset *d) {
     }
     printf("  of the %lld read:", (long long)l->read);
     for (int64_t k = 0; k < d->classes && k < SHOWN; k++) {
-        const char *name = dataset_class_name(d, k);
         char shown[256];
-        snprintf(shown, sizeof shown, "%s", name ? name : "");
-        if (name)
-            printf("%s %s %lld", k ? "," : "", text_defuse(shown, ""), (long long)l->count[k]);
-        else
-            printf(" %lld:%lld", (long long)k, (long long)l->count[k]);
+        bool named = d->type != SAMPLE_TOKENS && dataset_class_name(d, k);
+        printf(named ? "%s %s %lld" : "%s %s:%lld", named && k ? "," : "", label_text(d, k, shown),
+               (long long)l->count[k]);
     }
     printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "", (long long)least,
            (long long)most, (long long)none);
@@ -159,7 +166,8 @@ static enum error first_print(struct dataset *d, struct look *l) {
     int64_t n = d->labels > 1 ? 1 : d->size < SHOWN ? d->size : SHOWN;
     for (int64_t i = 0; i < n; i++) {
         TRY(d->ops->read(d, i, l->x, l->labels, l->target));
-        for (int64_t k = 0; k < d->labels && k < SHOWN; k++) printf(" %d", l->labels[k]);
+        char shown[256];
+        for (int64_t k = 0; k < d->labels && k < SHOWN; k++) printf(" %s", label_text(d, l->labels[k], shown));
         for (int64_t k = 0; k < d->targets && k < 4; k++) printf(" %g", (double)l->target[k]);
     }
     printf("\n");
@@ -293,6 +301,7 @@ static const struct command forms[] = {
 
 const struct command command_data = {
     .name = "data",
+    .also = "datasets|dataset",
     .summary = "data sets: which there are, what is in one, writing one down for fast reading",
     .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
              "bad configuration\n",

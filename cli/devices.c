@@ -214,6 +214,7 @@ static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}
 
 const struct command command_devices = {
     .name = "devices",
+    .also = "gpus|device",
     .summary = "the devices of this machine, and what they stand on",
     OPTIONS(options),
     .run = run,

@@ -124,6 +124,7 @@ static const struct option options[] = {
 
 const struct command command_doctor = {
     .name = "doctor",
+    .also = "env|info|diagnose",
     .summary = "whether this machine can do what the engine wants of it",
     .options = options,
     .notes = "ok, none (not here, and not asked for), warning (works, could be better), missing.\n"

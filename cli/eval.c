@@ -134,6 +134,7 @@ static const struct option options[] = {
 
 const struct command command_eval = {
     .name = "eval",
+    .also = "evaluate|test|validation|score",
     .summary = "measures a trained network: loss, accuracy, top-5, perplexity, confusions",
     OPTIONS(options),
     .notes = "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"

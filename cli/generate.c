@@ -172,6 +172,7 @@ static const struct option options[] = {
 
 const struct command command_generate = {
     .name = "generate",
+    .also = "sample|write",
     .summary = "writes text with a network that was trained on text",
     OPTIONS(options),
     .notes = "The text goes to standard output, tokens a second to standard error.\n"

@@ -4,6 +4,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/model/spec.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -205,10 +206,52 @@ static enum error refuse(const char *topic) {
     return FAIL(ERR_USAGE, "no command, key or layer '%s'\ndid you mean '%s'?", topic, near);
 }
 
+struct variant_search {
+    const char *topic;
+    struct pool *pool;
+    const char *path; /* "optimizer.adam"; NULL: none yet */
+};
+
+static void search_variant(void *user, const struct config_key *key) {
+    struct variant_search *s = user;
+    const struct config_variants *v = key->field->type == CONFIG_VARIANT ? key->field->extra : NULL;
+    const char *dot = strrchr(key->path, '.');
+    size_t n = !v || *key->field->key || !dot ? strlen(key->path) : (size_t)(dot - key->path);
+    for (int i = 0; v && !s->path && i < v->count; i++)
+        if (config_also(v->at(i)->name, s->topic) || config_also(v->at(i)->also, s->topic))
+            s->path = pool_printf(s->pool, "%.*s.%s", (int)n, key->path, v->at(i)->name);
+}
+
+/* What a key may be: adam, cosine, csv, or another tool's word for one. */
+static enum error about_variant(const char *topic, struct pool *pool, bool *told) {
+    struct variant_search s = {.topic = topic, .pool = pool};
+    TRY(config_walk(&run_schema, pool, search_variant, &s));
+    *told = s.path != NULL;
+    if (!s.path) return ERR_NONE;
+    int n = (int)(strrchr(s.path, '.') - s.path);
+    const char *title = pool_printf(pool, "%.*s: %s\n", n, s.path, s.path + n + 1);
+    return title ? about_key(s.path, pool, title) : ERR_MEMORY;
+}
+
+/* A network of the zoo. */
+static enum error about_model(const char *topic, bool *told) {
+    int n;
+    const struct zoo_model *zoo = zoo_models(&n);
+    for (int i = 0; i < n && !*told; i++) {
+        if (!config_also(zoo[i].name, topic)) continue;
+        printf(
+            "%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
+            "parameters\n",
+            zoo[i].name, zoo[i].name, zoo[i].name);
+        *told = true;
+    }
+    return ERR_NONE;
+}
+
 /* Keys and parameters by their last name alone, or by what other tools call them. */
 static enum error about_place(const char *topic, struct pool *pool) {
     struct config_place place;
-    bool told = config_find(&run_schema, topic, true, true, pool, &place);
+    bool told = config_find(&run_schema, topic, true, true, NULL, pool, &place);
     if (told) {
         const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
         const char *title = example ? pool_printf(pool, "%s%s:\n", place.path, example) : NULL;
@@ -216,6 +259,8 @@ static enum error about_place(const char *topic, struct pool *pool) {
         TRY(about_key(place.path, pool, title));
     }
     TRY(layers_parameter(topic, pool, &told));
+    if (!told) TRY(about_variant(topic, pool, &told));
+    if (!told) TRY(about_model(topic, &told));
     return told ? ERR_NONE : refuse(topic);
 }
 

@@ -158,7 +158,8 @@ static enum error show_object(struct shown *s, const char *dir, const char *name
 }
 
 static enum error show_checkpoint(struct shown *s, const char *dir) {
-    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors"};
+    static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
+                                        "ema.safetensors"};
     json_string(&s->j, "checkpoint", dir);
     if (!s->json) printf("checkpoint %s\n", dir);
     TRY(show_object(s, dir, "manifest.json", "manifest"));
@@ -166,6 +167,7 @@ static enum error show_checkpoint(struct shown *s, const char *dir) {
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = pool_printf(s->pool, "%s/%s", dir, files[i]);
         if (!path) return ERR_MEMORY;
+        if (i == sizeof files / sizeof *files - 1 && !file_exists(path)) continue;
         TRY(show_file(s, path));
     }
     json_close(&s->j, ']');
@@ -206,7 +208,11 @@ static enum error show_run(struct shown *s, const char *dir) {
     enum error err = checkpoint_find(dir, NULL, s->pool, &checkpoint);
     if (err == ERR_MEMORY) return err;
     json_string(&s->j, "newest_checkpoint", err == ERR_NONE ? checkpoint : NULL);
+    struct checkpoint_place best = {NULL, -1};
+    if (err == ERR_NONE) TRY(checkpoint_best(dir, NULL, s->pool, &best));
+    json_string(&s->j, "best_checkpoint", best.path);
     if (s->json) return ERR_NONE;
+    if (best.path) printf("best checkpoint: %s, after step %lld\n", best.path, (long long)best.step);
     if (err == ERR_NONE)
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else

@@ -95,7 +95,7 @@ enum error layers_parameter(const char *name, struct pool *pool, bool *told) {
     const struct layer_ops *const *kinds = layer_kinds(&n);
     for (int i = 0; i < n; i++) {
         const struct config_section *s = &kinds[i]->section;
-        if (!config_find(s, name, true, true, pool, &place)) continue;
+        if (!config_find(s, name, true, true, NULL, pool, &place)) continue;
         const char *text = config_help(s, place.path, pool);
         if (!text) return ERR_USAGE;
         printf("%sof the layer %s:\n", *told ? "\n" : "", s->name);

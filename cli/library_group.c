@@ -111,12 +111,16 @@ static enum error open_station(const struct engine_init *init, struct engine_gro
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
     if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
         return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
+    if (!(init->bandwidth >= 0 && init->bandwidth <= 1e15 && init->latency >= 0 && init->latency <= 60))
+        return FAIL(ERR_USAGE, "a port of %g bits per second and %g s cannot be emulated\nat most 1e15 and 60; 0: none",
+                    init->bandwidth, init->latency);
     TRY(pool_create(&g->pool));
     TRY(open_station(init, g));
     struct group_params p = *station_group(g->station);
     p.algorithm = init->algorithm ? init->algorithm : "auto";
     p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
     p.timeout = init->timeout > 0 ? init->timeout : 60;
+    p.emulate = (struct emulation){.bandwidth = init->bandwidth / 8, .latency = init->latency};
     return group_open(&p, &g->group);
 }
 
@@ -311,10 +315,75 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
     return started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
 }
 
+int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                        enum engine_op op, int root, struct engine_work **out) {
+    struct work *w = NULL;
+    bool here = root == group_rank(g->group);
+    if (here) copy_in(recv, send, bytes_of(count, type));
+    return started(group_reduce(g->group, GROUP_COMM(&w), here ? recv : (void *)(uintptr_t)send, count, type_of(type),
+                                op_of(op), root),
+                   &w, out);
+}
+
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                            struct engine_work **out) {
     struct work *w = NULL;
     return started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
+}
+
+int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    size_t each = bytes_of(count, type);
+    if (err) return started(err, &w, out);
+    copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
+    return started(group_all_gather(g->group, GROUP_COMM(&w), recv, g->part, type_of(type)), &w, out);
+}
+
+int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->part, type_of(type));
+    return started(err, &w, out);
+}
+
+static void copy_cuts(const long long *cuts, int size, int64_t *out) {
+    for (int r = 0; r <= size; r++) out[r] = cuts[r];
+}
+
+int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
+                                  const long long *from, enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    int64_t taken[RANKS_MAX + 1];
+    copy_cuts(to, group_size(g->group), g->part);
+    copy_cuts(from, group_size(g->group), taken);
+    return started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
+}
+
+int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                        struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
+    return started(err, &w, out);
+}
+
+int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                         struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
+    return started(err, &w, out);
+}
+
+int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                                enum engine_op op, struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), op_of(op));
+    return started(err, &w, out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
@@ -335,4 +404,19 @@ int engine_work_done(const struct engine_work *w) {
 
 int engine_work_wait(struct engine_work *w) {
     return error_exit_code(work_wait((struct work *)w));
+}
+
+int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+}
+
+void engine_group_abort(struct engine_group *g, const char *reason) {
+    group_abort(g->group, reason);
+}
+
+void engine_group_stats(const struct engine_group *g, struct engine_stats *out) {
+    struct group_stats s;
+    group_get_stats(g->group, &s);
+    *out = (struct engine_stats){s.sent, s.received, s.collectives, (double)s.busy_ns * 1e-9};
 }

@@ -131,7 +131,8 @@ static enum error summarize(struct model_view *v, bool json, struct config_error
     struct segments s = planned_segments(c, v->device);
     if (v->samples) s = (struct segments){1, {0, v->samples}};
     v->samples = s.begin[s.count];
-    TRY(plan_create(v->model, v->device, (enum loss)c->loss, (enum precision)c->precision, &s, &v->plan));
+    TRY(plan_create(v->model, v->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s,
+                    (int)c->recompute, &v->plan));
     return model_summarize(v, json);
 }
 
@@ -183,7 +184,7 @@ static int show_summary(const struct cli *cli) {
 // clang-format off
 #define SHARED \
     {"NAME|CONFIG", NULL, "a model of the zoo, or a configuration (its data says input and classes)", \
-     CONFIG_STRING, AT(target), .missing = "which model?", .one = "model"}, \
+     CONFIG_STRING, AT(target), .word = cli_zoo_name, .missing = "which model?", .one = "model"}, \
     {"--input", "SHAPE", "3x32x32; by default what the model or the data has", .at = AT(input), \
      .read = cli_read_shape, .wants = "channels, height and width as in 3x32x32, or a number"}, \
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, -1}, \
@@ -203,6 +204,7 @@ static const struct command forms[] = {
 
 const struct command command_model = {
     .name = "model",
+    .also = "models|zoo|export|onnx|summary",
     .summary = "the networks that there are, their layers, and what they cost",
-    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, &model_export, NULL},
 };

@@ -4,6 +4,8 @@
 
 #include "engine/model/graph_plan.h"
 
+extern const struct command model_export; /* a form of it */
+
 struct model_view { /* a network that was named or configured, without its weights */
     const char *title;
     struct run_settings settings;

@@ -18,7 +18,7 @@ struct row { /* of one layer */
 };
 struct totals {
     int64_t weights, gradients, state, activations, activation_gradients, scratch; /* bytes */
-    double forward, backward;
+    double forward, backward, again; /* operations of a sample; again: what is recomputed */
 };
 
 static void rows_fill(const struct model_view *v, struct row *rows) {
@@ -50,6 +50,7 @@ static struct totals totals_of(const struct model_view *v, const struct row *row
                        .activations = v->plan->activations,
                        .activation_gradients = v->plan->gradients,
                        .scratch = (int64_t)v->plan->scratch};
+    t.again = v->plan->again_flops;
     t.state = optimizer_of(v)->nslots * t.weights;
     for (int k = 0; k < v->model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
     return t;
@@ -86,6 +87,10 @@ static void print_totals(const struct model_view *v, const struct totals *t) {
     print_bytes("optimizer", t->state, of);
     snprintf(of, sizeof of, " for %lld samples", (long long)v->samples);
     print_bytes("activations", t->activations, of);
+    if (v->plan->stretches > 1) {
+        print_bytes("  without recomputation", v->plan->unstretched, "");
+        printf("recomputed               %.3f MFLOP a sample, in %d stretches\n", t->again / 1e6, v->plan->stretches);
+    }
     print_bytes("their gradients", t->activation_gradients, "");
     print_bytes("scratch", t->scratch, "");
     print_bytes("all of it",
@@ -148,11 +153,14 @@ static void put_totals(struct json *j, const struct model_view *v, const struct 
     json_real(j, "flops_forward", t->forward);
     json_real(j, "flops_backward", t->backward);
     json_real(j, "flops_step", (t->forward + t->backward) * (double)v->samples);
+    json_real(j, "flops_recomputed", t->again);
+    json_int(j, "stretches", v->plan->stretches);
     json_open(j, "bytes", '{');
     json_int(j, "weights", t->weights);
     json_int(j, "gradients", t->gradients);
     json_int(j, "optimizer", t->state);
     json_int(j, "activations", t->activations);
+    json_int(j, "activations_without_recomputation", v->plan->unstretched);
     json_int(j, "activation_gradients", t->activation_gradients);
     json_int(j, "scratch", t->scratch);
     json_close(j, '}');

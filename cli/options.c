@@ -207,10 +207,10 @@ static int take_flag(const struct cli *cli, const struct option *o) {
 
 /* Of a name that is a key of the configuration, or what other tools call one: the option that is short for it, else
  * '--set KEY=...'. "": it is neither. */
-static const char *key_option(const struct cli *cli, const char *name) {
+static const char *key_option(const struct cli *cli, const char *name, const char *value) {
     struct config_place place;
     const struct option *set = NULL;
-    if (!config_find(&run_schema, name + strspn(name, "-"), true, false, cli->pool, &place)) return "";
+    if (!config_find(&run_schema, name + strspn(name, "-"), true, false, value, cli->pool, &place)) return "";
     for (const struct option *o = cli->form->options; o && o->name; o++) {
         if (o->key && !strcmp(o->key, place.path)) return pool_printf(cli->pool, ", did you mean '%s'?", o->name);
         if (o->key && !*o->key) set = o;
@@ -218,7 +218,15 @@ static const char *key_option(const struct cli *cli, const char *name) {
     return set && *place.example ? pool_printf(cli->pool, ", did you mean '--set %s'?", place.example) : "";
 }
 
-static int refuse_option(const struct cli *cli, const char *name) {
+/* Other tools take the configuration by an option. */
+static bool is_config(const struct cli *cli, const char *name) {
+    const struct option *first = cli->form->options;
+    bool taken = first && first->name && option_is_word(first) && strstr(first->name, "CONFIG");
+    return taken && (!strcmp(name, "-c") || config_also("config|config_file|cfg|conf|yaml", name + strspn(name, "-")));
+}
+
+/* value: what may be its own, or NULL. */
+static int refuse_option(const struct cli *cli, const char *name, const char *value) {
     const char *names[2 * WORDS_MAX], *forms[WORDS_MAX];
     const struct command *form;
     int n = 0, nforms = 0;
@@ -230,7 +238,10 @@ static int refuse_option(const struct cli *cli, const char *name) {
     for (int i = 0; (form = command_form(cli->command, i)); i++)
         if (find_option(form, name)) forms[nforms++] = form->name;
     if (nforms) return cli_usage(cli, "%s is for %s", name, listed(forms, nforms, cli->pool));
-    const char *key = key_option(cli, name);
+    if (is_config(cli, name))
+        return cli_usage(cli, "unknown option '%s': the configuration stands by itself, as in engine %s %s", name,
+                         cli->command->name, value ? value : "FILE");
+    const char *key = key_option(cli, name, value);
     if (!key) return cli_fail(ERR_MEMORY);
     return cli_usage(cli, "unknown option '%s'%s", name, *key ? key : near_name(name, names, n, cli->pool));
 }
@@ -242,7 +253,8 @@ static int take_option(struct parser *p, int *i) {
     const struct option *o = find_option(cli->form, arg);
     const char *name = pool_strndup(cli->pool, arg, strcspn(arg, "="));
     if (!name) return cli_fail(ERR_MEMORY);
-    if (!o) return refuse_option(cli, name);
+    const char *next = joined ? joined + 1 : cli->argv[*i + 1];
+    if (!o) return refuse_option(cli, name, next && *next != '-' ? next : NULL);
     bool takes = option_takes_value(o);
     const char *value = joined ? joined + 1 : takes ? cli->argv[++*i] : o->set;
     if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants))) return refuse_nothing(cli, o, name);

@@ -64,6 +64,7 @@ struct option {
 
 struct command {
     const char *name, *summary;
+    const char *also;                  /* "train|fit": what other tools call it, for those who look for it; or NULL */
     const struct option *options;      /* ends with a row without a name */
     size_t size;                       /* of the struct that they are read into, */
     const void *standard;              /* which begins as this; NULL: as zeroes */

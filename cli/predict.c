@@ -1,7 +1,9 @@
 /* engine predict: what a trained network says of samples: of its data set by number, or of files
  * that have no labels. */
-#include "cli/cli.h"
+#include "cli/predict.h"
+#include "cli/pictures.h"
 
+#include "engine/base/file.h"
 #include "engine/base/real.h"
 #include "engine/base/text.h"
 #include "engine/data/transform.h"
@@ -16,19 +18,26 @@ struct options {
     struct cli_trained trained;
     struct option_list inputs;
     int64_t top;
+    bool csv, logits;
+    const char *output;
 };
 
 struct asker { /* one input after the other */
     const struct options *o;
     struct trainer *t;
-    struct json j;
+    struct teller tell;
     float *x;
     int32_t *labels;
     float *target;
     void *raw;
     struct dataset *part[2]; /* validation and training, where the network needs neither */
-    int64_t width;           /* outputs that are shown of a sample: its last row */
-    bool classes;            /* they are classes; else numbers */
+    struct {
+        const char *input;
+        int64_t sample, truth;
+    } waiting[BATCH]; /* samples in x, which are asked together */
+    int nwaiting;
+    int64_t answered, failed; /* samples; inputs that could not be read */
+    enum error first;         /* of the failures */
 };
 
 /* ---- inputs ---- */
@@ -60,25 +69,31 @@ static enum error find_part(struct asker *a, bool train, struct dataset **out) {
     return ERR_NONE;
 }
 
-static enum error find_input(struct asker *a, const char *text, struct input_range *out) {
-    bool val = !strncmp(text, "val:", 4), train = !strncmp(text, "train:", 6);
-    *out = (struct input_range){0};
-    if (!val && !train) {
-        TRY(dataset_samples(text, a->t->feed.data, &out->set));
-        dataset_tell(out->set, NULL);
-        out->own = true;
-        out->to = out->set->size - 1;
-        return ERR_NONE;
-    }
+/* A part of the network's own data. */
+static enum error find_samples(struct asker *a, const char *text, struct input_range *out) {
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
         return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9", text);
-    TRY(find_part(a, train, &out->set));
+    TRY(find_part(a, *text == 't', &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text, (long long)out->set->size,
                 (long long)out->set->size - 1);
 }
 
-/* ---- one sample's answer ---- */
+static bool is_part(const char *input) {
+    return !strncmp(input, "val:", 4) || !strncmp(input, "train:", 6);
+}
+
+static enum error find_input(struct asker *a, const char *text, struct input_range *out) {
+    *out = (struct input_range){0};
+    if (is_part(text)) return find_samples(a, text, out);
+    TRY(dataset_samples(text, a->t->feed.data, &out->set));
+    dataset_tell(out->set, NULL);
+    out->own = true;
+    out->to = out->set->size - 1;
+    return ERR_NONE;
+}
+
+/* ---- batches ---- */
 
 /* Probabilities where the loss has made the outputs their logarithms. */
 static void softmax(float *y, int64_t n) {
@@ -89,128 +104,74 @@ static void softmax(float *y, int64_t n) {
     for (int64_t k = 0; k < n; k++) y[k] = (float)(real_exp((double)y[k] - (double)most) / sum);
 }
 
-/* The largest that is below 'last', or equal and behind it; 'last' -1: of all. */
-static int64_t next_best(const float *y, int64_t n, int64_t last) {
-    int64_t best = -1;
-    for (int64_t k = 0; k < n; k++) {
-        bool later = last < 0 || y[k] < y[last] || (y[k] == y[last] && k > last);
-        if (later && (best < 0 || y[k] > y[best])) best = k;
+/* Asks the network about the samples that wait. */
+static enum error answer_waiting(struct asker *a) {
+    struct trainer *t = a->t;
+    const float *outputs;
+    struct graph_batch batch = {.n = a->nwaiting, .x = a->x};
+    if (a->nwaiting == 0) return ERR_NONE;
+    TRY(graph_prepare(t->graph, a->nwaiting, NULL));
+    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
+    TRY(graph_output(t->graph, &outputs));
+    int64_t all = shape_count(&t->model->output), width = a->tell.width;
+    for (int i = 0; i < a->nwaiting; i++) {
+        const float *raw = outputs + (i + 1) * all - width; /* the last row */
+        memcpy(a->target, raw, (size_t)width * sizeof *raw);
+        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) softmax(a->target, width);
+        for (int64_t k = 0; k < width && t->config->loss.index == LOSS_BCE; k++)
+            a->target[k] = (float)(1 / (1 + real_exp(-(double)a->target[k])));
+        teller_say(&a->tell, &(struct answer){.input = a->waiting[i].input,
+                                              .sample = a->waiting[i].sample,
+                                              .truth = a->waiting[i].truth,
+                                              .y = a->target,
+                                              .raw = raw});
     }
-    return best;
+    a->answered += a->nwaiting;
+    a->nwaiting = 0;
+    return ERR_NONE;
 }
 
-/* What a class is called, or the text of a token; NULL: it has its number alone. */
-static const char *label_text(const struct asker *a, int64_t label, char text[9]) {
-    memset(text, 0, 9);
-    int n = dataset_decode(a->t->feed.data, (int32_t)label, text);
-    bool part = n == 1 && (unsigned char)*text >= 0x80; /* of a character: no text by itself */
-    return n > 0 && !part ? text : dataset_class_name(a->t->feed.data, label);
-}
-
-/* raw: the network's own outputs, of which y are the probabilities. */
-static void answer_json(struct asker *a, const float *y, const float *raw, const char *input, int64_t i,
-                        int64_t label) {
-    struct json *j = &a->j;
-    char text[9];
-    json_open(j, NULL, '{');
-    json_string(j, "input", input);
-    json_int(j, "sample", i);
-    if (label >= 0) json_int(j, "truth", label);
-    json_open(j, a->classes ? "top" : "outputs", '[');
-    int64_t shown = a->classes && a->o->top < a->width ? a->o->top : a->width, k = -1;
-    for (int64_t n = 0; n < shown; n++) {
-        k = a->classes ? next_best(y, a->width, k) : n;
-        if (k < 0) break;
-        if (!a->classes) {
-            json_real(j, NULL, (double)y[k]);
-            continue;
-        }
-        json_open(j, NULL, '{');
-        json_int(j, "label", k);
-        if (label_text(a, k, text)) json_string(j, "text", label_text(a, k, text));
-        json_real(j, "probability", (double)y[k]);
-        json_real(j, "logit", (double)raw[k]);
-        json_close(j, '}');
-    }
-    json_close(j, ']');
-    json_close(j, '}');
-}
-
-static void print_label(const struct asker *a, int64_t label) {
-    char memory[9], shown[256];
-    const char *text = label_text(a, label, memory);
-    printf("%lld", (long long)label);
-    if (!text) return;
-    snprintf(shown, sizeof shown, "%s", *text == '\n' ? "\\n" : text);
-    printf(" '%s'", text_defuse(shown, ""));
-}
-
-static void answer_print(const struct asker *a, const float *y, const char *input, int64_t i, int64_t label) {
-    int64_t shown = a->o->top < a->width ? a->o->top : a->width, k = -1;
-    const char *colon = strncmp(input, "val:", 4) && strncmp(input, "train:", 6) ? NULL : strchr(input, ':');
-    int n = colon ? (int)(colon - input) : (int)strlen(input);
-    char source[4096];
-    snprintf(source, sizeof source, "%.*s", n, input);
-    printf("%s:%lld ", text_defuse(source, ""), (long long)i);
-    for (int64_t m = 0; m < (a->classes ? shown : a->width); m++) {
-        k = a->classes ? next_best(y, a->width, k) : m;
-        if (k < 0) break;
-        printf(m && a->classes ? "  |  " : " ");
-        if (a->classes) print_label(a, k);
-        printf(a->classes ? " %.2f %%" : "%.6g", (double)y[k] * (a->classes ? 100 : 1));
-    }
-    if (label >= 0) {
-        printf("   (is ");
-        print_label(a, label);
-        printf("%s)", label == next_best(y, a->width, -1) ? "" : ": wrong");
-    }
-    printf("\n");
-}
-
-/* ---- batches ---- */
-
-static enum error read_samples(struct asker *a, const struct input_range *r, int64_t from, int64_t n) {
+static enum error add_sample(struct asker *a, const struct input_range *r, const char *input, int64_t i) {
     struct transform change;
     const struct dataset *d = r->set;
+    int64_t labels = a->t->feed.data->labels;
     TRY(transform_init(&change, d, &a->t->config->data, &a->t->feed.norm, false, 0));
-    for (int64_t i = 0; i < n; i++) {
-        TRY(d->ops->read(r->set, from + i, a->raw, a->labels + i * a->t->feed.data->labels, a->target));
-        transform_apply(&change, d, a->raw, (uint64_t)(from + i), a->x + i * shape_count(&d->shape));
-    }
+    TRY(d->ops->read(r->set, i, a->raw, a->labels, a->target));
+    transform_apply(&change, d, a->raw, (uint64_t)i, a->x + a->nwaiting * shape_count(&d->shape));
+    a->waiting[a->nwaiting].input = input;
+    a->waiting[a->nwaiting].sample = i;
+    a->waiting[a->nwaiting++].truth = r->own || !a->tell.classes ? -1 : a->labels[labels - 1];
+    return a->nwaiting == BATCH ? answer_waiting(a) : ERR_NONE;
+}
+
+/* ---- what cannot be read ---- */
+
+/* Files that are damaged or missing are named, and the others go on. */
+static enum error go_on(struct asker *a, enum error err) {
+    enum { NAMED_MOST = 20 };
+    if (err != ERR_DATA && err != ERR_INPUT) return err;
+    if (a->failed == 0) a->first = err;
+    if (a->failed < NAMED_MOST) cli_fail(err);
+    if (a->failed == NAMED_MOST) fprintf(stderr, "error: and others, which are not named\n");
+    a->failed++;
     return ERR_NONE;
 }
 
-static enum error answer_batch(struct asker *a, const struct input_range *r, const char *input, int64_t from,
-                               int64_t n) {
-    struct trainer *t = a->t;
-    const float *y;
-    struct graph_batch batch = {.n = n, .x = a->x};
-    TRY(read_samples(a, r, from, n));
-    TRY(graph_prepare(t->graph, n, NULL));
-    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, NULL));
-    TRY(graph_output(t->graph, &y));
-    int64_t all = shape_count(&t->model->output), labels = t->feed.data->labels;
-    float *row = a->target;
-    for (int64_t i = 0; i < n; i++) {
-        int64_t truth = r->own || !a->classes ? -1 : a->labels[(i + 1) * labels - 1];
-        const float *raw = y + (i + 1) * all - a->width;
-        memcpy(row, raw, (size_t)a->width * sizeof *row);
-        if (a->classes && t->config->loss == LOSS_CROSS_ENTROPY) softmax(row, a->width);
-        if (a->o->trained.json)
-            answer_json(a, row, raw, input, from + i, truth);
-        else
-            answer_print(a, row, input, from + i, truth);
-    }
-    return ERR_NONE;
+static enum error answer_file(struct asker *a, const char *input) {
+    struct input_range r;
+    enum error err = find_input(a, input, &r);
+    if (err != ERR_NONE) return go_on(a, err);
+    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = go_on(a, add_sample(a, &r, input, i));
+    if (r.own) dataset_close(r.set);
+    return err;
 }
 
 static enum error answer_input(struct asker *a, const char *input) {
-    struct input_range r;
-    TRY(find_input(a, input, &r));
-    enum error err = ERR_NONE;
-    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i += BATCH)
-        err = answer_batch(a, &r, input, i, r.to - i + 1 < BATCH ? r.to - i + 1 : BATCH);
-    if (r.own) dataset_close(r.set);
+    struct pictures found;
+    if (is_part(input) || !file_is_folder(input)) return answer_file(a, input);
+    enum error err = pictures_find(input, a->o->trained.pool, &found);
+    if (err != ERR_NONE) return go_on(a, err);
+    for (int64_t i = 0; i < found.count && err == ERR_NONE; i++) err = answer_file(a, found.path[i]);
     return err;
 }
 
@@ -218,13 +179,13 @@ static enum error answer_input(struct asker *a, const char *input) {
 
 static enum error take_memory(struct asker *a) {
     const struct dataset *d = a->t->feed.data;
-    a->classes = d->classes > 0;
-    a->width = a->classes ? d->classes : d->targets;
-    size_t labels = (size_t)(d->labels ? d->labels : 1);
+    a->tell.data = d;
+    a->tell.classes = d->classes > 0;
+    a->tell.width = d->classes > 0 ? d->classes : d->targets;
     a->raw = malloc(dataset_sample_bytes(d));
     a->x = calloc((size_t)BATCH * (size_t)shape_count(&d->shape), sizeof *a->x);
-    a->labels = calloc(BATCH * labels, sizeof *a->labels);
-    a->target = calloc((size_t)(a->width + d->targets), sizeof *a->target);
+    a->labels = calloc((size_t)(d->labels ? d->labels : 1), sizeof *a->labels);
+    a->target = calloc((size_t)(a->tell.width + d->targets), sizeof *a->target);
     if (a->raw && a->x && a->labels && a->target) return ERR_NONE;
     return FAIL(ERR_MEMORY, "no memory for a batch of samples");
 }
@@ -232,33 +193,67 @@ static enum error take_memory(struct asker *a) {
 static enum error answer_all(struct asker *a) {
     const struct options *o = a->o;
     TRY(take_memory(a));
-    json_open(&a->j, NULL, '[');
-    for (int i = 0; i < o->inputs.count; i++) TRY(answer_input(a, o->inputs.of[i]));
-    json_close(&a->j, ']');
-    TRY(json_done(&a->j));
-    if (o->trained.json) printf("%s\n", a->j.text);
+    for (int i = 0; i < o->inputs.count; i++) a->tell.truths |= is_part(o->inputs.of[i]) && a->tell.classes;
+    teller_open(&a->tell);
+    enum error err = ERR_NONE;
+    for (int i = 0; i < o->inputs.count && err == ERR_NONE; i++) err = answer_input(a, o->inputs.of[i]);
+    if (err == ERR_NONE) err = answer_waiting(a);
+    bool any = a->answered > 0 || a->failed == 0;
+    if (err == ERR_NONE && any) err = teller_close(&a->tell);
+    json_fini(&a->tell.j);
+    return err;
+}
+
+/* Into memory, so that a file is whole or not there. */
+static enum error answer_to_file(struct asker *a, const char *path) {
+    char *text = NULL;
+    size_t n = 0;
+    a->tell.out = open_memstream(&text, &n);
+    if (!a->tell.out) return FAIL(ERR_MEMORY, "no memory for the predictions");
+    enum error err = answer_all(a);
+    if (fclose(a->tell.out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for the predictions");
+    if (err == ERR_NONE && (a->answered > 0 || a->failed == 0)) err = file_replace(path, text, n);
+    free(text);
+    return err;
+}
+
+static enum error answer_to_console(struct asker *a) {
+    a->tell.out = stdout;
+    TRY(answer_all(a));
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the predictions");
 }
 
+static int exit_code(const struct asker *a, enum error err) {
+    if (err != ERR_NONE) return cli_fail(err);
+    return a->failed == 0 ? 0 : error_exit_code(a->answered == 0 ? a->first : ERR_DATA);
+}
+
+static enum predict_form form_of(const struct options *o) {
+    const char *path = o->output ? o->output : "";
+    if (o->csv || (!o->trained.json && text_ends(path, ".csv"))) return PREDICT_CSV;
+    return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
+}
+
 static int predict(struct options *o) {
-    struct asker a = {.o = o};
-    enum error err = cli_trained_ask(&o->trained, &a.t);
+    struct asker *a = pool_alloc(o->trained.pool, sizeof *a);
+    if (!a) return cli_fail(ERR_MEMORY);
+    *a = (struct asker){.o = o, .tell = {.form = form_of(o), .top = o->top, .logits = o->logits}};
+    enum error err = cli_trained_ask(&o->trained, &a->t);
     if (err != ERR_NONE) return error_exit_code(err);
-    json_init(&a.j);
-    err = answer_all(&a);
-    json_fini(&a.j);
-    free(a.raw);
-    free(a.x);
-    free(a.labels);
-    free(a.target);
-    for (int i = 0; i < 2; i++) dataset_close(a.part[i]);
-    trainer_unload(a.t);
-    return cli_end(err);
+    err = o->output ? answer_to_file(a, o->output) : answer_to_console(a);
+    free(a->raw);
+    free(a->x);
+    free(a->labels);
+    free(a->target);
+    for (int i = 0; i < 2; i++) dataset_close(a->part[i]);
+    trainer_unload(a->t);
+    return exit_code(a, err);
 }
 
 static int run(const struct cli *cli) {
     struct options *o = cli->options;
     o->trained.pool = cli->pool;
+    if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     int code = predict(o);
     run_settings_free(&o->trained.settings);
     return code;
@@ -267,23 +262,30 @@ static int run(const struct cli *cli) {
 static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose predictions? a run's or a configuration's"},
     {"INPUT", NULL,
-     "val:0-9 or train:7, samples of its data by number; or a file of samples without labels: .npy "
-     "or IDX arrays (samples first), of the shape and type of the training data; or a .csv with the "
-     "columns of the training file; or a picture (.jpg, .png) for a network of square colour pictures",
-     .at = AT(inputs), .many = OPTION_LIST, .missing = "of what? val:0-9, or a file of samples without labels"},
+     "a picture or a folder of them, for a network of square colour pictures; a file of samples without labels: .npy "
+     "or "
+     "IDX arrays (samples first), of the shape and type of the training data, or a .csv with the columns of the "
+     "training file; or samples of its own data by number: val:0-9 or train:7",
+     .at = AT(inputs), .many = OPTION_LIST,
+     .missing = "of what? a picture, a folder of them, a file of samples without labels, or val:0-9"},
     {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
+    {"--logits", NULL, "the outputs before softmax, of all classes", CONFIG_BOOL, AT(logits)},
+    {"--csv", NULL, "a table with a header: input, sample, class and confidence of each answer", CONFIG_BOOL, AT(csv)},
+    {"--json", NULL, "one JSON array; with the outputs before softmax (logit)", CONFIG_BOOL, AT(trained.json)},
+    {"--output", "FILE", "where the answers go, instead of standard output; as CSV or JSON if it is called so",
+     CONFIG_STRING, AT(output), .also = "-o"},
     TRAINED_OPTIONS,
-    {"--json", NULL, "one JSON array on standard output; with the outputs before softmax (logit)", CONFIG_BOOL,
-     AT(trained.json)},
     {0}};
 
 const struct command command_predict = {
     .name = "predict",
-    .summary = "says what a trained network sees in samples",
+    .also = "infer|inference|classify|label",
+    .summary = "says what a trained network sees in samples: pictures, arrays, its own data",
     OPTIONS(options),
-    .notes = "Of a sequence, what follows its end is told.\n"
-             "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, sample, run or\n"
-             "checkpoint; 78 bad configuration, or weights of another model\n",
+    .notes = "Pictures of a folder and of those in it are taken by name. What cannot be read is named, and the\n"
+             "others go on. Of a sequence, what follows its end is told.\n"
+             "Exit codes: 0; 64 usage; 65 bad data or checkpoint, or some inputs could not be read;\n"
+             "66 no such file, sample, run or checkpoint; 78 bad configuration, or weights of another model\n",
     .standard = &(const struct options){.top = 3},
     .run = run,
 };

@@ -64,6 +64,7 @@ static const struct option options[] = {
 
 const struct command command_report = {
     .name = "report",
+    .also = "plot|plots|html|export_html",
     .summary = "tells what a run or an experiment came to, as one page with plots",
     OPTIONS(options),
     .notes = "What a run or experiment has no data for is left out, with a line on how to get it.\n"

@@ -173,6 +173,7 @@ static const struct option options[] = {
 
 const struct command command_run = {
     .name = "run",
+    .also = "train|fit|start",
     .summary = "trains, from a configuration, from nothing, or on from a run directory",
     OPTIONS(options),
     .run = run,

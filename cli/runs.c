@@ -393,6 +393,7 @@ static const struct option options[] = {
 
 const struct command command_runs = {
     .name = "runs",
+    .also = "list|ls|history|status",
     .summary = "lists the runs and experiments below a folder: what they came to, and whether they go on",
     OPTIONS(options),
     .notes = "The states of a run: running (a process of this host works in the folder), finished and\n"

@@ -27,7 +27,7 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
         TRY(checkpoint_find_best(path, NULL, t->pool, &step));
         path = step;
     }
-    t->job.resume = pool_printf(t->pool, "%s/model.safetensors", path);
+    t->job.resume = checkpoint_weights(path, t->raw, t->pool);
     return t->job.resume ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -46,10 +46,19 @@ static enum error find_weights(struct cli_trained *t) {
                 t->settings.config.name, t->settings.config.log.dir, t->path ? " " : "", t->path ? t->path : "");
 }
 
+/* RUN/ckpt/STEP instead of RUN: that checkpoint is meant. */
+static enum error take_checkpoint(struct cli_trained *t) {
+    const char *manifest = t->path ? pool_printf(t->pool, "%s/manifest.json", t->path) : NULL;
+    if (!manifest || t->checkpoint || !file_exists(manifest)) return ERR_NONE;
+    t->checkpoint = t->path;
+    t->path = pool_printf(t->pool, "%s/../..", t->path);
+    return t->path ? ERR_NONE : ERR_MEMORY;
+}
+
 enum error cli_trained_load(struct cli_trained *t) {
     t->config.asks = true;
-    enum error err = ERR_NONE;
-    if (t->path) err = cli_run_dir(t->path, t->pool, &t->config.path, &t->run_dir);
+    enum error err = take_checkpoint(t);
+    if (err == ERR_NONE && t->path) err = cli_run_dir(t->path, t->pool, &t->config.path, &t->run_dir);
     if (err != ERR_NONE) {
         cli_fail(err);
         return err;

@@ -51,6 +51,7 @@ static const struct option options[] = {{"CONFIG", NULL, NULL, .at = AT(paths), 
 
 const struct command command_validate = {
     .name = "validate",
+    .also = "check|lint|verify",
     .summary = "checks configurations (data and model included) without running them",
     OPTIONS(options),
     .run = run,

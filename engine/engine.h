@@ -70,12 +70,13 @@ struct engine_work;
 struct engine_init {
     const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
     int rank, size;
-    const char *token;     /* as run.token, or the secret itself; NULL: auto */
-    const char *link;      /* auto, shm, tcp, hosts */
-    const char *algorithm; /* auto, or a name */
-    const char *order;     /* tree, or ring */
-    const char *interface; /* to listen on for other hosts */
-    double timeout;        /* seconds without progress; 0: 60 */
+    const char *token;         /* as run.token, or the secret itself; NULL: auto */
+    const char *link;          /* auto, shm, tcp, hosts */
+    const char *algorithm;     /* auto, or a name */
+    const char *order;         /* tree, or ring */
+    const char *interface;     /* to listen on for other hosts */
+    double timeout;            /* seconds without progress; 0: 60 */
+    double bandwidth, latency; /* of an emulated port of this rank: bits per second, each way, and seconds; 0: none */
 };
 /* On failure *out is NULL. */
 ENGINE_API int engine_group_open(const struct engine_init *init, struct engine_group **out);
@@ -114,19 +115,50 @@ ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count, e
 ENGINE_API int engine_barrier(struct engine_group *g);
 
 /* Beside the caller's own work, up to 256 at a time, in the order of their starts; they may be
- * waited for in any order. Every work needs engine_work_wait once, and its memory (recv or buf) is
+ * waited for in any order, by any thread. Every work needs engine_work_wait once, and its memory (recv or buf) is
  * neither read nor written by the caller before that has returned, buf of a send excepted, which
- * may be read. The send of an all_reduce is read at the start. On failure *out is NULL. */
+ * may be read. What 'send' holds is read at the start, except by reduce and all_to_all. On failure *out is NULL. A call
+ * that is started on one rank is started on all. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, enum engine_op op, struct engine_work **out);
+ENGINE_API int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                   enum engine_type type, enum engine_op op, int root, struct engine_work **out);
 ENGINE_API int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
                                       int root, struct engine_work **out);
+ENGINE_API int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                       enum engine_type type, struct engine_work **out);
+ENGINE_API int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
+                                       enum engine_type type, struct engine_work **out);
+/* Parts of any length: what goes to rank r is [to[r], to[r + 1]) of send, in elements, and what comes from it goes to
+ * [from[r], from[r + 1]) of recv. Both have size + 1 entries and are read at the start. */
+ENGINE_API int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
+                                             const long long *from, enum engine_type type, struct engine_work **out);
+/* In place: buf holds size * count on every rank, and a rank's own part is that at rank * count. gather brings the parts
+ * to root's buf, scatter brings root's parts to their ranks, and after reduce_scatter a rank's own part is the sum. Other
+ * parts keep what they hold. */
+ENGINE_API int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                                   struct engine_work **out);
+ENGINE_API int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                                    struct engine_work **out);
+ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                                           enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,
                                  int peer, struct engine_work **out);
 ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                                  struct engine_work **out);
+ENGINE_API int engine_barrier_start(struct engine_group *g, struct engine_work **out);
 ENGINE_API int engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
+
+/* Fails the group on every rank; engine_message() of the others then gives the reason. Any thread. */
+ENGINE_API void engine_group_abort(struct engine_group *g, const char *reason);
+/* What this rank has exchanged since the group was opened. */
+struct engine_stats {
+    long long sent, received; /* bytes to and from other ranks */
+    long long calls;
+    double busy; /* seconds that started calls have run */
+};
+ENGINE_API void engine_group_stats(const struct engine_group *g, struct engine_stats *out);
 
 #ifdef __cplusplus
 }

@@ -149,8 +149,9 @@ static bool one_training(const struct compared *c, const struct compared_pair *p
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what
  * it learns, and so is the machine's alone between equal trainings. */
 static bool counts_trainings(const struct compared *c, const struct compared_pair *p, const struct measure *m) {
-    bool until = c->x->cell[p->cell[0]].settings.config.train.until_metric ||
-                 c->x->cell[p->cell[1]].settings.config.train.until_metric;
+    const struct train_config *one = &c->x->cell[p->cell[0]].settings.config.train,
+                              *two = &c->x->cell[p->cell[1]].settings.config.train;
+    bool until = one->until_metric || two->until_metric || one->patience_metric || two->patience_metric;
     bool both = m->about == ABOUT_BOTH || (until && (m->kind == MEASURE_TIME || m->kind == MEASURE_BYTES));
     return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
 }

@@ -2,6 +2,7 @@
  * runs. What is 'auto' in all of them and decides the bits or the speed of a device (threads) is given one value, the
  * least that any of them would have taken: cells then differ in what the matrix says. */
 #include "engine/base/digest.h"
+#include "engine/base/file.h"
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "engine/base/version.h"
@@ -199,7 +200,7 @@ static enum error load_cells(struct experiment_reader *r, const struct fixed *fi
 /* Runs of another build are other runs: its times may differ. */
 static char *build_text(struct pool *pool) {
     struct stat st = {0};
-    if (stat("/proc/self/exe", &st) != 0) memset(&st, 0, sizeof st);
+    if (stat(file_of_code(), &st) != 0) memset(&st, 0, sizeof st);
     return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size, (long long)st.st_mtime);
 }
 

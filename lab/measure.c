@@ -5,6 +5,7 @@
 
 static const struct measure measures[] = {
     {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME},
+    {"step_q25", "ms", ABOUT_MACHINE, MEASURE_STEP_QUARTER},
     {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST},
     {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true},
     {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_LOAD},
@@ -79,6 +80,8 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
     switch (m->kind) {
     case MEASURE_STEP_TIME:
         return run_result_step_ms(r, warmup, &n);
+    case MEASURE_STEP_QUARTER:
+        return run_result_quantile_ms(r, warmup, 0.25, &n);
     case MEASURE_STEP_BEST:
         return fastest(r, warmup);
     case MEASURE_THROUGHPUT:

@@ -41,7 +41,8 @@ enum error planned_open(const struct run_config *c, const char *kind, struct con
     TRY(model_create(c->model, &input, classes, e, &out->model));
     TRY(ops->open(&p, &out->device));
     const struct segments s = planned_segments(c, out->device);
-    return plan_create(out->model, out->device, (enum loss)c->loss, (enum precision)c->precision, &s, &out->plan);
+    return plan_create(out->model, out->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s,
+                       (int)c->recompute, &out->plan);
 }
 
 void planned_close(struct planned *p) {

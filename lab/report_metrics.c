@@ -10,6 +10,7 @@
 static const struct words {
     const char *name, *words, *ahead;
 } names[] = {{"step_time", "step time", "is faster than"},
+             {"step_q25", "step that a quarter of the steps beat", "is faster than"},
              {"step_best", "fastest step", "is faster than"},
              {"throughput", "samples a second", "is faster than"},
              {"load", "loading in a step", "loads faster than"},
@@ -185,8 +186,8 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
 }
 
 static bool shown_elsewhere(const char *name) {
-    static const char *const others[] = {"",         "step_time",    "step_best",   "throughput", "load",  "forward",
-                                         "backward", "comm_exposed", "comm_hidden", "update",     "memory"};
+    static const char *const others[] = {"",        "step_time", "step_q25",     "step_best",   "throughput", "load",
+                                         "forward", "backward",  "comm_exposed", "comm_hidden", "update",     "memory"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (!strcmp(name, others[i])) return true;
     return false;

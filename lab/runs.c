@@ -57,8 +57,8 @@ static bool said(const char *event, const char *name) {
 }
 
 static bool is_end(const char *event) {
-    return said(event, "finished") || said(event, "target reached") || said(event, "time over") ||
-           said(event, "stopped");
+    return said(event, "finished") || said(event, "target reached") || said(event, "no improvement") ||
+           said(event, "time over") || said(event, "stopped");
 }
 
 /* The best of what was measured, at the first step that reached it. */

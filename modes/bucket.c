@@ -26,6 +26,12 @@ void buckets_align(struct buckets *b, int64_t multiple) {
     b->count = kept;
 }
 
+int buckets_before(const struct buckets *b, int64_t place) {
+    int count = b->count;
+    while (count > 0 && b->edge[count - 1] >= place) count--;
+    return count;
+}
+
 void buckets_fini(struct buckets *b) {
     free(b->edge);
     b->edge = NULL;

@@ -15,4 +15,6 @@ MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int
 /* Every end but the last moves down to a multiple of so many floats; what is then empty goes. A
  * parameter may be split. */
 void buckets_align(struct buckets *b, int64_t multiple);
+/* How many of them begin before that place. */
+int buckets_before(const struct buckets *b, int64_t place);
 void buckets_fini(struct buckets *b);

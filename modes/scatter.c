@@ -21,6 +21,10 @@ static enum error send_shard(struct scatter *s, const struct shard *shard, int r
     int64_t n = shard->n;
     TRY(group_send(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, rank));
     TRY(group_send(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, rank));
+    if (shard->others) {
+        TRY(group_send(s->group, GROUP_INLINE, shard->others, n * d->labels, DTYPE_I32, rank));
+        TRY(group_send(s->group, GROUP_INLINE, shard->shares, n, DTYPE_F32, rank));
+    }
     if (d->classes) return group_send(s->group, GROUP_INLINE, shard->labels, n * d->labels, DTYPE_I32, rank);
     return group_send(s->group, GROUP_INLINE, shard->target, n * d->targets, DTYPE_F32, rank);
 }
@@ -30,6 +34,10 @@ static enum error receive_shard(struct scatter *s, struct shard *shard) {
     int64_t n = shard->n;
     TRY(group_recv(s->group, GROUP_INLINE, shard->x, n * shape_count(&d->shape), DTYPE_F32, 0));
     TRY(group_recv(s->group, GROUP_INLINE, shard->ids, n, DTYPE_I64, 0));
+    if (shard->others) {
+        TRY(group_recv(s->group, GROUP_INLINE, shard->others, n * d->labels, DTYPE_I32, 0));
+        TRY(group_recv(s->group, GROUP_INLINE, shard->shares, n, DTYPE_F32, 0));
+    }
     if (d->classes) return group_recv(s->group, GROUP_INLINE, shard->labels, n * d->labels, DTYPE_I32, 0);
     return group_recv(s->group, GROUP_INLINE, shard->target, n * d->targets, DTYPE_F32, 0);
 }
@@ -85,13 +93,18 @@ static enum error open_worker(struct scatter *s) {
     size_t x = (size_t)align_floats(most * shape_count(&d->shape)) * sizeof(float);
     size_t ids = (size_t)align_floats(most * 2) * sizeof(float);
     size_t y = (size_t)align_floats(most * (d->classes ? d->labels : d->targets)) * sizeof(float);
-    TRY(memory_alloc(x + ids + y, &s->memory));
+    bool mixed = data_config_mixes(&t->config->data, d);
+    size_t shares = mixed ? (size_t)align_floats(most) * sizeof(float) : 0;
+    TRY(memory_alloc(x + ids + y + (mixed ? y + shares : 0), &s->memory));
     void *values = s->memory, *numbers = (char *)s->memory + x, *labels = (char *)s->memory + x + ids;
+    void *others = (char *)labels + y, *parts = (char *)others + y;
     for (int i = 0; i < t->feed.nshards; i++)
         s->shards[i] = (struct shard){.index = t->feed.shards[i],
                                       .x = values,
                                       .ids = numbers,
                                       .labels = d->classes ? labels : NULL,
+                                      .others = mixed ? others : NULL,
+                                      .shares = mixed ? parts : NULL,
                                       .target = d->classes ? NULL : labels};
     return ERR_NONE;
 }

@@ -67,6 +67,7 @@ enum error mode_open(struct trainer *t, struct standing *standing, struct mode *
     if (m->how->place != PLACE_ALONE) TRY(join_group(m));
     if (m->ops->open) TRY(m->ops->open(m));
     m->leaving = m->ops->leave ? m->cut->count : 0;
+    if (m->leaving && !m->how->compressed) m->leaving = buckets_before(m->cut, t->tensors.upto);
     standing->ncuts = m->cut->count;
     standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
     describe(m);
@@ -145,6 +146,10 @@ enum error mode_sum(struct mode *m, double *v, int n) {
 /* Shard 0 is the first computing rank's. */
 enum error mode_share_buffers(struct mode *m) {
     return team_share_buffers(&m->team, m->t, m->how->servers);
+}
+
+enum error mode_share_average(struct mode *m) {
+    return m->ops->spread ? m->ops->spread(m) : ERR_NONE;
 }
 
 enum error mode_collect(struct mode *m) {

@@ -16,7 +16,7 @@ struct mode {
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
     struct buckets buckets;    /* as the configuration cuts them */
     const struct buckets *cut; /* the buckets of this run: these, or the share's */
-    int leaving;               /* how many buckets leave in each step: all, or 0 */
+    int leaving;               /* how many buckets leave in each step: all in which weights are trained, or 0 */
     int left;                  /* how many have left in this step */
     enum lane lane;            /* the lane on which they leave */
     int64_t began;             /* when this step began */
@@ -36,6 +36,7 @@ enum error mode_step(struct mode *m, struct learned *out);
 enum error mode_bring(struct mode *m, const struct step_batch **out);
 enum error mode_sum(struct mode *m, double *v, int n);
 enum error mode_share_buffers(struct mode *m);
+enum error mode_share_average(struct mode *m);
 enum error mode_collect(struct mode *m);
 void mode_abort(struct mode *m, const char *reason);
 void mode_note(struct mode *m, const char *doing, int64_t step);
@@ -45,5 +46,6 @@ const char *mode_describe(struct mode *m);
 void mode_close(struct mode *m);
 #define MODE_STEP                                                                                                      \
     .open = mode_open, .start = mode_start, .step = mode_step, .bring = mode_bring, .sum = mode_sum,                   \
-    .share_buffers = mode_share_buffers, .collect = mode_collect, .abort = mode_abort, .note = mode_note,              \
-    .stats = mode_stats, .watch = mode_watch, .describe = mode_describe, .close = mode_close
+    .share_buffers = mode_share_buffers, .share_average = mode_share_average, .collect = mode_collect,                 \
+    .abort = mode_abort, .note = mode_note, .stats = mode_stats, .watch = mode_watch, .describe = mode_describe,       \
+    .close = mode_close

@@ -83,6 +83,8 @@ void team_close(struct team *m) {
 enum error team_share_start(struct team *m, struct trainer *t) {
     if (!m->group) return ERR_NONE;
     TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.values, t->model->arena_floats, DTYPE_F32, 0));
+    if (t->arena.average)
+        TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.average, t->model->arena_floats, DTYPE_F32, 0));
     return team_share_buffers(m, t, 0);
 }
 

@@ -14,7 +14,7 @@ struct team {
 MUST_CHECK enum error team_open(struct team *m, struct trainer *t, const struct place *place);
 void team_abort(struct team *m, const char *reason);
 void team_close(struct team *m);
-/* Values and buffers from rank 0 to all; the optimizer's state, where every rank steps its own. */
+/* Values, their average and buffers from rank 0 to all; the optimizer's state, where every rank steps its own. */
 MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t);
 MUST_CHECK enum error team_share_state(struct team *m, struct trainer *t);
 MUST_CHECK enum error team_sum(struct team *m, double *v, int n);

@@ -319,9 +319,9 @@ enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t c
     return start(g, how, &c);
 }
 
-enum error group_barrier(struct group *g) {
+enum error group_barrier_on(struct group *g, struct dispatch how) {
     struct collective c = {.kind = KIND_BARRIER};
-    return start(g, GROUP_INLINE, &c);
+    return start(g, how, &c);
 }
 
 /* ---- waiting for what is no call ---- */

@@ -123,7 +123,10 @@ MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const voi
                                  int peer);
 MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                  int peer);
-MUST_CHECK enum error group_barrier(struct group *g);
+MUST_CHECK enum error group_barrier_on(struct group *g, struct dispatch how);
+MUST_CHECK static inline enum error group_barrier(struct group *g) {
+    return group_barrier_on(g, GROUP_INLINE);
+}
 
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);

@@ -5,9 +5,11 @@
 #include "engine/base/log.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <link.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -240,6 +242,14 @@ bool file_is_locked(const char *path) {
     bool locked = fd >= 0 && flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     if (fd >= 0) close(fd);
     return locked;
+}
+
+const char *file_of_code(void) {
+    Dl_info info;
+    void *map; /* a struct link_map: its name is empty for the program */
+    if (!dladdr1((void *)(uintptr_t)file_of_code, &info, &map, RTLD_DL_LINKMAP)) return "/proc/self/exe";
+    const char *name = ((const struct link_map *)map)->l_name;
+    return *name ? name : "/proc/self/exe";
 }
 
 bool file_exists(const char *path) {

@@ -33,5 +33,7 @@ MUST_CHECK enum error file_remove_tree(const char *path);
 bool file_lock(int fd);
 /* Whether a process of this host has locked the file; false where there is none. It asks without keeping others out. */
 bool file_is_locked(const char *path);
+/* The file that this code was loaded from: the shared library, or the program where it stands alone. */
+const char *file_of_code(void);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);

@@ -15,7 +15,8 @@ enum rng_purpose {
     RNG_GENERATE,
     RNG_BOOTSTRAP,
     RNG_ORDER,
-    RNG_INJECT
+    RNG_INJECT,
+    RNG_MIXING
 };
 
 struct rng_key {
@@ -59,6 +60,9 @@ static inline uint64_t rng_below(struct rng_key key, uint64_t a, uint64_t b, uin
 
 /* Standard normal by Box and Muller. */
 float rng_normal(struct rng_key key, uint64_t a, uint64_t b);
+
+/* Beta(alpha, alpha), of any alpha > 0: one counter, whatever comes of it. */
+double rng_beta(struct rng_key key, uint64_t a, uint64_t b, double alpha);
 
 /* out[0..n) = a permutation of 0..n-1 that is a function of (key, epoch) alone (Fisher and Yates).
  */

@@ -7,15 +7,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { RULE_NUMBERS = 12, RULE_SLOTS = 2, RULE_NORMS = 2 };
+enum { RULE_NUMBERS = 12, RULE_SLOTS = 2, RULE_NORMS = 2, RULE_KINDS = 64 };
 /* A part of a tensor, in the device's memory. */
 struct rule_span {
     float *w; /* weights, updated */
     float *g; /* gradient of the global batch's mean loss; 'direct' leaves something else here for 'step' */
     float *slot[RULE_SLOTS]; /* state, updated; all zero before the first step */
     int64_t n;
-    float rate;  /* of this tensor alone, from its norms; 0 where the optimizer asks for none */
-    bool matrix; /* the tensor has two dimensions or more: it is no bias and no norm */
+    float rate; /* of this tensor alone, from its norms; 0 where the optimizer asks for none */
+    int kind;   /* of tensor: which of the rule's numbers are its own (optim_kind) */
 };
 struct formula {
     const char *name;
@@ -23,9 +23,9 @@ struct formula {
 };
 struct rule {
     const struct formula *step;
-    const struct formula *direct;  /* before norms are taken; NULL: nothing */
-    bool adapts[2];                /* whether it has norms, by rule_span.matrix */
-    float number[2][RULE_NUMBERS]; /* what the formulas read, likewise */
+    const struct formula *direct;           /* before norms are taken; NULL: nothing */
+    bool adapts[RULE_KINDS];                /* whether it has norms, by rule_span.kind */
+    float number[RULE_KINDS][RULE_NUMBERS]; /* what the formulas read, likewise */
 };
 
 /* In plain C, on the host's memory. rule_measure: sums of squares of w and g, after 'direct', as squares_sum; zero where

@@ -75,6 +75,8 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
         if (!strcmp(text, truths[i])) return "did you mean 'true'?";
         if (!strcmp(text, lies[i])) return "did you mean 'false'?";
     }
+    const char *meant = config_meant(f->means, text, r->pool), *length = value_length(f, text, r->pool);
+    if (meant || length) return pool_printf(r->pool, "did you mean '%s'?", meant ? meant : length);
     double number;
     if (f->type == CONFIG_SPAN && text_real(text, &number) && number > 0)
         return pool_printf(r->pool, "did you mean '%sep' or '%sst'?", text, text);
@@ -85,7 +87,17 @@ static const char *value_hint(struct reader *r, const struct config_field *f, co
     return n < 0 ? NULL : did_you_mean(r, text, names, n);
 }
 
-static enum error read_scalar(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+/* Relative to what it stands in; out is where it goes. */
+static enum error read_path(struct reader *r, const struct config_field *f, struct node *node, const char *path,
+                            const char **out) {
+    const struct config_path *p = f->extra;
+    if (!value_is_path(f, node->text)) return ERR_NONE;
+    TRY(tree_path(node, path, p && p->before ? p->before : "", r->pool, r->e));
+    *out = node->text;
+    return ERR_NONE;
+}
+
+static enum error read_scalar(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                               void *out) {
     bool nothing = node->kind == NODE_SCALAR && !*node->text && !node->quoted;
     enum value_fault fault = VALUE_WRONG;
@@ -94,7 +106,7 @@ static enum error read_scalar(struct reader *r, const struct config_field *f, co
         if (!text) return ERR_MEMORY;
         fault = value_read(f, text, out);
     }
-    if (fault == VALUE_RIGHT) return ERR_NONE;
+    if (fault == VALUE_RIGHT) return f->type == CONFIG_PATH ? read_path(r, f, node, path, out) : ERR_NONE;
     if (fault == VALUE_ABOVE) {
         bool share = f->type == CONFIG_SHARE;
         const char *most =
@@ -105,7 +117,7 @@ static enum error read_scalar(struct reader *r, const struct config_field *f, co
     return wrong_type(r, node, path, value_type(f, r->pool), hint);
 }
 
-static enum error read_list(struct reader *r, const struct config_field *f, const struct node *node, const char *path,
+static enum error read_list(struct reader *r, const struct config_field *f, struct node *node, const char *path,
                             struct config_list *out) {
     size_t size = value_size(f->type);
     int count = node->kind == NODE_LIST ? node->count : 1;
@@ -261,32 +273,35 @@ static bool body_has(const struct body *b, const char *key) {
 static const char *place_hint(struct reader *r, const struct body *b, const struct node *node, bool by_name) {
     struct config_place place;
     size_t n = strlen(b->path);
-    if (!config_find(r->root, node->key, by_name, node->line > 0, r->pool, &place)) return "";
+    const char *given = node->kind == NODE_SCALAR ? node->text : NULL;
+    if (!config_find(r->root, node->key, by_name, node->line > 0, given, r->pool, &place)) return "";
     if (n && !strncmp(place.path, b->path, n) && place.path[n] == '.')
         return pool_printf(r->pool, "did you mean '%s'?", place.path + n + 1);
     const char *example = *place.example ? pool_printf(r->pool, ", as in '%s'", place.example) : "";
     return example ? pool_printf(r->pool, "did you mean '%s'%s?", place.path, example) : NULL;
 }
 
-/* What other tools call so, here or anywhere; else a near name; else a variant that has the key; else a section that has
- * it. */
+/* What other tools call so, here or anywhere; else a variant that has the key; else a section that has it; else a near
+ * name. */
 static const char *key_hint(struct reader *r, const struct body *b, const struct node *node) {
     const char *key = node->key;
     const char *names[NAMES_MAX];
     int n = 0;
     for (int i = 0; i < b->count; i++)
         for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX - 1; f++) {
-            if (r->topic && config_also(f->also, key)) return pool_printf(r->pool, "did you mean '%s'?", f->key);
+            if ((r->topic || *b->path) && config_also(f->also, key))
+                return pool_printf(r->pool, "did you mean '%s'?", f->key);
             if (*f->key) names[n++] = f->key;
         }
     const char *place = r->topic ? "" : place_hint(r, b, node, false);
     if (!place || *place) return place;
     const struct config_variants *v = b->variants;
-    if (v && v->name) names[n++] = v->name;
-    if (text_nearest(key, names, n)) return did_you_mean(r, key, names, n);
     for (int i = 0; v && i < v->count; i++)
         if (section_has(v->at(i), key)) return pool_printf(r->pool, "'%s' belongs to '%s'", key, v->at(i)->name);
-    return r->topic ? "" : place_hint(r, b, node, true);
+    if (!r->topic) place = place_hint(r, b, node, true);
+    if (!place || *place) return place;
+    if (v && v->name) names[n++] = v->name;
+    return did_you_mean(r, key, names, n);
 }
 
 /* ", which takes out, kernel, ..."; "" where help has no page of its own for the map. */

@@ -8,6 +8,8 @@
  *   INT       int64_t
  *   REAL      double
  *   STRING    const char *
+ *   PATH      const char *           a path, which is made absolute (tree_path); 'choices': words that are none; extra:
+ *                                    struct config_path, or NULL
  *   ENUM      int                    one of choices, of which it is the index
  *   BYTES     int64_t                25MB
  *   SECONDS   double                 60s
@@ -30,6 +32,7 @@ enum config_type {
     CONFIG_INT,
     CONFIG_REAL,
     CONFIG_STRING,
+    CONFIG_PATH,
     CONFIG_ENUM,
     CONFIG_BYTES,
     CONFIG_SECONDS,
@@ -61,6 +64,10 @@ struct config_variant {
     void *common_config; /* of variants->common->size bytes; NULL without one */
     const struct node *node;
 };
+struct config_path {
+    const char *before; /* "file:": what does not begin so is no path; NULL: nothing stands before it */
+    const char * or ;   /* "how many samples": a number or a share may stand there, too, and means that; or NULL */
+};
 struct config_field {
     /* "": a VARIANT whose name and keys stand in this section's own map: {name: sgd, clip: 2} */
     const char *key;
@@ -77,6 +84,7 @@ struct config_field {
     const void *extra; /* as the type says */
     bool required;     /* an error when absent; 'standard' is NULL then */
     const char *also;  /* "a|b": what other tools call it, for those who look for it; or NULL */
+    const char *means; /* "ce=cross_entropy|nll=cross_entropy": what they call its words; or NULL */
 };
 struct config_section {
     const char *name;
@@ -123,14 +131,16 @@ MUST_CHECK enum error config_walk(const struct config_section *section, struct p
 /* Whether the word is one of those of an 'also'. Upper and lower case are the same, '-' is '_', and what stands before
  * a '.' does not matter: nn.Conv2d. */
 bool config_also(const char *also, const char *word);
+/* What the word stands for in a 'means'; NULL: nothing. */
+const char *config_meant(const char *means, const char *word, struct pool *pool);
 const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NULL: no memory */
 /* Where a key is that other tools call so, or (by_name) that is called so in some section: its path, "train" rather than
- * "train.for" where a bare value will do, and 'example', it and its default as YAML ("optimizer: {lr: 0.1}") or for the
- * command line ("optimizer.lr=0.1"). false: nowhere. */
+ * "train.for" where a bare value will do, and 'example', it and the value that was given (NULL: none), or its default where
+ * it takes no such value, as YAML ("optimizer: {lr: 0.1}") or for the command line ("optimizer.lr=0.1"). false: nowhere. */
 struct config_place {
     const char *path, *example; /* example: "" where it has no default */
 };
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, struct pool *pool,
-                 struct config_place *out);
+bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
+                 struct pool *pool, struct config_place *out);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -1,6 +1,7 @@
 /* Keys that are looked for by other names than their own: those of other tools, or without their section's. */
 #include "engine/config/schema.h"
 
+#include "engine/base/text.h"
 #include "engine/config/value.h"
 #include <ctype.h>
 #include <string.h>
@@ -23,6 +24,16 @@ bool config_also(const char *also, const char *word) {
     return false;
 }
 
+const char *config_meant(const char *means, const char *word, struct pool *pool) {
+    const char *dot = strrchr(word, '.');
+    for (const char *m = means; m;) {
+        size_t n = strcspn(m, "|"), key = strcspn(m, "=");
+        if (same_word(m, key, dot ? dot + 1 : word)) return pool_strndup(pool, m + key + 1, n - key - 1);
+        m = m[n] ? m + n + 1 : NULL;
+    }
+    return NULL;
+}
+
 const char *config_also_text(const char *also, struct pool *pool) {
     const char *words[WORDS_MAX];
     int n = value_words(also, pool, words);
@@ -31,15 +42,17 @@ const char *config_also_text(const char *also, struct pool *pool) {
 
 struct search {
     const char *word;
-    bool by_name;
+    bool by_name, whole;     /* whole: the word is the key's whole path, which no other is as good as */
     struct config_key found; /* path NULL: none yet */
 };
 
 static void search_key(void *user, const struct config_key *key) {
     struct search *s = user;
     const char *dot = strrchr(key->path, '.'), *name = dot ? dot + 1 : key->path;
-    if (s->found.path) return;
-    if (config_also(key->field->also, s->word) || (s->by_name && config_also(name, s->word))) s->found = *key;
+    bool whole = s->by_name && same_word(key->path, strlen(key->path), s->word);
+    if (s->whole || (s->found.path && !whole)) return;
+    s->whole = whole;
+    if (whole || config_also(key->field->also, s->word) || (s->by_name && config_also(name, s->word))) s->found = *key;
 }
 
 /* "a: {b: {c: 1}}" of a.b.c, or "a.b.c=1". */
@@ -51,23 +64,53 @@ static const char *example_of(const char *path, const char *value, bool yaml, st
     return text ? pool_printf(pool, "%s: %s", key, text) : NULL;
 }
 
-/* The default of a key; of a section that of its bare value. NULL: there is none. */
-static const char *standard_of(const struct config_field *f) {
-    if (f->type != CONFIG_SECTION) return f->standard;
+/* The field that a bare value of a section is read by. */
+static const struct config_field *bare_field(const struct config_field *f) {
+    if (f->type != CONFIG_SECTION) return f;
     const struct config_section *s = f->extra;
-    if (section_inline(s)) return section_inline(s)->standard;
+    if (section_inline(s)) return section_inline(s);
     for (f = s->fields; s->shorthand && f->key; f++)
-        if (!strcmp(f->key, s->shorthand)) return f->standard;
+        if (!strcmp(f->key, s->shorthand)) return f;
     return NULL;
 }
 
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, struct pool *pool,
-                 struct config_place *out) {
+/* "ep" after a number of what the word counts, "st" as well. */
+static const char *unit_of(const char *word) {
+    if (strcasestr(word, "epoch") || !strcasecmp(word, "ep")) return "ep";
+    return strcasestr(word, "time") ? "s" : "st";
+}
+
+/* The value that was given, as the field takes it; NULL: it does not. */
+static const char *value_of(const struct config_field *f, const char *word, const char *given, struct pool *pool) {
+    union {
+        int64_t number;
+        double real;
+        struct config_span span;
+        const char *text;
+    } memory;
+    const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
+    double number;
+    bool plain = given && *given && strlen(given) <= 64 && !given[strcspn(given, " ,:{}[]'\"\n")];
+    if (!plain) return NULL;
+    for (int i = 0; v && i < v->count; i++)
+        if (!strcasecmp(v->at(i)->name, given) || config_also(v->at(i)->also, given)) return v->at(i)->name;
+    bool counted = (f->type == CONFIG_SPAN || f->type == CONFIG_LENGTH) && text_real(given, &number);
+    if (counted) given = pool_printf(pool, "%s%s", given, unit_of(word));
+    if (!given || f->type == CONFIG_NODE) return given;
+    if (f->type == CONFIG_STRING) return text_real(given, &number) ? NULL : given;
+    return value_size(f->type) && value_read(f, given, &memory) == VALUE_RIGHT ? given : NULL;
+}
+
+bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
+                 struct pool *pool, struct config_place *out) {
     struct search s = {.word = word, .by_name = by_name};
     if (config_walk(section, pool, search_key, &s) != ERR_NONE || !s.found.path) return false;
-    const char *path = s.found.path, *standard = standard_of(s.found.field), *dot = strrchr(path, '.');
+    const char *path = s.found.path, *dot = strrchr(path, '.');
+    const struct config_field *f = bare_field(s.found.field);
+    const char *value = f ? value_of(f, word, given, pool) : NULL;
+    if (!value && f) value = f->standard;
     if (s.found.bare && dot) path = pool_strndup(pool, path, (size_t)(dot - path));
-    const char *example = path && standard && *standard ? example_of(path, standard, yaml, pool) : "";
+    const char *example = path && value && *value ? example_of(path, value, yaml, pool) : "";
     *out = (struct config_place){path, example};
     return path && example;
 }

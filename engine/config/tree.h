@@ -10,6 +10,7 @@ struct node {
     enum node_kind kind;
     const char *key;     /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
     const char *text;    /* a scalar's characters */
+    const char *given;   /* of a path (tree_path): the text as it was before it was made absolute; else NULL */
     bool quoted;         /* "128" is a string to those who care */
     struct node **items; /* children of a list or map */
     int count;
@@ -54,6 +55,11 @@ MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
 MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
                                struct config_errors *e);
+/* Makes the path absolute that a scalar holds after 'before' ("file:", or ""): one in a file is seen from that file's folder,
+ * another from the working directory. Once is enough. Adds to e where the file's folder does not have it and the working
+ * directory has: neither is taken for the other. */
+MUST_CHECK enum error tree_path(struct node *at, const char *key, const char *before, struct pool *pool,
+                                struct config_errors *e);
 /* With all that is below it; texts are shared. NULL: no memory. */
 struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a

@@ -109,6 +109,21 @@ static enum value_fault read_bool(const char *text, bool *out) {
     return *out || !strcmp(text, "false") ? VALUE_RIGHT : VALUE_WRONG;
 }
 
+const char *value_length(const struct config_field *f, const char *text, struct pool *pool) {
+    static const char *const units[][2] = {{"e", "ep"}, {"sec", "s"},   {"s", "st"}, {"it", "st"},
+                                           {"b", "st"}, {"min", "min"}, {"h", "h"}};
+    size_t n = strspn(text, "0123456789.");
+    const char *unit = text + n + strspn(text + n, " _");
+    if ((f->type != CONFIG_SPAN && f->type != CONFIG_LENGTH) || n == 0) return NULL;
+    for (size_t i = 0; i < sizeof units / sizeof *units; i++) {
+        if (strncasecmp(unit, units[i][0], strlen(units[i][0])) != 0) continue;
+        char *length = pool_printf(pool, "%.*s%s", (int)n, text, units[i][1]);
+        struct config_span span;
+        return length && strcmp(length, text) != 0 && value_read(f, length, &span) == VALUE_RIGHT ? length : NULL;
+    }
+    return NULL;
+}
+
 enum value_fault value_read(const struct config_field *f, const char *text, void *out) {
     int word = f->choices ? word_index(f->choices, text) : -1;
     switch (f->type) {
@@ -128,6 +143,9 @@ enum value_fault value_read(const struct config_field *f, const char *text, void
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
         return VALUE_RIGHT;
+    case CONFIG_PATH:
+        *(const char **)out = text;
+        return *text ? VALUE_RIGHT : VALUE_WRONG;
     case CONFIG_STRING:
     case CONFIG_STRINGS:
         *(const char **)out = text;
@@ -162,6 +180,7 @@ size_t value_size(enum config_type type) {
         return sizeof(double);
     case CONFIG_STRING:
     case CONFIG_STRINGS:
+    case CONFIG_PATH:
         return sizeof(const char *);
     case CONFIG_ENUM:
     case CONFIG_ENUMS:
@@ -191,6 +210,19 @@ static const char *range(const struct config_field *f, struct pool *pool) {
     if (most && above_zero) return pool_printf(pool, " > 0 and <= %.12g", f->max);
     if (most) return pool_printf(pool, " from %.12g to %.12g", f->min, f->max);
     return above_zero ? " > 0" : pool_printf(pool, " >= %.12g", f->min);
+}
+
+bool value_is_path(const struct config_field *f, const char *text) {
+    const struct config_path *p = f->extra;
+    double number;
+    if (f->type != CONFIG_PATH || (f->choices && word_index(f->choices, text) >= 0)) return false;
+    if (p && p->before && strncmp(text, p->before, strlen(p->before)) != 0) return false;
+    return !(p && p->or &&read_share(text, &number));
+}
+
+static const char *path_type(const struct config_path *p, struct pool *pool) {
+    if (p && p->before) return "a text";
+    return p && p->or ? pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or) : "a path";
 }
 
 static const char *basic_type(const struct config_field *f, struct pool *pool) {
@@ -225,6 +257,8 @@ static const char *basic_type(const struct config_field *f, struct pool *pool) {
         return "a text, or a list of them";
     case CONFIG_VARIANTS:
         return "a list";
+    case CONFIG_PATH:
+        return path_type(f->extra, pool);
     case CONFIG_NODE:
     case CONFIG_STRING:
         return "a text";

@@ -6,7 +6,11 @@ enum value_fault { VALUE_RIGHT, VALUE_WRONG, VALUE_ABOVE /* of the right form, o
 /* Reads text as one value of the field's type (of one item for lists) into out; a string is
  * borrowed. */
 enum value_fault value_read(const struct config_field *f, const char *text, void *out);
+/* "5ep" of "5 epochs", "5e"; NULL: the text is no such length, or the field takes none. */
+const char *value_length(const struct config_field *f, const char *text, struct pool *pool);
 size_t value_size(enum config_type type); /* of one value, of one item for lists; 0: no scalar type */
+bool value_is_path(const struct config_field *f,
+                   const char *text); /* what such a field holds, and not one of its words */
 bool value_is_list(enum config_type type);
 /* "an integer >= 1", "true or false", "one of a, b, c"; NULL: no memory. */
 const char *value_type(const struct config_field *f, struct pool *pool);

@@ -111,11 +111,27 @@ static enum error parse_erasing(const struct node *value, struct augment *out) {
     return range_parse(value, "erasing", "ratio", 100, e->ratio);
 }
 
+static enum error parse_mixing(const struct node *value, const char *name, double *alpha) {
+    if (*alpha > 0) return FAIL(ERR_CONFIG, "%s is there twice", name);
+    *alpha = 1;
+    if (!value || number_of(value, 1e-3, 1e3, alpha)) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "%s takes the alpha of Beta(alpha, alpha), from 0.001 to 1000", name);
+}
+
+static enum error parse_mixup(const struct node *value, struct augment *out) {
+    return parse_mixing(value, "mixup", &out->mixup);
+}
+
+static enum error parse_cutmix(const struct node *value, struct augment *out) {
+    return parse_mixing(value, "cutmix", &out->cutmix);
+}
+
 static const struct {
     const char *name;
     enum error (*parse)(const struct node *value, struct augment *out);
 } kinds[] = {{"flip", parse_flip},     {"crop", parse_crop},         {"random_resized_crop", parse_resized_crop},
-             {"jitter", parse_jitter}, {"rotation", parse_rotation}, {"erasing", parse_erasing}};
+             {"jitter", parse_jitter}, {"rotation", parse_rotation}, {"erasing", parse_erasing},
+             {"mixup", parse_mixup},   {"cutmix", parse_cutmix}};
 
 static enum error item_parse(const struct node *item, struct augment *out, const struct node **at) {
     const struct node *value = item->kind == NODE_MAP && item->count == 1 ? item->items[0] : NULL;
@@ -123,8 +139,10 @@ static enum error item_parse(const struct node *item, struct augment *out, const
     *at = value ? value : item;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return kinds[i].parse(value, out);
-    return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}, "
-                            "random_resized_crop, {rotation: 15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}");
+    return FAIL(ERR_CONFIG,
+                "no such augmentation\nwrite a list of: flip, {crop: 4}, "
+                "random_resized_crop, {rotation: 15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, "
+                "{cutmix: 1.0}");
 }
 
 enum error augment_parse(const struct node *node, struct augment *out, const struct node **at) {

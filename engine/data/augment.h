@@ -22,6 +22,7 @@ struct augment {
     struct rotation rotation;
     struct jitter jitter;
     struct erasing erasing;
+    double mixup, cutmix; /* alpha of each; 0: none */
 };
 /* Reads the list (NULL: nothing). On error *at is where it is. */
 MUST_CHECK enum error augment_parse(const struct node *node, struct augment *out, const struct node **at);

@@ -40,7 +40,8 @@ static const struct config_field common_fields[] = {
      .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
              "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
              "1.333]}}, {rotation: 15} (degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, "
-             "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability)",
+             "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability), "
+             "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
      .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
@@ -96,6 +97,17 @@ enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, 
 
 const char *dataset_class_name(const struct dataset *d, int64_t k) {
     return d->ops->class_name ? d->ops->class_name(d, k) : NULL;
+}
+
+enum error dataset_counts(const struct dataset *d, int64_t *counts) {
+    if (!d->ops->label || d->labels != 1)
+        return FAIL(ERR_CONFIG,
+                    "how many samples of each class '%s' has is not known without reading all of them\ngive the "
+                    "weights as a list: loss: {name: cross_entropy, weights: [...]}",
+                    d->name);
+    for (int64_t k = 0; k < d->classes; k++) counts[k] = 0;
+    for (int64_t i = 0; i < d->size; i++) counts[d->ops->label(d, i)]++;
+    return ERR_NONE;
 }
 
 void dataset_tell(const struct dataset *train, const struct dataset *val) {

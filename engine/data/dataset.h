@@ -38,6 +38,8 @@ struct dataset_ops {
     /* Opens a file of samples that have no labels, for a network that was trained on 'like': of its
      * shape and type. NULL: the set has no such files. ERR_DATA: they are not like that. */
     enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
+    /* The class of sample i, known without reading the sample; NULL: it is not. */
+    int32_t (*label)(const struct dataset *d, int64_t i);
     /* What class k is called; NULL: by its number. */
     const char *(*class_name)(const struct dataset *d, int64_t k);
     /* What column k of a sample is called, the last being the target; NULL: it has no name. */
@@ -45,12 +47,13 @@ struct dataset_ops {
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
-    int64_t size;       /* at least 1 */
-    struct shape shape; /* of one sample */
-    int type;           /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
-    int64_t classes;    /* 0: targets are vectors */
-    int64_t labels;     /* classes that a sample has: 1, or one for each position of a sequence */
-    int64_t targets;    /* floats of a target vector (classes == 0) */
+    int64_t size;          /* at least 1 */
+    struct shape shape;    /* of one sample */
+    int type;              /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */
+    int64_t classes;       /* 0: targets are vectors */
+    int64_t labels;        /* classes that a sample has: 1, or one for each position of a sequence */
+    int64_t targets;       /* floats of a target vector (classes == 0) */
+    const int64_t *counts; /* training samples of each class, where somebody has asked for them; else NULL */
     const char *name;
     const char *note;              /* what its user ought to know; NULL: nothing */
     bool plane;                    /* height and width make sense (crop, flip) */
@@ -75,6 +78,7 @@ struct data_config {
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
     bool values;               /* the loss is of values: set by who knows it */
+    bool fractions;            /* targets that are values are from 0 to 1: likewise */
     int64_t limit;             /* use the first so many training samples; 0: all */
     int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
@@ -89,6 +93,8 @@ MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct d
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
+/* Counts the samples of each class, (classes). ERR_CONFIG: the set does not know them without reading all its samples. */
+MUST_CHECK enum error dataset_counts(const struct dataset *d, int64_t *counts);
 /* Warns of the notes of both parts; either may be NULL. */
 void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);

@@ -27,12 +27,23 @@ void drawn_close(struct dataset *base) {
     memory_free(s);
 }
 
+/* What sample i is drawn from: its label comes first. */
+static struct draw draw_begin(const struct drawn *s, int64_t i) {
+    return (struct draw){.key = s->key, .sample = (uint64_t)i, .block = s->split << 32};
+}
+
+int32_t drawn_label(const struct dataset *base, int64_t i) {
+    const struct drawn *s = (const struct drawn *)base;
+    struct draw d = draw_begin(s, i);
+    return draw_below(&d, s->kind->classes);
+}
+
 enum error drawn_read(struct dataset *base, int64_t i, void *x, int32_t *label, float *target) {
     (void)target;
     struct drawn *s = (struct drawn *)base;
     size_t bytes = dataset_sample_bytes(base);
     uint8_t *kept = s->pixels + (size_t)i * bytes;
-    struct draw d = {.key = s->key, .sample = (uint64_t)i, .block = s->split << 32};
+    struct draw d = draw_begin(s, i);
     *label = draw_below(&d, s->kind->classes);
     unsigned char state = atomic_load_explicit(&s->state[i], memory_order_acquire);
     if (state == EMPTY && atomic_compare_exchange_strong(&s->state[i], &state, BUSY)) {

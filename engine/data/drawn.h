@@ -49,5 +49,6 @@ struct drawn_kind {
 /* dataset_ops.open of such a set, and the other slots. */
 MUST_CHECK enum error drawn_open(const struct drawn_kind *kind, const struct drawn_config *config, bool train,
                                  uint64_t seed, struct dataset **out);
+int32_t drawn_label(const struct dataset *d, int64_t i);
 enum error drawn_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void drawn_close(struct dataset *d);

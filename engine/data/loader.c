@@ -48,13 +48,14 @@ struct order {
 struct worker {
     struct loader *loader;
     pthread_t thread;
-    void *raw; /* one sample, as the set gives it */
+    void *raw;              /* one sample, as the set gives it */
+    float *partner, *value; /* where samples are mixed: the other one and its target; else NULL */
 };
 struct loader {
     struct dataset *data;
     struct sampler sampler;
     struct transform transform;
-    bool training;
+    bool training, fractions;
     struct allocator memory; /* of batches */
     int64_t steps, end;      /* of an epoch; number of steps to give */
     int depth, nparts, nworkers;
@@ -88,14 +89,54 @@ struct task {
     struct order *order;
 };
 
-static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, int64_t index, uint64_t id) {
-    struct loader *l = w->loader;
-    struct dataset *d = l->data;
+struct place { /* of a sample: its number in the set, and the visit's counter */
+    int64_t index;
+    uint64_t id;
+};
+
+static struct place place_at(const struct loader *l, const struct task *t, int64_t position) {
+    int64_t before = l->training ? t->slot->batch.epoch * sampler_total(&l->sampler) : 0;
+    int64_t index = t->order->index ? t->order->index[position] : position % l->sampler.size;
+    return (struct place){index, (uint64_t)(before + position)};
+}
+
+static enum error fractions_check(const struct loader *l, int64_t index, const float *target) {
+    for (int64_t k = 0; l->fractions && target && k < l->data->targets; k++)
+        if (!(target[k] >= 0 && target[k] <= 1))
+            return FAIL(ERR_DATA, "sample %lld of '%s' has the target %g, and loss bce is of targets from 0 to 1",
+                        (long long)index, l->data->name, (double)target[k]);
+    return ERR_NONE;
+}
+
+/* One sample's input, classes and target. */
+static enum error sample_read(struct worker *w, struct place p, float *x, int32_t *labels, float *target) {
+    const struct loader *l = w->loader;
     int32_t unused;
-    TRY(transform_read(&l->transform, d, index, id, w->raw, s->labels ? s->labels + i * d->labels : &unused,
-                       s->target ? s->target + i * d->targets : NULL));
-    s->ids[i] = id;
-    transform_apply(&l->transform, d, w->raw, id, s->x + i * shape_count(&d->shape));
+    TRY(transform_read(&l->transform, l->data, p.index, p.id, w->raw, labels ? labels : &unused, target));
+    TRY(fractions_check(l, p.index, target));
+    transform_apply(&l->transform, l->data, w->raw, p.id, x);
+    return ERR_NONE;
+}
+
+static enum error sample_fill(struct worker *w, struct shard *s, int64_t i, struct place p) {
+    const struct dataset *d = w->loader->data;
+    s->ids[i] = p.id;
+    return sample_read(w, p, s->x + i * shape_count(&d->shape), s->labels ? s->labels + i * d->labels : NULL,
+                       s->target ? s->target + i * d->targets : NULL);
+}
+
+/* Sample i, which is there, becomes a mixture with this one; the label of which there is more comes first. */
+static enum error sample_mix(struct worker *w, struct shard *s, int64_t i, struct place p, const struct mixing *m) {
+    const struct dataset *d = w->loader->data;
+    TRY(sample_read(w, p, w->partner, s->others ? &s->others[i] : NULL, s->target ? w->value : NULL));
+    mixing_apply(m, &d->shape, s->x + i * shape_count(&d->shape), w->partner);
+    if (s->target) mixing_blend(m, s->target + i * d->targets, w->value, d->targets);
+    if (!s->others) return ERR_NONE;
+    s->shares[i] = (float)(m->part < 0.5 ? 1 - m->part : m->part);
+    if (m->part >= 0.5) return ERR_NONE;
+    int32_t label = s->labels[i];
+    s->labels[i] = s->others[i];
+    s->others[i] = label;
     return ERR_NONE;
 }
 
@@ -103,13 +144,17 @@ static enum error part_fill(struct worker *w, const struct task *t) {
     const struct loader *l = w->loader;
     const struct step_batch *b = &t->slot->batch;
     const struct part *p = &l->parts[t->part];
+    const struct transform *f = &l->transform;
+    const struct mixing mix = mixing_draw(&f->augment, f->mixing_key, b->epoch, b->step, &l->data->shape);
     struct shard *s = &b->shards[p->shard];
     int64_t end = p->first + PART < s->n ? p->first + PART : s->n;
-    int64_t before = l->training ? b->epoch * sampler_total(&l->sampler) : 0;
+    int64_t begin = sampler_position(&l->sampler, b->step, 0, 0);
     for (int64_t i = p->first; i < end; i++) {
         int64_t position = sampler_position(&l->sampler, b->step, s->index, i);
-        int64_t index = t->order->index ? t->order->index[position] : position % l->sampler.size;
-        TRY(sample_fill(w, s, i, index, (uint64_t)(before + position)));
+        TRY(sample_fill(w, s, i, place_at(l, t, position)));
+        if (mix.kind == MIX_NONE) continue;
+        int64_t partner = begin + mixing_partner(position - begin, b->samples);
+        TRY(sample_mix(w, s, i, place_at(l, t, partner), &mix));
     }
     return ERR_NONE;
 }
@@ -123,6 +168,8 @@ void shards_place(struct step_batch *b, const struct sampler *s, const struct da
         to->x = before->x + before->n * shape_count(&d->shape);
         to->ids = before->ids + before->n;
         if (to->labels) to->labels = before->labels + before->n * d->labels;
+        if (to->others) to->others = before->others + before->n * d->labels;
+        if (to->shares) to->shares = before->shares + before->n;
         if (to->target) to->target = before->target + before->n * d->targets;
     }
 }
@@ -239,12 +286,15 @@ static enum error block_add(size_t *bytes, int64_t n, size_t each, size_t *at) {
 
 static enum error slot_init(const struct loader *l, struct slot *s, const int *shards, int nshards) {
     const struct dataset *d = l->data;
-    size_t bytes = 0, x, labels, target, ids;
+    size_t bytes = 0, x, labels, others, shares, target, ids;
     int64_t n = 0;
+    bool mixed = d->classes && mixing_on(&l->transform.augment);
     s->filled = -1;
     for (int i = 0; i < nshards; i++) n += shard_most(l, shards[i]);
     TRY(block_add(&bytes, n, (size_t)shape_count(&d->shape) * sizeof(float), &x));
     TRY(block_add(&bytes, n, (size_t)d->labels * sizeof(int32_t), &labels));
+    TRY(block_add(&bytes, mixed ? n : 0, (size_t)d->labels * sizeof(int32_t), &others));
+    TRY(block_add(&bytes, mixed ? n : 0, sizeof(float), &shares));
     TRY(block_add(&bytes, n, (size_t)d->targets * sizeof(float), &target));
     TRY(block_add(&bytes, n, sizeof(uint64_t), &ids));
     TRY(l->memory.alloc(l->memory.ctx, bytes, &s->memory));
@@ -255,6 +305,8 @@ static enum error slot_init(const struct loader *l, struct slot *s, const int *s
         s->batch.shards[i] = (struct shard){.index = shards[i],
                                             .x = (float *)(base + x),
                                             .labels = d->classes ? (int32_t *)(base + labels) : NULL,
+                                            .others = mixed ? (int32_t *)(base + others) : NULL,
+                                            .shares = mixed ? (float *)(base + shares) : NULL,
                                             .target = d->classes ? NULL : (float *)(base + target),
                                             .ids = (uint64_t *)(base + ids)};
     return ERR_NONE;
@@ -268,13 +320,24 @@ static enum error orders_create(struct loader *l) {
     return ERR_NONE;
 }
 
+static enum error worker_init(const struct loader *l, struct worker *w) {
+    size_t x = (size_t)align_floats(shape_count(&l->data->shape));
+    void *memory;
+    TRY(memory_alloc(dataset_sample_bytes(l->data), &w->raw));
+    if (!mixing_on(&l->transform.augment)) return ERR_NONE;
+    TRY(memory_alloc((x + (size_t)l->data->targets) * sizeof(float), &memory));
+    w->partner = memory;
+    w->value = w->partner + x;
+    return ERR_NONE;
+}
+
 /* Signals are the main thread's: workers block them all. */
 static enum error workers_start(struct loader *l, int count) {
     sigset_t all, before;
     sigfillset(&all);
     if (!(l->workers = calloc((size_t)count + 1, sizeof *l->workers)))
         return FAIL(ERR_MEMORY, "no memory for %d threads", count);
-    for (int i = 0; i < count; i++) TRY(memory_alloc(dataset_sample_bytes(l->data), &l->workers[i].raw));
+    for (int i = 0; i < count; i++) TRY(worker_init(l, &l->workers[i]));
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     for (; l->nworkers < count && code == 0; l->nworkers += code == 0) {
@@ -329,6 +392,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
     l->data = p->data;
     l->sampler = p->sampler;
     l->training = p->training;
+    l->fractions = p->config->fractions;
     l->memory = p->memory ? *p->memory : allocator_heap;
     l->depth = p->depth;
     l->orders[0].epoch = l->orders[1].epoch = -1;
@@ -382,7 +446,10 @@ void loader_close(struct loader *l) {
     pthread_cond_broadcast(&l->work);
     pthread_mutex_unlock(&l->lock);
     for (int i = 0; i < l->nworkers; i++) pthread_join(l->workers[i].thread, NULL);
-    for (int i = 0; l->workers && l->workers[i].raw; i++) memory_free(l->workers[i].raw);
+    for (int i = 0; l->workers && l->workers[i].raw; i++) {
+        memory_free(l->workers[i].raw);
+        memory_free(l->workers[i].partner);
+    }
     for (int i = 0; l->slots && i < l->depth; i++) {
         l->memory.free(l->memory.ctx, l->slots[i].memory);
         memory_free(l->slots[i].batch.shards);

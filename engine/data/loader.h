@@ -26,6 +26,8 @@ MUST_CHECK enum error normalization_check(struct dataset *d, const struct data_c
 bool normalization_equal(const struct normalization *a, const struct normalization *b);
 /* "mean 0.4914 0.4822 0.4465, deviation 0.247 0.2435 0.2616" */
 char *normalization_words(const struct dataset *d, const struct normalization *n, char out[640]);
+/* Whether training shards of this set have 'others' and 'shares'. */
+bool data_config_mixes(const struct data_config *c, const struct dataset *d);
 /* Checks the form of augment and normalize for the config reader. */
 void data_config_check(const struct data_config *c, struct config_errors *e);
 
@@ -34,8 +36,12 @@ struct shard {       /* one shard of one step, ready to compute on */
     int64_t n;       /* samples; may be 0 */
     float *x;        /* (n, shape) */
     int32_t *labels; /* (n, data->labels), or NULL */
-    float *target;   /* (n, targets), or NULL */
-    uint64_t *ids;   /* (n), each visit's counter: epoch * total + position in the epoch's order;
+    /* Of the second samples that are mixed in, in smaller part: (n, data->labels), and the part (n) that is of 'labels'.
+     * NULL: nothing is mixed, or values are, which target is the mixture of. */
+    int32_t *others;
+    float *shares;
+    float *target; /* (n, targets), or NULL */
+    uint64_t *ids; /* (n), each visit's counter: epoch * total + position in the epoch's order;
                         not training: the sample's number */
 };
 struct step_batch {

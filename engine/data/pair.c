@@ -15,14 +15,15 @@
 #include <sys/stat.h>
 
 const struct config_field pair_fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct pair_config, train),
+    {"train", CONFIG_PATH, offsetof(struct pair_config, train),
      .help = "File of training samples, or a folder with a whole set"},
-    {"labels", CONFIG_STRING, offsetof(struct pair_config, labels),
+    {"labels", CONFIG_PATH, offsetof(struct pair_config, labels),
      .help = "File of their labels; from the name of 'train' when absent"},
-    {"val", CONFIG_STRING, offsetof(struct pair_config, val),
+    {"val", CONFIG_PATH, offsetof(struct pair_config, val),
      .help = "File of validation samples, or how many to hold out at the end of 'train' (2000, "
-             "20%); when absent the folder's own, else 10%"},
-    {"val_labels", CONFIG_STRING, offsetof(struct pair_config, val_labels),
+             "20%); when absent the folder's own, else 10%",
+     .extra = &part_path},
+    {"val_labels", CONFIG_PATH, offsetof(struct pair_config, val_labels),
      .help = "File of their labels; from the name of 'val' when absent"},
     {"classes", CONFIG_INT, offsetof(struct pair_config, classes), .standard = "auto",
      .help = "Classes; auto: the largest training label and one", .min = 1, .max = 1 << 20, .choices = "auto"},

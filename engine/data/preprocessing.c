@@ -110,6 +110,11 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_int(j, "classes", d->classes);
     json_int(j, "labels", d->labels);
     json_int(j, "targets", d->targets);
+    if (d->counts) {
+        json_open(j, "class_counts", '[');
+        for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, d->counts[k]);
+        json_close(j, ']');
+    }
     write_names(d, "class_names", dataset_class_name, d->classes, j);
     if (d->shape.ndim == 1) write_names(d, "columns", dataset_column_name, shape_count(&d->shape) + 1, j);
     if (d->columns) write_table(d->columns, j);
@@ -192,6 +197,23 @@ static bool read_counts(const struct json_value *root, struct dataset *d) {
     bool classes = d->classes > 0 && (d->labels == 1 || d->labels == all) && d->targets == 0;
     bool targets = d->classes == 0 && d->labels == 0 && d->targets > 0;
     return targets || (classes && (d->type != SAMPLE_TOKENS || d->labels == all));
+}
+
+/* Training samples of each class, of which there is at least one. */
+static bool read_class_counts(const struct json_value *root, struct pool *pool, struct dataset *d) {
+    const struct json_value *v = json_get(root, "class_counts");
+    int64_t all = 0;
+    if (!v) return true;
+    int64_t *counts = v->kind == JSON_ARRAY && v->count == d->classes && d->classes
+                          ? pool_alloc(pool, (size_t)d->classes * sizeof *counts)
+                          : NULL;
+    for (int k = 0; counts && k < v->count; k++) {
+        const struct json_value *c = &v->children[k];
+        if (!c->is_integer || c->integer < 0 || __builtin_add_overflow(all, c->integer, &all)) return false;
+        counts[k] = c->integer;
+    }
+    d->counts = counts;
+    return counts && all > 0;
 }
 
 static bool read_picture(const struct json_value *root, struct dataset *d) {
@@ -308,6 +330,7 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_shape(root, &d->shape)) return "shape";
     if (!read_type(root, &d->type)) return "values";
     if (!read_counts(root, d)) return "classes";
+    if (!read_class_counts(root, pool, d)) return "class_counts";
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);

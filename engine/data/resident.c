@@ -47,6 +47,12 @@ enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, 
     return ERR_NONE;
 }
 
+int32_t resident_label(const struct dataset *d, int64_t i) {
+    return ((const struct resident *)d)->labels[i];
+}
+
+const struct config_path part_path = {.or = "how many samples"};
+
 bool part_is_held(const char *val) {
     size_t n = strspn(val, "0123456789.");
     return n > 0 && (val[n] == '\0' || (val[n] == '%' && val[n + 1] == '\0'));

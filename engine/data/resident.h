@@ -13,6 +13,7 @@ struct resident {
 /* Makes room for d->size samples of d's shape and type. */
 MUST_CHECK enum error resident_create(const struct dataset *d, struct resident **out);
 /* The slots of dataset_ops. */
+int32_t resident_label(const struct dataset *d, int64_t i);
 enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void resident_close(struct dataset *d);
 
@@ -21,6 +22,7 @@ struct part { /* samples of a file */
 };
 /* Whether 'val' says how many training samples to hold out ("2000", "20%") and not which file to
  * read. */
+extern const struct config_path part_path; /* of a field that may be such a text */
 bool part_is_held(const char *val);
 /* Which of a file's samples are for training, and which are held out at its end. ERR_CONFIG when
  * either would be none. */

@@ -73,6 +73,12 @@ void data_config_check(const struct data_config *c, struct config_errors *e) {
         config_error(e, at, false, "%s\n%s", error_message(), error_hint());
 }
 
+bool data_config_mixes(const struct data_config *c, const struct dataset *d) {
+    const struct node *at;
+    struct augment augment;
+    return augment_parse(c->augment, &augment, &at) == ERR_NONE && d->classes && mixing_on(&augment);
+}
+
 /* ---- normalisation ---- */
 static double unit_of(const struct dataset *d) {
     return d->type == SAMPLE_U8 ? 255 : 1;
@@ -194,6 +200,11 @@ enum error normalization_check(struct dataset *d, const struct data_config *c, c
 /* ---- one sample ---- */
 static enum error augment_check(const struct augment *a, const struct dataset *d) {
     bool byte = d->type == SAMPLE_U8, colours = d->shape.dim[0] == 3 || d->shape.dim[0] == 1;
+    if (mixing_on(a) && (d->type == SAMPLE_TOKENS || d->labels > 1))
+        return FAIL(ERR_CONFIG, "data.augment: mixup and cutmix mix values, and samples of '%s' are tokens", d->name);
+    if (a->cutmix > 0 && !d->plane)
+        return FAIL(ERR_CONFIG, "data.augment: cutmix needs pictures, and samples of '%s' have no height and width",
+                    d->name);
     bool any = a->flip || a->crop || a->resized_crop.on || a->rotation.on || jitter_on(&a->jitter) || a->erasing.p > 0;
     if (any && !d->plane)
         return FAIL(ERR_CONFIG, "data.augment needs pictures, and samples of '%s' have no height and width", d->name);
@@ -208,7 +219,7 @@ static enum error augment_check(const struct augment *a, const struct dataset *d
 enum error transform_init(struct transform *t, const struct dataset *d, const struct data_config *c,
                           const struct normalization *norm, bool augment, uint64_t seed) {
     const struct node *at;
-    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT)};
+    *t = (struct transform){.norm = *norm, .key = rng_key(seed, RNG_AUGMENT), .mixing_key = rng_key(seed, RNG_MIXING)};
     TRY(augment_parse(augment ? c->augment : NULL, &t->augment, &at));
     TRY(augment_check(&t->augment, d));
     if (norm->channels != 1 && norm->channels != d->shape.dim[0])

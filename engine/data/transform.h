@@ -2,11 +2,12 @@
 #pragma once
 #include "engine/data/augment.h"
 #include "engine/data/loader.h"
+#include "engine/data/mixing.h"
 
 struct transform {
     struct normalization norm;
     struct augment augment;
-    struct rng_key key;
+    struct rng_key key, mixing_key;
 };
 /* augment: false leaves c's augmentation out. ERR_CONFIG when augmentation or norm do not fit the
  * set. */

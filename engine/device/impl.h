@@ -68,6 +68,34 @@ static inline float norm_follow(float running, double batch, float momentum) {
     return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
 }
 
+/* ---- losses ---- */
+static inline bool op_is_loss(enum op_kind kind) {
+    return kind == OP_CROSS_ENTROPY || kind == OP_MSE || kind == OP_BCE;
+}
+/* Row i's target where classes are given: of_label at the label, of_other at the other; see op_args. */
+struct loss_target {
+    int32_t label, other; /* other: the label itself, where there is none */
+    double of_label, of_other;
+};
+struct loss_target loss_target(const struct op_desc *d, const struct op_args *a, int64_t row);
+/* Its value at class k. */
+static inline double loss_target_at(const struct loss_target *t, int64_t k) {
+    return (k == t->label ? t->of_label : 0) + (k == t->other ? t->of_other : 0);
+}
+/* Cross-entropy with more than one label to a row: whether it is, and its target times the weights; each class k has
+ * of_each times its weight besides. 'all' is the sum of these over the classes. */
+static inline bool loss_is_soft(const struct op_args *a) {
+    return a->smoothing > 0 || a->others || a->class_weights;
+}
+struct soft_target {
+    struct loss_target at;
+    double of_each, all;
+};
+double class_weights_sum(const struct op_args *a, int64_t classes);
+struct soft_target soft_target(const struct op_desc *d, const struct op_args *a, int64_t row, double weights_sum);
+/* The labels, and others if there are any, of the whole batch. */
+MUST_CHECK enum error labels_check(const struct op_desc *d, const struct op_args *a);
+
 /* A label comes from data: outside [0, classes) it is ERR_DATA. */
 MUST_CHECK enum error label_check(int32_t label, int64_t classes);
 /* Whether a row's label is among the LOSS_TOP of its outputs, as op_args.top counts. */

@@ -199,7 +199,7 @@ void op_weights(const struct op_desc *d, int64_t count[2]) {
 static bool sums_samples(const struct op_desc *d) {
     int64_t weights[2];
     op_weights(d, weights);
-    return weights[0] > 0 || d->kind == OP_CROSS_ENTROPY || d->kind == OP_MSE;
+    return weights[0] > 0 || op_is_loss(d->kind);
 }
 
 enum error op_create(struct device *dev, const struct op_desc *desc, struct op **out) {
@@ -270,6 +270,37 @@ enum error label_check(int32_t label, int64_t classes) {
                 "label %" PRId32 " is outside the model's %" PRId64
                 " classes\ncheck data and the size of the last layer",
                 label, classes);
+}
+
+enum error labels_check(const struct op_desc *d, const struct op_args *a) {
+    for (int64_t i = 0; i < op_rows(d) && a->labels; i++) TRY(label_check(a->labels[i], shape_last(&d->x)));
+    for (int64_t i = 0; i < op_rows(d) && a->others; i++) TRY(label_check(a->others[i], shape_last(&d->x)));
+    return ERR_NONE;
+}
+
+struct loss_target loss_target(const struct op_desc *d, const struct op_args *a, int64_t row) {
+    struct loss_target t = {a->labels[row], a->labels[row], 1, 0};
+    if (!a->others) return t;
+    t.other = a->others[row];
+    t.of_label = (double)a->shares[row / (op_rows(d) / d->n)];
+    t.of_other = 1 - t.of_label;
+    return t;
+}
+
+double class_weights_sum(const struct op_args *a, int64_t classes) {
+    double sum = 0;
+    for (int64_t k = 0; k < classes && a->class_weights; k++) sum += (double)a->class_weights[k];
+    return a->class_weights ? sum : (double)classes;
+}
+
+struct soft_target soft_target(const struct op_desc *d, const struct op_args *a, int64_t row, double weights_sum) {
+    double smoothing = (double)a->smoothing;
+    struct soft_target t = {.at = loss_target(d, a, row), .of_each = smoothing / (double)shape_last(&d->x)};
+    const float *w = a->class_weights;
+    t.at.of_label *= (1 - smoothing) * (w ? (double)w[t.at.label] : 1);
+    t.at.of_other *= (1 - smoothing) * (w ? (double)w[t.at.other] : 1);
+    t.all = t.at.of_label + t.at.of_other + t.of_each * weights_sum;
+    return t;
 }
 
 VECTORISED static int64_t count_above(const float *x, int64_t n, float own) {

@@ -143,12 +143,20 @@ struct op_args {
     struct norm_sync *sync; /* batchnorm in training: NULL: by this batch alone */
     uint64_t seed;          /* dropout */
     const uint64_t *ids;    /* dropout: (n) counter of each sample, unique in the run */
-    const int32_t *labels;  /* losses: (n, rows of x) classes; mse with labels: one-hot target */
-    const float *target;    /* mse: (n, x) when labels is NULL */
-    float scale;            /* losses: what the gradient of a sample's loss is multiplied by */
-    double *sums;           /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
+    /* Losses: (n, rows of x) classes, one-hot vectors as targets. A sample that is mixed of two has 'others' as well:
+     * the part shares[i] of sample i's target is of its labels, the rest of its others. others NULL: all of it. What
+     * sums[1] and top count goes by labels. Cross-entropy: the loss of a row is -sum of w[k] q[k] log p[k], where q is
+     * the target, smoothed, p is softmax(x) and w are class_weights (NULL: 1 each), as PyTorch's without its division
+     * by the weights of the batch. */
+    const int32_t *labels, *others;
+    const float *shares;        /* (n), with others */
+    const float *class_weights; /* cross-entropy: (classes) */
+    float smoothing;            /* cross-entropy: the part of a target that is spread over all classes */
+    const float *target; /* mse, bce: (n, x) when labels is NULL; bce: each in [0, 1], as whoever reads them checks */
+    float scale;         /* losses: what the gradient of a sample's loss is multiplied by */
+    double *sums;        /* losses: sums[0] += sum of sample losses, sums[1] += for each sample the part of
                                its rows whose largest output (the first, if several) is the label; in order */
-    double *top;            /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
+    double *top;         /* losses with labels: += rows of which the label is among the LOSS_TOP largest outputs, of
                     equals the first; a label whose output is no number never is. NULL: nobody asks.
                     Segment i's sums and top are LOSS_SUMS * i further */
 };
@@ -163,7 +171,7 @@ struct op_impl {
     enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
     /* Run on the calling thread (and the device's own). Allocate nothing. On a host device running does not change the op:
      * several threads may run one at a time, with memory of their own. forward of a loss adds to sums;
-     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse), or, where y is
+     * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse, bce), or, where y is
      * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);

@@ -42,6 +42,7 @@ static struct op_args part_of(const struct segmented *s, const struct op_args *a
     part.update_buffers = a->update_buffers && i == 0;
     if (a->ids) part.ids = a->ids + begin;
     if (a->labels) part.labels = a->labels + begin * s->rows;
+    if (a->others) part.others = a->others + begin * s->rows, part.shares = a->shares + begin;
     if (a->sums) part.sums = a->sums + i * LOSS_SUMS;
     if (a->top) part.top = a->top + i * LOSS_SUMS;
     return part;

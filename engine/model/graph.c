@@ -19,12 +19,22 @@ enum error graph_create(const struct model *m, struct device *dev, enum loss los
     g->m = m, g->dev = dev, g->loss = loss, g->precision = precision;
     g->runtime = device_runtime(dev);
     g->ncuts = EVERYWHERE;
+    g->stretches = 1;
     g->inputs = g->runtime->apart ? INPUT_SLOTS : 0;
     *out = g;
     void *both;
     TRY(device_alloc(dev, SUMS_BYTES, &both));
     g->both = both;
     return graph_members(g, 1);
+}
+
+enum error graph_soften(struct graph *g, float smoothing, const float *class_weights) {
+    size_t bytes = (size_t)shape_last(&g->m->output) * sizeof *class_weights;
+    assert(!g->plans);
+    g->smoothing = smoothing;
+    if (!class_weights) return ERR_NONE;
+    TRY(arena_grow(g, &g->class_weights, bytes));
+    return device_write(g->dev, g->class_weights.base, class_weights, bytes);
 }
 
 enum error graph_members(struct graph *g, int count) {
@@ -57,8 +67,14 @@ void graph_free(struct graph *g) {
     device_free(g->dev, g->low.base);
     device_free(g->dev, g->scratch.base);
     device_free(g->dev, g->apart.base);
+    device_free(g->dev, g->class_weights.base);
     device_free(g->dev, g->both);
     free(g);
+}
+
+void graph_freeze(struct graph *g, const int *frozen, bool stops) {
+    g->frozen = frozen;
+    g->stops = stops;
 }
 
 /* ---- planning ----------------------------------------------------------------------------- */
@@ -111,7 +127,8 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     struct plan *p = n > 0 ? graph_plan(g, n, segments) : NULL;
     if (n == 0) return ERR_NONE;
     if (p) return arenas_grow(g, p); /* members may have come since */
-    TRY(plan_create(g->m, g->dev, g->loss, g->precision, segments ? segments : &one, &p));
+    TRY(plan_create(g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, segments ? segments : &one,
+                    g->stretches, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
     enum error err = arenas_grow(g, p);
     if (err == ERR_NONE)
@@ -119,6 +136,11 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     else
         plan_free(p);
     return err;
+}
+
+void graph_stretches(struct graph *g, int stretches) {
+    assert(!g->plans);
+    g->stretches = stretches;
 }
 
 void graph_info(const struct graph *g, struct graph_info *out) {
@@ -130,6 +152,7 @@ void graph_info(const struct graph *g, struct graph_info *out) {
         out->activation_bytes += (int64_t)(g->members[i].activations.bytes + g->members[i].gradients.bytes);
     if (!p) return;
     out->flops = p->flops;
+    out->stretches = p->stretches;
     out->ops = p->nsteps;
     out->fused = p->fused;
 }
@@ -183,6 +206,10 @@ static void step_args(const struct graph *g, const struct member *m, const struc
         .seed = b->seed,
         .ids = b->ids,
         .labels = b->labels,
+        .others = b->others,
+        .shares = b->shares,
+        .class_weights = g->class_weights.base,
+        .smoothing = g->smoothing,
         .target = b->target,
         .scale = b->scale,
         .at = b->at,
@@ -210,7 +237,8 @@ enum error graph_step_forward(struct graph *g, const struct member *m, const str
         a.top = r->batch->top ? r->sums + 2 : NULL;
     } else {
         const struct model_node *node = &g->m->nodes[s->node];
-        for (int i = 0; i < node->plan.nbuffers; i++) a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
+        for (int i = 0; i < node->plan.nbuffers && r->buffers; i++)
+            a.buffer[i] = r->buffers + g->m->buffers[node->buffer[i]].offset;
     }
     TRY(tell_watch(g, m, s, false, false));
     TRY(op_forward(s->op, &a));
@@ -304,6 +332,17 @@ static enum error apart_add(struct graph *g, const struct member *m, const struc
     return device_write(g->dev, grads + w->offset, of, (size_t)w->count * sizeof *of);
 }
 
+/* Of parameters [from, to): those that are frozen have none. What lies between neighbours is zero anyway. */
+static enum error frozen_clear(struct graph *g, int from, int to, float *grads) {
+    const struct tensor_info *p = g->m->params;
+    for (int i = from, end; g->frozen && i < to; i = end) {
+        for (end = i + 1; end < to && g->frozen[end] && g->frozen[i];) end++;
+        int64_t n = p[end - 1].offset + p[end - 1].count - p[i].offset;
+        if (g->frozen[i]) TRY(device_zero(g->dev, grads + p[i].offset, (size_t)n * sizeof *grads));
+    }
+    return ERR_NONE;
+}
+
 enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
                                const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
@@ -324,6 +363,10 @@ enum error graph_step_backward(struct graph *g, const struct member *m, const st
     for (int i = 0; i < s->ninputs && !measured; i++)
         if (s->add[i]) TRY(gradient_add(g, m, s->in[i], a.dx[i]));
     if (s->apart >= 0 && g->m->nodes[s->node].tied < 0) TRY(apart_add(g, m, s, r->grads));
+    for (int i = 0; i < s->nparams; i++) {
+        int param = g->m->nodes[s->node].param[i];
+        TRY(frozen_clear(g, param, param + 1, r->grads));
+    }
     return tell_watch(g, m, s, true, true);
 }
 
@@ -370,6 +413,7 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
     const struct plan *p = g->members[0].plan;
     struct graph_run r = {.batch = &g->last, .values = values, .grads = grads};
     bool parts = ready && g->ncuts != 0;
+    int64_t reached = 0;
     int cut = 0;
     (void)b;
     assert(b->n == (p ? p->n : 0) && (b->training || !p));
@@ -377,6 +421,7 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
         TRY(gradients_clear(g, grads));
         return ready ? ready(user, g->m->arena_floats) : ERR_NONE;
     }
+    TRY(frozen_clear(g, 0, g->m->nparams, grads)); /* of layers that backward does not come to */
     for (int end = p->nsteps; end > 0;) {
         int64_t upto = 0;
         int from = end;
@@ -385,8 +430,8 @@ enum error graph_backward(struct graph *g, const struct graph_batch *b, const fl
             if (parts) upto = awaited(g, &p->steps[from], &cut);
         }
         TRY(stretch_run(g, &r, true, from, end));
-        if (upto) TRY(ready(user, upto));
+        if (upto) TRY(ready(user, reached = upto));
         end = from;
     }
-    return ready && !parts ? ready(user, g->m->arena_floats) : ERR_NONE;
+    return ready && reached < g->m->arena_floats ? ready(user, g->m->arena_floats) : ERR_NONE;
 }

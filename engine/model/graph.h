@@ -5,13 +5,15 @@
 #include "engine/device/device.h"
 #include "engine/model/model.h"
 
-enum loss { LOSS_CROSS_ENTROPY, LOSS_MSE };
+enum loss { LOSS_CROSS_ENTROPY, LOSS_MSE, LOSS_BCE };
 struct graph;
 
 struct graph_batch { /* what one forward works on */
     int64_t n;
     const float *x;        /* (n, input) */
     const int32_t *labels; /* (n, rows of the output), or NULL */
+    const int32_t *others; /* with labels, of samples that are mixed of two: as op_args; else NULL */
+    const float *shares;   /* (n), likewise */
     const float *target;   /* (n, output), or NULL */
     const uint64_t *ids;   /* (n) counters for dropout; may be NULL when not training */
     uint64_t seed;
@@ -28,7 +30,17 @@ struct graph_sums {
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                    struct graph **out);
+/* Before anything is planned: cross-entropy's smoothing and classes' weights, copied; see op_args. NULL: 1 each. */
+MUST_CHECK enum error graph_soften(struct graph *g, float smoothing, const float *class_weights);
 void graph_free(struct graph *g);
+/* Before anything is prepared: parameters that stay as they are (by number, borrowed; NULL: none). Their gradients are
+ * zero. 'stops': backward ends where no parameter that is trained precedes. */
+void graph_freeze(struct graph *g, const int *frozen, bool stops);
+/* Before any batch is prepared: activations are kept at the borders of so many stretches of steps alone, and the others
+ * are computed again when backward needs them. STRETCHES_AUTO: as many as need the least memory; 1, the default: all are
+ * kept. The bits do not depend on it. Not for batches together. */
+enum { STRETCHES_AUTO = 0 };
+void graph_stretches(struct graph *g, int stretches);
 /* Plans for batches of n samples in these segments (NULL: one), if that is not done yet. */
 MUST_CHECK enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segments);
 /* How many of a device's shards (a power of two) one batch has, a segment each. One, where the device cannot keep their
@@ -95,7 +107,8 @@ const char *graph_where(const struct graph *g, bool *backward);
 
 struct graph_info { /* what was planned, for the banner and for tests */
     int64_t activation_bytes, scratch_bytes;
-    double flops; /* of one sample, forward and backward */
+    int stretches; /* 1: nothing is recomputed */
+    double flops;  /* of one sample, forward and backward */
     int ops, fused;
 };
 void graph_info(const struct graph *g, struct graph_info *out);

@@ -11,7 +11,7 @@
 #include <string.h>
 
 struct places { /* bytes into a slot */
-    size_t x, labels, target, ids, end;
+    size_t x, labels, others, shares, target, ids, end;
 };
 
 static size_t whole(size_t bytes) {
@@ -24,7 +24,7 @@ static size_t label_bytes(const struct graph *g, int64_t n) {
 }
 
 static size_t target_bytes(const struct graph *g, int64_t n) {
-    return g->loss == LOSS_MSE ? (size_t)(n * shape_count(&g->m->output)) * sizeof(float) : 0;
+    return g->loss != LOSS_CROSS_ENTROPY ? (size_t)(n * shape_count(&g->m->output)) * sizeof(float) : 0;
 }
 
 static size_t x_bytes(const struct graph *g, int64_t n) {
@@ -34,7 +34,9 @@ static size_t x_bytes(const struct graph *g, int64_t n) {
 static struct places places_of(const struct graph *g, int64_t n) {
     struct places p = {0};
     p.labels = p.x + whole(x_bytes(g, n));
-    p.target = p.labels + whole(label_bytes(g, n));
+    p.others = p.labels + whole(label_bytes(g, n));
+    p.shares = p.others + whole(label_bytes(g, n));
+    p.target = p.shares + whole((size_t)n * sizeof(float));
     p.ids = p.target + whole(target_bytes(g, n));
     p.end = p.ids + whole((size_t)n * sizeof(uint64_t));
     return p;
@@ -69,12 +71,15 @@ static enum error bring(struct graph *g, void *to, const void *from, size_t byte
 static enum error input_fill(struct graph *g, struct input *in, const struct graph_batch *b) {
     struct places at = places_of(g, b->n);
     char *base = in->memory.base;
-    const void *x, *labels, *target, *ids;
+    const void *x, *labels, *others, *shares, *target, *ids;
     TRY(bring(g, base + at.x, b->x, x_bytes(g, b->n), &x));
     TRY(bring(g, base + at.labels, b->labels, label_bytes(g, b->n), &labels));
+    TRY(bring(g, base + at.others, b->others, label_bytes(g, b->n), &others));
+    TRY(bring(g, base + at.shares, b->shares, (size_t)b->n * sizeof(float), &shares));
     TRY(bring(g, base + at.target, b->target, target_bytes(g, b->n), &target));
     TRY(bring(g, base + at.ids, b->ids, (size_t)b->n * sizeof(uint64_t), &ids));
     in->there = (struct graph_batch){.n = b->n, .x = x, .labels = labels, .target = target, .ids = ids};
+    in->there.others = others, in->there.shares = shares;
     return ERR_NONE;
 }
 
@@ -113,6 +118,7 @@ enum error input_take(struct graph *g, const struct graph_batch *b) {
     g->slot = (int)(in - g->input);
     const struct graph_batch *there = &in->there;
     g->last.x = there->x, g->last.labels = there->labels;
+    g->last.others = there->others, g->last.shares = there->shares;
     g->last.target = there->target, g->last.ids = there->ids;
     return ERR_NONE;
 }

@@ -13,8 +13,8 @@
  *     at most once, whoever reads it.
  * An accelerator has all images in its own layout, from the batch on, as far as its ops take them so.
  *
- * Types. Where activations are smaller than f32, what needs no gradient (the batch, and what is made
- * of it without parameters) stays f32: x of a 'first' op. */
+ * Types. Where activations are smaller than f32, the batch, and what is made of it without parameters, stays f32: x of
+ * a 'first' op. There a first op is one that reads these alone; else also one that no trained parameter precedes. */
 #include "engine/model/graph_plan.h"
 
 #include <stdlib.h>
@@ -24,8 +24,9 @@ struct lowering {
     struct device *dev;
     struct plan *p;
     enum precision precision;
-    int *uses;   /* by node: ops (the loss too) that read its output, views looked through */
-    int *tensor; /* by node: where its output is */
+    const int *frozen; /* by parameter; NULL: none is */
+    int *uses;         /* by node: ops (the loss too) that read its output, views looked through */
+    int *tensor;       /* by node: where its output is */
 };
 
 /* The node whose memory this node's output is; -1: the batch. */
@@ -109,27 +110,44 @@ static bool weights_follow(const struct model *m, int k) {
     return false;
 }
 
+static bool trains(const struct lowering *b, const struct plan_step *step) {
+    int trained = 0;
+    for (int i = 0; i < step->nparams; i++) trained += !b->frozen || !b->frozen[b->m->nodes[step->node].param[i]];
+    return trained > 0;
+}
+
+static bool reads_data(const struct lowering *b, const struct plan_step *step) {
+    bool data = true;
+    for (int i = 0; i < step->ninputs; i++) data &= b->p->tensors[step->in[i]].is_data;
+    return data;
+}
+
+static bool reads_grad(const struct lowering *b, const struct plan_step *step) {
+    bool grad = false;
+    for (int i = 0; i < step->ninputs; i++) grad |= b->p->tensors[step->in[i]].wants_grad;
+    return grad;
+}
+
 /* Fills what a step has of its place in the graph. */
 static void step_place(const struct lowering *b, struct plan_step *step) {
-    bool reads_grad = false;
-    for (int i = 0; i < step->ninputs; i++) reads_grad |= b->p->tensors[step->in[i]].wants_grad;
+    bool small = b->p->unit < (int64_t)sizeof(float), data = reads_data(b, step);
     step->desc.n = b->p->n;
     step->desc.segments = b->p->segments.count > 1 ? &b->p->segments : NULL;
-    step->desc.first = !reads_grad;
-    bool is_data = step->desc.first && step->nparams == 0 && b->p->unit < (int64_t)sizeof(float);
-    step->desc.precision = is_data ? PRECISION_F32 : b->precision;
+    step->desc.first = small ? data : !reads_grad(b, step);
+    step->desc.precision = small && data && step->nparams == 0 ? PRECISION_F32 : b->precision;
 }
 
 /* Gives the tensor that the step writes. */
 static int step_append(struct lowering *b, struct plan_step step) {
     struct plan *p = b->p;
-    bool wants_grad = !step.desc.first || step.nparams > 0;
+    bool is_data = reads_data(b, &step) && step.nparams == 0;
     step.out = p->ntensors++;
     p->tensors[step.out] = (struct plan_tensor){.count = shape_count(&step.desc.y),
-                                                .unit = wants_grad ? p->unit : (int64_t)sizeof(float),
+                                                .unit = is_data ? (int64_t)sizeof(float) : p->unit,
                                                 .producer = p->nsteps,
                                                 .layout = step.desc.y_layout,
-                                                .wants_grad = wants_grad};
+                                                .wants_grad = reads_grad(b, &step) || trains(b, &step),
+                                                .is_data = is_data};
     p->steps[p->nsteps++] = step;
     return step.out;
 }
@@ -181,9 +199,13 @@ static int step_lower(struct lowering *b, struct plan_step step) {
 
 /* ---- the model ---------------------------------------------------------------------------- */
 
+static const enum op_kind loss_ops[] = {
+    [LOSS_CROSS_ENTROPY] = OP_CROSS_ENTROPY, [LOSS_MSE] = OP_MSE, [LOSS_BCE] = OP_BCE};
+
 static void lower(struct lowering *b, enum loss loss) {
     const struct model *m = b->m;
-    b->p->tensors[TENSOR_BATCH] = (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float)};
+    b->p->tensors[TENSOR_BATCH] =
+        (struct plan_tensor){.count = shape_count(&m->input), .unit = sizeof(float), .is_data = true};
     b->p->ntensors = 1;
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];
@@ -196,17 +218,16 @@ static void lower(struct lowering *b, enum loss loss) {
         b->tensor[k] = step_lower(b, step);
     }
     b->p->output = tensor_in(b, tensor_read(b, m->nnodes - 1), LAYOUT_PLAIN, m->nnodes - 1);
-    enum op_kind kind = loss == LOSS_CROSS_ENTROPY ? OP_CROSS_ENTROPY : OP_MSE;
-    step_lower(b, (struct plan_step){.desc = {.kind = kind, .x = m->output, .y = m->output},
+    step_lower(b, (struct plan_step){.desc = {.kind = loss_ops[loss], .x = m->output, .y = m->output},
                                      .node = NODE_LOSS,
                                      .ninputs = 1,
                                      .in = {b->p->output}});
 }
 
 enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                      struct plan *p) {
+                      const int *frozen, struct plan *p) {
     size_t nodes = (size_t)m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
-    struct lowering b = {.m = m, .dev = dev, .p = p, .precision = precision};
+    struct lowering b = {.m = m, .dev = dev, .p = p, .precision = precision, .frozen = frozen};
     b.uses = calloc(nodes, sizeof *b.uses);
     b.tensor = calloc(nodes, sizeof *b.tensor);
     p->steps = calloc(most, sizeof *p->steps);

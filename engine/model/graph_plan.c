@@ -2,7 +2,8 @@
  *
  * 1. Lower the nodes to steps: graph_lower.c.
  * 2. Plan the ops on the device: they tell what they save and how much scratch they want.
- * 3. Lay out the activations, each at a place of its own, since backward needs them.
+ * 3. Lay out the activations, each at a place of its own, since backward needs them, or what of them is not recomputed:
+ * graph_stretches.c.
  * 4. Lay out the gradients. Steps run backwards, so a tensor's gradient lives from its last reader
  * (which writes it first) to its producer (which takes it in). A further reader writes to a
  * temporary that lives in its own step, and the sum is taken: the order is that of the steps,
@@ -12,7 +13,7 @@
  * the output's place; both inputs of an add do, if the one that lives longer is not added to before the
  * other is done with.
  *
- * Gradients that lead to no parameter are not computed. */
+ * Gradients that lead to no parameter that is trained are not computed. */
 #include "engine/model/graph_plan.h"
 
 #include "engine/model/cost.h"
@@ -20,19 +21,19 @@
 #include <assert.h>
 #include <stdlib.h>
 
-/* ---- 2. and 3. ops and activations -------------------------------------------------------- */
+/* ---- 2. ops ------------------------------------------------------------------------------- */
 
-static int64_t whole_lines(const struct plan *p, int64_t bytes) {
+int64_t plan_lines(const struct plan *p, int64_t bytes) {
     return (bytes + p->line - 1) / p->line * p->line;
 }
 
 /* Takes the next place of an arena; op_create has checked that one tensor's bytes fit in 63 bits.
  */
-static enum error arena_place(const struct plan *p, int64_t *total, int64_t bytes, int64_t *out) {
+enum error plan_place(const struct plan *p, int64_t *total, int64_t bytes, int64_t *out) {
     *out = *total;
     if (bytes > INT64_MAX / 4 - *total)
         return FAIL(ERR_MEMORY, "the activations do not fit in memory\nmake batch.size smaller");
-    *total += whole_lines(p, bytes);
+    *total += plan_lines(p, bytes);
     return ERR_NONE;
 }
 
@@ -48,16 +49,10 @@ static enum error types_check(const struct plan *p, const struct plan_step *step
 static enum error ops_create(const struct model *m, struct device *dev, struct plan *p) {
     for (int s = 0; s < p->nsteps; s++) {
         struct plan_step *step = &p->steps[s];
-        struct plan_tensor *out = &p->tensors[step->out];
         enum error err = types_check(p, step);
         if (err == ERR_NONE) err = op_create(dev, &step->desc, &step->op);
         if (err != ERR_NONE && step->node != NODE_LOSS) return error_prefix(err, "%s: ", m->nodes[step->node].name);
         if (err != ERR_NONE) return err;
-        if (step->op->y_unread)
-            out->y = -1;
-        else
-            TRY(arena_place(p, &p->activations, p->n * out->count * out->unit, &out->y));
-        TRY(arena_place(p, &p->activations, (int64_t)step->op->saved_bytes, &step->saved));
         if (step->op->scratch_bytes > p->scratch) p->scratch = step->op->scratch_bytes;
         p->flops += op_flops(&step->desc, false) + op_flops(&step->desc, true);
     }
@@ -75,7 +70,7 @@ static enum error apart_place(const struct model *m, struct plan *p) {
             if (p->steps[k].desc.apart && m->nodes[p->steps[k].node].param[0] == param) step->apart = p->steps[k].apart;
         if (step->apart >= 0) continue;
         int64_t bytes = m->params[param].count * p->segments.count * (int64_t)sizeof(float);
-        TRY(arena_place(p, &p->apart, bytes, &step->apart));
+        TRY(plan_place(p, &p->apart, bytes, &step->apart));
     }
     return ERR_NONE;
 }
@@ -116,7 +111,7 @@ static bool is_elementwise(enum op_kind kind) {
 }
 
 static int64_t gradient_bytes(const struct plan *p, const struct plan_tensor *t) {
-    return whole_lines(p, p->n * t->count * p->unit);
+    return plan_lines(p, p->n * t->count * p->unit);
 }
 
 static bool is_read_between(const struct plan *p, int tensor, int after, int before) {
@@ -178,7 +173,7 @@ static enum error gradients_layout(struct plan *p) {
         all.of && all.tensor ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate a plan of %d steps", p->nsteps);
     for (int s = 0; s < p->nsteps && err == ERR_NONE; s++)
         for (int i = 0; i < p->steps[s].ninputs && err == ERR_NONE; i++)
-            err = arena_place(p, &total, gradient_bytes(p, &p->tensors[p->steps[s].in[i]]), &at);
+            err = plan_place(p, &total, gradient_bytes(p, &p->tensors[p->steps[s].in[i]]), &at);
     if (err == ERR_NONE) gradients_place(p, &all);
     p->gradients = all.end;
     free(all.of);
@@ -189,7 +184,7 @@ static enum error gradients_layout(struct plan *p) {
 /* ---- the plan ----------------------------------------------------------------------------- */
 
 enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                       const struct segments *segments, struct plan **out) {
+                       const int *frozen, const struct segments *segments, int stretches, struct plan **out) {
     struct plan *p = calloc(1, sizeof *p);
     if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
     p->segments = *segments;
@@ -197,9 +192,10 @@ enum error plan_create(const struct model *m, struct device *dev, enum loss loss
     assert(p->n > 0);
     p->unit = (int64_t)device_unit(dev, precision);
     p->line = device_runtime(dev)->alignment;
-    enum error err = plan_lower(m, dev, loss, precision, p);
+    enum error err = plan_lower(m, dev, loss, precision, frozen, p);
     if (err == ERR_NONE) err = apart_place(m, p);
     if (err == ERR_NONE) err = ops_create(m, dev, p);
+    if (err == ERR_NONE) err = plan_stretches(p, stretches);
     if (err == ERR_NONE) err = gradients_layout(p);
     if (err == ERR_NONE)
         *out = p;

@@ -14,7 +14,8 @@ struct plan_tensor {
     enum layout layout;
     int other;       /* tensor that holds the same in the other layout; 0: none */
     int producer;    /* step that writes it */
-    bool wants_grad; /* a parameter precedes it */
+    bool wants_grad; /* a parameter that is trained precedes it */
+    bool is_data;    /* none precedes it at all */
 };
 struct plan_step {
     struct op *op;
@@ -27,6 +28,8 @@ struct plan_step {
     bool add_dw;                        /* a step behind it has written the gradient of its tied weights */
     int64_t apart;                      /* where that of each segment lies by itself, among those apart; -1: nowhere */
     bool add[LAYER_INPUTS];             /* dx is a temporary that is then added to the tensor's gradient */
+    int stretch;                        /* which one it belongs to */
+    bool again;                         /* it runs forward once more, before the backward of its stretch */
 };
 struct plan {
     struct plan *next;
@@ -39,12 +42,21 @@ struct plan {
     int64_t activations, gradients; /* bytes, as are apart and scratch */
     int64_t apart;                  /* gradients of tied weights by segment, until the last of their steps adds them */
     size_t scratch;
-    double flops; /* of one sample, forward and backward */
+    double flops;        /* of one sample, forward and backward, each once */
+    int stretches;       /* 1: nothing is recomputed */
+    int64_t unstretched; /* bytes that the activations would take with one stretch */
+    double again_flops;  /* of one sample, what is recomputed */
 };
 /* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
- * tensors. */
+ * tensors. frozen: by parameter, whether it stays as it is; NULL: all are trained. */
 MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                 struct plan *p);
+                                 const int *frozen, struct plan *p);
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                  const struct segments *segments, struct plan **out);
+                                  const int *frozen, const struct segments *segments, int stretches, struct plan **out);
 void plan_free(struct plan *p);
+/* The ops are there: cuts the steps into so many stretches, or fewer (STRETCHES_AUTO: what needs the least memory), and
+ * gives the activations their places. */
+MUST_CHECK enum error plan_stretches(struct plan *p, int stretches);
+/* Bytes as an arena holds them, and the next place of an arena of so many bytes. ERR_MEMORY: they cannot be counted. */
+int64_t plan_lines(const struct plan *p, int64_t bytes);
+MUST_CHECK enum error plan_place(const struct plan *p, int64_t *total, int64_t bytes, int64_t *out);

@@ -8,14 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Backward enters the stretch that ends with step 'last' and is not the last one: its activations are computed again. */
+static enum error stretch_again(struct graph *g, const struct graph_run *r, int last) {
+    const struct member *m = &g->members[0];
+    const struct plan_step *steps = m->plan->steps;
+    struct graph_batch batch = *r->batch;
+    const struct graph_run again = {.batch = &batch, .values = r->values};
+    int first = last;
+    bool goes_in = m->plan->tensors[steps[last].out].wants_grad; /* or all of it precedes what is trained */
+    batch.update_buffers = false;
+    for (; first > 0 && steps[first - 1].stretch == steps[last].stretch; first--)
+        goes_in |= m->plan->tensors[steps[first - 1].out].wants_grad;
+    for (int s = first; s <= last && goes_in; s++)
+        if (steps[s].again) TRY(graph_step_forward(g, m, &steps[s], &again, NULL));
+    return ERR_NONE;
+}
+
+static bool is_entered(const struct plan *p, int step) {
+    return step + 1 < p->nsteps && p->steps[step + 1].stretch != p->steps[step].stretch;
+}
+
 static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
     const struct member *m = &g->members[0];
     const struct plan *p = m->plan;
     if (!backward)
         for (int s = from; s < to; s++) TRY(graph_step_forward(g, m, &p->steps[s], r, NULL));
     else
-        for (int s = to; s-- > from;)
+        for (int s = to; s-- > from;) {
+            if (is_entered(p, s)) TRY(stretch_again(g, r, s));
             if (p->tensors[p->steps[s].out].wants_grad) TRY(graph_step_backward(g, m, &p->steps[s], r, NULL));
+        }
     return ERR_NONE;
 }
 
@@ -46,7 +68,7 @@ static struct pass_key key_of(const struct graph *g, const struct graph_run *r, 
     struct pass_key k;
     memset(&k, 0, sizeof k);
     k.plan = g->members[0].plan, k.values = r->values, k.grads = r->grads, k.buffers = r->buffers;
-    k.x = b->x, k.labels = b->labels, k.target = b->target;
+    k.x = b->x, k.labels = b->labels, k.target = b->target, k.others = b->others, k.shares = b->shares;
     k.seed = b->seed, k.at = b->at, k.scale = b->scale;
     k.training = b->training, k.update_buffers = b->update_buffers, k.backward = backward, k.top = b->top;
     k.from = from, k.to = to;

@@ -24,7 +24,7 @@ struct input {
 
 /* ---- stretches of work that run again: graph_record.c ---- */
 struct pass_key { /* compared bytewise: what a stretch's calls depend on */
-    const void *plan, *values, *grads, *x, *labels, *target, *buffers;
+    const void *plan, *values, *grads, *x, *labels, *others, *shares, *target, *buffers;
     uint64_t seed;
     int64_t at;
     float scale;
@@ -49,10 +49,15 @@ struct graph {
     const struct device_runtime *runtime; /* the device's */
     enum loss loss;
     enum precision precision;
+    const int *frozen; /* by parameter; NULL: none is */
+    bool stops;        /* backward does not go beyond the first layer that is trained */
     struct plan *plans;
+    int stretches;
     int nmembers;
     struct member *members;
     struct arena scratch, apart;
+    struct arena class_weights; /* of the loss; base NULL: none */
+    float smoothing;
     double *both;         /* loss, correct and top of the last forward, by segment: the device's memory */
     double *parts, *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
     struct input input[INPUT_SLOTS];

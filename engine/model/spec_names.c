@@ -12,7 +12,8 @@ void spec_unknown(struct scope *s, const struct node *at, bool at_key, const cha
     if (nearest)
         config_error(s->e, at, at_key, "unknown %s '%s'\ndid you mean '%s'?", what, name, nearest);
     else
-        config_error(s->e, at, at_key, "unknown %s '%s'", what, name);
+        config_error(s->e, at, at_key, "unknown %s '%s'%s", what, name,
+                     strcmp(what, "model") != 0 ? "" : "\nengine model list shows the models");
 }
 
 static int parameter_names(const struct scope *s, const char *names[2 * NAMES_MAX]) {

@@ -1,6 +1,6 @@
 /* An optimizer's formula is what a step makes of one element, written once. C makes a loop over a span of it, and CUDA
- * (engine/device/cuda/update.cu, which includes every optimizer's file and has macros of its own for those below) a
- * kernel. It is plain arithmetic, each operation rounded by itself on every device, so the bits are the same.
+ * (engine/device/cuda/update.cu, which includes the files of optims.def and rules.def and has macros of its own for those
+ * below) a kernel. It is plain arithmetic, each operation rounded by itself on every device, so the bits are the same.
  *
  *   struct NAME_numbers { float ...; };                  what is the same for all elements
  *   FORMULA void NAME_step(const struct NAME_numbers *k, struct element *e) { ... }

@@ -25,9 +25,15 @@ const struct config_variants optim_variants = {.name = "name", .count = KINDS, .
 
 void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out) {
     *out = (struct rule){.step = ops->formulas + (ops->variant ? ops->variant(config) : 0), .direct = ops->direct};
+    optim_rule_group(ops, config, s, 0, out);
+}
+
+void optim_rule_group(const struct optim_ops *ops, const void *config, const struct optim_step *s, int group,
+                      struct rule *out) {
     for (int matrix = 0; matrix < 2; matrix++) {
-        ops->numbers(config, s, matrix, out->number[matrix]);
-        out->adapts[matrix] = ops->adapts && ops->adapts(config, matrix);
+        int kind = optim_kind(group, matrix);
+        ops->numbers(config, s, matrix, out->number[kind]);
+        out->adapts[kind] = ops->adapts && ops->adapts(config, matrix);
     }
 }
 

@@ -7,7 +7,7 @@
 #include "engine/base/vector.h"
 #include "engine/config/schema.h"
 
-enum { OPTIM_SLOTS = RULE_SLOTS, OPTIM_NORMS = RULE_NORMS };
+enum { OPTIM_SLOTS = RULE_SLOTS, OPTIM_NORMS = RULE_NORMS, OPTIM_GROUPS = RULE_KINDS / 2 };
 struct optim_step {
     float lr;
     float scale; /* the gradient is first multiplied by this (clipping) */
@@ -35,8 +35,15 @@ struct optim_ops {
 static inline double optim_lr(const void *config) {
     return *(const double *)config;
 }
-/* The whole step, for a device. */
+/* The kind of a tensor (rule_span.kind): of a group of tensors that have keys of their own (groups.h; 0: of the others),
+ * and whether it is a matrix: of two dimensions or more, no bias and no norm. */
+static inline int optim_kind(int group, bool matrix) {
+    return 2 * group + matrix;
+}
+/* The whole step, for a device: of group 0. Then the numbers of a further group, of the same formula. */
 void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out);
+void optim_rule_group(const struct optim_ops *ops, const void *config, const struct optim_step *s, int group,
+                      struct rule *out);
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 

@@ -1,7 +1,8 @@
-/* Learning rate schedules, as PyTorch's MultiStepLR, CosineAnnealingLR and LinearLR stepped at
- * every optimizer step. Over the first 'warmup' steps the factor climbs to 1 by equal amounts, from
+/* Learning rate schedules, as PyTorch's MultiStepLR, CosineAnnealingLR, LinearLR, CosineAnnealingWarmRestarts and
+ * OneCycleLR stepped at every optimizer step. Over the first 'warmup' steps the factor climbs to 1 by equal amounts, from
  * 1 / warmup. Cosine and linear spread over the steps after that, to the end of training or of a length of
- * their own, behind which they stay; the milestones of 'step' count from the start of training and are not moved. */
+ * their own, behind which they stay; the milestones of 'step' count from the start of training and are not moved. Restarts begin
+ * after warm-up; one_cycle has a rise of its own, and cycles no momentum. */
 #include "engine/optim/schedule.h"
 
 #include "engine/base/real.h"
@@ -13,11 +14,16 @@ struct schedule_config {
     struct config_span length; /* cosine, linear: off: of the whole training */
     struct config_list at;     /* step: milestones */
     double gamma;              /* step */
-    double end;                /* cosine, linear: the factor at the end */
+    double end;                /* cosine, linear, restarts: the factor at the end */
+    struct config_span cycle;  /* restarts: the first, and */
+    int64_t growth;            /* by what each is longer than the one before */
+    double rise;               /* one_cycle: the share of the steps that it takes, */
+    double begin, fall;        /* what the peak is divided by at first, and that at the end */
 };
 struct place { /* where training stands */
     int64_t step, per_epoch;
-    double done; /* of the steps after warm-up, 0 to 1 */
+    int64_t warmup, steps; /* steps: the last, of training or of the schedule's own length */
+    double done;           /* of the steps after warm-up, 0 to 1 */
 };
 
 static double constant_factor(const struct schedule_config *c, const struct place *p) {
@@ -39,6 +45,28 @@ static double cosine_factor(const struct schedule_config *c, const struct place 
 
 static double linear_factor(const struct schedule_config *c, const struct place *p) {
     return 1 + (c->end - 1) * p->done;
+}
+
+/* From one factor to another, half a cosine. */
+static double anneal(double from, double to, double done) {
+    return to + (from - to) * (1 + real_cos(M_PI * done)) / 2;
+}
+
+static double restarts_factor(const struct schedule_config *c, const struct place *p) {
+    int64_t at = p->step - p->warmup, length = span_steps(c->cycle, p->per_epoch);
+    if (at < 0) at = 0;
+    if (c->growth == 1) at %= length;
+    for (; at >= length; length *= c->growth) at -= length;
+    return anneal(1, c->end, (double)at / (double)length);
+}
+
+/* As torch's phases: the rise ends at a step that need not be whole, the fall at the last step. */
+static double one_cycle_factor(const struct schedule_config *c, const struct place *p) {
+    double step = (double)p->step, peak = c->rise * (double)p->steps - 1, last = (double)p->steps - 1;
+    double first = 1 / c->begin;
+    if (step > last) step = last;
+    if (step <= peak && peak > 0) return anneal(first, 1, step / peak);
+    return anneal(1, first / c->fall, last > peak ? (step - peak) / (last - peak) : 1);
 }
 
 #define WARMUP                                                                                                         \
@@ -80,6 +108,53 @@ static const struct config_field cosine_fields[] = {
 static const struct config_field linear_fields[] = {
     END("to", "Rate at the end, as a fraction of the base rate"), LENGTH, WARMUP, {.key = NULL}};
 
+static const struct config_field restarts_fields[] = {
+    {.key = "every",
+     .type = CONFIG_SPAN,
+     .offset = offsetof(struct schedule_config, cycle),
+     .standard = "1ep",
+     .min = 1e-12,
+     .max = 1e15,
+     .help = "Length of the first cycle",
+     .also = "t_0|first_cycle_steps|cycle_length"},
+    {.key = "times",
+     .type = CONFIG_INT,
+     .offset = offsetof(struct schedule_config, growth),
+     .standard = "1",
+     .min = 1,
+     .max = 1000000,
+     .help = "By what each cycle is longer than the one before",
+     .also = "t_mult|cycle_mult"},
+    END("min", "Rate at the end of each cycle, as a fraction of the base rate"),
+    WARMUP,
+    {.key = NULL}};
+static const struct config_field one_cycle_fields[] = {
+    {.key = "rise",
+     .type = CONFIG_SHARE,
+     .offset = offsetof(struct schedule_config, rise),
+     .standard = "30%",
+     .max = 1,
+     .help = "Share of the steps in which the rate rises to optimizer.lr",
+     .also = "pct_start"},
+    {.key = "begin",
+     .type = CONFIG_REAL,
+     .offset = offsetof(struct schedule_config, begin),
+     .standard = "25",
+     .min = 1,
+     .max = 1e12,
+     .help = "What optimizer.lr is divided by at first",
+     .also = "div_factor"},
+    {.key = "fall",
+     .type = CONFIG_REAL,
+     .offset = offsetof(struct schedule_config, fall),
+     .standard = "1e4",
+     .min = 1,
+     .max = 1e30,
+     .help = "What the first rate is divided by at the end",
+     .also = "final_div_factor"},
+    LENGTH,
+    {.key = NULL}};
+
 static const struct schedule {
     struct config_section section;
     double (*factor)(const struct schedule_config *c, const struct place *p);
@@ -89,27 +164,44 @@ static const struct schedule {
       .fields = constant_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "warmup",
-      .help = "The base rate throughout"},
+      .help = "The base rate throughout",
+      .also = "none|off|ConstantLR|constant_with_warmup"},
      constant_factor},
     {{.name = "step",
       .fields = step_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "at",
-      .help = "Multiplied by gamma at each milestone"},
+      .help = "Multiplied by gamma at each milestone",
+      .also = "StepLR|MultiStepLR|multistep|step_decay"},
      step_factor},
     {{.name = "cosine",
       .fields = cosine_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "warmup",
-      .help = "Down half a cosine to 'min' at the end"},
+      .help = "Down half a cosine to 'min' at the end",
+      .also = "CosineAnnealingLR|cosine_annealing|cosine_with_warmup|cosine_decay|CosineDecay|OneCycleLR"},
      cosine_factor,
      true},
     {{.name = "linear",
       .fields = linear_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "to",
-      .help = "Down a straight line to 'to' at the end"},
+      .help = "Down a straight line to 'to' at the end",
+      .also = "LinearLR|linear_decay|linear_with_warmup|PolynomialLR"},
      linear_factor,
+     true},
+    {{.name = "restarts",
+      .fields = restarts_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "every",
+      .help = "Down half a cosine to 'min' again and again, as torch's CosineAnnealingWarmRestarts"},
+     restarts_factor},
+    {{.name = "one_cycle",
+      .fields = one_cycle_fields,
+      .size = sizeof(struct schedule_config),
+      .shorthand = "rise",
+      .help = "Up to optimizer.lr and down to nearly nothing, as torch's OneCycleLR; momentum stays as it is"},
+     one_cycle_factor,
      true},
 };
 
@@ -127,7 +219,7 @@ double schedule_factor(const struct config_variant *schedule, int64_t step, int6
     if (c->length.unit != SPAN_OFF) steps = span_steps(c->length, per_epoch);
     double done = step <= warmup ? 0 : steps <= step ? 1 : (double)(step - warmup) / (double)(steps - warmup);
     double climb = step < warmup ? (double)(step + 1) / (double)warmup : 1;
-    return climb * schedules[schedule->index].factor(c, &(struct place){step, per_epoch, done});
+    return climb * schedules[schedule->index].factor(c, &(struct place){step, per_epoch, warmup, steps, done});
 }
 
 bool schedule_needs_end(const struct config_variant *schedule) {

@@ -70,6 +70,7 @@ static void checkpoint_close(struct opened *c) {
 }
 
 static enum error open_file(struct opened *c, const char *path, int i) {
+    if (!c->manifest.file[i].bytes) return ERR_NONE;
     char *name = pool_printf(c->pool, "%s/%s", path, checkpoint_file_names[i]);
     if (!name) return ERR_MEMORY;
     TRY(st_open(name, &c->file[i]));
@@ -115,6 +116,11 @@ static struct words identity_get(const char *lines, struct words key) {
     return (struct words){"not set", 7};
 }
 
+static bool same_value(struct words key, struct words saved, struct words ours) {
+    bool data = words_equal(key, (struct words){"data", 4});
+    return words_equal(saved, ours) || (data && identity_same_but_files(saved.at, saved.n, ours.at, ours.n));
+}
+
 /* What a message shows of a value: where it begins to differ from the other, and not too much. */
 static struct words excerpt(struct words a, struct words other) {
     int same = 0, before = 40, most = 200;
@@ -129,7 +135,7 @@ static enum error compare_keys(const char *path, const char *keys, const char *s
         size_t all = strcspn(line, "\n");
         struct words key = {line, (int)strcspn(line, "=\n")}, was = identity_get(saved, key),
                      is = identity_get(ours, key);
-        if (!words_equal(was, is)) {
+        if (!same_value(key, was, is)) {
             struct words old = excerpt(was, is), new = excerpt(is, was);
             return FAIL(ERR_CONFIG, "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n%s",
                         path, key.n, key.at, old.n, old.at, new.n, new.at, hint);
@@ -165,6 +171,11 @@ static bool may_be_extra(const char *name) {
     return n >= sizeof counter && !strcmp(name + n - (sizeof counter - 1), counter);
 }
 
+/* With or without it a run goes on: what it counts then begins anew. */
+static bool may_be_missing(const char *name) {
+    return !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX));
+}
+
 static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {
     if (strcmp(a->dtype, b->dtype) != 0 || a->ndim != b->ndim) return false;
     return !memcmp(a->dim, b->dim, (size_t)a->ndim * sizeof *a->dim);
@@ -181,13 +192,14 @@ static enum error check_fit(const struct st_file *f, const struct st_tensor *wan
     char a[128], b[128];
     for (int i = 0; i < count; i++) {
         const struct st_tensor *t = st_find(f, wanted[i].name);
+        if (!t && may_be_missing(wanted[i].name)) continue;
         if (!t) return FAIL(ERR_CONFIG, "'%s' has no tensor '%s', which this model needs", f->path, wanted[i].name);
         if (!tensor_equal(t, &wanted[i]))
             return FAIL(ERR_CONFIG, "'%s': tensor '%s' is %s, this model needs %s", f->path, t->name, tensor_text(t, a),
                         tensor_text(&wanted[i], b));
     }
     for (int i = 0; i < f->count; i++) {
-        bool known = may_be_extra(f->tensors[i].name);
+        bool known = may_be_extra(f->tensors[i].name) || may_be_missing(f->tensors[i].name);
         for (int k = 0; k < count && !known; k++) known = !strcmp(f->tensors[i].name, wanted[k].name);
         if (!known)
             return FAIL(ERR_CONFIG, "'%s' has the tensor '%s', which this model lacks", f->path, f->tensors[i].name);
@@ -235,7 +247,10 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file, co
     int count;
     const struct st_tensor *wanted = snapshot_tensors(shot, file, &count);
     TRY(check_fit(f, wanted, count));
-    for (int i = 0; i < count; i++) TRY(st_read(f, st_find(f, wanted[i].name), wanted[i].data));
+    for (int i = 0; i < count; i++) {
+        const struct st_tensor *t = st_find(f, wanted[i].name);
+        if (t) TRY(st_read(f, t, wanted[i].data));
+    }
     return ERR_NONE;
 }
 
@@ -245,7 +260,10 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
     TRY(check_identity(path, c->manifest.identity, v->identity));
     TRY(check_set(path, c, v, &was));
     TRY(check_data(path, c->manifest.data, v));
-    for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
+    for (int i = 0; i < FILE_AVERAGE; i++) TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
+    if (v->average && !c->manifest.file[FILE_AVERAGE].bytes)
+        return FAIL(ERR_CONFIG, "'%s' has no averaged weights (ema), which this run needs\nset ema: off", path);
+    if (v->average) TRY(read_into(shot, FILE_AVERAGE, &c->file[FILE_AVERAGE]));
     const struct checkpoint_counters *at = snapshot_counters(shot);
     if (at->step != c->manifest.step || at->epoch < 0 || at->step_in_epoch < 0 || !(at->seconds >= 0))
         return FAIL(ERR_DATA, "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path, at->step,
@@ -462,34 +480,4 @@ bool checkpoint_is_written(const char *folder) {
 
 bool checkpoint_has_saver(const char *folder) {
     return is_held(folder, false);
-}
-
-/* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's
- * order. */
-static const struct tensor_info *next_by_name(const struct model *m, const struct tensor_info *last) {
-    const struct tensor_info *next = NULL;
-    for (int i = 0; i < m->nparams; i++) {
-        const struct tensor_info *p = &m->params[i];
-        if (last && strcmp(p->name, last->name) <= 0) continue;
-        if (!next || strcmp(p->name, next->name) < 0) next = p;
-    }
-    return next;
-}
-
-/* A NaN's sign and payload are the processor's and the compiler's choice: here all are one. */
-static void hash_floats(struct sha256 *s, const float *x, int64_t n) {
-    enum { PIECE = 1024 };
-    float piece[PIECE];
-    for (int64_t at = 0, some; at < n; at += some) {
-        some = n - at < PIECE ? n - at : PIECE;
-        for (int64_t k = 0; k < some; k++) piece[k] = x[at + k] == x[at + k] ? x[at + k] : (float)NAN;
-        sha256_update(s, piece, (size_t)some * sizeof *piece);
-    }
-}
-
-void checkpoint_weights_hash(const struct model *m, const float *values, char out[SHA256_TEXT]) {
-    struct sha256 s;
-    sha256_init(&s);
-    for (const struct tensor_info *p = NULL; (p = next_by_name(m, p));) hash_floats(&s, values + p->offset, p->count);
-    sha256_hex(s, out);
 }

@@ -1,6 +1,6 @@
-/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors and manifest.json, which is the commit
- * record. Built under a temporary name, fsynced, renamed; at any failure or kill the last good one
- * stays. They know neither mode nor number of devices. */
+/* Checkpoints: ckpt/step-N/{model,optim,state}.safetensors (ema.safetensors, too, where weights are averaged) and
+ * manifest.json, which is the commit record. Built under a temporary name, fsynced, renamed; at any failure or kill the
+ * last good one stays. They know neither mode nor number of devices. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/data/preprocessing.h"
@@ -47,10 +47,17 @@ enum { RUN_ID_TEXT = 17 };
 /* Where checkpoints of a run are asked for, NULL means the one that the folder is recorded as (run.json;
  * if it has saved none: those that name no run), and any where none is recorded; RUN_ANY any. */
 #define RUN_ANY "*"
+struct patience { /* train.patience */
+    double best;  /* of its metric */
+    double at;    /* the step of that; 0: there is none yet */
+    double waits; /* evaluations since */
+    double seen;  /* the step of the last evaluation that was counted */
+};
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
+    struct patience patience;
     struct sha256 losses;
     double seconds;     /* that its steps took, so far */
     double loss_scale;  /* fp16; else 0 */
@@ -59,14 +66,19 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
+/* Of a step's folder: the network that it is about, into the pool. That is the averaged one where there is one, but for
+ * those who ask for the weights themselves, 'raw'. NULL: no memory. */
+const char *checkpoint_weights(const char *step, bool raw, struct pool *pool);
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
     struct device *device; /* in whose memory they may lie; NULL: the host's */
     float *values, *buffers;
+    float *average; /* of the values (ema); NULL: there is none */
     int nslots;
     const char *const *slot_names;
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
+    const char *patience; /* its metric, whose counters may be missing in a checkpoint; NULL: none */
     bool scaled;          /* the counters of the loss's scale belong to it */
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */
@@ -115,6 +127,14 @@ int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct poo
 /* The newest valid one of a run that was the best when it was saved; where there is
  * none, the newest. */
 MUST_CHECK enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path);
+/* Which checkpoint of a run was the best when it was saved (checkpoint.best), by what the manifests say; run_id NULL: the run
+ * that the folder is recorded as. path NULL, step -1: none. */
+struct checkpoint_place {
+    const char *path;
+    int64_t step;
+};
+MUST_CHECK enum error checkpoint_best(const char *run_dir, const char *run_id, struct pool *pool,
+                                      struct checkpoint_place *out);
 /* What the network in a .safetensors file of ours was trained on, into the pool; NULL: the file does
  * not tell, as others' and old ones. ERR_DATA: the file is damaged, or what it tells makes no sense. */
 MUST_CHECK enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct preprocessing **out);

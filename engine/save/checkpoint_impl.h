@@ -4,7 +4,8 @@
 #pragma once
 #include "engine/save/checkpoint.h"
 
-enum checkpoint_file { FILE_MODEL, FILE_OPTIM, FILE_STATE, CHECKPOINT_FILES };
+/* The last is there only where weights are averaged: a network as the first, with the same buffers. */
+enum checkpoint_file { FILE_MODEL, FILE_OPTIM, FILE_STATE, FILE_AVERAGE, CHECKPOINT_FILES };
 extern const char *const checkpoint_file_names[CHECKPOINT_FILES];
 
 /* ---- the manifest: which files make the checkpoint, and their sums; its own is its last entry
@@ -17,7 +18,7 @@ struct manifest {
     int devices;
     bool best, rescued;
     struct {
-        int64_t bytes;
+        int64_t bytes; /* 0: it is not there */
         uint32_t crc;
     } file[CHECKPOINT_FILES];
 };
@@ -25,6 +26,10 @@ MUST_CHECK enum error manifest_write(const char *folder, const struct manifest *
 /* Texts lie in the pool. ERR_INPUT: there is none; ERR_DATA: it is damaged, or of a format that is
  * not ours. */
 MUST_CHECK enum error manifest_read(const char *folder, struct pool *pool, struct manifest *out);
+
+/* Whether the data of two identities are the same but for the names of files, which checkpoints of before have: "set: csv;train:
+ * x.csv;val: 10%" is "set: csv;val: 10%". */
+bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours);
 
 /* ---- the folders ---- */
 struct step_list {
@@ -37,6 +42,9 @@ MUST_CHECK enum error step_list_read(const char *folder, struct pool *pool, stru
 char *step_path(const char *folder, int64_t step, struct pool *pool);
 /* Temporary folders begin with this; their owner holds a lock on them. */
 #define TEMPORARY_PREFIX ".tmp-"
+
+/* A tensor of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
+#define PATIENCE_PREFIX "patience."
 
 /* ---- the snapshot ---- */
 struct snapshot;

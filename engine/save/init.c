@@ -5,7 +5,6 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,13 +12,6 @@
 #include <sys/stat.h>
 
 /* ---- the keys ----------------------------------------------------------------------------- */
-
-const char *path_absolute(const struct node *at, const char *path, struct pool *pool) {
-    const char *slash = at->line > 0 ? strrchr(at->source, '/') : NULL;
-    if (*path != '/' && slash) path = pool_printf(pool, "%.*s/%s", (int)(slash - at->source), at->source, path);
-    char real[PATH_MAX];
-    return path && realpath(path, real) ? pool_printf(pool, "%s", real) : path;
-}
 
 static void read_strict(const struct node *strict, struct config_errors *e, struct init_source *out) {
     bool scalar = strict->kind == NODE_SCALAR;
@@ -43,8 +35,9 @@ enum error init_read(struct node *model, struct pool *pool, struct config_errors
                      "checkpoint or a run");
         return ERR_NONE;
     }
-    out->path = init->text = path_absolute(init, init->text, pool);
-    return init->text ? ERR_NONE : ERR_MEMORY;
+    TRY(tree_path(init, "model.init", "", pool, e));
+    out->path = init->text;
+    return ERR_NONE;
 }
 
 const struct node *init_strip(const struct node *model, struct pool *pool) {
@@ -210,11 +203,12 @@ static enum error open_file(const char *path, struct st_file *f) {
         return FAIL(ERR_INPUT, "model.init: no file or folder '%s'\nnothing is ever downloaded", path);
     if (!S_ISDIR(st.st_mode)) return st_open(path, f);
     TRY(pool_create(&pool));
-    char *step = pool_printf(pool, "%s", path), *file = NULL;
+    char *step = pool_printf(pool, "%s", path);
+    const char *file = NULL;
     enum error err = step ? ERR_NONE : ERR_MEMORY;
     char *manifest = step ? pool_printf(pool, "%s/manifest.json", path) : NULL;
     if (manifest && !file_exists(manifest)) err = checkpoint_find(path, NULL, pool, &step);
-    if (err == ERR_NONE) file = pool_printf(pool, "%s/model.safetensors", step);
+    if (err == ERR_NONE) file = checkpoint_weights(step, false, pool);
     if (err == ERR_NONE) err = file ? st_open(file, f) : ERR_MEMORY;
     pool_free(pool);
     return err;

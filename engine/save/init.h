@@ -8,18 +8,13 @@ struct init_source {
     bool strict;      /* all tensors must be there and fit, and no others */
     const struct node *at;
 };
-/* Reads the keys of the 'model' node. A path relative to the configuration's file becomes absolute
- * in the tree, so that the resolved configuration can be run from anywhere. What is wrong goes to
- * e. */
+/* Reads the keys of the 'model' node. The path becomes absolute in the tree. What is wrong goes to e. */
 MUST_CHECK enum error init_read(struct node *model, struct pool *pool, struct config_errors *e,
                                 struct init_source *out);
 /* Whether the file has what the model needs; reads its header alone. Every tensor that is missing,
  * not expected or of another shape goes to e (ERR_CONFIG then). ERR_INPUT: there is no file;
  * ERR_DATA: it is damaged. */
 MUST_CHECK enum error init_check(const struct init_source *s, const struct model *m, struct config_errors *e);
-/* The path that stands at this node: one in a file is relative to that file, one of --set to where
- * we are. NULL: no memory. */
-const char *path_absolute(const struct node *at, const char *path, struct pool *pool);
 /* Overwrites values and buffers with what the file has, in whatever float type it has it, and says
  * in the log what was left as it was. Fails as init_check, and with ERR_DATA for numbers that are
  * beyond f32. */

@@ -14,7 +14,7 @@
 enum { FORMAT = 1, MANIFEST_MOST = 16 << 20, SUFFIX_BYTES = 22, STEP_DIGITS_MOST = 18 };
 static const struct json_limits limits = {.depth = 6, .entries = 1 << 20, .text = MANIFEST_MOST};
 const char *const checkpoint_file_names[CHECKPOINT_FILES] = {"model.safetensors", "optim.safetensors",
-                                                             "state.safetensors"};
+                                                             "state.safetensors", "ema.safetensors"};
 
 static void make_suffix(const char *text, size_t n, char out[SUFFIX_BYTES + 1]) {
     snprintf(out, SUFFIX_BYTES + 1, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, n));
@@ -32,6 +32,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_open(j, "files", '[');
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         char crc[16];
+        if (!m->file[i].bytes) continue;
         snprintf(crc, sizeof crc, "%08x", m->file[i].crc);
         json_open(j, NULL, '{');
         json_string(j, "name", checkpoint_file_names[i]);
@@ -63,12 +64,15 @@ enum error manifest_write(const char *folder, const struct manifest *m) {
 }
 
 static bool get_files(const struct json_value *files, struct manifest *out) {
-    if (!files || files->kind != JSON_ARRAY || files->count != CHECKPOINT_FILES) return false;
-    for (int i = 0; i < CHECKPOINT_FILES; i++) {
+    if (!files || files->kind != JSON_ARRAY || files->count < FILE_AVERAGE || files->count > CHECKPOINT_FILES)
+        return false;
+    memset(out->file, 0, sizeof out->file);
+    for (int i = 0; i < files->count; i++) {
         const struct json_value *v = &files->children[i];
         const char *name = json_get_text(v, "name"), *crc = json_get_text(v, "crc32c");
         if (!name || strcmp(name, checkpoint_file_names[i]) != 0) return false;
         if (!crc || strlen(crc) != 8 || !json_get_int(v, "size", INT64_MAX, &out->file[i].bytes)) return false;
+        if (!out->file[i].bytes) return false;
         out->file[i].crc = (uint32_t)strtoul(crc, NULL, 16);
     }
     return true;
@@ -158,4 +162,28 @@ enum error step_list_read(const char *folder, struct pool *pool, struct step_lis
     if (!fits) return ERR_MEMORY;
     if (out->count) qsort(out->step, (size_t)out->count, sizeof *out->step, newest_first);
     return ERR_NONE;
+}
+
+/* ---- the identity ---- */
+
+/* Whether "key: value" names a file or a folder; other keys that are gone are another order, or other columns. */
+static bool names_file(const char *item, int n) {
+    static const char *const keys[] = {"train", "labels", "val", "val_labels", "characters"};
+    const char *colon = memchr(item, ':', (size_t)n);
+    for (size_t i = 0; colon && i < sizeof keys / sizeof *keys; i++)
+        if (strlen(keys[i]) == (size_t)(colon - item) && !strncmp(keys[i], item, strlen(keys[i]))) return true;
+    return false;
+}
+
+bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours) {
+    while (nsaved > 0) {
+        const char *end = memchr(saved, ';', (size_t)nsaved);
+        int item = end ? (int)(end - saved) : nsaved, past = item + (end != NULL);
+        bool there = nours >= item && !strncmp(saved, ours, (size_t)item) && (nours == item || ours[item] == ';');
+        if (!there && !names_file(saved, item)) return false;
+        int gone = !there ? 0 : nours > item ? item + 1 : nours;
+        ours += gone, nours -= gone;
+        saved += past, nsaved -= past;
+    }
+    return nours == 0;
 }

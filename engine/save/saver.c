@@ -2,7 +2,7 @@
  * goes on; the saver's thread writes it:
  *
  *   1. a folder .tmp-step-N.PID-RANDOM, locked, so that a sweep knows it to be alive
- *   2. in it the three files: space reserved, written, fsynced, closed
+ *   2. in it the files: space reserved, written, fsynced, closed
  *   3. in it the manifest, likewise, and the folder itself fsynced
  *   4. rename to step-N: the commit (an older step-N changes places with it in one call); the
  * parent fsynced
@@ -69,7 +69,7 @@ static enum error temporary_open(const char *folder, int64_t step, char path[PAT
 }
 
 static enum error write_one(const struct saver *s, const char *folder, enum checkpoint_file file, struct manifest *m) {
-    static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state"};
+    static const char *const kinds[CHECKPOINT_FILES] = {"model", "optim", "state", "model"};
     char path[PATH_MOST + 32], step[24];
     int count;
     const struct st_tensor *tensors = snapshot_tensors(s->snapshot, file, &count);
@@ -80,7 +80,9 @@ static enum error write_one(const struct saver *s, const char *folder, enum chec
                                        {"kind", kinds[file]},
                                        {"step", step},
                                        {"preprocessing", s->preprocessing}};
-    int entries = file == FILE_MODEL && s->preprocessing ? 5 : 4;
+    bool network = file == FILE_MODEL || file == FILE_AVERAGE;
+    int entries = network && s->preprocessing ? 5 : 4;
+    if (file == FILE_AVERAGE && !count) return ERR_NONE;
     return st_write(path, tensors, count, metadata, entries, &m->file[file].crc, &m->file[file].bytes);
 }
 

@@ -6,13 +6,14 @@
 
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 9, STATE_PLAIN = 6 /* but for a scaled loss */ };
+enum { SLOTS_MOST = 2, STATE_TENSORS = 10, STATE_PLAIN = 6, STATE_SCALED = 9 };
 
 struct snapshot {
     const struct model *model;
     int nslots;
     bool scaled;
-    float *values, *buffers, *slots[SLOTS_MOST];
+    const char *patience;                                  /* the name of its tensor; NULL: it is off */
+    float *values, *average, *buffers, *slots[SLOTS_MOST]; /* average: NULL where there is none */
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
     int count[CHECKPOINT_FILES];
@@ -30,9 +31,9 @@ static struct st_tensor tensor_of(const struct tensor_info *info, const char *na
     return t;
 }
 
-static void list_model(struct snapshot *shot, struct st_tensor *to) {
+static void list_model(struct snapshot *shot, float *values, struct st_tensor *to) {
     const struct model *m = shot->model;
-    for (int i = 0; i < m->nparams; i++) *to++ = tensor_of(&m->params[i], m->params[i].name, shot->values);
+    for (int i = 0; i < m->nparams; i++) *to++ = tensor_of(&m->params[i], m->params[i].name, values);
     for (int i = 0; i < m->nbuffers; i++) *to++ = tensor_of(&m->buffers[i], m->buffers[i].name, shot->buffers);
 }
 
@@ -61,39 +62,45 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
                               {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1},
                               {"loss_scale", "F64", &c->loss_scale, 1, 8},
                               {"good_steps", "I64", &c->good_steps, 1, 8},
-                              {"skipped", "I64", &c->skipped, 1, 8}};
-    for (int i = 0; i < shot->count[FILE_STATE]; i++)
-        to[i] = (struct st_tensor){.name = state[i].name,
+                              {"skipped", "I64", &c->skipped, 1, 8},
+                              {shot->patience, "F64", &c->patience, sizeof c->patience / sizeof(double), 8}};
+    for (int i = 0; i < STATE_TENSORS; i++) {
+        if ((i >= STATE_PLAIN && i < STATE_SCALED && !shot->scaled) || !state[i].name) continue;
+        *to++ = (struct st_tensor){.name = state[i].name,
                                    .dtype = state[i].dtype,
                                    .ndim = 1,
                                    .dim = {(int64_t)state[i].count},
                                    .data = state[i].data,
                                    .bytes = state[i].count * state[i].size};
+    }
 }
 
 static enum error list_all(struct snapshot *shot, const char *const *slot_names) {
     const struct model *m = shot->model;
     shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
     shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
-    shot->count[FILE_STATE] = shot->scaled ? STATE_TENSORS : STATE_PLAIN;
+    shot->count[FILE_STATE] = (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL);
+    shot->count[FILE_AVERAGE] = shot->average ? shot->count[FILE_MODEL] : 0;
     for (int f = 0; f < CHECKPOINT_FILES; f++) {
         shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
         if (!shot->tensors[f]) return ERR_MEMORY;
     }
-    list_model(shot, shot->tensors[FILE_MODEL]);
+    list_model(shot, shot->values, shot->tensors[FILE_MODEL]);
+    if (shot->average) list_model(shot, shot->average, shot->tensors[FILE_AVERAGE]);
     list_state(shot, shot->tensors[FILE_STATE]);
     return list_optim(shot, slot_names, shot->tensors[FILE_OPTIM]);
 }
 
 /* Arenas one after another; each begins aligned, since arenas are whole cache lines long. */
-static enum error allocate(struct snapshot *shot) {
+static enum error allocate(struct snapshot *shot, bool averaged) {
     size_t arena = (size_t)align_floats(shot->model->arena_floats);
-    size_t floats = arena * (size_t)(1 + shot->nslots) + (size_t)shot->model->buffer_floats, bytes;
+    size_t floats = arena * (size_t)(1 + shot->nslots + averaged) + (size_t)shot->model->buffer_floats, bytes;
     TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
     TRY(memory_alloc(bytes, &shot->memory));
     shot->values = shot->memory;
     for (int s = 0; s < shot->nslots; s++) shot->slots[s] = shot->values + arena * (size_t)(s + 1);
-    shot->buffers = shot->values + arena * (size_t)(shot->nslots + 1);
+    if (averaged) shot->average = shot->values + arena * (size_t)(shot->nslots + 1);
+    shot->buffers = shot->values + arena * (size_t)(shot->nslots + 1 + averaged);
     return ERR_NONE;
 }
 
@@ -104,7 +111,8 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
         *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
-        err = allocate(shot);
+        if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
+        err = v->patience && !shot->patience ? ERR_MEMORY : allocate(shot, v->average != NULL);
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
     if (err == ERR_NONE) {
@@ -141,6 +149,7 @@ static enum error give_arena(const struct checkpoint_view *v, float *to, const f
 
 enum error snapshot_take(struct snapshot *shot, const struct checkpoint_view *v) {
     TRY(take_arena(v, shot->values, v->values));
+    if (shot->average) TRY(take_arena(v, shot->average, v->average));
     TRY(take_floats(v->device, shot->buffers, v->buffers, shot->model->buffer_floats));
     for (int s = 0; s < shot->nslots; s++)
         if (v->slots[s]) TRY(take_arena(v, shot->slots[s], v->slots[s]));
@@ -155,6 +164,7 @@ void snapshot_slots(const struct snapshot *shot, float *slots[2]) {
 enum error snapshot_give(const struct snapshot *shot, const struct checkpoint_view *v, bool all) {
     TRY(give_arena(v, v->values, shot->values));
     TRY(give_floats(v->device, v->buffers, shot->buffers, shot->model->buffer_floats));
+    if (shot->average && all) TRY(give_arena(v, v->average, shot->average));
     for (int s = 0; s < shot->nslots && all; s++) TRY(give_arena(v, v->slots[s], shot->slots[s]));
     if (all) *v->counters = shot->counters;
     return device_wait(v->device); /* the snapshot is no longer read */

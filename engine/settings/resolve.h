@@ -47,6 +47,9 @@ void resolve_elastic(struct resolve *r);   /* that fewer devices can go on; once
 /* ---- resolve_backend.c: what carries what lies on accelerators ---- */
 MUST_CHECK enum error resolve_backend(struct resolve *r);
 
+/* ---- resolve_end.c: when training ends ---- */
+MUST_CHECK enum error resolve_end(struct resolve *r);
+
 /* ---- resolve_trace.c: which steps are traced ---- */
 void resolve_trace(struct resolve *r);
 

@@ -17,6 +17,12 @@ static void check_sync_batchnorm(struct resolve *r) {
     const struct device_ops *ops = device_find(c->devices.kind);
     const struct node *at = resolve_find(r, "sync_batchnorm");
     if (!c->sync_batchnorm) return;
+    if (c->recompute != 1)
+        config_error(
+            r->e, resolve_find(r, "recompute"), false,
+            "recompute runs layers once more in backward, for which sync_batchnorm (%s) would have ranks meet again\n"
+            "use recompute: 1, or sync_batchnorm: false",
+            resolve_place(r, at));
     if (ops && ops->runtime->asynchronous)
         config_error(r->e, at, false,
                      "sync_batchnorm is not possible on GPUs, and devices are '%s' (%s)\n"

@@ -95,27 +95,20 @@ static void refuse_secret(struct resolve *r, const struct node *token) {
                  "set run.token: file:PATH");
 }
 
-static enum error resolve_token(struct resolve *r) {
-    const char *spec = r->c->run.token, *path = spec + 5;
-    struct node *node = resolve_find(r, "run.token");
-    bool file = !strncmp(spec, "file:", 5) && *path;
-    if (file && *path != '/') {
-        path = path_absolute(node, path, r->pool);
-        spec = path ? pool_printf(r->pool, "file:%s", path) : NULL;
-        if (!spec) return ERR_MEMORY;
-        r->c->run.token = node->text = spec;
-    } else if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 &&
-               (strncmp(spec, "env:", 4) != 0 || !spec[4])) {
+static void check_token(struct resolve *r) {
+    const char *spec = r->c->run.token;
+    const struct node *node = resolve_find(r, "run.token");
+    bool empty = node->given && !strcmp(node->given, "file:"), file = !strncmp(spec, "file:", 5) && !empty;
+    if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 && (strncmp(spec, "env:", 4) != 0 || !spec[4]))
         refuse_secret(r, node);
-    }
-    return ERR_NONE;
 }
 
 enum error resolve_processes(struct resolve *r) {
     read_init(r);
     check_launched(r);
     check_nodes(r);
-    return resolve_token(r);
+    check_token(r);
+    return ERR_NONE;
 }
 
 /* ---- how many devices ---- */

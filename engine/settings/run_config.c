@@ -58,10 +58,19 @@ static bool is_set_name(const char *text) {
     return false;
 }
 
-static bool is_path(const char *text) {
+/* Whether the text is no name of a set, and then which file or folder it means; lost: that is in another place, which has
+ * been reported. */
+static enum error find_path(struct run_settings *s, struct node *at, struct config_errors *e, bool *found, bool *lost) {
     double number;
-    if (!*text || is_set_name(text) || text_real(text, &number)) return false;
-    return strpbrk(text, "/.") || file_exists(text);
+    int before = config_errors_count(e);
+    *found = *lost = false;
+    if (!*at->text || is_set_name(at->text) || text_real(at->text, &number)) return ERR_NONE;
+    struct node path = *at;
+    TRY(tree_path(&path, "data", "", s->pool, e));
+    *lost = config_errors_count(e) > before;
+    *found = *lost || strpbrk(at->text, "/.") || file_exists(path.text);
+    if (*found) *at = path;
+    return ERR_NONE;
 }
 
 /* Which set the path is of; -1, reported, when it is none's. */
@@ -84,8 +93,10 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
     if (!data || node_get(data, dataset_variants.name)) return ERR_NONE;
     struct node *bare = data->kind == NODE_SCALAR ? data : scalar_get(data, "");
     struct node *train = scalar_get(data, "train"), *path = train ? train : bare;
-    if (!path || !is_path(path->text)) return ERR_NONE;
-    int kind = recognise(path, e);
+    bool found = false, lost = false;
+    if (path) TRY(find_path(s, path, e, &found, &lost));
+    if (!found) return ERR_NONE;
+    int kind = lost ? -1 : recognise(path, e);
     struct node place = *path, none = {.source = "auto"};
     if (kind < 0 || path == data) /* an unknown set's keys are unknown, too: only the path is reported */
         data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
@@ -179,11 +190,14 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
         *data = *(const struct data_config *)set.common_config;
         data->set = set;
     }
-    data->values = s->config.loss == LOSS_MSE;
+    data->values = s->config.loss.index == LOSS_MSE;
+    data->fractions = s->config.loss.index == LOSS_BCE;
     if (s->config.model) {
         TRY(go_on(model_check(s->config.model, e)));
         TRY(init_read(s->config.model, s->pool, e, &s->config.init));
     }
+    struct optimizer_config *o = &s->config.optimizer;
+    if (!config_errors_count(e)) TRY(optim_groups_read(&o->kind, o->groups_node, o->freeze, s->pool, e, &o->groups));
     if (l->launched) s->config.launched = *l->launched;
     s->config.asks = l->asks;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
@@ -195,6 +209,17 @@ static enum error load(const struct load *l, struct run_settings *s, struct conf
     return settle(l, s, e);
 }
 
+static bool was_read_as(const struct node *given, const struct node *read) {
+    return read->text == given->text || (read->given && read->given == given->text);
+}
+
+/* A path is in the given text what it is in the tree: that text is read elsewhere. */
+static void take_path(struct node *given, const struct node *read) {
+    for (int i = 0; read && read->kind == NODE_MAP && i < read->count; i++)
+        if (read->items[i]->kind == NODE_SCALAR) take_path(given, read->items[i]);
+    if (read && read->given && read->given == given->text) given->text = read->text;
+}
+
 /* What a map's shorthand said is held under "" (tree_set): gets the key that it was read as, by the text that both share;
  * it is gone where that key was given as well. */
 static void name_held(struct node *given, const struct node *read) {
@@ -203,7 +228,8 @@ static void name_held(struct node *given, const struct node *read) {
         struct node *child = given->items[i];
         bool held = given->kind == NODE_MAP && !*child->key;
         for (int k = 0; held && read && k < read->count; k++)
-            if (read->items[k]->text == child->text) child->key = read->items[k]->key;
+            if (was_read_as(child, read->items[k])) child->key = read->items[k]->key;
+        if (given->kind == NODE_MAP && child->kind == NODE_SCALAR && read) take_path(child, node_get(read, child->key));
         if (!held && given->kind == NODE_MAP) name_held(child, read ? node_get(read, child->key) : NULL);
         if (given->kind != NODE_MAP || *child->key) given->items[kept++] = child;
     }

@@ -5,11 +5,11 @@
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
 #include "engine/data/dataset.h"
-#include "engine/model/graph.h"
-#include "engine/optim/optim.h"
+#include "engine/optim/groups.h"
 #include "engine/save/init.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/inject_config.h"
+#include "engine/settings/loss.h"
 #include "engine/settings/sharing.h"
 
 #include <string.h>
@@ -55,11 +55,12 @@ struct run_config {
     struct device_choice devices; /* from devices_text, by run_settings_load */
     int64_t threads;              /* a device; 0: auto, resolved by run_settings_load */
     struct node *model;
-    struct init_source init; /* from model, by run_settings_load */
-    int loss;                /* enum loss */
-    int precision;           /* enum precision */
-    bool winograd;           /* of the cpu's convolutions */
+    struct init_source init;    /* from model, by run_settings_load */
+    struct config_variant loss; /* index: enum loss; config: loss_config */
+    int precision;              /* enum precision */
+    bool winograd;              /* of the cpu's convolutions */
     bool sync_batchnorm;
+    int64_t recompute; /* stretches of steps, at whose borders activations are kept; 0: auto, 1: all are kept */
     struct data_config data;
     struct batch_config {
         int64_t size;           /* global */
@@ -73,12 +74,21 @@ struct run_config {
         struct node *until;        /* {val.accuracy: 0.97} */
         const char *until_metric;  /* a name of metric_find; NULL: none */
         double until_value;
+        struct node *patience;       /* {val.loss: 5, min_delta: 0.01} */
+        const char *patience_metric; /* a name of metric_find; NULL: none */
+        int64_t patience_most;       /* evaluations without an improvement */
+        double min_delta;            /* what is more than that is one */
     } train;
     struct optimizer_config {
         struct config_variant kind;
         double clip; /* 0: off */
         bool shard;
+        struct node *groups_node, *freeze;
+        struct optim_groups groups; /* from these, by run_settings_load */
     } optimizer;
+    struct ema_config {
+        double decay; /* 0: off */
+    } ema;
     struct config_variant schedule;
     struct lr_scale_config {
         int rule;     /* enum lr_scale */

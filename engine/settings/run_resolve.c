@@ -125,47 +125,10 @@ static void check_dashboard(struct resolve *r) {
                  text);
 }
 
-/* ---- until ---- */
-
-static enum error read_until(struct resolve *r) {
-    const char *const *metrics = metric_names();
-    int count = 0;
-    const struct node *until = r->c->train.until;
-    if (!until) return ERR_NONE;
-    if (until->kind != NODE_MAP || until->count != 1) {
-        config_error(r->e, until, false,
-                     "'train.until' must be one metric and its value\nas in until: {val.accuracy: 0.97}");
-        return ERR_NONE;
-    }
-    const struct node *item = until->items[0];
-    for (; metrics[count]; count++)
-        if (!strcmp(item->key, metrics[count])) r->c->train.until_metric = metrics[count];
-    if (!r->c->train.until_metric) {
-        const char *near = text_nearest(item->key, metrics, count);
-        config_error(r->e, item, true, "unknown metric '%s' in 'train.until'\n%s%s%s", item->key,
-                     near ? "did you mean '"
-                          : "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss",
-                     near ? near : "", near ? "'?" : "");
-    } else if (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)) {
-        config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
-    }
-    return ERR_NONE;
-}
-
-/* A time ends at a step that nobody knows beforehand. */
-static void check_length(struct resolve *r) {
-    const struct config_variant *schedule = &r->c->schedule;
-    if (r->c->train.length.unit != SPAN_SECONDS || !schedule_needs_end(schedule)) return;
-    const char *name = schedule_variants.at(schedule->index)->name;
-    config_error(r->e, resolve_find(r, "schedule"), false,
-                 "schedule '%s' has to know the last step, which nobody does where train.for is a time (%s)\n"
-                 "give it a length of its own, as in schedule: {name: %s, for: 5ep}",
-                 name, resolve_place(r, resolve_find(r, "train.for")), name);
-}
-
 /* ---- devices ---- */
 
-static void refuse_kind(struct resolve *r, const struct node *node, const char *kind) {
+/* after: ":4", or "". */
+static void refuse_kind(struct resolve *r, const struct node *node, const char *kind, const char *after) {
     const char *names[32], *all = "";
     int count, n = 0;
     const struct device_ops *const *kinds = device_kinds(&count);
@@ -176,8 +139,9 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
     const char *near = text_nearest(kind, names, n);
     int64_t number;
     for (int i = 0; i < n; i++)
-        if (kinds[i]->units && !strcasecmp(kind, "gpu")) near = names[i];
-    if (text_int(kind, &number)) near = pool_printf(r->pool, "cpu:%.16s", kind);
+        if (kinds[i]->units && (!strcasecmp(kind, "gpu") || !strcasecmp(kind, "gpus"))) near = names[i], after = "";
+    if (text_int(kind, &number)) near = "cpu", after = pool_printf(r->pool, ":%.16s", kind);
+    if (near && after) near = pool_printf(r->pool, "%s%.16s", near, after);
     config_error(r->e, node, false, "unknown device kind '%.48s' (there are %s)%s%s%s", kind, all ? all : "?",
                  near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -234,7 +198,7 @@ static enum error read_devices(struct resolve *r) {
     if (!kind) return ERR_MEMORY;
     const struct device_ops *ops = device_find(kind);
     if (!ops) {
-        refuse_kind(r, node, kind);
+        refuse_kind(r, node, kind, text + n);
         return ERR_NONE;
     }
     *d = (struct device_choice){.kind = ops->name};
@@ -441,6 +405,9 @@ static void check_metrics(struct resolve *r) {
     if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
         config_error(r->e, best, false, "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
                      resolve_place(r, resolve_find(r, "checkpoint.every")));
+    if (c->train.patience_metric && off)
+        config_error(r->e, c->train.patience, true, "'train.patience' needs validation, but 'eval' is off (%s)",
+                     resolve_place(r, every));
     if (c->train.until_metric && !strncmp(c->train.until_metric, "val.", 4) && off)
         config_error(r->e, c->train.until->items[0], true, "'train.until' needs validation, but 'eval' is off (%s)",
                      resolve_place(r, every));
@@ -455,8 +422,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     check_log_dir(&r);
     check_dashboard(&r);
     resolve_trace(&r);
-    TRY(read_until(&r));
-    check_length(&r);
+    TRY(resolve_end(&r));
     TRY(read_devices(&r));
     if (config_errors_count(e)) return ERR_NONE; /* what follows would judge by values that are wrong */
     TRY(resolve_sharing(&r, s->mode));

@@ -20,7 +20,7 @@
 
 static const struct config_field batch_fields[] = {
     {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Samples of one step, over all devices", .min = 1,
-     .max = INT32_MAX, .also = "batch_size|train_batch_size|global_batch_size|per_device_train_batch_size"},
+     .max = INT32_MAX, .also = "batch_size|bs|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
      "Pieces of a batch, a power of two, for up to as many devices; results depend on them and not on the devices. "
      "auto: 8, fewer of a small batch or for batchnorm, more for more devices; one for each of 1, 2, 4, ... GPUs, but "
@@ -43,10 +43,15 @@ static const struct config_field train_fields[] = {
      "How long: epochs, steps, or a time (60s, 5min, 1h) that steps take in all: without the start, evaluation and "
      "checkpoints, and with the steps before a resume",
      ABOVE_ZERO,
-     .also = "epochs|num_epochs|max_epochs|num_train_epochs|steps|num_steps|max_steps|iterations|max_time|time_limit"},
+     .also = "epochs|epoch|num_epochs|n_epochs|max_epochs|num_train_epochs|steps|iters|num_steps|max_steps|iterations|"
+             "max_time|time_limit"},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
      .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
              "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
+    {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
+     .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
+             "0.001}: by more than that. checkpoint.best keeps the best",
+     .also = "early_stopping|early_stopping_patience"},
     {.key = NULL},
 };
 SECTION(train, "for", "How long to train");
@@ -59,9 +64,28 @@ static const struct config_field optimizer_fields[] = {
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
      .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
              "(ZeRO-1); dp has dp.server: sharded"},
+    {"groups", CONFIG_NODE, offsetof(struct optimizer_config, groups_node), NULL,
+     .help =
+         "Keys of their own for some weights: [{match: \"*.bias\", weight_decay: 0}, {match: [\"h.0.*\", wte], lr: "
+         "1e-4}]. The first group whose pattern matches a tensor's name has it; '*' is any text, '?' any character. "
+         "For 'no decay of biases and norms' decay: matrices is enough",
+     .also = "param_groups|parameter_groups"},
+    {"freeze", CONFIG_NODE, offsetof(struct optimizer_config, freeze), NULL,
+     .help =
+         "Weights that stay as they are: names of tensors or patterns, as [\"conv1.*\", \"layer1.*\"]. The gradient "
+         "is not computed beyond the first layer that is trained",
+     .also = "frozen|requires_grad|freeze_layers"},
     {.key = NULL},
 };
 SECTION(optimizer, NULL, "What turns gradients into an update");
+
+static const struct config_field ema_fields[] = {
+    {"decay", CONFIG_REAL, offsetof(struct ema_config, decay), "off",
+     "How much of the mean a step keeps, as 0.999: evaluation is of the mean, and checkpoints hold both", .min = 1e-9,
+     .max = 0.999999999, .choices = "off", .also = "ema_decay|averaging|swa"},
+    {.key = NULL},
+};
+SECTION(ema, "decay", "A running mean of the weights, which eval, predict and generate then take");
 
 static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
@@ -181,6 +205,7 @@ SECTION(elastic, "min",
         "Going on without devices that are lost, mode ddp. It needs no run.restarts; where fewer than min are left, "
         "those start again with all devices");
 
+static const struct config_path token_path = {.before = "file:"};
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
      "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX,
@@ -203,9 +228,10 @@ static const struct config_field place_fields[] = {
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
     {"elastic", CONFIG_SECTION, offsetof(struct place_config, elastic), .extra = &elastic_section},
-    {"token", CONFIG_STRING, offsetof(struct place_config, token), "auto",
+    {"token", CONFIG_PATH, offsetof(struct place_config, token), "auto",
      .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
-             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one"},
+             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one",
+     .extra = &token_path},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
      "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
     {.key = NULL},
@@ -236,9 +262,9 @@ static const struct config_field checkpoint_fields[] = {
     {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep", .min = 1, .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
      .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
-    {"resume", CONFIG_STRING, offsetof(struct checkpoint_config, resume), "never",
+    {"resume", CONFIG_PATH, offsetof(struct checkpoint_config, resume), "never",
      .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run",
-     .also = "resume_from_checkpoint|ckpt_path"},
+     .choices = "never|auto", .also = "resume_from_checkpoint|ckpt_path"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
      "same: a checkpoint that was saved with other data is refused; any: it goes on with these", .choices = "same|any"},
     {.key = NULL},
@@ -252,15 +278,16 @@ static const char sink_words[] =
 #undef SINK
     ;
 static const struct config_field log_fields[] = {
-    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time", .help = "Where the run's files go",
-     .also = "output_dir|out_dir|logdir|log_dir|save_dir"},
+    {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
+     .help = "Where the run's files go, seen from the working directory",
+     .also = "output_dir|output|out_dir|out|logdir|log_dir|save_dir|run_dir"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
      "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO,
      .also = "log_every|log_interval|logging_steps|print_freq"},
     {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
      .help = "Where the numbers of every step go: jsonl to metrics.jsonl (always), csv to "
              "metrics.csv, tensorboard to tb/ for TensorBoard",
-     .choices = sink_words + 1},
+     .choices = sink_words + 1, .also = "logger|loggers|tensorboard|report_to"},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
      .help = "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
              "port 0 is any that is free"},
@@ -309,29 +336,32 @@ static const struct config_field run_fields[] = {
              "process a "
              "device"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
-     .also = "device|gpus|num_gpus|accelerator|nproc_per_node"},
+     .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out", .min = 1, .max = 1024,
      .choices = "auto", .also = "num_threads"},
     {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
      .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
              "beside them begins with its weights, strict: false with those that fit",
      .extra = "zoo", .also = "arch|architecture|network"},
-    {"loss", CONFIG_ENUM, AT(loss), "cross_entropy", "What is minimised", .choices = "cross_entropy|mse",
-     .also = "criterion|loss_fn"},
+    {"loss", CONFIG_VARIANT, AT(loss), "cross_entropy", "What is minimised", .extra = &loss_variants,
+     .also = "criterion|loss_fn|loss_function|objective"},
     {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
-     .extra = &dataset_variants, .also = "dataset|data_dir|data_path"},
+     .extra = &dataset_variants, .also = "dataset|data_dir|data_path|data_root"},
     {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
     {"train", CONFIG_SECTION, AT(train), .extra = &train_section},
-    {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section},
+    {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section, .also = "optim|opt|optimiser"},
     {"schedule", CONFIG_VARIANT, AT(schedule), "constant", "How the learning rate changes", .extra = &schedule_variants,
      .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
+    {"ema", CONFIG_SECTION, AT(ema), .extra = &ema_section},
     {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT, .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
      "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "
      "weights, "
      "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
-     .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision"},
+     .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision|use_bf16|use_fp16",
+     .means = "fp32=f32|float32=f32|float=f32|32=f32|full=f32|bfloat16=bf16|bf16_mixed=bf16|float16=fp16|f16=fp16|half="
+              "fp16|16=fp16"},
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
      .help = "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
              "two to four times as fast as plain sums, with larger rounding errors"},
@@ -339,6 +369,13 @@ static const struct config_field run_fields[] = {
      .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
              "computes its "
              "shards together"},
+    {"recompute", CONFIG_INT, AT(recompute), "1",
+     "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
+     "and "
+     "only what passes from one to another is kept. 1: all is kept; auto: as many as need the least memory. It costs "
+     "about one more forward, and changes no bit",
+     .min = 1, .max = 4096, .choices = "auto",
+     .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
      "runs may differ, which dp.staleness makes use of, and NCCL",

@@ -33,24 +33,24 @@ static double train_loss_of(const struct val_result *v, double train_loss) {
     return train_loss;
 }
 
-static const char *lacks_nothing(const struct dataset *data, enum loss loss) {
-    (void)data, (void)loss;
+static const char *lacks_nothing(const struct dataset *data, bool plain) {
+    (void)data, (void)plain;
     return NULL;
 }
 
-static const char *lacks_classes(const struct dataset *data, enum loss loss) {
-    (void)loss;
+static const char *lacks_classes(const struct dataset *data, bool plain) {
+    (void)plain;
     return data->classes ? NULL : "the data has no classes";
 }
 
-static const char *lacks_top5(const struct dataset *data, enum loss loss) {
-    (void)loss;
+static const char *lacks_top5(const struct dataset *data, bool plain) {
+    (void)plain;
     return data->classes > SCORE_TOP ? NULL : "the data has no more than 5 classes";
 }
 
-static const char *lacks_perplexity(const struct dataset *data, enum loss loss) {
+static const char *lacks_perplexity(const struct dataset *data, bool plain) {
     if (data->labels < 2) return "the data has no label at each position";
-    return loss == LOSS_CROSS_ENTROPY ? NULL : "the loss is not cross_entropy";
+    return plain ? NULL : "the loss is not cross_entropy without smoothing and weights";
 }
 
 /* name, by evaluation, larger is better, its number, who has none */

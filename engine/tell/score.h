@@ -18,8 +18,8 @@ struct metric {
     bool validation; /* measured by evaluation; else by every step */
     bool rises;      /* larger is better */
     double (*of)(const struct val_result *v, double train_loss);
-    /* Why a run has no such number, for the user; NULL: it has. */
-    const char *(*lacks)(const struct dataset *data, enum loss loss);
+    /* Why a run has no such number, for the user; NULL: it has. plain: its loss is cross-entropy itself. */
+    const char *(*lacks)(const struct dataset *data, bool plain);
 };
 const struct metric *metric_find(const char *name); /* NULL: there is none */
 /* All names, NULL-terminated. */

@@ -64,6 +64,16 @@ char *val_text(const struct val_result *v, char out[160]) {
     return out;
 }
 
+static void json_loss(const struct summary *s, struct json *j) {
+    json_open(j, "loss", '{');
+    json_string(j, "name", s->loss);
+    json_real(j, "smoothing", s->smoothing);
+    if (s->class_weights) json_open(j, "class_weights", '[');
+    for (int64_t k = 0; s->class_weights && k < s->classes; k++) json_real(j, NULL, (double)s->class_weights[k]);
+    if (s->class_weights) json_close(j, ']');
+    json_close(j, '}');
+}
+
 static void json_staleness(const struct staleness *s, struct json *j) {
     int64_t bound = s->of->dp.staleness;
     json_open(j, "staleness", '{');
@@ -76,6 +86,23 @@ static void json_staleness(const struct staleness *s, struct json *j) {
     json_int(j, "most", (int64_t)s->most);
     json_real(j, "idle", s->idle);
     json_close(j, '}');
+}
+
+static void json_best(const struct best_checkpoint *b, struct json *j) {
+    json_open(j, "best_checkpoint", '{');
+    json_string(j, "metric", b->metric);
+    json_real(j, "value", b->value);
+    json_int(j, "step", b->step);
+    json_string(j, "path", b->path);
+    json_close(j, '}');
+}
+
+static void print_best(const struct best_checkpoint *b, FILE *f) {
+    bool share = !strcmp(b->metric, "val.accuracy") || !strcmp(b->metric, "val.top5");
+    fprintf(f,
+            share ? "best checkpoint %s: %s %.2f %%, after step %lld\n"
+                  : "best checkpoint %s: %s %.4f, after step %lld\n",
+            b->path, b->metric, share ? b->value * 100 : b->value, (long long)b->step);
 }
 
 enum error summary_json(const struct summary *s, struct json *j) {
@@ -91,7 +118,19 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_int(j, "steps", s->steps);
     json_int(j, "epochs", s->epochs);
     json_int(j, "first_step", s->first_step);
+    if (s->trained < s->parameters) {
+        json_int(j, "parameters", s->parameters);
+        json_int(j, "trained_parameters", s->trained);
+    }
     json_string(j, "ended", s->ended);
+    if (s->patience.metric) {
+        json_open(j, "patience", '{');
+        json_string(j, "metric", s->patience.metric);
+        json_real(j, "best", s->patience.best);
+        json_int(j, "step", s->patience.step);
+        json_int(j, "evaluations_since", s->patience.waits);
+        json_close(j, '}');
+    }
     json_real(j, "train_s", s->train_s);
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
@@ -99,6 +138,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     const double none = (double)NAN;
     const struct val_result nothing = {none, none, none, none, 0};
     val_json(s->has_val ? &s->val : &nothing, "val", j);
+    if (s->best.path) json_best(&s->best, j);
     json_open(j, "step_ms", '{');
     json_real(j, "p50", s->step_p50);
     json_real(j, "p95", s->step_p95);
@@ -120,11 +160,13 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_real(j, "ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN);
         json_close(j, '}');
     }
+    if (s->loss) json_loss(s, j);
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
+    if (*s->average) json_string(j, "ema_sha256", s->average);
     json_string(j, "losses_sha256", s->losses);
     json_string(j, "run_id", s->run_id);
     json_string(j, "run_dir", s->run_dir);
@@ -203,6 +245,12 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->again)
         fprintf(f, "time was over after %.1f s of steps: train: %lldst gives the same weights\n\n", s->train_s,
                 (long long)s->steps);
+    if (!strcmp(s->ended, "no improvement"))
+        fprintf(f, "ended since %s had not improved in %lld evaluations: the best is %.6g, of step %lld\n\n",
+                s->patience.metric, (long long)s->patience.waits, s->patience.best, (long long)s->patience.step);
+    if (s->trained < s->parameters)
+        fprintf(f, "%s of %s parameters were trained, the others are frozen\n\n", text_of_count(s->trained, sent),
+                text_of_count(s->parameters, val));
     if (s->began)
         fprintf(f, "began with %d devices, lost %d, had %d back, and ended with %d\n\n", s->began, s->lost, s->back,
                 s->devices);
@@ -233,7 +281,10 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
                 "staleness   gradients %.2f updates old on average, %.0f at most; workers computed "
                 "nothing in %.1f %% of their steps' time\n",
                 s->stale.mean, s->stale.most, s->stale.idle * 100);
-    fprintf(f, "weights sha256  %s\nlosses  sha256  %s\nrun             %s\n", s->weights, s->losses, s->run_dir);
+    fprintf(f, "weights sha256  %s\n", s->weights);
+    if (*s->average) fprintf(f, "ema     sha256  %s\n", s->average);
+    fprintf(f, "losses  sha256  %s\nrun             %s\n", s->losses, s->run_dir);
+    if (s->best.path) print_best(&s->best, f);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

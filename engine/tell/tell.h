@@ -37,21 +37,37 @@ struct summary { /* what the end of a run says */
     int devices, began; /* began: with how many, where some were lost; else 0 */
     int lost, back;     /* of devices, likewise */
     int64_t shards, steps, epochs;
-    int64_t first_step; /* of a resumed run: times and bytes are of the steps behind it */
-    const char *ended;  /* why: finished, stopped, ... */
-    double train_s;     /* that all steps took, those before a resume, too */
-    bool again;         /* time was over, and a run of as many steps gives the same weights */
+    int64_t first_step;          /* of a resumed run: times and bytes are of the steps behind it */
+    int64_t parameters, trained; /* of the model, and those that are not frozen */
+    const char *ended;           /* why: finished, stopped, ... */
+    struct summary_patience {
+        const char *metric; /* of train.patience; NULL: it is off */
+        double best;
+        int64_t step, waits; /* of the best; evaluations since */
+    } patience;
+    double train_s; /* that all steps took, those before a resume, too */
+    bool again;     /* time was over, and a run of as many steps gives the same weights */
     double train_loss;
     struct val_result val;
     bool has_val;
+    struct best_checkpoint {
+        const char *path;   /* NULL: none is kept as the best */
+        const char *metric; /* checkpoint.best */
+        double value;
+        int64_t step;
+    } best;
     double step_p50, step_p95, samples_per_s;
     double time_s[PHASES], hidden_s, total_s;
     int ranks, processes;
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
     double rss[RANKS_MAX], state[RANKS_MAX];
-    double loss_scale;               /* fp16; else 0 */
-    int64_t skipped;                 /* steps, fp16 */
+    double loss_scale;          /* fp16; else 0 */
+    int64_t skipped;            /* steps, fp16 */
+    const char *loss;           /* where it is not its name alone; else NULL */
+    double smoothing;           /* its own */
+    const float *class_weights; /* (classes); NULL: none */
+    int64_t classes;
     const char *planted;             /* what goes wrong on purpose, NULL: nothing */
     const char *compress;            /* how gradients were, NULL: not */
     double dense, packed;            /* bytes that they would have taken, and took, over all ranks */
@@ -61,6 +77,7 @@ struct summary { /* what the end of a run says */
         double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
+    char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
 /* Prints the table (or the JSON object) on the console and writes summary.json. */

@@ -5,13 +5,27 @@
 
 #include <stdio.h>
 
+/* ", 512 of them trained, 2 groups": what optimizer.freeze and .groups make of the parameters. */
+static const char *tensors_text(const struct trainer *t, char out[96]) {
+    const struct optim_groups *g = &t->config->optimizer.groups;
+    char trained[32];
+    int n = 0;
+    *out = '\0';
+    if (t->tensors.trained < t->model->parameters)
+        n = snprintf(out, 96, ", %s of them trained", text_of_count(t->tensors.trained, trained));
+    if (g->count > 1)
+        snprintf(out + n, 96 - (size_t)n, ", %d group%s with keys of %s own", g->count - 1, g->count > 2 ? "s" : "",
+                 g->count > 2 ? "their" : "its");
+    return out;
+}
+
 void banner_show(struct progress *p, const struct trainer *t) {
     const struct run_config *c = t->config;
-    char params[32], samples[32], vals[32];
+    char params[32], samples[32], vals[32], tensors[96];
     progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
                  c->threads == 1 ? "" : "s", t->job->mode->describe(t->mode));
-    progress_say(p, "model %s, %s parameters - data %s, %s training and %s validation samples", t->model->name,
-                 text_of_count(t->model->parameters, params), t->feed.data->name,
+    progress_say(p, "model %s, %s parameters%s - data %s, %s training and %s validation samples", t->model->name,
+                 text_of_count(t->model->parameters, params), tensors_text(t, tensors), t->feed.data->name,
                  text_of_count(t->feed.data->size, samples), text_of_count(t->feed.val->size, vals));
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
@@ -25,6 +39,7 @@ void banner_show(struct progress *p, const struct trainer *t) {
     progress_say(p, "batch %lld in %lld shards%s%s%s - %s, learning rate %g%s - seed %lld", (long long)c->batch.size,
                  (long long)c->batch.shards, c->batch.shards_why, uneven, pieces, t->optim->section.name, t->rate.base,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    criterion_show(t, p);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(p, "warning: products of bf16 are emulated on this processor: right, but f32 is faster here");
     char planted[INJECT_TEXT];
@@ -37,6 +52,9 @@ void banner_show(struct progress *p, const struct trainer *t) {
                      "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
                      "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
                      t->standing.workers, t->optim->section.name);
+    if (c->ema.decay > 0)
+        progress_say(p, "ema %.9g: evaluation is of the averaged weights, and so is ema.safetensors of a checkpoint",
+                     c->ema.decay);
     if (t->job->resume) progress_say(p, "resuming from %s at step %lld", t->job->resume, (long long)t->at.step);
     progress_say(p, "run %s", t->job->run_dir);
 }

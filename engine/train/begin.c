@@ -5,6 +5,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 
 /* Rank 0's are everybody's; another's would be, if nobody sent them. */
 static enum error make_values(struct trainer *t, float *values, float *buffers) {
@@ -20,6 +21,15 @@ static enum error put_values(struct trainer *t) {
     enum error err = device_map(t->device, t->arena.buffers, k, &buffers);
     if (err == ERR_NONE) err = device_unmap(t->device, t->arena.buffers, k, buffers, make_values(t, values, buffers));
     return device_unmap(t->device, t->arena.values, n, values, err);
+}
+
+/* The mean is of the weights after each update; before the first they stand in for it. */
+static enum error first_average(struct trainer *t) {
+    struct device *d = t->device;
+    size_t bytes = (size_t)t->model->arena_floats * sizeof(float);
+    t->averaged = -1;
+    if (!t->arena.average || t->rank > 0 || t->at.step > 0) return ERR_NONE;
+    return device_runtime(d)->copy(d, LANE_COMPUTE, t->arena.average, d, t->arena.values, bytes);
 }
 
 static enum error first_values(struct trainer *t) {
@@ -75,13 +85,15 @@ enum error trainer_begin(struct trainer *t) {
     sha256_init(&t->at.losses);
     scaling_open(t);
     enum error err = first_values(t);
+    if (err == ERR_NONE) err = first_average(t);
     if (err == ERR_NONE) err = t->job->mode->start(t->mode);
     if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
     drop_whole(t);
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 12, PLAIN = ID + 2, NORM = 1 + 2 * CHANNELS_MAX };
+    enum { ID = 12, PATIENCE = ID + 2, PLAIN = PATIENCE + 4, NORM = 1 + 2 * CHANNELS_MAX };
+    _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
@@ -90,10 +102,12 @@ enum error trainer_begin(struct trainer *t) {
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
+        memcpy(at + PATIENCE, &c->patience, sizeof c->patience);
         norm_put(&t->feed.norm, at + PLAIN);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
+    memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
     norm_get(at + PLAIN, &t->feed.norm);
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;

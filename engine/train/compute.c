@@ -120,6 +120,8 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .n = to - from,
         .x = s->x + from * shape_count(&d->shape),
         .labels = s->labels ? s->labels + from * d->labels : NULL,
+        .others = s->others ? s->others + from * d->labels : NULL,
+        .shares = s->shares ? s->shares + from : NULL,
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,

@@ -54,12 +54,22 @@ static enum error gather(struct run *r, struct summary *s) {
     return err;
 }
 
-static enum error hash_weights(const struct trainer *t, char out[SHA256_TEXT]) {
+static enum error hash_weights(const struct trainer *t, const float *arena, char out[SHA256_TEXT]) {
     const float *values;
     void *copy;
-    TRY(trainer_values(t, &values, &copy));
+    TRY(trainer_values(t, arena, &values, &copy));
     checkpoint_weights_hash(t->model, values, out);
     memory_free(copy);
+    return ERR_NONE;
+}
+
+/* Which checkpoint is kept as the best one. */
+static enum error find_best(const struct run *r, struct best_checkpoint *out) {
+    const struct trainer *t = r->t;
+    struct checkpoint_place place;
+    if (isnan(t->at.best)) return ERR_NONE;
+    TRY(checkpoint_best(t->job->run_dir, t->run_id, t->job->settings->pool, &place));
+    *out = (struct best_checkpoint){place.path, t->config->checkpoint.best, t->at.best, place.step};
     return ERR_NONE;
 }
 
@@ -74,12 +84,21 @@ enum error run_conclude(struct run *r) {
                         .devices = t->standing.workers,
                         .shards = c->batch.shards,
                         .steps = t->at.step,
+                        .parameters = t->model->parameters,
+                        .trained = t->tensors.trained,
                         .first_step = r->first_step,
                         .epochs = t->at.step / t->per_epoch,
                         .train_loss = (double)r->loss,
                         .val = r->val,
                         .has_val = r->has_val};
-    s.ended = r->stopped ? "stopped" : r->reached ? "target reached" : r->timed_out ? "time over" : "finished";
+    s.ended = r->stopped     ? "stopped"
+              : r->reached   ? "target reached"
+              : r->tired     ? "no improvement"
+              : r->timed_out ? "time over"
+                             : "finished";
+    s.patience =
+        (struct summary_patience){c->train.patience_metric, t->at.patience.at > 0 ? t->at.patience.best : (double)NAN,
+                                  (int64_t)t->at.patience.at, (int64_t)t->at.patience.waits};
     s.train_s = t->at.seconds;
     s.again = r->timed_out && c->deterministic != DETERMINISTIC_FALSE;
     s.ranks = t->standing.ranks;
@@ -89,10 +108,12 @@ enum error run_conclude(struct run *r) {
     const struct job_change *change = t->job->change;
     if (change) s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
+    criterion_tell(t, &s);
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
     if (c->sharing.share == SHARE_STALE) s.stale.of = c;
     tracing_finish(t);
+    TRY(trainer_share_average(t));
     TRY(gather(r, &s)); /* all have written what they have recorded */
     TRY(answers_conclude(t, !r->stopped));
     if (t->rank > 0) return ERR_NONE;
@@ -102,8 +123,10 @@ enum error run_conclude(struct run *r) {
     else if (traced)
         progress_say(r->progress, "trace %s/trace.json, of %d of %d ranks", s.run_dir, traced, t->standing.ranks);
     TRY(saver_wait(r->saver));
+    TRY(find_best(r, &s.best));
     metrics_percentiles(r->metrics, &s.step_p50, &s.step_p95);
-    TRY(hash_weights(t, s.weights));
+    TRY(hash_weights(t, t->arena.values, s.weights));
+    if (t->arena.average) TRY(hash_weights(t, t->arena.average, s.average));
     sha256_hex(t->at.losses, s.losses);
     metrics_event(r->metrics, t->at.step, s.ended, NULL);
     progress_close(r->progress);

@@ -1,4 +1,4 @@
-/* Evaluation. The set is cut in batches and shards by the training rule, without shuffling or
+/* Evaluation, of the averaged weights where there are such (ema). The set is cut in batches and shards by the training rule, without shuffling or
  * padding, so that every sample counts exactly once. Each shard's sums are kept apart until the end:
  * every rank then adds all of them in the same tree order, whoever computed them. What is counted
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
@@ -41,7 +41,8 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n, NULL));
-    TRY(graph_forward(t->graph, &batch, t->arena.values, t->arena.buffers, &out));
+    const float *values = t->arena.average ? t->arena.average : t->arena.values;
+    TRY(graph_forward(t->graph, &batch, values, t->arena.buffers, &out));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
@@ -90,7 +91,7 @@ static double total(struct tally *a, int which) {
 
 static enum error conclude(struct tally *a, struct val_result *out) {
     const struct dataset *d = a->set;
-    bool chain = d->labels > 1 && a->t->config->loss == LOSS_CROSS_ENTROPY;
+    bool chain = d->labels > 1 && loss_is_plain(&a->t->config->loss);
     double samples = total(a, VAL_SAMPLES), none = (double)NAN;
     const struct sampler all = sampler_of(a);
     int64_t wanted = sampler_total(&all);
@@ -109,6 +110,7 @@ static enum error conclude(struct tally *a, struct val_result *out) {
 static enum error take(struct tally *a, size_t cells, struct val_result *out) {
     struct trainer *t = a->t;
     if (t->answers) answers_begin(t->answers);
+    TRY(trainer_share_average(t));
     if (t->feed.nshards > 0) TRY(run_shards(a));
     TRY(t->job->mode->sum(t->mode, a->sums, a->shards * VAL_SUMS + (int)cells));
     if (cells) memcpy(t->confusion, a->confusion, cells * sizeof *a->confusion);

@@ -1,5 +1,6 @@
 /* What must be equal for a resume to be exact: whatever decides which numbers are computed, and
  * nothing that decides where. */
+#include "engine/base/text.h"
 #include "engine/save/init.h"
 #include "engine/train/internal.h"
 
@@ -7,13 +8,41 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* A section's text on one line; of a model what it is, and not what its first weights were. */
+/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
+static const struct node *without_paths(const struct node *n, struct pool *pool) {
+    struct node *copy = tree_copy(n, pool);
+    int kept = 0;
+    for (int i = 0; copy && i < copy->count; i++)
+        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+    if (copy) copy->count = kept;
+    return copy;
+}
+
+/* The name of a loss that is no more than that: checkpoints have it that were written when a loss had no keys. */
+static const char *loss_name(const struct node *n) {
+    const struct node *name = node_get(n, "name"), *smoothing = node_get(n, "smoothing");
+    double part;
+    bool smooth = smoothing && !(text_real(smoothing->text, &part) && part == 0);
+    return name && !smooth && !node_get(n, "weights") ? name->text : NULL;
+}
+
+/* A section's text on one line, without paths; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
-    if (!strcmp(n->key, "model")) n = init_strip(n, pool);
+    const char *name = !strcmp(n->key, "loss") ? loss_name(n) : NULL;
+    if (name) return pool_printf(pool, "%s", name);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
-    for (char *c = text; c && *c; c++)
-        if (*c == '\n') *c = c[1] ? ';' : '\0';
+    for (char *at = text; at && *at; at++)
+        if (*at == '\n') *at = at[1] ? ';' : '\0';
     return text;
+}
+
+/* "freeze=...\n" of a key that decides which numbers are computed where it is given; "" where it is not. */
+static const char *given_line(const struct node *map, const char *key, struct pool *pool) {
+    const struct node *n = node_get(map, key);
+    const char *text = n ? one_line(n, pool) : NULL;
+    if (!n) return "";
+    return text ? pool_printf(pool, "%s=%s\n", key, text) : NULL;
 }
 
 const char *trainer_identity(const struct job *job) {
@@ -28,7 +57,11 @@ const char *trainer_identity(const struct job *job) {
     char planted[INJECT_TEXT];
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
-    return all && inject ? pool_printf(pool, "%soptimizer=%s\n%s", all, o->section.name, inject) : NULL;
+    const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", pool);
+    double decay = job->settings->config.ema.decay;
+    const char *ema = decay > 0 ? pool_printf(pool, "ema=%.17g\n", decay) : "";
+    if (!all || !inject || !freeze || !ema) return NULL;
+    return pool_printf(pool, "%soptimizer=%s\n%s%s%s", all, o->section.name, freeze, ema, inject);
 }
 
 /* ---- what hosts compare ---- */

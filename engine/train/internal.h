@@ -14,9 +14,21 @@ double trainer_budget(const struct trainer *t);
  * when all ranks have learned that, after this step or where they meet next. */
 bool trainer_wants_end(const struct trainer *t);
 const struct optim_ops *trainer_optim(const struct run_config *c);
+/* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
+MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
+/* ---- criterion.c ---- */
+/* That the data are as the loss needs them; t->feed.class_weights, where it has any. */
+MUST_CHECK enum error criterion_open(struct trainer *t);
+MUST_CHECK enum error criterion_give(struct trainer *t); /* to t->graph, before anything is planned */
+struct summary;
+struct progress;
+void criterion_tell(const struct trainer *t, struct summary *s);
+void criterion_show(const struct trainer *t, struct progress *p); /* for the banner, where it is more than a name */
 /* The optimizer's state and what trainer_norm and the others need. */
 MUST_CHECK enum error update_open(struct trainer *t);
 void update_close(struct trainer *t);
+/* Has t->average whole on every rank; nothing to do where it is off, or has been since the last step. */
+MUST_CHECK enum error trainer_share_average(struct trainer *t);
 bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
 /* Plans what trainer_compute will run for such a batch, of which only the sizes matter. */
 void compute_plan(struct trainer *t); /* this rank's laps */
@@ -38,8 +50,8 @@ MUST_CHECK enum error batches_check(const struct trainer *t);
  * counters, the run's id and the normalisation are given here. */
 MUST_CHECK enum error trainer_begin(struct trainer *t);
 void trainer_view(struct trainer *t, struct checkpoint_view *v);
-/* The values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
-MUST_CHECK enum error trainer_values(const struct trainer *t, const float **values, void **copy);
+/* An arena's values as the host can read them: *copy is to be freed; NULL where they lie there anyway. */
+MUST_CHECK enum error trainer_values(const struct trainer *t, const float *arena, const float **values, void **copy);
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
@@ -97,7 +109,6 @@ void timers_anchor(struct trainer *t);
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
 /* Says on the progress what run begins. */
-struct progress;
 void banner_show(struct progress *p, const struct trainer *t);
 
 /* JOB_EVALUATE: the whole of it, between trainer_open and trainer_close. */

@@ -219,6 +219,7 @@ enum error run_save(struct run *r, bool best) {
     const struct pause pause = begin_pause(r);
     trainer_note(t, "saving a checkpoint");
     TRY(r->mode->share_buffers(t->mode));
+    TRY(trainer_share_average(t));
     TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;
@@ -235,6 +236,29 @@ static bool target_reached(const struct run *r) {
     if (m->validation ? !r->val_is_new : !r->learned.count) return false;
     double value = now(r, m);
     return !isnan(value) && !metric_better(m, c->until_value, value);
+}
+
+static bool is_tired(const struct run *r) {
+    const struct train_config *c = &r->t->config->train;
+    return c->patience_metric && r->t->at.patience.waits >= (double)c->patience_most;
+}
+
+/* An evaluation has been made; after a loss perhaps for the second time. */
+static void wait_for_better(struct run *r) {
+    const struct train_config *c = &r->t->config->train;
+    struct patience *p = &r->t->at.patience;
+    if (!c->patience_metric || p->seen == (double)r->t->at.step) return;
+    const struct metric *m = metric_find(c->patience_metric);
+    double value = now(r, m), than = p->best + (m->rises ? c->min_delta : -c->min_delta);
+    p->seen = (double)r->t->at.step;
+    if (p->at == 0 ? !isnan(value) : metric_better(m, value, than))
+        p->best = value, p->at = p->seen, p->waits = 0;
+    else
+        p->waits++;
+    r->tired = is_tired(r);
+    if (r->tired && r->t->rank == 0)
+        progress_say(r->progress, "step %lld: %s has not improved in %lld evaluations; the best is %.6g, of step %lld",
+                     (long long)r->t->at.step, c->patience_metric, (long long)p->waits, p->best, (long long)p->at);
 }
 
 /* "lost ranks 1, 3"; what another launcher has lost is not known. */
@@ -263,7 +287,7 @@ static void tell_change(struct run *r) {
 }
 
 static bool is_over(const struct run *r) {
-    return r->t->at.step >= r->t->steps || r->stopped || r->timed_out || r->reached;
+    return r->t->at.step >= r->t->steps || r->stopped || r->timed_out || r->reached || r->tired;
 }
 
 /* A checkpoint is due that may be the one from which all devices are tried again. Whether it has come to the disk only
@@ -283,7 +307,10 @@ static enum error look_for_devices(struct run *r) {
 /* What is due after a step. */
 static enum error settle(struct run *r) {
     struct trainer *t = r->t;
-    if (evaluates(t, t->at.step)) TRY(run_evaluate(r));
+    if (evaluates(t, t->at.step)) {
+        TRY(run_evaluate(r));
+        wait_for_better(r);
+    }
     bool best = run_is_better(r), saves = due(run_save_every(t), t->at.step);
     if (best || saves) TRY(run_save(r, best));
     r->reached = target_reached(r);
@@ -293,6 +320,7 @@ static enum error settle(struct run *r) {
 static enum error steps(struct run *r) {
     struct trainer *t = r->t;
     r->timed_out = t->at.seconds >= trainer_budget(t); /* of a resumed run */
+    r->tired = is_tired(r);
     if (t->at.rescued) TRY(settle(r));
     while (!is_over(r) && !r->renews) {
         r->val_is_new = false;

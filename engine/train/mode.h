@@ -48,6 +48,8 @@ struct mode_ops {
     enum error (*sum)(struct mode *m, double *v, int n);
     /* All ranks leave with the buffers of the rank that computes shard 0. */
     enum error (*share_buffers)(struct mode *m);
+    /* All ranks leave with the whole of t->average. */
+    enum error (*share_average)(struct mode *m);
     /* Where ranks have slices: rank 0's t->whole receives the state of all of them. */
     enum error (*collect)(struct mode *m);
     /* This rank stops because of 'reason': the others must not wait for it. */

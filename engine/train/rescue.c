@@ -34,7 +34,7 @@ enum error rescue_begin_step(struct trainer *t) {
 static bool is_worth(const struct run *r) {
     const struct trainer *t = r->t;
     if (!t->config->sharing.rescues || !r->saver || t->at.step <= r->first_step || t->at.step <= r->saved) return false;
-    return !r->stopped && !r->timed_out && !r->reached && (r->settled || !t->config->train.until_metric);
+    return !r->stopped && !r->timed_out && !r->reached && !r->tired && (r->settled || !t->config->train.until_metric);
 }
 
 static enum error save(struct run *r) {

@@ -22,6 +22,7 @@ struct run {
     bool has_val, val_is_new;
     bool ending;                      /* the last step was the last, as a rank wanted it, ... */
     bool stopped, timed_out, reached; /* ... by a signal or since the time is over; train.until is reached */
+    bool tired;                       /* train.patience is over */
     bool renews;                      /* it ends here, to go on from this checkpoint with all devices */
     int64_t checkpoints;              /* that were due */
     bool settled;                     /* what was due after the last step has been done */

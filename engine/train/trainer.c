@@ -91,7 +91,7 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
 
 static enum error check_metric(const struct trainer *t, const char *key, const char *name) {
     const struct metric *m = name ? metric_find(name) : NULL;
-    const char *why = m ? m->lacks(t->feed.data, (enum loss)t->config->loss) : NULL;
+    const char *why = m ? m->lacks(t->feed.data, loss_is_plain(&t->config->loss)) : NULL;
     if (!why) return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
@@ -116,10 +116,9 @@ static enum error open_known(struct trainer *t) {
 static enum error open_data(struct trainer *t) {
     const struct run_config *c = t->config;
     TRY(t->job->known ? open_known(t) : open_sets(t));
-    if (c->loss == LOSS_CROSS_ENTROPY && !t->feed.data->classes)
-        return FAIL(ERR_CONFIG, "data '%s' has no classes, which loss cross_entropy needs\nuse 'loss: mse'",
-                    t->feed.data->name);
+    TRY(criterion_open(t));
     TRY(check_metric(t, "train.until", c->train.until_metric));
+    TRY(check_metric(t, "train.patience", c->train.patience_metric));
     TRY(check_metric(t, "checkpoint.best", c->checkpoint.best));
     const struct dataset *counted = t->job->known ? t->feed.val : t->feed.data;
     t->feed.sampler = (struct sampler){.size = counted ? counted->size : 1,
@@ -145,7 +144,7 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
     TRY(model_create(t->config->model, &d->shape, outputs, errors, &t->model));
     const struct shape *y = &t->model->output;
     char text[96];
-    if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return ERR_NONE;
+    if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return tensors_choose(t, errors);
     if (rows > 1)
         return FAIL(ERR_CONFIG,
                     "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld "
@@ -239,6 +238,8 @@ static enum error open_arenas(struct trainer *t) {
     }
     if (t->config->batch.accumulate > 1) TRY(alloc_floats(&own, n, &t->arena.grads[GRAD_ARENAS - 1]));
     if (t->config->sync_batchnorm) TRY(open_members(t));
+    if (t->config->ema.decay > 0 && t->job->task == JOB_TRAIN)
+        TRY(alloc_floats(&t->standing.allocator, n, &t->arena.average));
     return ERR_NONE;
 }
 
@@ -304,7 +305,10 @@ static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
     t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
-    TRY(graph_create(t->model, t->device, (enum loss)c->loss, (enum precision)c->precision, &t->graph));
+    TRY(graph_create(t->model, t->device, (enum loss)c->loss.index, (enum precision)c->precision, &t->graph));
+    graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
+    graph_stretches(t->graph, (int)c->recompute);
+    TRY(criterion_give(t));
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;
     if (c->cuda.graph == CUDA_GRAPH_AUTO) TRY(graph_record(t->graph));
@@ -317,10 +321,12 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .device = t->device,
                                   .values = t->arena.values,
                                   .buffers = t->arena.buffers,
+                                  .average = t->arena.average,
                                   .nslots = t->optim->nslots,
                                   .slot_names = t->optim->slot_names,
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
+                                  .patience = t->config->train.patience_metric,
                                   .data = t->feed.data_text,
                                   .any_data = t->config->checkpoint.data == DATA_ANY,
                                   .run_id = t->run_id,
@@ -333,9 +339,15 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
     v->identity = trainer_identity(t->job);
 }
 
-enum error trainer_values(const struct trainer *t, const float **values, void **copy) {
+enum error trainer_share_average(struct trainer *t) {
+    if (!t->arena.average || t->averaged == t->at.step) return ERR_NONE;
+    t->averaged = t->at.step;
+    return t->job->mode->share_average(t->mode);
+}
+
+enum error trainer_values(const struct trainer *t, const float *arena, const float **values, void **copy) {
     const void *view;
-    TRY(device_view(t->device, t->arena.values, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
+    TRY(device_view(t->device, arena, (size_t)t->model->arena_floats * sizeof **values, &view, copy));
     *values = view;
     return ERR_NONE;
 }
@@ -352,7 +364,8 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
-    t->rate.base = optim_lr(c->optimizer.kind.config) * lr_factor(c);
+    t->rate.growth = lr_factor(c);
+    t->rate.base = optim_lr(c->optimizer.kind.config) * t->rate.growth;
     TRY(open_data(t));
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
@@ -377,6 +390,7 @@ void trainer_close(struct trainer *t) {
     close_members(t);
     for (int d = t->arena.leaving; d < GRAD_ARENAS; d++) device_free(t->device, t->arena.grads[d]);
     device_free(t->device, t->arena.buffers_before);
+    t->standing.allocator.free(t->standing.allocator.ctx, t->arena.average);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);
@@ -387,6 +401,7 @@ void trainer_close(struct trainer *t) {
     model_free(t->model);
     dataset_close(t->feed.val);
     dataset_close(t->feed.data);
+    memory_free(t->feed.class_memory);
 }
 
 /* Rank 0 alone reads the file, and not where it may go on from a checkpoint. */
@@ -429,5 +444,6 @@ enum error job_check(const struct job *job, struct config_errors *errors, struct
     model_free(t.model);
     dataset_close(t.feed.val);
     dataset_close(t.feed.data);
+    memory_free(t.feed.class_memory);
     return err;
 }

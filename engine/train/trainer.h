@@ -57,6 +57,8 @@ struct feed {                   /* what this rank computes with */
                                    val is the set to evaluate, or NULL */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
+    float *class_weights; /* of the loss, (classes); NULL: 1 each */
+    void *class_memory;   /* of these, and of the set's counts */
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */
@@ -77,14 +79,23 @@ struct arenas { /* in the device's memory, parameters one after another */
     float *whole[OPTIM_SLOTS]; /* rank 0, within mode->start and mode->collect, where ranks have
                                   slices: the state of the whole arena; else NULL */
     int64_t state_bytes;       /* of slots */
+    float *average;            /* running mean of the values (ema), of this rank's slices; whole after
+                                  mode->share_average; NULL: there is none */
 };
 struct measured {     /* of the gradient, in the host's memory; zero where other ranks measure */
     double *partials; /* sums of squares, by block of the arena */
     double *squares;  /* of tensors, nsquares: optim->nnorms by piece */
     int64_t nsquares;
 };
+struct tensors {     /* how the optimizer treats each of the model's parameters: tensors.c */
+    int *group;      /* optimizer.groups */
+    int *frozen;     /* it stays as it is: 1, or 0; NULL: none does */
+    int64_t trained; /* of model->parameters */
+    int64_t upto;    /* of the arena: none is trained from there on */
+};
 struct rate {
     double base, now; /* the learning rate: of the schedule's peak, of this step */
+    double growth;    /* by which lr_scale has multiplied it */
     double norm;      /* of the last gradient; 0: nobody asked for it */
     float scale;      /* what the gradient is multiplied by: clipping, and fp16's scale off again */
     int64_t updates;  /* that the optimizer has made beside one a step */
@@ -107,6 +118,7 @@ struct trainer {
     struct measured measured;
     struct update *update;
     const struct optim_ops *optim;
+    struct tensors tensors;
     struct step_sums sums;
     float header[HEADER_FLOATS]; /* on its way to the values' */
 
@@ -114,6 +126,7 @@ struct trainer {
     struct rate rate;
     struct checkpoint_counters at;
     int64_t began;            /* the step that is computed, by clock_ns */
+    int64_t averaged;         /* the step after which the average was shared last */
     bool resumed;             /* it began from a checkpoint */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];

@@ -6,6 +6,7 @@
  * All of it is asked of the device, where the arenas lie: its spans are listed when the rank opens, and given in one
  * call. What the host needs for a step (the sums in the header, the norm's partial sums) comes in one read. */
 #include "engine/device/runtime.h"
+#include "engine/optim/ema.h"
 #include "engine/optim/schedule.h"
 #include "engine/train/internal.h"
 
@@ -17,13 +18,15 @@ struct update {
     struct slice all;         /* of a rank that has no slices of the mode's, but the whole arena */
     int64_t *first_piece;     /* of each tensor, and behind the last, among all pieces of the arena */
     struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
+    struct rule_span *means;  /* the same, slot 0 being the average of the weights; NULL: there is none */
     int *tensor;              /* of each span */
     int *first;               /* of each slice, and behind the last */
     struct rule_span *pieces; /* of all slices, where the optimizer measures */
     int64_t *place;           /* of each piece, among all pieces of the arena */
     int npieces;
-    struct optim_step step;
-    struct rule rule;
+    double factor;                        /* the schedule's, of this step */
+    struct optim_step step[OPTIM_GROUPS]; /* of each group */
+    struct rule rule, mean;
     double *partials, *squares; /* the device's: by block of the arena, by piece */
     float *header;              /* the host's, which the device's is copied to */
     double *squares_back;       /* likewise */
@@ -51,7 +54,11 @@ static int64_t pieces_of(const struct tensor_info *p) {
     return p->count ? (p->offset + p->count - 1) / NORM_BLOCK - p->offset / NORM_BLOCK + 1 : 0;
 }
 
-/* What [begin, end) of a slice and a tensor share; false: nothing. */
+static int kind_of(const struct trainer *t, int tensor) {
+    return optim_kind(t->tensors.group[tensor], t->model->params[tensor].shape.ndim > 1);
+}
+
+/* What [begin, end) of a slice and a tensor share; false: nothing, or the tensor stays as it is. */
 static bool find_span(const struct trainer *t, const struct slice *slice, int tensor, int64_t begin, int64_t end,
                       struct rule_span *s) {
     const struct tensor_info *p = &t->model->params[tensor];
@@ -59,9 +66,9 @@ static bool find_span(const struct trainer *t, const struct slice *slice, int te
     if (end > p->offset + p->count) end = p->offset + p->count;
     if (begin < slice->begin) begin = slice->begin;
     if (end > slice->end) end = slice->end;
-    if (begin >= end) return false;
+    if (begin >= end || (t->tensors.frozen && t->tensors.frozen[tensor])) return false;
     *s = (struct rule_span){
-        .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .matrix = p->shape.ndim > 1};
+        .w = t->arena.values + begin, .g = t->arena.grads[0] + begin, .n = end - begin, .kind = kind_of(t, tensor)};
     for (int i = 0; i < t->optim->nslots; i++) s->slot[i] = t->arena.slots[i] + slice->at + (begin - slice->begin);
     return true;
 }
@@ -72,6 +79,14 @@ static void list_spans(const struct trainer *t, struct update *u) {
         for (int p = 0; p < t->model->nparams; p++)
             if (find_span(t, &t->standing.slices[i], p, 0, INT64_MAX, &u->spans[count])) u->tensor[count++] = p;
         u->first[i + 1] = count;
+    }
+}
+
+static void list_means(const struct trainer *t, struct update *u) {
+    for (int i = 0; i < u->first[t->standing.nslices]; i++) {
+        const struct rule_span *s = &u->spans[i];
+        u->means[i] =
+            (struct rule_span){.w = s->w, .g = s->g, .slot = {t->arena.average + (s->w - t->arena.values)}, .n = s->n};
     }
 }
 
@@ -100,6 +115,9 @@ static enum error open_lists(struct trainer *t, struct update *u) {
     if (!t->measured.squares || !u->spans || !u->tensor || !u->first || !u->pieces || !u->place) return ERR_MEMORY;
     list_spans(t, u);
     if (pieces) list_pieces(t, u);
+    if (!t->arena.average) return ERR_NONE;
+    if (!(u->means = pool_alloc(u->pool, spans * sizeof *u->means))) return ERR_MEMORY;
+    list_means(t, u);
     return ERR_NONE;
 }
 
@@ -214,7 +232,7 @@ enum error trainer_norm(struct trainer *t) {
 
 /* The learning rate, and what the gradient is multiplied by. */
 static void find_factors(struct trainer *t) {
-    double factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
+    double factor = t->update->factor = schedule_factor(&t->config->schedule, t->at.step, t->steps, t->per_epoch);
     int64_t blocks = trainer_norm_blocks(t);
     t->rate.now = t->rate.base * factor;
     t->rate.scale = 1;
@@ -227,15 +245,27 @@ static void find_factors(struct trainer *t) {
 
 static void find_rule(struct trainer *t) {
     struct update *u = t->update;
-    u->step = (struct optim_step){
-        .lr = (float)t->rate.now, .scale = t->rate.scale, .t = t->at.step + 1 - t->at.skipped + t->rate.updates};
-    optim_rule(t->optim, t->config->optimizer.kind.config, &u->step, &u->rule);
+    const struct optim_groups *groups = &t->config->optimizer.groups;
+    optim_rule(t->optim, groups->of[0].config, &u->step[0], &u->rule);
+    for (int k = 1; k < groups->count; k++) optim_rule_group(t->optim, groups->of[k].config, &u->step[k], k, &u->rule);
+    if (u->means) ema_rule(t->config->ema.decay, u->step[0].t, &u->mean);
+}
+
+static void find_steps(struct trainer *t) {
+    struct update *u = t->update;
+    const struct optim_groups *groups = &t->config->optimizer.groups;
+    for (int k = 0; k < groups->count; k++) {
+        double rate = optim_lr(groups->of[k].config) * t->rate.growth * u->factor;
+        u->step[k] = (struct optim_step){
+            .lr = (float)rate, .scale = t->rate.scale, .t = t->at.step + 1 - t->at.skipped + t->rate.updates};
+    }
 }
 
 enum error trainer_measure(struct trainer *t) {
     struct update *u = t->update;
     int norms = t->optim->nnorms, count = u->npieces;
     find_factors(t);
+    find_steps(t);
     find_rule(t);
     if (!norms) return ERR_NONE;
     memset(t->measured.squares, 0, (size_t)t->measured.nsquares * sizeof *t->measured.squares);
@@ -249,8 +279,9 @@ enum error trainer_measure(struct trainer *t) {
 }
 
 /* What a tensor's norms make of the rate: the norms of all its pieces, added from the first to the last. */
-static float rate_of(const struct trainer *t, int tensor, bool matrix) {
+static float rate_of(const struct trainer *t, int tensor) {
     const struct optim_ops *o = t->optim;
+    int group = t->tensors.group[tensor];
     double norm[OPTIM_NORMS];
     for (int k = 0; k < o->nnorms; k++) {
         double sum = 0;
@@ -258,7 +289,8 @@ static float rate_of(const struct trainer *t, int tensor, bool matrix) {
             sum += t->measured.squares[i * o->nnorms + k];
         norm[k] = sqrt(sum);
     }
-    return o->rate(t->config->optimizer.kind.config, &t->update->step, matrix, norm);
+    return o->rate(t->config->optimizer.groups.of[group].config, &t->update->step[group],
+                   t->model->params[tensor].shape.ndim > 1, norm);
 }
 
 /* ---- the update ---- */
@@ -267,8 +299,9 @@ enum error trainer_update(struct trainer *t, int slice) {
     struct update *u = t->update;
     int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
-    for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i], u->spans[i].matrix);
-    return runtime(t)->update(t->device, &u->rule, u->spans + from, to - from);
+    for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i]);
+    TRY(runtime(t)->update(t->device, &u->rule, u->spans + from, to - from));
+    return u->means ? runtime(t)->update(t->device, &u->mean, u->means + from, to - from) : ERR_NONE;
 }
 
 static enum error update_slices(struct trainer *t) {

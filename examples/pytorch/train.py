@@ -20,6 +20,8 @@ options.add_argument("--steps", type=int, default=100)
 options.add_argument("--seed", type=int, default=int(os.environ.get("ENGINE_SEED", 0)))
 o = options.parse_args()
 
+if o.backend == "engine":
+    import engine_dp.torch  # noqa: F401  (pip install ./python)
 torch.set_num_threads(1)
 dist.init_process_group(o.backend)
 rank, ranks = dist.get_rank(), dist.get_world_size()

@@ -173,6 +173,9 @@ static void check(struct resolve *r) {
     if (c->deterministic == DETERMINISTIC_BITWISE)
         refuse_sync(r, "deterministic", "deterministic is 'bitwise'",
                     "what comes out depends on the number of devices: use deterministic: true");
+    if (c->ema.decay > 0)
+        refuse_sync(r, "ema.decay", "ema averages the weights of every step, which differ from device to device",
+                    "use ema: off, or ddp.sync: 1");
     if (c->optimizer.shard)
         refuse_sync(r, "optimizer.shard", "optimizer.shard has each rank step a part of them",
                     "use optimizer.shard: false");

@@ -173,6 +173,11 @@ static enum error collect(struct mode *m) {
     return owner->collect ? owner->collect(m) : ERR_NONE;
 }
 
+static enum error spread(struct mode *m) {
+    const struct share_ops *owner = m->packed->owner;
+    return owner->spread ? owner->spread(m) : ERR_NONE;
+}
+
 static void stats(const struct mode *m, struct mode_stats *out) {
     out->dense = m->packed->dense, out->packed = m->packed->packed;
 }
@@ -214,5 +219,6 @@ const struct share_ops share_compressed = {.check = check,
                                            .land = land,
                                            .update = update,
                                            .collect = collect,
+                                           .spread = spread,
                                            .stats = stats,
                                            .describe = describe};

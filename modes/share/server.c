@@ -37,11 +37,15 @@ static enum error serve(struct mode *m, int64_t *mark) {
 
 static enum error update(struct mode *m) {
     struct trainer *t = m->t;
-    int64_t n = t->model->arena_floats, mark = clock_ns();
+    int64_t mark = clock_ns();
     if (t->rank == 0) TRY(serve(m, &mark));
-    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, n, DTYPE_F32, 0));
+    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, t->tensors.upto, DTYPE_F32, 0));
     trainer_phase(t, PHASE_COMM, &mark);
     return trainer_get_sums(t);
+}
+
+static enum error spread(struct mode *m) {
+    return group_broadcast(m->team.group, GROUP_INLINE, m->t->arena.average, m->t->model->arena_floats, DTYPE_F32, 0);
 }
 
 /* A server of its own on an accelerator: which one that is. */
@@ -54,4 +58,4 @@ static void describe(const struct mode *m, char *line, size_t size) {
 }
 
 const struct share_ops share_server = {
-    .subtrees = true, .leave = leave, .land = land, .update = update, .describe = describe};
+    .subtrees = true, .leave = leave, .land = land, .update = update, .spread = spread, .describe = describe};

@@ -7,6 +7,7 @@
  *   leave, land  in each step, where gradients leave by buckets
  *   update       in each step, after them
  *   collect      between steps, where a checkpoint is saved
+ *   spread       between steps, where the averaged weights are asked for
  *   close        at the end of the run, however it ends */
 #pragma once
 #include "modes/step.h"
@@ -34,6 +35,8 @@ struct share_ops { /* every function but update may be NULL: there is nothing to
     enum error (*update)(struct mode *m);
     /* Where ranks have slices: rank 0's trainer.whole receives the state of all of them. */
     enum error (*collect)(struct mode *m);
+    /* Where each rank averages the weights that it steps (trainer.average): all receive the whole. */
+    enum error (*spread)(struct mode *m);
     /* A rank's subtrees may leave each by itself: as dispatch.apart says, trainer.arena.apart. */
     bool subtrees;
     /* Waits until nothing that it has begun is under way. */

@@ -119,6 +119,7 @@ static enum error update(struct mode *m) {
     struct share *s = m->share;
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
+    int changed = buckets_before(&s->buckets, t->tensors.upto);
     bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
     struct dispatch how;
     mode_note(m, "update", t->at.step);
@@ -128,7 +129,7 @@ static enum error update(struct mode *m) {
     TRY(trainer_measure(t));
     TRY(exchange(s, t->measured.squares, t->measured.nsquares, &mark));
     if (has_header) TRY(trainer_put_sums(t));
-    for (int b = 0; b < s->buckets.count; b++) {
+    for (int b = 0; b < changed; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(step_send(m, LABEL_WEIGHTS(b), &how));
@@ -178,6 +179,13 @@ static enum error collect(struct mode *m) {
     return move_all(m->share, true);
 }
 
+static enum error spread(struct mode *m) {
+    struct share *s = m->share;
+    for (int b = 0; b < s->buckets.count; b++)
+        TRY(group_all_gather(s->group, GROUP_INLINE, s->t->arena.average, part(s, b), DTYPE_F32));
+    return ERR_NONE;
+}
+
 static void check(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     enum place_kind place = r->c->sharing.place;
@@ -197,4 +205,5 @@ const struct share_ops share_slices = {.check = check,
                                        .land = step_land,
                                        .update = update,
                                        .collect = collect,
+                                       .spread = spread,
                                        .describe = describe};

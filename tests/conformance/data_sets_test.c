@@ -125,6 +125,7 @@ static uint32_t sample_digest(struct dataset *d, int64_t i) {
     assert_true(d->labels <= LABELS_ROOM);
     assert_ok(d->ops->read(d, i, x, label, target));
     for (int64_t k = 0; k < d->labels; k++) assert_between(label[k], 0, d->classes - 1);
+    if (d->ops->label && d->classes) assert_int_equal(d->ops->label(d, i), label[0]);
     uint32_t crc = crc32c(0, x, dataset_sample_bytes(d));
     crc = crc32c(crc, label, (size_t)d->labels * sizeof *label);
     return crc32c(crc, target, (size_t)d->targets * sizeof *target);

@@ -272,7 +272,7 @@ static void check_sequence(struct device *one, struct device *three, const struc
 }
 
 static bool is_of_sequences(enum op_kind kind) {
-    return kind == OP_ACTIVATION || kind == OP_MEAN || kind == OP_CROSS_ENTROPY ||
+    return kind == OP_ACTIVATION || kind == OP_MEAN || op_is_loss(kind) ||
            (kind >= OP_LAYERNORM && kind <= OP_ATTENTION && kind != OP_ADD);
 }
 

@@ -37,6 +37,14 @@ static const struct {
     {"attention long", {OP_ATTENTION, 1, ROWS(40, 24), ROWS(40, 8), .attention = {2, true}}},
     {"embedding", {OP_EMBEDDING, 2, F(4), ROWS(4, 5), .first = true, .embedding = {7}}},
     {"cross-entropy", {OP_CROSS_ENTROPY, 3, ROWS(4, 9), ROWS(4, 9)}},
+    {"cross-entropy smoothed", {OP_CROSS_ENTROPY, 5, F(9), F(9)}},
+    {"cross-entropy weighted", {OP_CROSS_ENTROPY, 5, F(9), F(9)}},
+    {"cross-entropy mixed", {OP_CROSS_ENTROPY, 5, F(9), F(9)}},
+    {"cross-entropy of all", {OP_CROSS_ENTROPY, 6, F(9), F(9)}},
+    {"mse mixed", {OP_MSE, 5, F(9), F(9)}},
+    {"bce", {OP_BCE, 5, F(9), F(9)}},
+    {"bce of classes", {OP_BCE, 5, F(9), F(9)}},
+    {"bce mixed", {OP_BCE, 5, F(9), F(9)}},
 };
 enum { CASES = sizeof cases / sizeof *cases, TENSORS = 12 };
 
@@ -120,24 +128,26 @@ static void compare(const struct reference *r, const char *name, const float *go
         fail_msg("%s: %s is off by %g at a size of %g", what, name, (double)worst, (double)largest);
 }
 
-static void labels_fill(const struct reference *r, struct op_args *a, int32_t labels[16]) {
-    const struct tensor *t = tensor_of(r, "labels");
-    if (!t) return;
+static const int32_t *labels_of(const struct reference *r, const char *name, int32_t labels[16]) {
+    const struct tensor *t = tensor_of(r, name);
+    if (!t) return NULL;
     assert_true(t->count <= 16);
     for (int64_t k = 0; k < t->count; k++) labels[k] = (int32_t)t->v[k];
-    a->labels = labels;
+    return labels;
 }
 
 static void check_case(struct device *dev, const struct op_desc *d, const struct reference *r, const char *what) {
     static const char *const names[] = {"y", "dx", "dw0", "dw1"};
     struct op *op = NULL;
     float *got[4];
-    int32_t labels[16];
+    int32_t labels[16], others[16];
     double sums[2] = {0};
+    const float *smoothing = values_of(r, "smoothing");
+    float *y = memory((size_t)(d->n * shape_count(&d->y)) * sizeof *y);
     assert_ok(op_create(dev, d, &op));
     for (int i = 0; i < 4; i++) got[i] = result_for(r, names[i]);
     struct op_args a = {.x = {values_of(r, "x")},
-                        .y = got[0],
+                        .y = got[0] ? got[0] : y,
                         .dy = values_of(r, "dy"),
                         .dx = {got[1]},
                         .w = {values_of(r, "w0"), values_of(r, "w1")},
@@ -146,14 +156,20 @@ static void check_case(struct device *dev, const struct op_desc *d, const struct
                         .scratch = memory(op->scratch_bytes),
                         .training = true,
                         .scale = 1 / (float)d->n,
+                        .labels = labels_of(r, "labels", labels),
+                        .others = labels_of(r, "others", others),
+                        .shares = values_of(r, "shares"),
+                        .class_weights = values_of(r, "weights"),
+                        .smoothing = smoothing ? *smoothing : 0,
+                        .target = values_of(r, "target"),
                         .sums = sums};
-    labels_fill(r, &a, labels);
     assert_ok(op_forward(op, &a));
     assert_ok(op_backward(op, &a));
     for (int i = 0; i < 4; i++) compare(r, names[i], got[i], what);
     float loss = (float)(sums[0] / (double)d->n);
     compare(r, "loss", &loss, what);
     for (int i = 0; i < 4; i++) memory_free(got[i]);
+    memory_free(y);
     memory_free(a.saved);
     memory_free(a.scratch);
     op_free(op);

@@ -50,6 +50,8 @@ static struct op_args args_from(struct result *out, const struct op_desc *d, int
     a.y = a.y ? a.y + y : NULL;
     a.dy = a.dy ? a.dy + y : NULL;
     a.labels = a.labels ? a.labels + begin * rows : NULL;
+    a.others = a.others ? a.others + begin * rows : NULL;
+    a.shares = a.shares ? a.shares + begin : NULL;
     a.target = a.target ? a.target + x : NULL;
     a.ids += begin;
     a.sums = out->sums + LOSS_SUMS * segment;

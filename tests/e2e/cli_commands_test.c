@@ -38,6 +38,22 @@ static void help_and_version(void **state) {
     assert_non_null(strstr(p.err, "did you mean 'run'"));
     program_run(&p, 10, "run", "--nonsense", NULL);
     assert_int_equal(p.code, 64);
+    program_run(&p, 10, "train", "a.yaml", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "did you mean 'run'"));
+    program_run(&p, 10, "run", "lr=0.1", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "--set optimizer.lr=0.1"));
+    static const char *const topics[][2] = {{"Adam", "optimizer: adam\n"},
+                                            {"mnist", "data: idx\n"},
+                                            {"CosineAnnealingLR", "schedule: cosine\n"},
+                                            {"resnet18", "engine model show resnet18"},
+                                            {"tensorboard", "log.sinks"}};
+    for (size_t i = 0; i < sizeof topics / sizeof *topics; i++) {
+        program_run(&p, 10, "help", topics[i][0], NULL);
+        assert_int_equal(p.code, 0);
+        assert_non_null(strstr(p.out, topics[i][1]));
+    }
 }
 
 static void wrong_input(void **state) {

@@ -1,5 +1,8 @@
 /* engine data: list, stats, prepare, and their exit codes. */
 #include "tests/harness/program.h"
+#include "tests/unit/data_pictures.h"
+
+#include "engine/base/file.h"
 
 #include "engine/data/dataset.h"
 
@@ -38,6 +41,22 @@ static void tells_what_is_in_a_set(void **state) {
     assert_int_equal(p.code, 0);
     says(p.out, "8,000 of 128 tokens");
     says(p.out, "begins      \"");
+}
+
+static void names_classes(void **state) {
+    (void)state;
+    char path[64], folder[600];
+    for (int i = 0; i < 20; i++) {
+        snprintf(path, sizeof path, "stats/%s", i % 2 ? "wide" : "größe");
+        assert_ok(file_make_folders(scratch_path(path)));
+        snprintf(path, sizeof path, "stats/%s/%02d.png", i % 2 ? "wide" : "größe", i);
+        png_put(path, i, i % 2 ? 30 : 20, i % 2 ? 20 : 30, PNG_COLOR_TYPE_RGB, 8);
+    }
+    snprintf(folder, sizeof folder, "%s", scratch_path("stats"));
+    program_run(&p, 60, "data", "stats", folder, "--set", "data.size=8", NULL);
+    assert_int_equal(p.code, 0);
+    says(p.out, "größe 9, wide 9");
+    says(p.out, "first labels größe größe");
 }
 
 static void write_text(const char *path) {
@@ -127,9 +146,9 @@ static void names_bad_files(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_every_set),           cmocka_unit_test(tells_what_is_in_a_set),
-        cmocka_unit_test(prepares_what_it_can_read), cmocka_unit_test(refuses),
-        cmocka_unit_test(names_bad_files),
+        cmocka_unit_test(lists_every_set), cmocka_unit_test(tells_what_is_in_a_set),
+        cmocka_unit_test(names_classes),   cmocka_unit_test(prepares_what_it_can_read),
+        cmocka_unit_test(refuses),         cmocka_unit_test(names_bad_files),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

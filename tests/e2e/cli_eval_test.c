@@ -151,11 +151,17 @@ static void the_best_is_taken(void **state) {
                 "schedule={name: step, at: [2ep], gamma: 20}", "--set",
                 "checkpoint={every: 1ep, keep: 1, best: val.accuracy}", NULL);
     assert_int_equal(p.code, 0);
-    double last = value("val.accuracy");
+    double last = value("val.accuracy"), best = value("best_checkpoint.value");
+    assert_true(value("best_checkpoint.step") == 20);
     program_run(&p, 30, "eval", dir, "--json", NULL);
     assert_int_equal(p.code, 0);
     assert_non_null(strstr(program_string(&p, "checkpoint"), "step-000000020"));
     assert_true(value("result.accuracy") > last);
+    assert_true(value("result.accuracy") == best); /* it is the one that is named at the end of the run */
+    program_run(&p, 30, "inspect", dir, "--json", NULL);
+    assert_non_null(strstr(program_string(&p, "best_checkpoint"), "step-000000020"));
+    program_run(&p, 30, "inspect", dir, NULL);
+    assert_non_null(strstr(p.out, "ckpt/step-000000020, after step 20\n"));
 }
 
 static void people_see_a_table(void **state) {

@@ -97,11 +97,13 @@ static void help_finds_what_is_meant(void **state) {
 
 static void options_of_other_tools_are_known(void **state) {
     (void)state;
-    static const char *const cases[][2] = {{"--lr=3", "'--lr', did you mean '--set optimizer.lr=0.05'?"},
+    static const char *const cases[][2] = {{"--lr=3", "'--lr', did you mean '--set optimizer.lr=3'?"},
                                            {"--epochs", "did you mean '--set train=3ep'?"},
-                                           {"--batch-size", "did you mean '--set batch=128'?"},
-                                           {"--seed", "did you mean '--set seed=0'?"},
+                                           {"--batch-size", "did you mean '--set batch=3'?"},
+                                           {"--seed", "did you mean '--set seed=3'?"},
                                            {"--gpus", "did you mean '--devices'?"},
+                                           {"--train=9st", "did you mean '--set train=9st'?"},
+                                           {"--config=a.yaml", "as in engine run a.yaml"},
                                            {"--quite", "did you mean '--quiet'?"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_run(&p, 10, "run", cases[i][0], "3", NULL);

@@ -235,6 +235,13 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine run --set mode="), "single dp ddp ");
     assert_string_equal(complete("engine run --set precision=b"), "bf16 ");
     assert_string_equal(complete("engine run --set optimizer.name=sg"), "sgd ");
+    assert_string_equal(complete("engine run --set comm.algorithm=ha"), "halving_doubling ");
+    assert_string_equal(complete("engine run --set model=resnet1"), "resnet18 ");
+    assert_string_equal(complete("engine run --set data.train=/dev/nul"), "/dev/null ");
+    assert_string_equal(complete("engine run --set data=/dev/nul"), "/dev/null ");
+    assert_string_equal(complete("engine model show resnet1"), "resnet18 ");
+    assert_string_equal(complete("engine bench layers --model gpt-n"), "gpt-nano ");
+    assert_string_equal(complete("engine init sp"), "spirals ");
     assert_string_equal(complete("engine model su"), "summary ");
     assert_string_equal(complete("engine lab run 00"), "00-hello ");
     assert_string_equal(complete("engine lab show 00"), "00-hello ");

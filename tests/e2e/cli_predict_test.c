@@ -7,7 +7,9 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct program p;
 
@@ -170,10 +172,78 @@ static void pictures_are_named(void **state) {
     pool_free(pool);
 }
 
+/* The words of a line of CSV, without quotes inside. */
+static int cut(char *line, char *cells[16]) {
+    int n = 0;
+    for (char *at = line; at && n < 16; n++) cells[n] = at, (at = strchr(at, ',')) ? *at++ = '\0' : 0;
+    return n;
+}
+
+static char *csv_line(char *text, int i) {
+    for (; i > 0; i--) text = strchr(text, '\n') + 1;
+    char *line = strdup(text);
+    line[strcspn(line, "\n")] = '\0';
+    return line;
+}
+
+/* A folder of pictures as a table: by name, with what single pictures are answered; a damaged one is named. */
+static void a_folder_is_a_table(void **state) {
+    (void)state;
+    struct pool *pool;
+    char dir[600], folder[600], one[700], *cells[16], at[4096];
+    assert_ok(pool_create(&pool));
+    snprintf(dir, sizeof dir, "%s", scratch_path("named"));
+    snprintf(folder, sizeof folder, "%s", scratch_path("pictures"));
+    save_text(scratch_path("pictures/tall/03.jpg"), "no picture");
+    /* from another folder than the run was started in, and the data's path is the run's */
+    assert_non_null(getcwd(at, sizeof at));
+    assert_int_equal(chdir("/"), 0);
+    program_run(&p, 30, "predict", dir, folder, "--csv", "--logits", "--top", "1", NULL);
+    assert_int_equal(chdir(at), 0);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, "tall/03.jpg"));
+    char *header = csv_line(p.out, 0), *table = strdup(p.out);
+    assert_string_equal(header, "input,sample,class,confidence,logit:tall,logit:wide");
+    free(header);
+    for (int i = 0; i < 12; i++) { /* tall/00, 02, ..., wide/01, 03, ... */
+        snprintf(one, sizeof one, "%s/%s/%02d.png", folder, i < 6 ? "tall" : "wide", i < 6 ? 2 * i : 2 * i - 11);
+        char *line = csv_line(table, i + 1);
+        assert_int_equal(cut(line, cells), 6);
+        assert_string_equal(cells[0], one);
+        assert_string_equal(cells[1], "0");
+        program_run(&p, 30, "predict", dir, one, "--json", NULL);
+        const struct json_value *a = answers(pool), *best = top(&a->children[0], 0);
+        assert_string_equal(cells[2], json_get(best, "text")->text);
+        assert_true(fabs(atof(cells[3]) - number(best, "probability")) < 1e-5);
+        float logits[2] = {strtof(cells[4], NULL), strtof(cells[5], NULL)};
+        assert_true(logits[(int)number(best, "label")] == (float)number(best, "logit"));
+        double share = 1 / (1 + exp(-fabs((double)logits[0] - (double)logits[1])));
+        assert_true(fabs(atof(cells[3]) - share) < 1e-5);
+        free(line);
+    }
+    assert_string_equal(csv_line(table, 13), "");
+    free(table);
+    snprintf(one, sizeof one, "%s", scratch_path("answers.csv"));
+    program_run(&p, 30, "predict", dir, "val:0-3", "-o", one, NULL);
+    assert_int_equal(p.code, 0);
+    assert_string_equal(p.out, "");
+    char *text;
+    size_t n;
+    assert_ok(file_read(one, 1 << 16, pool, &text, &n));
+    static const char first[] = "input,sample,truth,class,confidence,class2,confidence2\nval:0-3,0,tall,";
+    assert_memory_equal(text, first, sizeof first - 1);
+    snprintf(one, sizeof one, "%s/tall/03.jpg", folder);
+    program_run(&p, 30, "predict", dir, one, NULL);
+    assert_int_equal(p.code, 65);
+    pool_free(pool);
+}
+
 static void wrong_inputs_are_told(void **state) {
     (void)state;
     static const float wide[6] = {0};
-    char path[600], text[600];
+    char path[600], text[600], empty[600];
+    snprintf(empty, sizeof empty, "%s", scratch_path("empty"));
+    assert_ok(file_make_folders(empty));
     snprintf(path, sizeof path, "%s", scratch_path("wide.npy"));
     snprintf(text, sizeof text, "%s", scratch_path("no.npy"));
     write_npy(path, "<f4", "(2, 3)", wide, sizeof wide);
@@ -196,6 +266,8 @@ static void wrong_inputs_are_told(void **state) {
         {{run_dir, path}, 65, "samples of 3"},
         {{run_dir, text}, 65, NULL},
         {{run_dir, "val:0", "--top", "0"}, 64, "--top"},
+        {{run_dir, "val:0", "--csv", "--json"}, 64, "two forms"},
+        {{run_dir, empty}, 66, "has no pictures"},
         {{"/no/such/run", "val:0"}, 66, "/no/such/run"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -292,11 +364,11 @@ static void wrong_wishes_are_told(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_agree_with_evaluation),  cmocka_unit_test(a_file_is_as_good_as_the_set),
-        cmocka_unit_test(numbers_are_told_as_they_are),   cmocka_unit_test(pictures_are_named),
-        cmocka_unit_test(wrong_inputs_are_told),          cmocka_unit_test(a_network_of_text_is_trained),
-        cmocka_unit_test(text_is_a_function_of_its_seed), cmocka_unit_test(the_likeliest_text_is_one),
-        cmocka_unit_test(wrong_wishes_are_told),
+        cmocka_unit_test(answers_agree_with_evaluation), cmocka_unit_test(a_file_is_as_good_as_the_set),
+        cmocka_unit_test(numbers_are_told_as_they_are),  cmocka_unit_test(pictures_are_named),
+        cmocka_unit_test(a_folder_is_a_table),           cmocka_unit_test(wrong_inputs_are_told),
+        cmocka_unit_test(a_network_of_text_is_trained),  cmocka_unit_test(text_is_a_function_of_its_seed),
+        cmocka_unit_test(the_likeliest_text_is_one),     cmocka_unit_test(wrong_wishes_are_told),
     };
     return cmocka_run_group_tests_name("predict", tests, train_on_files, NULL);
 }

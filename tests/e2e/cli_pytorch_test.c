@@ -1,5 +1,6 @@
 /* Twenty steps of mlp and lenet from the engine's own first weights against the losses that PyTorch
- * gives from the same weights on the same data (tests/reference, written by make_reference.py). */
+ * gives from the same weights on the same data (tests/reference, written by make_reference.py); plainly, and with
+ * groups of weights, frozen ones, and clipping. */
 #include "tests/harness/program.h"
 #include "tests/unit/data_pictures.h"
 
@@ -35,24 +36,32 @@ static int setup(void **state) {
     return 0;
 }
 
-static void read_numbers(const char *path, const char *before, double out[STEPS]) {
+/* *last: one more behind them; NULL: there is none. */
+static void read_numbers(const char *path, const char *before, double out[STEPS], double *last) {
     char line[1024];
     int n = 0;
     FILE *f = fopen(path, "r");
     if (!f) fail_msg("cannot read %s", path);
-    while (fgets(line, sizeof line, f) && n < STEPS) {
+    while (n < STEPS && fgets(line, sizeof line, f)) {
         const char *at = strstr(line, before);
         if (at) out[n++] = strtod(at + strlen(before), NULL);
     }
+    if (last) assert_int_equal(fscanf(f, "%lf", last), 1);
     fclose(f);
     assert_int_equal(n, STEPS);
 }
 
 static struct program p;
 
-static void compare(const char *model, const char *devices) {
+struct update { /* what is made of the gradients */
+    const char *optimizer, *reference, *ema;
+};
+static const struct update plain = {"optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "",
+                                    "ema=off"};
+
+static void compare(const char *model, const struct update *u, const char *devices, const char *more) {
     char data[2048], set[128], dir[600], path[700];
-    double ours[STEPS], theirs[STEPS], worst = 0;
+    double ours[STEPS], theirs[STEPS], averaged = 0, worst = 0;
     snprintf(data, sizeof data,
              "data={set: npy, train: %s/x.npy, labels: %s/y.npy, val: %s/x.npy, val_labels: "
              "%s/y.npy, normalize: off}",
@@ -61,30 +70,53 @@ static void compare(const char *model, const char *devices) {
     snprintf(path, sizeof path, "%s-%s", model, devices);
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(path));
     program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", set, "--set", "batch=64", "--set",
-                "train=20st", "--set", "optimizer={name: sgd, lr: 0.05, momentum: 0.9, weight_decay: 1e-4}", "--set",
-                devices, "--set", strstr(devices, ":1") ? "mode=single" : "mode=ddp", "--set", "checkpoint=off",
-                "--set", "eval=off", "--set", "threads=1", "--set", dir, NULL);
+                "train=20st", "--set", u->optimizer, "--set", devices, "--set",
+                strstr(devices, ":1") ? "mode=single" : more, "--set", "checkpoint=off", "--set", "eval=off", "--set",
+                u->ema, "--set", "threads=1", "--set", dir, NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
-    read_numbers(path, "\"loss\":", ours);
-    snprintf(path, sizeof path, "%s/tests/reference/%s.txt", ENGINE_SOURCE_DIR, model);
-    read_numbers(path, "", theirs);
+    read_numbers(path, "\"loss\":", ours, NULL);
+    snprintf(path, sizeof path, "%s/tests/reference/%s%s.txt", ENGINE_SOURCE_DIR, model, u->reference);
+    read_numbers(path, "", theirs, *u->reference ? &averaged : NULL);
     for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]) / theirs[i]);
-    print_message("%s on %s: worst relative difference of 20 losses to PyTorch %.1e\n", model, devices, worst);
-    if (!(worst < 1e-5)) fail_msg("%s differs from PyTorch by %g", model, worst);
+    print_message("%s%s on %s: worst relative difference of 20 losses to PyTorch %.1e\n", model, u->reference, devices,
+                  worst);
+    if (!(worst < 1e-5)) fail_msg("%s%s differs from PyTorch by %g", model, u->reference, worst);
+    if (*u->reference && !(fabs(program_number(&p, "val.loss") / averaged - 1) < 1e-6))
+        fail_msg("%s: the loss of the averaged weights is %.9g, PyTorch's %.9g", model, program_number(&p, "val.loss"),
+                 averaged);
 }
 
 static void mlp_equals_pytorch(void **state) {
     (void)state;
-    compare("mlp", "devices=cpu:1");
-    compare("mlp", "devices=cpu:2");
-    compare("mlp", "devices=ref:1");
+    compare("mlp", &plain, "devices=cpu:1", NULL);
+    compare("mlp", &plain, "devices=cpu:2", "mode=ddp");
+    compare("mlp", &plain, "devices=ref:1", NULL);
 }
 
 static void lenet_equals_pytorch(void **state) {
     (void)state;
-    compare("lenet", "devices=cpu:1");
-    compare("lenet", "devices=cpu:2");
+    compare("lenet", &plain, "devices=cpu:1", NULL);
+    compare("lenet", &plain, "devices=cpu:2", "mode=ddp");
+}
+
+static const struct update mlp_update = {"optimizer={name: adamw, lr: 1e-3, weight_decay: 0.1, clip: 0.05, freeze: "
+                                         "fc2.weight, groups: [{match: \"*.bias\", lr: "
+                                         "2e-3, weight_decay: 0}, {match: \"fc1.*\", lr: 3e-4, betas: [0.8, 0.95]}]}",
+                                         "_update", "ema=0.9"};
+static const struct update lenet_update = {
+    "optimizer={name: sgd, lr: 2, momentum: 0.9, nesterov: true, weight_decay: 0.01, clip: 0.01, freeze: [conv1.*, "
+    "conv2.weight], groups: [{match: \"*.bias\", weight_decay: 0, momentum: 0.5}]}",
+    "_update", "ema=0.9"};
+
+/* A frozen weight in the middle, and one behind which backward has nothing to do; neither counts in the norm. */
+static void groups_and_frozen_weights_equal_pytorch(void **state) {
+    (void)state;
+    compare("mlp", &mlp_update, "devices=cpu:1", NULL);
+    compare("mlp", &mlp_update, "devices=cpu:2", "mode=dp");
+    compare("lenet", &lenet_update, "devices=cpu:1", NULL);
+    compare("lenet", &lenet_update, "devices=cpu:2", "mode=ddp");
+    compare("lenet", &lenet_update, "devices=ref:1", NULL);
 }
 
 /* Picture k of class c: 'seed' 9 c + k, (40 + 3 k) x (36 + 5 c) pixels. */
@@ -130,8 +162,8 @@ static void pictures_equal_torchvision(void **state) {
                     NULL);
         if (p.code != 0) fail_msg("%s", p.err);
         snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
-        read_numbers(path, "\"loss\":", ours);
-        read_numbers(ENGINE_SOURCE_DIR "/tests/reference/pictures.txt", "", theirs);
+        read_numbers(path, "\"loss\":", ours, NULL);
+        read_numbers(ENGINE_SOURCE_DIR "/tests/reference/pictures.txt", "", theirs, NULL);
         for (int i = 0; i < STEPS; i++) worst = fmax(worst, fabs(ours[i] - theirs[i]));
     }
     print_message("pictures: worst difference of 20 losses to torchvision and PyTorch %.1e\n", worst);
@@ -165,6 +197,7 @@ static void an_order_goes_on(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch), cmocka_unit_test(lenet_equals_pytorch),
+                                       cmocka_unit_test(groups_and_frozen_weights_equal_pytorch),
                                        cmocka_unit_test(pictures_equal_torchvision),
                                        cmocka_unit_test(an_order_goes_on)};
     return cmocka_run_group_tests_name("PyTorch", tests, setup, NULL);

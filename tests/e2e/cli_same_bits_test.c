@@ -106,6 +106,8 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ddp", "devices=cpu:3", "comm.emulate={bandwidth: 10Gbit, latency: 20us}", "ddp.overlap=false"},
         {"mode=ddp", "devices=cpu:7", "comm.link=tcp", "comm.algorithm=tree"},
         {"mode=ddp", "devices=cpu:3", "optimizer.shard=true", "comm.link=tcp"},
+        {"mode=single", "devices=cpu:1", "recompute=auto", "comm.algorithm=auto"},
+        {"mode=ddp", "devices=cpu:3", "recompute=4", "ddp.bucket={first: 1KB, cap: 16KB}"},
     };
     const char *network = networks[1][1];
     run(&control, network, "mode=single", "devices=cpu:1", "seed=2", "log.every=1ep");

@@ -220,7 +220,47 @@ static void look(void) {
     need(engine_work_wait(w) == 0);
 }
 
+/* The other kinds, all begun before the first is waited for; each has memory of its own. */
+static void start_the_rest(void) {
+    static int32_t mine[N], sum[N], all[MOST * N], every[MOST * N], back[MOST * N], part[3][MOST * N];
+    static int32_t uneven[MOST * MOST], taken[MOST * MOST];
+    long long to[MOST + 1] = {0}, from[MOST + 1] = {0};
+    struct engine_work *w[8];
+    struct engine_stats stats;
+    int root = size - 1;
+    long n = (long)N * size;
+    for (long i = 0; i < N; i++) mine[i] = (int32_t)given(rank, i);
+    for (long i = 0; i < n; i++) every[i] = part[0][i] = part[1][i] = part[2][i] = (int32_t)given(rank, i);
+    need(engine_reduce_start(group, mine, sum, N, ENGINE_I32, ENGINE_SUM, root, &w[0]) == 0);
+    need(engine_all_gather_start(group, mine, all, N, ENGINE_I32, &w[1]) == 0);
+    need(engine_all_to_all_start(group, every, back, N, ENGINE_I32, &w[2]) == 0);
+    need(engine_gather_start(group, part[0], N, ENGINE_I32, root, &w[3]) == 0);
+    need(engine_scatter_start(group, part[1], N, ENGINE_I32, root, &w[4]) == 0);
+    need(engine_reduce_scatter_start(group, part[2], N, ENGINE_I32, ENGINE_MAX, &w[5]) == 0);
+    need(engine_barrier_start(group, &w[6]) == 0);
+    for (int r = 0; r < size; r++) { /* rank q sends q + r elements to rank r */
+        to[r + 1] = to[r] + rank + r, from[r + 1] = from[r] + rank + r;
+        for (long long i = to[r]; i < to[r + 1]; i++) uneven[i] = (int32_t)(rank * 1000 + r);
+    }
+    need(engine_all_to_all_parts_start(group, uneven, to, taken, from, ENGINE_I32, &w[7]) == 0);
+    for (int i = 7; i >= 0; i--) need(engine_work_wait(w[i]) == 0);
+    for (long i = 0; i < N; i++) {
+        long own = (long)N * rank + i;
+        need(rank != root || sum[i] == combined(ENGINE_SUM, i));
+        need(part[1][own] == given(root, own) && part[2][own] == combined(ENGINE_MAX, own));
+    }
+    for (long i = 0; i < n; i++) {
+        need(all[i] == given((int)(i / N), i % N) && back[i] == given((int)(i / N), (long)N * rank + i % N));
+        need(rank != root || part[0][i] == given((int)(i / N), i));
+    }
+    for (int r = 0; r < size; r++)
+        for (long long i = from[r]; i < from[r + 1]; i++) need(taken[i] == r * 1000 + rank);
+    engine_group_stats(group, &stats);
+    need(stats.calls > 0 && (size == 1 || stats.sent > 0) && stats.busy >= 0);
+}
+
 static void start_all(void) {
+    start_the_rest();
     for (int order = 0; order < 4; order++) start_and_wait(order);
     look();
     wait_for_all(); /* the other lane is as it was */
@@ -281,6 +321,12 @@ static void refuse(void) {
     need(engine_barrier(group) != 0);
 }
 
+static void give_up(void) {
+    if (rank == 0) engine_group_abort(group, "out of coffee");
+    need(engine_barrier(group) != 0);
+    need(strstr(engine_message(), "out of coffee") != NULL);
+}
+
 static void disagree(void) {
     float x[4] = {0};
     need(engine_all_reduce(group, x, x, rank ? 4 : 3, ENGINE_F32, ENGINE_SUM) == 70);
@@ -317,8 +363,9 @@ static void lose_another(void) {
 static const struct {
     const char *name;
     void (*play)(void);
-} parts[] = {{"wait", wait_for_all}, {"start", start_all},   {"parts", use_parts},   {"many", too_many},
-             {"refuse", refuse},     {"disagree", disagree}, {"lose", lose_awaited}, {"lose-another", lose_another}};
+} parts[] = {{"wait", wait_for_all}, {"start", start_all},   {"parts", use_parts},
+             {"many", too_many},     {"refuse", refuse},     {"disagree", disagree},
+             {"give-up", give_up},   {"lose", lose_awaited}, {"lose-another", lose_another}};
 
 int main(int argc, char **argv) {
     struct engine_group *none = (void *)&size;
@@ -326,6 +373,7 @@ int main(int argc, char **argv) {
     need(argc == 2);
     need(engine_group_open(&(struct engine_init){.order = "sideways"}, &none) == 64 && !none);
     need(strstr(engine_message(), "sideways") && *engine_hint());
+    need(engine_group_open(&(struct engine_init){.latency = -1}, &none) == 64 && !none);
     need(engine_group_open(&init, &group) == 0);
     rank = engine_group_rank(group);
     size = engine_group_size(group);

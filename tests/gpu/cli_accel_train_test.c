@@ -17,9 +17,11 @@ static const struct network {
 } networks[] = {
     {"mlp", "model={zoo: mlp, hidden: [64, 32], dropout: 0.2}", "data={set: digits, train: 80, val: 40}",
      "optimizer={name: sgd, lr: 0.05, momentum: 0.9, clip: 1}"},
-    {"lenet", "model=lenet", SHAPES, "optimizer=adam"},
+    {"lenet", "model=lenet", SHAPES,
+     "optimizer={name: adam, freeze: conv2.weight, groups: [{match: \"*.bias\", lr: 1e-2}]}"},
     {"resnet", "model={zoo: resnet, blocks: [1, 1, 1, 1], width: 8}", SHAPES,
-     "optimizer={name: sgd, lr: 0.02, nesterov: true, momentum: 0.9}"},
+     "optimizer={name: sgd, lr: 0.02, nesterov: true, momentum: 0.9, clip: 1, freeze: [\"conv1.*\", \"bn1.*\", "
+     "\"layer1.*\"]}"},
     {"vit", "model={zoo: vit-tiny, patch: 8, depth: 2, width: 32, heads: 2}", SHAPES,
      "optimizer={name: lamb, lr: 1e-3}"},
     {"gpt", "model={zoo: gpt-nano, depth: 2, width: 32, heads: 2, dropout: 0.1}", GRAMMAR,
@@ -86,6 +88,26 @@ static void networks_learn_the_same_in_f32(void **state) {
     }
 }
 
+/* Second labels and weights travel with the batch, also where a step is recorded. */
+static void losses_are_the_same(void **state) {
+    (void)state;
+    static const char *const losses[] = {"loss={name: cross_entropy, smoothing: 0.1, weights: balanced}", "loss=bce",
+                                         "loss=mse"};
+    struct network n = networks[1];
+    n.data = "data={set: shapes, train: 40, val: 16, augment: [{mixup: 0.5}, {cutmix: 1}]}";
+    for (int i = 0; i < 3; i++) {
+        const char *const more[] = {"checkpoint=off", losses[i], NULL};
+        const char *const unrecorded[] = {"checkpoint=off", losses[i], "cuda=off", NULL};
+        n.name = losses[i];
+        run(&here, &n, HOST, "precision=f32", "train=7st", more);
+        run(&there, &n, GPU, "precision=f32", "train=7st", more);
+        assert_close(&n, "train.loss", 1e-3);
+        assert_close(&n, "val.loss", 1e-3);
+        run(&here, &n, GPU, "precision=f32", "train=7st", unrecorded);
+        assert_same_bits(losses[i]);
+    }
+}
+
 static void networks_learn_nearly_the_same_in_less(void **state) {
     (void)state;
     static const char *const precisions[] = {"precision=bf16", "precision=fp16", "precision=tf32"};
@@ -100,17 +122,21 @@ static void networks_learn_nearly_the_same_in_less(void **state) {
 }
 
 /* Ten steps, so that what is recorded also runs again; shards in two pieces. */
-static void recordings_change_no_bit(void **state) {
+static void recordings_and_recomputation_change_no_bit(void **state) {
     (void)state;
     static const char *const on[] = {"checkpoint=off", "cuda=auto", "batch.accumulate=2", NULL},
-                             *const off[] = {"checkpoint=off", "cuda=off", "batch.accumulate=2", NULL};
+                             *const off[] = {"checkpoint=off", "cuda=off", "batch.accumulate=2", NULL},
+                             *const again[] = {"checkpoint=off", "batch.accumulate=2", "recompute=3", NULL};
     static const int which[] = {0, 1, 4};
     for (int i = 0; i < 3; i++) {
         const struct network *n = &networks[which[i]];
         run(&here, n, GPU, "precision=bf16", "train=10st", on);
         run(&there, n, GPU, "precision=bf16", "train=10st", off);
         assert_same_bits(n->name);
+        run(&there, n, GPU, "precision=bf16", "train=10st", again);
+        assert_same_bits(n->name);
         assert_null(strstr(here.err, "cannot be recorded"));
+        assert_null(strstr(there.err, "cannot be recorded"));
     }
 }
 
@@ -280,7 +306,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(networks_learn_the_same_in_f32),
         cmocka_unit_test(networks_learn_nearly_the_same_in_less),
-        cmocka_unit_test(recordings_change_no_bit),
+        cmocka_unit_test(recordings_and_recomputation_change_no_bit),
+        cmocka_unit_test(losses_are_the_same),
         cmocka_unit_test(modes_change_no_bit),
         cmocka_unit_test(a_trace_tells_of_the_device),
         cmocka_unit_test(a_checkpoint_goes_anywhere),

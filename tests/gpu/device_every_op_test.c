@@ -158,6 +158,9 @@ static struct op_args move_there(struct run *r, const struct op *op, struct ther
     if (!a.y) a.y = there_alloc(m, op_ys(d) * 4); /* mse */
     a.ids = there_bytes(m, r->ids, d->n * 8);
     if (a.labels) a.labels = there_bytes(m, r->labels, op_rows(d) * 4);
+    if (a.others) a.others = there_bytes(m, r->others, op_rows(d) * 4);
+    if (a.shares) a.shares = there_bytes(m, r->shares, d->n * 4);
+    if (a.class_weights) a.class_weights = there_bytes(m, r->class_weights, shape_last(&d->x) * 4);
     if (a.target) a.target = in[TARGET];
     a.sums = there_bytes(m, r->sums, sizeof r->sums);
     if (a.top) a.top = a.sums + 2;

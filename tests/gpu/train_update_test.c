@@ -3,19 +3,21 @@
 #include "tests/gpu/gpu.h"
 
 #include "engine/base/rng.h"
+#include "engine/optim/ema.h"
 #include "engine/optim/optim.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- an arena, here and there ---------------------------------------------------------------- */
-enum { TENSORS = 9, ARENAS = 2 + OPTIM_SLOTS, STEPS = 5, PIECES = 64, W = 0, G = 1, SLOT = 2 };
+enum { TENSORS = 9, ARENAS = 2 + OPTIM_SLOTS, STEPS = 5, LAST = OPTIM_GROUPS - 1, PIECES = 64, W = 0, G = 1, SLOT = 2 };
 /* Of one element, of less than four, of many blocks; neighbours of odd length are not aligned. */
 static const struct tensor {
     int count;
     bool matrix;
-} tensors[TENSORS] = {{1, false},    {4096, true}, {3, false}, {10001, true}, {64, false},
-                      {12288, true}, {5000, true}, {17, true}, {4097, false}};
+    int group;
+} tensors[TENSORS] = {{1, false, 0},    {4096, true, LAST}, {3, false, LAST}, {10001, true, 0},   {64, false, 0},
+                      {12288, true, 0}, {5000, true, LAST}, {17, true, 0},    {4097, false, LAST}};
 
 struct arena {
     int floats;
@@ -67,8 +69,10 @@ struct pair {
 };
 
 static struct rule_span span_of(const struct optim_ops *ops, float *const *arena, int tensor, int begin, int end) {
-    struct rule_span s = {
-        .w = arena[W] + begin, .g = arena[G] + begin, .n = end - begin, .matrix = tensors[tensor].matrix};
+    struct rule_span s = {.w = arena[W] + begin,
+                          .g = arena[G] + begin,
+                          .n = end - begin,
+                          .kind = optim_kind(tensors[tensor].group, tensors[tensor].matrix)};
     for (int k = 0; k < ops->nslots; k++) s.slot[k] = arena[SLOT + k] + begin;
     return s;
 }
@@ -101,10 +105,14 @@ struct job {
 };
 
 static void set_step(struct job *j, struct pair *p, int count, int step) {
-    const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step};
+    const struct optim_step s = {0.01f / (float)step, step % 2 ? 0.37f : 1, step}, other = {s.lr / 3, s.scale, step};
     optim_rule(j->ops, j->config, &s, &j->rule);
-    for (int i = 0; i < count && j->ops->nnorms; i++)
-        p[i].here.rate = p[i].there.rate = j->ops->rate(j->config, &s, p[i].here.matrix, j->norm[p[i].tensor]);
+    optim_rule_group(j->ops, j->config, &other, LAST, &j->rule);
+    for (int i = 0; i < count && j->ops->nnorms; i++) {
+        const struct tensor *t = &tensors[p[i].tensor];
+        p[i].here.rate = p[i].there.rate =
+            j->ops->rate(j->config, t->group ? &other : &s, t->matrix, j->norm[p[i].tensor]);
+    }
 }
 
 static void measure(struct job *j, int step) {
@@ -201,6 +209,33 @@ static void every_optimizer_has_the_bits_of_plain_c(void **state) {
     dev->ops->close(dev);
 }
 
+/* The mean in slot 0, by spans of which some are not aligned; the first step copies. */
+static void averages_have_the_bits_of_plain_c(void **state) {
+    (void)state;
+    struct device *dev = gpu_open(0);
+    struct arena a;
+    arena_open(&a, dev);
+    arena_fill(&a, dev, SLOT, 40);
+    for (int step = 1; step <= STEPS; step++) {
+        struct rule rule;
+        struct rule_span here[TENSORS], there[TENSORS];
+        arena_fill(&a, dev, W, 50 + (uint64_t)step);
+        for (int t = 0, at = 0; t < TENSORS; at += tensors[t++].count) {
+            here[t] = (struct rule_span){
+                .w = a.here[W] + at, .g = a.here[G] + at, .slot = {a.here[SLOT] + at}, .n = tensors[t].count};
+            there[t] = (struct rule_span){
+                .w = a.there[W] + at, .g = a.there[G] + at, .slot = {a.there[SLOT] + at}, .n = tensors[t].count};
+        }
+        ema_rule(0.9, step, &rule);
+        for (int t = 0; t < TENSORS; t++) rule_step(&rule, &here[t]);
+        assert_ok(device_runtime(dev)->update(dev, &rule, there, TENSORS));
+        assert_same_arenas(&a, dev, "average", step);
+        if (step == 1) assert_memory_equal(a.here[SLOT], a.here[W], (size_t)a.floats * sizeof(float));
+    }
+    arena_close(&a, dev);
+    dev->ops->close(dev);
+}
+
 /* More lists of spans than a device remembers, none of which may be taken for another. */
 static void lists_of_spans_are_told_apart(void **state) {
     (void)state;
@@ -279,9 +314,8 @@ static void norms_have_the_bits_of_plain_c(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_optimizer_has_the_bits_of_plain_c),
-        cmocka_unit_test(lists_of_spans_are_told_apart),
-        cmocka_unit_test(optimizers_are_not_recorded),
+        cmocka_unit_test(every_optimizer_has_the_bits_of_plain_c), cmocka_unit_test(averages_have_the_bits_of_plain_c),
+        cmocka_unit_test(lists_of_spans_are_told_apart),           cmocka_unit_test(optimizers_are_not_recorded),
         cmocka_unit_test(norms_have_the_bits_of_plain_c),
     };
     return gpu_run_tests(tests);

@@ -7,10 +7,13 @@
 struct op_case {
     const char *name;
     struct op_desc d;
-    bool eval;     /* forward only, not training */
-    bool smooth;   /* and small: gradients are checked against finite differences */
-    bool by_label; /* losses */
-    bool add;      /* the gradient of w0 is added to what is there */
+    bool eval;       /* forward only, not training */
+    bool smooth;     /* and small: gradients are checked against finite differences */
+    bool by_label;   /* losses */
+    bool mixed;      /* by_label: of two each */
+    bool weighted;   /* cross-entropy: by the classes' weights */
+    float smoothing; /* cross-entropy */
+    bool add;        /* the gradient of w0 is added to what is there */
 };
 
 #define LINEAR(samples, in, out, ...) .d = {.kind = OP_LINEAR, .n = samples, .x = F(in), .y = F(out), __VA_ARGS__}
@@ -216,6 +219,24 @@ static const struct op_case cases[] = {
     {"mse wide", SAME(OP_MSE, 3, F(1501), )},
     {"mse wide by label", SAME(OP_MSE, 3, ROWS(2, 2304), ), .by_label = true},
     {"mse of rows", SAME(OP_MSE, 3, ROWS(4, 6), ), .smooth = true},
+    {"cross-entropy smoothed", SAME(OP_CROSS_ENTROPY, 13, F(10), ), .smoothing = 0.1f, .by_label = true,
+     .smooth = true},
+    {"cross-entropy smoothed of one", SAME(OP_CROSS_ENTROPY, 3, F(1), ), .smoothing = 0.3f, .by_label = true},
+    {"cross-entropy weighted", SAME(OP_CROSS_ENTROPY, 5, F(7), ), .by_label = true, .weighted = true, .smooth = true},
+    {"cross-entropy mixed", SAME(OP_CROSS_ENTROPY, 6, F(11), ), .by_label = true, .mixed = true, .smooth = true},
+    {"cross-entropy of all", SAME(OP_CROSS_ENTROPY, 5, ROWS(3, 9), ), .smoothing = 0.2f, .by_label = true,
+     .mixed = true, .weighted = true, .smooth = true},
+    {"cross-entropy of all, many", SAME(OP_CROSS_ENTROPY, 5, F(1003), ), .smoothing = 0.2f, .by_label = true,
+     .mixed = true, .weighted = true},
+    {"cross-entropy of all, blocks", SAME(OP_CROSS_ENTROPY, 2, ROWS(3, 4096), ), .smoothing = 0.1f, .by_label = true,
+     .mixed = true, .weighted = true},
+    {"mse mixed", SAME(OP_MSE, 5, ROWS(2, 12), ), .by_label = true, .mixed = true, .smooth = true},
+    {"bce", SAME(OP_BCE, 5, F(12), ), .smooth = true},
+    {"bce of one", SAME(OP_BCE, 7, F(1), ), .smooth = true},
+    {"bce wide", SAME(OP_BCE, 3, F(1501), )},
+    {"bce by label", SAME(OP_BCE, 4, F(10), ), .by_label = true, .smooth = true},
+    {"bce of rows mixed", SAME(OP_BCE, 4, ROWS(3, 6), ), .by_label = true, .mixed = true, .smooth = true},
+    {"bce wide mixed", SAME(OP_BCE, 3, ROWS(2, 2304), ), .by_label = true, .mixed = true},
     {"mse of rows by label", SAME(OP_MSE, 3, ROWS(4, 6), ), .by_label = true, .smooth = true},
 
     {"gelu tanh", SAME(OP_ACTIVATION, 3, F(333), .act = ACT_GELU_TANH), .smooth = true},

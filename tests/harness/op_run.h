@@ -17,7 +17,8 @@ struct run {
     const struct op_case *c;
     int64_t in_size[INPUTS], out_size[OUTPUTS];
     float *in[INPUTS], *out[OUTPUTS];
-    int32_t *labels;
+    int32_t *labels, *others;
+    float *shares, *class_weights;
     uint64_t *ids;
     double sums[3]; /* loss, correct, and with labels top */
 };
@@ -55,12 +56,12 @@ static void *memory(int64_t bytes) {
 
 static void sizes(struct run *r) {
     const struct op_desc *d = &r->c->d;
-    bool loss = d->kind == OP_CROSS_ENTROPY || d->kind == OP_MSE, back = !r->c->eval;
+    bool loss = op_is_loss(d->kind), by_feature = d->kind == OP_MSE || d->kind == OP_BCE, back = !r->c->eval;
     int64_t xs = op_xs(d), ys = op_ys(d), second = d->kind == OP_ADD ? xs : 0;
     int64_t w0 = weight_count(d, 0), w1 = weight_count(d, 1);
-    const int64_t in[INPUTS] = {xs, second, w0, w1, loss ? 0 : ys, d->kind == OP_MSE ? xs : 0};
+    const int64_t in[INPUTS] = {xs, second, w0, w1, loss ? 0 : ys, by_feature ? xs : 0};
     int64_t moments = d->kind == OP_BATCHNORM ? d->x.dim[0] : 0;
-    const int64_t out[OUTPUTS] = {d->kind == OP_MSE ? 0 : ys,
+    const int64_t out[OUTPUTS] = {by_feature ? 0 : ys,
                                   back && !d->first ? xs : 0,
                                   back ? second : 0,
                                   back ? w0 : 0,
@@ -82,9 +83,17 @@ static void run_init(struct run *r, const struct op_case *c) {
     for (int t = 0; t < OUTPUTS; t++) r->out[t] = memory(r->out_size[t] * 4);
     for (int64_t k = 0; k < r->in_size[X0] && c->d.kind == OP_EMBEDDING; k++)
         r->in[X0][k] = (float)(k * k % c->d.embedding.vocabulary); /* some twice, some never */
+    for (int64_t k = 0; k < r->in_size[TARGET] && c->d.kind == OP_BCE; k++)
+        r->in[TARGET][k] = fabsf(r->in[TARGET][k]) < 1 ? fabsf(r->in[TARGET][k]) : k % 2 == 0;
     r->labels = memory(op_rows(&c->d) * 4);
+    r->others = memory(op_rows(&c->d) * 4);
+    r->shares = memory(c->d.n * 4);
+    r->class_weights = memory(shape_last(&c->d.x) * 4);
     r->ids = memory(c->d.n * 8);
     for (int64_t i = 0; i < op_rows(&c->d); i++) r->labels[i] = (int32_t)(i * 7 % shape_last(&c->d.x));
+    for (int64_t i = 0; i < op_rows(&c->d); i++) r->others[i] = (int32_t)((i * 5 + 2) % shape_last(&c->d.x));
+    for (int64_t i = 0; i < c->d.n; i++) r->shares[i] = 0.5f + 0.5f * rng_float(key, INPUTS, (uint64_t)i);
+    for (int64_t k = 0; k < shape_last(&c->d.x); k++) r->class_weights[k] = 2 * rng_float(key, INPUTS + 1, (uint64_t)k);
     for (int64_t i = 0; i < c->d.n; i++) r->ids[i] = 1000003u * (uint64_t)(i + 1);
 }
 
@@ -92,6 +101,9 @@ static void run_fini(struct run *r) {
     for (int t = 0; t < INPUTS; t++) memory_free(r->in[t]);
     for (int t = 0; t < OUTPUTS; t++) memory_free(r->out[t]);
     memory_free(r->labels);
+    memory_free(r->others);
+    memory_free(r->shares);
+    memory_free(r->class_weights);
     memory_free(r->ids);
 }
 
@@ -110,6 +122,10 @@ static struct op_args args_of(struct run *r, void *saved, void *scratch) {
                         .seed = 5,
                         .ids = r->ids,
                         .labels = c->by_label ? r->labels : NULL,
+                        .others = c->mixed ? r->others : NULL,
+                        .shares = c->mixed ? r->shares : NULL,
+                        .smoothing = c->smoothing,
+                        .class_weights = c->weighted ? r->class_weights : NULL,
                         .target = c->by_label ? NULL : r->in[TARGET],
                         .scale = 0.25f,
                         .sums = r->sums,

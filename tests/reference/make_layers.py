@@ -97,9 +97,51 @@ def write_cross_entropy(f):
         tensor(f, label, t)
 
 
+def write_loss(f, name, loss_of, shape, mixed=False, weighted=False, smoothing=0.0, values=False):
+    """A loss of each feature or class, as the mean over samples of PyTorch's with reduction='none'."""
+    n, classes = shape
+    x = random(shape).requires_grad_()
+    lines = [("x", x)]
+    if values:
+        target = torch.rand(shape).double()
+        lines += [("target", target)]
+    else:
+        labels, others = torch.randint(classes, (n,)), torch.randint(classes, (n,))
+        shares = 0.5 + 0.5 * torch.rand(n).double()
+        one, two = (F.one_hot(t, classes).double() for t in (labels, others))
+        target = shares[:, None] * one + (1 - shares[:, None]) * two if mixed else one
+        lines += [("labels", labels)] + ([("others", others), ("shares", shares)] if mixed else [])
+    more = {}
+    if weighted:
+        more["weight"] = 2 * torch.rand(classes).double()
+        lines += [("weights", more["weight"])]
+    if smoothing:
+        more["label_smoothing"] = smoothing
+        lines += [("smoothing", torch.tensor([smoothing]))]
+    loss = loss_of(x, target, reduction="none", **more).reshape(n, -1)
+    loss = (loss.sum(1) if loss_of is F.cross_entropy else loss.mean(1)).mean()
+    loss.backward()
+    f.write(f"case {name}\n")
+    for label, t in lines + [("dx", x.grad), ("loss", loss)]:
+        tensor(f, label, t)
+
+
+def write_losses(f):
+    bce = F.binary_cross_entropy_with_logits
+    write_loss(f, "cross-entropy smoothed", F.cross_entropy, (5, 9), smoothing=0.1)
+    write_loss(f, "cross-entropy weighted", F.cross_entropy, (5, 9), weighted=True)
+    write_loss(f, "cross-entropy mixed", F.cross_entropy, (5, 9), mixed=True)
+    write_loss(f, "cross-entropy of all", F.cross_entropy, (6, 9), mixed=True, weighted=True, smoothing=0.2)
+    write_loss(f, "mse mixed", F.mse_loss, (5, 9), mixed=True)
+    write_loss(f, "bce", bce, (5, 9), values=True)
+    write_loss(f, "bce of classes", bce, (5, 9))
+    write_loss(f, "bce mixed", bce, (5, 9), mixed=True)
+
+
 torch.manual_seed(1)
 with open(f"{here}/layers.txt", "w", encoding="ascii") as out:
     for case, (x_shape, w_shapes, function) in CASES.items():
         write_case(out, case, x_shape, w_shapes, function)
     write_embedding(out)
     write_cross_entropy(out)
+    write_losses(out)

@@ -1,7 +1,9 @@
 """Writes tests/reference/{mlp,lenet,pictures}.txt: the losses of 20 steps of PyTorch from the engine's own first weights (read from
-its safetensors) on the data that tests/e2e/cli_pytorch_test.c makes. The suite needs these texts and no PyTorch.
+its safetensors) on the data that tests/e2e/cli_pytorch_test.c makes; and {mlp,lenet}_update.txt: the same with parameter groups,
+frozen weights, clipping and an average of the weights, whose loss stands last. The suite needs these texts and no PyTorch.
 pictures: a folder of PNG files through torchvision's ImageFolder, Resize and CenterCrop, in the order of DistributedSampler.
 usage: make_reference.py ENGINE      (needs torch, torchvision and numpy)"""
+import copy
 import json
 import os
 import struct
@@ -109,15 +111,59 @@ def picture_batches(folder, batch, seed):
         yield next(batches)
 
 
+def mlp_update(net):
+    groups = {"own": [], "bias": [], "slow": []}
+    for name, p in net.named_parameters():
+        p.requires_grad = name != "fc2.weight"
+        kind = "bias" if name.endswith("bias") else "slow" if name == "fc1.weight" else "own"
+        if p.requires_grad:
+            groups[kind].append(p)
+    return torch.optim.AdamW([{"params": groups["bias"], "lr": 2e-3, "weight_decay": 0},
+                              {"params": groups["slow"], "lr": 3e-4, "betas": (0.8, 0.95)},
+                              {"params": groups["own"]}], lr=1e-3, weight_decay=0.1), 0.05
+
+
+def lenet_update(net):
+    bias, rest = [], []
+    for name, p in net.named_parameters():
+        p.requires_grad = not name.startswith("conv1.") and name != "conv2.weight"
+        if p.requires_grad:
+            (bias if name.endswith("bias") else rest).append(p)
+    return torch.optim.SGD([{"params": bias, "weight_decay": 0, "momentum": 0.5}, {"params": rest}], lr=2, momentum=0.9,
+                           nesterov=True, weight_decay=0.01), 0.01
+
+
+def write_updates(name, net, make, x, y):
+    x, y = torch.from_numpy(x), torch.from_numpy(y)
+    optimizer, clip = make(net)
+    average = torch.optim.swa_utils.AveragedModel(net, multi_avg_fn=torch.optim.swa_utils.get_ema_multi_avg_fn(0.9))
+    trained = [p for p in net.parameters() if p.requires_grad]
+    clipped = 0
+    with open(f"{here}/{name}_update.txt", "w", encoding="ascii") as f:
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            norm = nn.utils.clip_grad_norm_(trained, clip)
+            clipped += bool(norm > clip)
+            optimizer.step()
+            average.update_parameters(net)
+            f.write(f"{loss.item():.9g}\n")
+        with torch.no_grad():
+            f.write(f"{nn.functional.cross_entropy(average(x), y).item():.9g}\n")
+    assert clipped >= 4, clipped
+
+
 def main():
     x, y = data()
-    for name, net in (("mlp", Mlp()), ("lenet", Lenet())):
+    for name, net, make in (("mlp", Mlp(), mlp_update), ("lenet", Lenet(), lenet_update)):
         with tempfile.TemporaryDirectory() as folder:
             np.save(f"{folder}/x.npy", x)
             np.save(f"{folder}/y.npy", y)
             arrays = (f"{{set: npy, train: {folder}/x.npy, labels: {folder}/y.npy, val: {folder}/x.npy, val_labels: {folder}/y.npy, "
                       "normalize: off}")
             net.load_state_dict(first_weights(sys.argv[1], name, arrays, folder))
+        write_updates(name, copy.deepcopy(net), make, x, y)
         write_losses(name, net, [(torch.from_numpy(x), torch.from_numpy(y))] * STEPS)
     with tempfile.TemporaryDirectory() as folder:
         make_pictures(folder)

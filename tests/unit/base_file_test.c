@@ -169,6 +169,15 @@ static void test_temporary(void **state) {
     assert_int_equal(unsetenv("TMPDIR"), 0);
 }
 
+/* A library's is asked for in the same way; here the code is in the program. */
+static void code_lies_in_a_file(void **state) {
+    struct stat code, program;
+    (void)state;
+    assert_int_equal(stat(file_of_code(), &code), 0);
+    assert_int_equal(stat("/proc/self/exe", &program), 0);
+    assert_true(code.st_ino == program.st_ino && code.st_dev == program.st_dev);
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
@@ -176,6 +185,7 @@ int main(void) {
         T(test_replace_fails_cleanly), T(test_read_surprises),
         T(test_write_and_pread),       T(test_folders),
         T(test_remove_tree),           T(test_temporary),
+        T(code_lies_in_a_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -419,19 +419,19 @@ static const struct {
     {"zebra: true", NULL, "c.yaml:1:1: error: unknown key 'zebra'\n..."},
     {"momentum: 1", NULL,
      "c.yaml:1:1: error: unknown key 'momentum'\n... did you mean 'optimizer.momentum', as in "
-     "'optimizer: {momentum: 0}'?"},
+     "'optimizer: {momentum: 1}'?"},
     {"", "momentum=1",
      "--set momentum=1: error: unknown key 'momentum'\n      did you mean 'optimizer.momentum', as in "
-     "'optimizer.momentum=0'?"},
+     "'optimizer.momentum=1'?"},
     {"learning_rate: 1", NULL,
      "c.yaml:1:1: error: unknown key 'learning_rate'\n... did you mean 'optimizer.lr', as in "
-     "'optimizer: {lr: 0.1}'?"},
+     "'optimizer: {lr: 1}'?"},
     {"optimizer: {Learning-Rate: 1}", NULL,
      "c.yaml:1:13: error: unknown key 'Learning-Rate' in 'optimizer'\n... did you mean 'lr'?"},
     {"ints: 3\nrate: 1", NULL,
      "c.yaml:2:1: error: unknown key 'rate'\n... did you mean 'optimizer.lr', as in "
-     "'optimizer: {lr: 0.1}'?"},
-    {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 128'?"},
+     "'optimizer: {lr: 1}'?"},
+    {"bs: 1", NULL, "c.yaml:1:1: error: unknown key 'bs'\n... did you mean 'batch', as in 'batch: 1'?"},
     {"often: 3", NULL,
      "c.yaml:1:8: error: 'often' must be off or a length such as 5ep (epochs) or 200st (steps), got "
      "\"3\"\n... did you mean '3ep' or '3st'?"},
@@ -446,7 +446,7 @@ static const struct {
      "\"0\"\n... engine help linear"},
     {"shards: 1", NULL,
      "c.yaml:1:1: error: unknown key 'shards'\n... did you mean 'batch.shards', as in 'batch: "
-     "{shards: auto}'?"},
+     "{shards: 1}'?"},
     {"batch: {siez: 1}", NULL, "c.yaml:1:9: error: unknown key 'siez' in 'batch'\n... did you mean 'size'?"},
     {"optimizer: {name: sgd, momentun: 1}", NULL,
      "c.yaml:1:24: error: unknown key 'momentun' in 'optimizer'\n... did you mean 'momentum'?"},

@@ -144,7 +144,7 @@ static void updates_are_shared(void **state) {
     assert_ok(device_find("cpu")->open(&params, &d));
     for (int i = 0; i < N; i++) w[i] = (float)i, g[i] = 1;
     const struct rule_span spans[] = {{.w = w, .g = g, .slot = {slot}, .n = 7},
-                                      {.w = w + 7, .g = g + 7, .slot = {slot + 7}, .n = 20000, .matrix = true},
+                                      {.w = w + 7, .g = g + 7, .slot = {slot + 7}, .n = 20000, .kind = 1},
                                       {.w = w + 20007, .g = g + 20007, .slot = {slot + 20007}, .n = 0},
                                       {.w = w + 20007, .g = g + 20007, .slot = {slot + 20007}, .n = N - 20007}};
     assert_ok(device_runtime(d)->update(d, &rule, spans, 4));

@@ -91,7 +91,7 @@ static void lines_become_a_run(void **state) {
     assert_int_equal(result.steps, 3);
     assert_int_equal(result.nsteps, 3);
     assert_true(result.step[0].loss == 4 && result.step[0].accuracy == 0.25 && isnan(result.step[2].loss));
-    assert_true(measured("step_time") == 20 && measured("step_best") == 10);
+    assert_true(measured("step_time") == 20 && measured("step_q25") == 15 && measured("step_best") == 10);
     assert_true(measured("throughput") == 400);
     assert_true(measured("time") == 0.14 && measured("bytes") == 1000 && measured("memory") == 4096);
     assert_true(fabs(measured("comm_exposed") - 3) < 1e-9 && isnan(measured("forward")));

@@ -113,6 +113,7 @@ static void a_state_rests_on_files(void **state) {
     (void)state;
     make("stopped", summary, STARTED(0) STEP(3, 1.5) EVENT(3, "stopped"), record);
     make("reached", summary, STARTED(0) STEP(3, 1.5) EVENT(3, "target reached"), record);
+    make("tired", summary, STARTED(0) STEP(3, 1.5) EVENT(3, "no improvement"), record);
     make("timed", summary, STARTED(0) STEP(3, 1.5) EVENT(3, "time over"), record);
     make("killed", NULL, STARTED(0) STEP(1, 9) STEP(2, 4) VAL(2, 7, null), record);
     make("failed", NULL, STARTED(0) STEP(1, 9), "{\"run_id\":\"aa\",\"exit\":1,\"error\":\"diverged\"}");
@@ -125,9 +126,10 @@ static void a_state_rests_on_files(void **state) {
     make("bare", summary, NULL, record);
     make("cut", "{\"mode\":\"ddp\"", metrics, record);
     assert_ok(runs_list(top, false, pool, &all));
-    assert_int_equal(all.count, 12);
+    assert_int_equal(all.count, 13);
     is("stopped", RUN_STOPPED, "");
     is("reached", RUN_FINISHED, "");
+    is("tired", RUN_FINISHED, "");
     is("timed", RUN_FINISHED, "");
     is("killed", RUN_UNFINISHED, "no end is recorded");
     is("failed", RUN_FAILED, "diverged");

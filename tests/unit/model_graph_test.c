@@ -404,6 +404,158 @@ static void test_gradients_share_memory(void **state) {
     rig_close(&r);
 }
 
+/* ---- recomputation ------------------------------------------------------------------------ */
+
+static const char *const recomputed[] = {
+    lenet_like,
+    shared,
+    "{layers: [{linear: {units: 8, name: a}}, relu, {dropout: 0.5}, {linear: 8}, relu, {dropout: 0.3}, {linear: 8}, "
+    "{add: {from: a}}, gelu, {linear: 3}]}",
+    "{layers: [{conv2d: {out: 4, pad: 1}}, batchnorm, {relu: {name: a}}, {conv2d: {out: 4, pad: 1}}, batchnorm, relu, "
+    "{conv2d: {out: 4, pad: 1}}, batchnorm, {add: {from: a}}, relu, flatten, {linear: 3}]}",
+};
+
+/* Two steps, so that what the first leaves in the memory that stretches share is there for the second. */
+static void steps_with(const struct device_ops *ops, const char *model, int stretches, struct rig *r) {
+    bool pictures = strstr(model, "conv2d") != NULL;
+    rig_open(r, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    graph_stretches(r->g, stretches);
+    r->batch.update_buffers = true;
+    for (int step = 0; step < 2; step++) {
+        rig_step(r);
+        for (int64_t k = HEADER_FLOATS; k < r->m->arena_floats; k++) r->values[k] -= 0.1f * r->grads[k];
+        graph_values_changed(r->g);
+    }
+}
+
+static void test_recomputation_changes_no_bit(void **state) {
+    (void)state;
+    static const int counts[] = {2, 3, 5, 100, STRETCHES_AUTO};
+    const struct device_ops *devices[] = {device_find("ref"), device_find("cpu")};
+    for (size_t m = 0; m < sizeof recomputed / sizeof *recomputed; m++)
+        for (int d = 0; d < 2; d++) {
+            struct rig whole;
+            steps_with(devices[d], recomputed[m], 1, &whole);
+            for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+                struct rig r;
+                struct graph_info info;
+                steps_with(devices[d], recomputed[m], counts[i], &r);
+                graph_info(r.g, &info);
+                assert_true(info.stretches > 1);
+                assert_true(r.sums.loss == whole.sums.loss);
+                assert_memory_equal(r.values, whole.values, (size_t)r.m->arena_floats * sizeof(float));
+                assert_memory_equal(r.buffers, whole.buffers, (size_t)r.m->buffer_floats * sizeof(float));
+                rig_close(&r);
+            }
+            rig_close(&whole);
+        }
+}
+
+/* A chain of equal layers: of n layers about 2 sqrt(n) outputs live, and one layer's are computed again but for those
+ * that are kept. */
+static void test_recomputation_saves_memory(void **state) {
+    (void)state;
+    enum { LAYERS = 64, WIDTH = 64, SAMPLES = 16 };
+    char model[64 * LAYERS] = "{layers: [";
+    struct graph_info whole, best;
+    struct rig r;
+    for (int i = 0; i < LAYERS; i++) strcat(model, "{linear: 64}, tanh, ");
+    strcat(model, "{linear: 3}]}");
+    rig_open(&r, device_find("ref"), model, (struct shape){1, {WIDTH}}, LOSS_CROSS_ENTROPY, SAMPLES);
+    assert_ok(graph_prepare(r.g, SAMPLES, NULL));
+    graph_info(r.g, &whole);
+    rig_close(&r);
+    rig_open(&r, device_find("ref"), model, (struct shape){1, {WIDTH}}, LOSS_CROSS_ENTROPY, SAMPLES);
+    graph_stretches(r.g, STRETCHES_AUTO);
+    assert_ok(graph_prepare(r.g, SAMPLES, NULL));
+    graph_info(r.g, &best);
+    rig_close(&r);
+    int64_t output = WIDTH * SAMPLES * (int64_t)sizeof(float);
+    assert_true(whole.activation_bytes >= LAYERS * output);
+    assert_true(best.activation_bytes <= (2 * 8 + 6) * output); /* 2 sqrt(64), and what lives beside it */
+    assert_in_range(best.stretches, 6, 12);
+}
+
+/* ---- frozen parameters --------------------------------------------------------------------- */
+
+struct frozen_log {
+    const struct rig *r;
+    int64_t upto;
+};
+
+/* What is ready is final: nothing below bears the test's mark. */
+static enum error on_frozen_ready(void *user, int64_t upto) {
+    struct frozen_log *log = user;
+    const struct model *m = log->r->m;
+    assert_true(upto > log->upto);
+    log->upto = upto;
+    for (int i = 0; i < m->nparams && m->params[i].offset < upto; i++)
+        for (int64_t k = 0; k < m->params[i].count; k++) assert_false(isnan(log->r->grads[m->params[i].offset + k]));
+    return ERR_NONE;
+}
+
+/* Which parameters (by the order in which their gradients become ready) stay as they are. */
+static bool stays(int mask, int param, int nparams) {
+    return mask == 0   ? param >= nparams - 2  /* the first layer's */
+           : mask == 1 ? param >= 2            /* all but the last layer's */
+           : mask == 2 ? param < 2             /* the last layer's */
+           : mask == 3 ? param % 2 == 0        /* weights without their biases */
+                       : param == nparams / 2; /* one in between */
+}
+
+static void check_frozen(const struct device_ops *ops, const char *model, int mask, bool stops) {
+    bool pictures = strstr(model, "conv2d") != NULL;
+    struct rig whole, r;
+    int frozen[32] = {0};
+    rig_open(&whole, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    rig_open(&r, ops, model, pictures ? image : five, LOSS_CROSS_ENTROPY, 4);
+    assert_true(r.m->nparams <= 32);
+    for (int i = 0; i < r.m->nparams; i++) frozen[i] = stays(mask, i, r.m->nparams);
+    graph_freeze(r.g, frozen, stops);
+    rig_step(&whole);
+    rig_forward(&r);
+    mark(&r);
+    struct frozen_log log = {.r = &r};
+    assert_ok(graph_backward(r.g, &r.batch, r.values, r.grads, on_frozen_ready, &log));
+    assert_int_equal(log.upto, r.m->arena_floats);
+    for (int i = 0; i < r.m->nparams; i++) {
+        const struct tensor_info *p = &r.m->params[i];
+        for (int64_t k = 0; k < p->count; k++)
+            if (r.grads[p->offset + k] != (frozen[i] ? 0 : whole.grads[p->offset + k]))
+                fail_msg("%s, mask %d: %s[%d] is %g, not %g", model, mask, p->name, (int)k, r.grads[p->offset + k],
+                         frozen[i] ? 0 : whole.grads[p->offset + k]);
+    }
+    rig_close(&whole);
+    rig_close(&r);
+}
+
+/* The others have the gradients that they have without. */
+static void test_frozen_parameters_have_none(void **state) {
+    (void)state;
+    const char *const *models = recomputed;
+    const struct device_ops *devices[] = {device_find("ref"), device_find("cpu")};
+    for (size_t m = 0; m < sizeof recomputed / sizeof *recomputed; m++)
+        for (int mask = 0; mask < 5; mask++)
+            for (int way = 0; way < 4; way++) check_frozen(devices[way / 2], models[m], mask, way % 2);
+}
+
+/* Backward ends where nothing that is trained precedes. */
+static void test_backward_stops_at_frozen_layers(void **state) {
+    (void)state;
+    static const int frozen[] = {0, 0, 1, 1, 1, 1, 1, 1, 1, 1};
+    for (int stops = 0; stops < 2; stops++) {
+        struct rig r;
+        bool backward;
+        rig_open(&r, device_find("ref"), lenet_like, image, LOSS_CROSS_ENTROPY, 4);
+        assert_int_equal(r.m->nparams, 10);
+        graph_freeze(r.g, frozen, stops);
+        rig_step(&r);
+        assert_string_equal(graph_where(r.g, &backward), stops ? r.m->nodes[r.m->nnodes - 1].name : r.m->nodes[0].name);
+        assert_true(backward);
+        rig_close(&r);
+    }
+}
+
 static void test_where(void **state) {
     (void)state;
     struct rig r;
@@ -439,6 +591,10 @@ int main(void) {
         cmocka_unit_test(test_too_large_a_batch_is_an_error),
         cmocka_unit_test(test_info),
         cmocka_unit_test(test_gradients_share_memory),
+        cmocka_unit_test(test_recomputation_changes_no_bit),
+        cmocka_unit_test(test_recomputation_saves_memory),
+        cmocka_unit_test(test_frozen_parameters_have_none),
+        cmocka_unit_test(test_backward_stops_at_frozen_layers),
         cmocka_unit_test(test_where),
     };
     return cmocka_run_group_tests(tests, setup, NULL);

@@ -72,7 +72,7 @@ static void defaults(void **state) {
     if (cores <= 8) assert_int_equal(c->batch.shards, 8);
     assert_int_equal(c->threads, cores / c->devices.count);
     assert_string_equal(c->model->text, "mlp");
-    assert_int_equal(c->loss, LOSS_CROSS_ENTROPY);
+    assert_int_equal(c->loss.index, LOSS_CROSS_ENTROPY);
     assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
     assert_non_null(c->data.set.config);
     assert_non_null(c->data.augment);
@@ -303,6 +303,10 @@ static const struct {
     {"sync_batchnorm: true\nmode: dp\ndp: dedicated", NULL,
      "c.yaml:1:17: error: sync_batchnorm is shared among all ranks, but a dedicated server "
      "(set at 3:5) computes nothing"},
+    {"sync_batchnorm: true\nrecompute: auto", NULL,
+     "c.yaml:2:12: error: recompute runs layers once more in backward, for which sync_batchnorm (set at 1:17) would "
+     "have "
+     "ranks meet again"},
     {"plugins: [a.so]", NULL, "c.yaml:1:1: error: unknown key 'plugins'"},
     {"log: {nodes: 2}", NULL, "c.yaml:1:7: error: unknown key 'nodes' in 'log'"},
     {"comm: {emulate: {delay: 5us}}", NULL, "c.yaml:1:18: error: unknown key 'delay' in 'comm.emulate'"},
@@ -341,7 +345,8 @@ static const struct {
      "c.yaml:1:15: error: 'ddp.bucket' must be flat or a size such as 64KB or 25MB, got \"25 MB\""},
     {"comm: {timeout: 1 min}", NULL,
      "c.yaml:1:17: error: 'comm.timeout' must be a time such as 250ms, 10s or 2m, got \"1 min\""},
-    {"loss: cross-entropy", NULL, "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, got \"cross-entropy\""},
+    {"loss: cross-entropy", NULL,
+     "c.yaml:1:7: error: 'loss' must be one of cross_entropy, mse, bce, got \"cross-entropy\""},
     {"deterministic: maybe", NULL,
      "c.yaml:1:16: error: 'deterministic' must be one of false, true, bitwise, got \"maybe\""},
     {"mode: ddp\nddp: {sync: {state: average}}", NULL,
@@ -410,9 +415,9 @@ static const struct {
      "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
      "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
-    {"data: nowhere/mnist", NULL, "c.yaml:1:7: error: data: no file or folder 'nowhere/mnist'"},
-    {"data: {train: nowhere/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder 'nowhere/mnist'"},
-    {"data: c.yaml", NULL, "c.yaml:1:7: error: data: no data set is of the form of 'c.yaml'"},
+    {"data: /no/mnist", NULL, "c.yaml:1:7: error: data: no file or folder '/no/mnist'"},
+    {"data: {train: /no/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder '/no/mnist'"},
+    {"data: /dev/null", NULL, "c.yaml:1:7: error: data: no data set is of the form of '/dev/null'"},
     /* combinations */
     {"mode: single\ndevices: cpu:2", NULL, "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
     {"devices: cpu:2\nmode: single", NULL,
@@ -582,11 +587,24 @@ static void hints(void **state) {
         const char *text, *hint;
     } cases[] = {
         {"modle: mlp", "did you mean 'model'?"},
-        {"lr: 0.1", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.05}'?"},
-        {"learning_rate: 0.1", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.05}'?"},
+        {"lr: 0.1", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.1}'?"},
+        {"learning_rate: x", "did you mean 'optimizer.lr', as in 'optimizer: {lr: 0.05}'?"},
         {"optimizer: {name: adam, Learning-Rate: 0.1}", "did you mean 'lr'?"},
-        {"log: {epochs: 1}", "did you mean 'train', as in 'train: 3ep'?"},
-        {"batch_size: 8", "did you mean 'batch', as in 'batch: 128'?"},
+        {"log: {epochs: 1}", "did you mean 'train', as in 'train: 1ep'?"},
+        {"max_steps: 10", "did you mean 'train', as in 'train: 10st'?"},
+        {"batch_size: 8", "did you mean 'batch', as in 'batch: 8'?"},
+        {"batch: {batch_size: 8}", "did you mean 'size'?"},
+        {"device: cuda", "did you mean 'devices', as in 'devices: cuda'?"},
+        {"scheduler: CosineAnnealingLR", "did you mean 'schedule', as in 'schedule: cosine'?"},
+        {"schedule: torch.optim.lr_scheduler.StepLR", "did you mean 'step'?"},
+        {"data: MNIST", "did you mean 'idx'?"},
+        {"loss: nn.CrossEntropyLoss", "did you mean 'cross_entropy'?"},
+        {"precision: bfloat16", "did you mean 'bf16'?"},
+        {"train: 5 epochs", "did you mean '5ep'?"},
+        {"eval: 100 steps", "did you mean '100st'?"},
+        {"train: 90 seconds", "did you mean '90s'?"},
+        {"ddp: {server: cpu}", "did you mean 'dp', as in 'dp: cpu'?"},
+        {"image_size: 64", "did you mean 'data.size', as in 'data: {size: 64}'?"},
         {"data: {num_workers: 8}", "did you mean 'workers'?"},
         {"train: 8", "did you mean '8ep', '8st' or '8s'?"},
         {"optimizer: AdamW", "did you mean 'adamw'?"},
@@ -594,7 +612,7 @@ static void hints(void **state) {
         {"devices: 2", "did you mean 'cpu:2'?"},
         {"mode: dpp", "did you mean 'ddp'?"},
         {"comm: rign", "did you mean 'ring'?"},
-        {"devices: cup:2", "did you mean 'cpu'?"},
+        {"devices: cup:2", "did you mean 'cpu:2'?"},
         {"devices: cpu:2\nbatch: {shards: 6}", "hint: set batch.shards to 4 or 8"},
         {"devices: cpu:3\nbatch: {shards: 2}", "hint: set batch.shards to 4"},
         {"devices: cpu:48\nbatch: {size: 512, shards: 201}", "hint: set batch.shards to 128 or 256\n"},
@@ -660,7 +678,7 @@ static void data_paths(void **state) {
     assert_int_equal(c->data.set.index, kind);
     assert_int_equal(c->data.limit, 5);
     const struct node *data = node_get(f->s.tree, "data");
-    assert_string_equal(node_get(data, "train")->text, "./train-images-idx3-ubyte");
+    assert_string_equal(node_get(data, "train")->given, "./train-images-idx3-ubyte");
     assert_string_equal(node_get(data, "train")->source, "c.yaml");
     assert_string_equal(node_get(data, "set")->source, "auto");
     c = load_good(f, "data: ./elsewhere\n", "data.train=./train-images-idx3-ubyte");

@@ -64,6 +64,60 @@ static void shapes(void **unused) {
     check(&line, 12, 10, 0);
 }
 
+static void check_list(const struct config_variant *v, const double *expected, int n) {
+    for (int s = 0; s < n; s++) {
+        double got = schedule_factor(v, s, n, 2);
+        if (fabs(got - expected[s]) > 1e-11) fail_msg("step %d of %d: %.12g, not %.12g", s, n, got, expected[s]);
+    }
+}
+
+/* torch 2.15's CosineAnnealingWarmRestarts(3, 2, 0.1) and (4), and OneCycleLR of 10 steps, of 12 with pct_start 0.25,
+ * div_factor 10 and final_div_factor 100, and of 3, in which the rise ends before the first; at lr 1. */
+static void cycles(void **unused) {
+    (void)unused;
+    static const double longer[] = {1,    0.775, 0.325,          1, 0.939711431703, 0.775,
+                                    0.55, 0.325, 0.160288568297, 1, 0.98466662183,  0.939711431703};
+    static const double equal[] = {1,   0.853553390593, 0.5, 0.146446609407, 1, 0.853553390593,
+                                   0.5, 0.146446609407, 1,   0.853553390593};
+    static const double ten[] = {
+        0.04, 0.52, 1, 0.950484632013, 0.81174565395, 0.611262021936, 0.388741978064, 0.18825834605, 0.0495193679865,
+        4e-06};
+    static const double twelve[] = {0.1,
+                                    0.55,
+                                    1,
+                                    0.969876464083,
+                                    0.883139199338,
+                                    0.75025,
+                                    0.587237264745,
+                                    0.413762735255,
+                                    0.25075,
+                                    0.117860800662,
+                                    0.0311235359174,
+                                    0.001};
+    static const double three[] = {0.994415435451, 0.462637102667, 4e-06};
+    struct config_variant restarts = make("restarts", "{every: 3st, times: 2, min: 0.1}");
+    struct config_variant same = make("restarts", "{every: 2ep}"), one = make("one_cycle", "{}");
+    struct config_variant other = make("one_cycle", "{rise: 0.25, begin: 10, fall: 100}");
+    check_list(&restarts, longer, 12);
+    check_list(&same, equal, 10);
+    check_list(&one, ten, 10);
+    check_list(&other, twelve, 12);
+    check_list(&one, three, 3);
+    check(&one, 99, 10, 4e-6); /* after the end */
+    check(&one, 0, 1, 4e-6);
+    struct config_variant rises = make("one_cycle", "{rise: 1}"), falls = make("one_cycle", "{rise: 0}");
+    check(&rises, 9, 10, 1);
+    check(&falls, 9, 10, 4e-6);
+    struct config_variant edge = make("one_cycle", "{rise: 0.1, for: 5ep}"); /* the rise ends at step 0 */
+    check(&edge, 0, 99, 1);
+    check(&edge, 9, 99, 4e-6);
+    struct config_variant warm = make("restarts", "{every: 3st, times: 2, min: 0.1, warmup: 2st}");
+    check(&warm, 0, 20, 0.5);
+    check(&warm, 1, 20, 1);
+    for (int s = 0; s < 12; s++) assert_true(fabs(schedule_factor(&warm, s + 2, 20, 2) - longer[s]) < 1e-11);
+    assert_true(schedule_needs_end(&one) && !schedule_needs_end(&edge) && !schedule_needs_end(&restarts));
+}
+
 static void warm_up(void **unused) {
     (void)unused;
     struct config_variant constant = make("constant", "{warmup: 4st}");
@@ -164,8 +218,9 @@ static void clipping(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shapes), cmocka_unit_test(warm_up),  cmocka_unit_test(lengths),
-        cmocka_unit_test(spans),  cmocka_unit_test(clipping), cmocka_unit_test(norm_by_blocks),
+        cmocka_unit_test(shapes),         cmocka_unit_test(cycles), cmocka_unit_test(warm_up),
+        cmocka_unit_test(lengths),        cmocka_unit_test(spans),  cmocka_unit_test(clipping),
+        cmocka_unit_test(norm_by_blocks),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -46,7 +46,7 @@ static void *make_config(const struct optim_ops *ops, const char *yaml, struct p
 
 static struct rule_span span_of(const struct optim_ops *ops, struct state *s, float *g, int begin, int end,
                                 bool matrix) {
-    struct rule_span span = {.w = s->w + begin, .g = g + begin, .n = end - begin, .matrix = matrix};
+    struct rule_span span = {.w = s->w + begin, .g = g + begin, .n = end - begin, .kind = optim_kind(0, matrix)};
     for (int k = 0; k < ops->nslots; k++) span.slot[k] = s->slot[k] + begin;
     return span;
 }

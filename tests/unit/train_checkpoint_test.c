@@ -215,6 +215,36 @@ static void test_other_run(void **state) {
     assert_ok(checkpoint_load(ckpt, &t.view));
 }
 
+/* Checkpoints of before name the files of their data, which are no matter; all else is. */
+static void test_files_of_the_data(void **state) {
+    (void)state;
+    static const struct {
+        const char *identity;
+        bool fits;
+    } cases[] = {{"data=set: csv;val: 10%;limit: 0\n", true},
+                 {"data=set: csv;limit: 0\n", true},
+                 {"data=set: csv;train: a.csv;val: 10%;limit: 0\n", true},
+                 {"data=set: csv;val: 10%;limit: 5\n", false},
+                 {"data=set: npy;val: 10%;limit: 0\n", false},
+                 {"data=set: csv;val: 10%;limit: 0;more: 1\n", false}};
+    struct toy t;
+    struct saver *s;
+    toy_init(&t, 12, 3);
+    t.view.identity = "data=set: csv;train: a.csv;val: 10%;limit: 0\n";
+    assert_ok(saver_open(ckpt, 0, &t.view, &s));
+    assert_ok(saver_save(s, false));
+    assert_ok(saver_wait(s));
+    saver_close(s);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        toy_init(&t, 1, 1);
+        t.view.identity = cases[i].identity;
+        if (cases[i].fits)
+            assert_ok(checkpoint_load(ckpt, &t.view));
+        else
+            assert_misfit(&t, "data was 'set: csv");
+    }
+}
+
 /* A .safetensors file gives the weights and leaves the rest. */
 static void test_weights_alone(void **state) {
     (void)state;
@@ -304,10 +334,10 @@ static void test_weights_hash(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_round_trip),          T(test_header_is_left_alone), T(test_newest_valid),  T(test_nothing_there),
-        T(test_every_flip),          T(test_every_truncation),     T(test_mixed_up),      T(test_other_model),
-        T(test_other_run),           T(test_weights_alone),        T(test_pytorch_extra), T(test_weights_hash),
-        T(test_weights_hash_of_nan),
+        T(test_round_trip),   T(test_header_is_left_alone), T(test_newest_valid),  T(test_nothing_there),
+        T(test_every_flip),   T(test_every_truncation),     T(test_mixed_up),      T(test_other_model),
+        T(test_other_run),    T(test_files_of_the_data),    T(test_weights_alone), T(test_pytorch_extra),
+        T(test_weights_hash), T(test_weights_hash_of_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

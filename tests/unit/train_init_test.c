@@ -225,7 +225,10 @@ static void read_keys(const char *text, const char *path, const char *said) {
 
 static void test_keys(void **state) {
     (void)state;
-    read_keys("model: {zoo: mlp, init: w.safetensors}", "folder/w.safetensors", NULL);
+    char here[4096], there[4200];
+    assert_non_null(getcwd(here, sizeof here));
+    snprintf(there, sizeof there, "%s/folder/w.safetensors", here);
+    read_keys("model: {zoo: mlp, init: w.safetensors}", there, NULL);
     read_keys("model: {zoo: mlp, init: /a/w, strict: false}", "/a/w", NULL);
     read_keys("model: lenet", NULL, NULL);
     read_keys("model: {zoo: mlp, init: [a]}", NULL, "must be a path");

@@ -202,11 +202,12 @@ static bool cifar_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct cifar_config, train),
+    {"train", CONFIG_PATH, offsetof(struct cifar_config, train),
      .help = "Folder of the binary files (data_batch_1.bin ..., or train.bin), or one of them"},
-    {"val", CONFIG_STRING, offsetof(struct cifar_config, val),
+    {"val", CONFIG_PATH, offsetof(struct cifar_config, val),
      .help = "The same for validation, or how many samples to hold out at the end of 'train' "
-             "(5000, 10%); when absent the folder's own, else 10%"},
+             "(5000, 10%); when absent the folder's own, else 10%",
+     .extra = &part_path},
     {"labels", CONFIG_ENUM, offsetof(struct cifar_config, labels), .standard = "fine",
      .help = "Of CIFAR-100: its 100 fine classes or its 20 coarse ones", .choices = "fine|coarse"},
     {0},
@@ -217,9 +218,11 @@ const struct dataset_ops dataset_cifar = {
                 .fields = fields,
                 .size = sizeof(struct cifar_config),
                 .shorthand = "train",
+                .also = "cifar10|cifar100|cifar_10|cifar_100",
                 .help = "CIFAR-10 and CIFAR-100, from their binary files (.gz or not)"},
     .recognises = cifar_recognises,
     .open = cifar_open,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
 };

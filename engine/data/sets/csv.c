@@ -55,6 +55,11 @@ static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label
     return ERR_NONE;
 }
 
+static int32_t csv_label(const struct dataset *d, int64_t i) {
+    const struct csv *s = (const struct csv *)d;
+    return (int32_t)s->values[(s->first + i) * (s->columns.inputs + 1) + s->columns.inputs];
+}
+
 /* "v.csv: missing values: 3 (the first: line 7, column 2 'age': 'NA')" */
 static enum error note_add(struct csv *s, const struct table *t, const struct told *told, const char *what) {
     char words[96];
@@ -243,9 +248,10 @@ static void csv_check(const void *config, const struct node *at, struct config_e
 
 #define AT(field) offsetof(struct csv_config, field)
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, AT(train), .help = "File of training samples"},
-    {"val", CONFIG_STRING, AT(val), .standard = "10%",
-     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%"},
+    {"train", CONFIG_PATH, AT(train), .help = "File of training samples"},
+    {"val", CONFIG_PATH, AT(val), .standard = "10%",
+     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
+     .extra = &part_path},
     {"target", CONFIG_STRING, AT(table.target),
      .help = "Column to predict, by name or by number from 1; the last when absent", .also = "label|labels"},
     {"columns", CONFIG_STRINGS, AT(table.columns),
@@ -279,6 +285,7 @@ const struct dataset_ops dataset_csv = {
     .open = csv_open,
     .open_values = csv_open_values,
     .read = csv_read,
+    .label = csv_label,
     .close = csv_close,
     .samples = csv_samples,
     .class_name = csv_class_name,

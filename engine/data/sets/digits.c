@@ -126,5 +126,6 @@ const struct dataset_ops dataset_digits = {
                 .help = "Grey 28x28 figures that the engine draws itself; needs no file"},
     .open = digits_open,
     .read = drawn_read,
+    .label = drawn_label,
     .close = drawn_close,
 };

@@ -79,10 +79,12 @@ const struct dataset_ops dataset_idx = {
                 .fields = pair_fields,
                 .size = sizeof(struct pair_config),
                 .shorthand = "train",
+                .also = "mnist|fashion_mnist|fashionmnist|emnist|kmnist",
                 .help = "MNIST's IDX files (.gz or not): images of bytes, and labels"},
     .recognises = idx_recognises,
     .open = idx_open,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
     .samples = idx_samples,
 };

@@ -325,6 +325,10 @@ static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *la
     return images_read_part(d, i, NULL, x, label, target);
 }
 
+static int32_t images_label(const struct dataset *d, int64_t i) {
+    return ((const struct images *)d)->labels[i];
+}
+
 /* ---- life ---- */
 static void images_close(struct dataset *d) {
     struct images *s = (struct images *)d;
@@ -416,14 +420,15 @@ static bool images_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct images_config, train),
+    {"train", CONFIG_PATH, offsetof(struct images_config, train),
      .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
              "which are such folders"},
-    {"val", CONFIG_STRING, offsetof(struct images_config, val),
+    {"val", CONFIG_PATH, offsetof(struct images_config, val),
      .help = "The same for validation, or how many pictures to hold out, of all classes alike (500, "
-             "10%); when absent the one beside 'train', else 10%"},
+             "10%); when absent the one beside 'train', else 10%",
+     .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
-     .help = "Height and width of a sample", .min = 1, .max = 2048},
+     .help = "Height and width of a sample", .min = 1, .max = 2048, .also = "image_size|img_size|resolution"},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
      .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875", .min = 1,
      .max = 65500, .choices = "auto"},
@@ -440,10 +445,12 @@ const struct dataset_ops dataset_images = {
                 .fields = fields,
                 .size = sizeof(struct images_config),
                 .shorthand = "train",
+                .also = "imagenet|imagefolder|image_folder|folder",
                 .help = "A folder of JPEG, PNG and WebP pictures, a folder a class"},
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,
+    .label = images_label,
     .close = images_close,
     .read_part = images_read_part,
     .class_name = images_class_name,

@@ -185,6 +185,7 @@ const struct dataset_ops dataset_npy = {
     .recognises = npy_recognises,
     .open = npy_open,
     .read = resident_read,
+    .label = resident_label,
     .close = resident_close,
     .samples = npy_samples,
 };

@@ -202,5 +202,6 @@ const struct dataset_ops dataset_shapes = {
                         "needs no file"},
     .open = shapes_open,
     .read = drawn_read,
+    .label = drawn_label,
     .close = drawn_close,
 };

@@ -18,12 +18,16 @@ struct spirals {
     double noise;
 };
 
+static int32_t spirals_label(const struct dataset *d, int64_t i) {
+    return (int32_t)(i % d->classes);
+}
+
 static enum error spirals_read(struct dataset *base, int64_t i, void *x, int32_t *label, float *target) {
     (void)target;
     const struct spirals *s = (const struct spirals *)base;
     uint64_t sample = (uint64_t)i, draw = s->split << 32;
     double turn = 6.283185307179586, radius = 0.1 + 0.9 * (double)rng_float(s->key, sample, draw);
-    *label = (int32_t)(i % base->classes);
+    *label = spirals_label(base, i);
     double angle = turn * ((double)*label / (double)base->classes + 0.75 * radius);
     angle += s->noise * (double)rng_normal(s->key, sample, draw + 1);
     ((float *)x)[0] = (float)(radius * real_cos(angle));
@@ -74,5 +78,6 @@ const struct dataset_ops dataset_spirals = {
                 .help = "Points on interleaved spiral arms in the plane; needs no file"},
     .open = spirals_open,
     .read = spirals_read,
+    .label = spirals_label,
     .close = spirals_close,
 };

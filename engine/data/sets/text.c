@@ -179,10 +179,11 @@ static bool text_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct text_config, train), .help = "File of training text"},
-    {"val", CONFIG_STRING, offsetof(struct text_config, val), .standard = "10%",
+    {"train", CONFIG_PATH, offsetof(struct text_config, train), .help = "File of training text"},
+    {"val", CONFIG_PATH, offsetof(struct text_config, val), .standard = "10%",
      .help = "File of validation text, or how many windows to hold out at the end of 'train' "
-             "(100, 10%)"},
+             "(100, 10%)",
+     .extra = &part_path, .also = "val_split|validation_split|val_size|test_size"},
     {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128", .help = "Tokens of a sample",
      .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_ENUM, offsetof(struct text_config, vocabulary), .standard = "characters",

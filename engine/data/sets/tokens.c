@@ -127,10 +127,11 @@ static bool tokens_recognises(const char *path) {
 }
 
 static const struct config_field fields[] = {
-    {"train", CONFIG_STRING, offsetof(struct tokens_config, train), .help = "File of training tokens"},
-    {"val", CONFIG_STRING, offsetof(struct tokens_config, val), .standard = "10%",
+    {"train", CONFIG_PATH, offsetof(struct tokens_config, train), .help = "File of training tokens"},
+    {"val", CONFIG_PATH, offsetof(struct tokens_config, val), .standard = "10%",
      .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
-             "(100, 10%)"},
+             "(100, 10%)",
+     .extra = &part_path},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
      .help = "Of a token in the file: 16 bits without a sign, 32 bits with one; little end first",
      .choices = "u16|i32"},
@@ -139,9 +140,10 @@ static const struct config_field fields[] = {
     {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
      .help = "Tokens there are; auto: the largest of the training file and one", .min = 1, .max = VOCABULARY_MAX,
      .choices = "auto"},
-    {"characters", CONFIG_STRING, offsetof(struct tokens_config, characters),
+    {"characters", CONFIG_PATH, offsetof(struct tokens_config, characters),
      .help = "File of the characters that tokens stand for, ascending, or 'bytes'; without it "
-             "there is no text"},
+             "there is no text",
+     .choices = "bytes"},
     {0},
 };
 

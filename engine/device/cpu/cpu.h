@@ -52,6 +52,7 @@ extern const struct op_impl cpu_reorder;
 extern const struct op_impl cpu_activation, cpu_dropout, cpu_add;
 extern const struct op_impl cpu_batchnorm, cpu_batchnorm_blocked;
 extern const struct op_impl cpu_cross_entropy; /* mse: plain C does */
+extern const struct op_impl cpu_bce;
 extern const struct op_impl cpu_layernorm, cpu_rmsnorm;
 extern const struct op_impl cpu_embedding, cpu_position, cpu_prepend, cpu_select, cpu_tokens, cpu_mean;
 extern const struct op_impl cpu_attention;

@@ -16,6 +16,7 @@ static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
     [OP_ADD] = {&cpu_add, &ref_add},
     [OP_CROSS_ENTROPY] = {&cpu_cross_entropy, &ref_cross_entropy},
     [OP_MSE] = {&ref_mse},
+    [OP_BCE] = {&cpu_bce, &ref_bce},
     [OP_LAYERNORM] = {&cpu_layernorm, &ref_layernorm},
     [OP_RMSNORM] = {&cpu_rmsnorm, &ref_rmsnorm},
     [OP_EMBEDDING] = {&cpu_embedding, &ref_embedding},

@@ -1,7 +1,7 @@
-/* Cross-entropy, row by row: a part of the rows for each thread. What they give is then added up in
- * order by the calling thread.
+/* Cross-entropy and binary cross-entropy, row by row: a part of the rows for each thread. What they give is then added
+ * up in order by the calling thread.
  *
- * A row is read once and written twice: in blocks that stay in the first-level cache it becomes
+ * Cross-entropy: a row is read once and written twice: in blocks that stay in the first-level cache it becomes
  * e^(x - top), where 'top' is the largest so far, and when the last block is done each is brought to
  * the largest of all and to the sum. */
 #include "engine/base/real.h"
@@ -13,7 +13,7 @@
 #include <math.h>
 
 /* ---- kernels -------------------------------------------------------------------------------- */
-enum { LANES = 32, GRAIN = 4096 };
+enum { LANES = 32, SUM_LANES = 16, GRAIN = 4096 };
 
 static float block_max(int64_t n, const float *x) {
     float part[LANES], most;
@@ -88,6 +88,27 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
     return real_log(sum);
 }
 
+/* The sum of w (x - top), w NULL: 1 each. */
+static double weighted_sum(int64_t n, const float *w, const float *x, float top) {
+    double part[SUM_LANES] = {0}, sum = 0;
+    int64_t k = 0;
+    for (; k + SUM_LANES <= n; k += SUM_LANES)
+        for (int lane = 0; lane < SUM_LANES; lane++)
+            part[lane] += (w ? (double)w[k + lane] : 1) * ((double)x[k + lane] - (double)top);
+    for (int lane = 0; k + lane < n; lane++)
+        part[lane] += (w ? (double)w[k + lane] : 1) * ((double)x[k + lane] - (double)top);
+    for (int lane = 0; lane < SUM_LANES; lane++) sum += part[lane];
+    return sum;
+}
+
+/* to = from by - w each, w NULL: 1 each. */
+static void scale_less(int64_t n, float by, const float *w, float each, const float *from, float *to) {
+    if (w)
+        for (int64_t k = 0; k < n; k++) to[k] = from[k] * by - w[k] * each;
+    else
+        for (int64_t k = 0; k < n; k++) to[k] = from[k] * by - each;
+}
+
 /* ---- the op: scratch is what each row gives, then each thread's tops ------------------------- */
 struct result {
     double loss;
@@ -96,6 +117,7 @@ struct result {
 struct pass {
     const struct op *op;
     const struct op_args *a;
+    double weights; /* the sum of the classes' */
 };
 
 static size_t tops_bytes(const struct op_desc *d) {
@@ -105,6 +127,15 @@ static size_t tops_bytes(const struct op_desc *d) {
 static size_t results_bytes(const struct op_desc *d) {
     size_t bytes = (size_t)op_rows(d) * sizeof(struct result);
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+static double soft_loss(const struct pass *p, int64_t row, const float *x, int64_t best, double log_sum) {
+    const struct soft_target t = soft_target(&p->op->desc, p->a, row, p->weights);
+    double top = (double)x[best], loss = t.at.of_label * (log_sum - ((double)x[t.at.label] - top));
+    if (t.at.of_other > 0) loss += t.at.of_other * (log_sum - ((double)x[t.at.other] - top));
+    if (!(t.of_each > 0)) return loss;
+    int64_t classes = shape_last(&p->op->desc.x);
+    return loss + t.of_each * (p->weights * log_sum - weighted_sum(classes, p->a->class_weights, x, x[best]));
 }
 
 static void forward_rows(void *ctx, int64_t begin, int64_t end) {
@@ -118,8 +149,9 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
         double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
-        results[i] = (struct result){log_sum - ((double)x[label] - (double)x[best]), best == label,
-                                     p->a->top && label_in_top(x, classes, label)};
+        double loss =
+            loss_is_soft(p->a) ? soft_loss(p, i, x, best, log_sum) : log_sum - ((double)x[label] - (double)x[best]);
+        results[i] = (struct result){loss, best == label, p->a->top && label_in_top(x, classes, label)};
     }
 }
 
@@ -144,11 +176,20 @@ static int64_t grain_of(const struct op_desc *d) {
 
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct pass p = {op, a};
-    for (int64_t i = 0; i < op_rows(d) && a->labels; i++) TRY(label_check(a->labels[i], shape_last(&d->x)));
+    struct pass p = {op, a, class_weights_sum(a, shape_last(&d->x))};
+    TRY(labels_check(d, a));
     cpu_parallel(op->dev, op_rows(d), grain_of(d), forward_rows, &p);
     if (a->labels) add_up(d, a->scratch, a);
     return ERR_NONE;
+}
+
+static void soft_backward_row(const struct pass *p, int64_t row, float by, const float *y, float *dx) {
+    const struct soft_target t = soft_target(&p->op->desc, p->a, row, p->weights);
+    const float *w = p->a->class_weights;
+    float each = (float)(t.of_each * (double)by);
+    scale_less(shape_last(&p->op->desc.x), (float)(t.all * (double)by), w, each, y, dx);
+    dx[t.at.label] -= (float)(t.at.of_label * (double)by);
+    if (t.at.of_other > 0) dx[t.at.other] -= (float)(t.at.of_other * (double)by);
 }
 
 static void backward_rows(void *ctx, int64_t begin, int64_t end) {
@@ -156,17 +197,22 @@ static void backward_rows(void *ctx, int64_t begin, int64_t end) {
     const struct op_desc *d = &p->op->desc;
     int64_t classes = shape_last(&d->x);
     float by = p->a->scale / (float)(op_rows(d) / d->n);
+    bool soft = loss_is_soft(p->a);
     for (int64_t i = begin; i < end; i++) {
         const float *y = p->a->y + i * classes;
         float *dx = p->a->dx[0] + i * classes;
         int32_t label = p->a->labels[i];
+        if (soft) {
+            soft_backward_row(p, i, by, y, dx);
+            continue;
+        }
         scale(classes, by, y, dx);
         dx[label] = (y[label] - 1) * by;
     }
 }
 
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {op, a};
+    struct pass p = {op, a, class_weights_sum(a, shape_last(&op->desc.x))};
     if (a->dx[0]) cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), backward_rows, &p);
     return ERR_NONE;
 }
@@ -183,5 +229,106 @@ const struct op_impl cpu_cross_entropy = {
     .create = cross_entropy_create,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,
+    .free = op_release,
+};
+
+/* ---- binary cross-entropy: log(1 + e^x) - x target = max(x, 0) + log(1 + e^-|x|) - x target ----
+ * The logarithms of a block are one logarithm, of the product of what is in them: each factor is at most 2. */
+enum { BITS_BLOCK = 960 }; /* 2^960 is a double */
+
+static double block_bits(int64_t n, const float *x, const float *target) {
+    double sum[SUM_LANES] = {0}, product[SUM_LANES], all = 0, factor = 1;
+    int64_t k = 0;
+    for (int lane = 0; lane < SUM_LANES; lane++) product[lane] = 1;
+    for (; k + SUM_LANES <= n; k += SUM_LANES)
+        for (int lane = 0; lane < SUM_LANES; lane++) {
+            float v = x[k + lane], over = v > 0 ? v : 0;
+            product[lane] *= 1 + (double)fast_exp(v > 0 ? -v : v);
+            sum[lane] += (double)over - (target ? (double)v * (double)target[k + lane] : 0);
+        }
+    for (int lane = 0; k + lane < n; lane++) {
+        float v = x[k + lane], over = v > 0 ? v : 0;
+        product[lane] *= 1 + (double)fast_exp(v > 0 ? -v : v);
+        sum[lane] += (double)over - (target ? (double)v * (double)target[k + lane] : 0);
+    }
+    for (int lane = 0; lane < SUM_LANES; lane++) all += sum[lane], factor *= product[lane];
+    return all + real_log(factor);
+}
+
+static void bits_slopes(int64_t n, const float *x, const float *target, float by, float *dx) {
+    if (target)
+        for (int64_t k = 0; k < n; k++) dx[k] = (fast_sigmoid(x[k]) - target[k]) * by;
+    else
+        for (int64_t k = 0; k < n; k++) dx[k] = fast_sigmoid(x[k]) * by;
+}
+
+static void bits_forward_rows(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_desc *d = &p->op->desc;
+    const struct op_args *a = p->a;
+    int64_t features = shape_last(&d->x);
+    struct result *results = a->scratch;
+    for (int64_t i = begin; i < end; i++) {
+        const float *x = a->x[0] + i * features, *target = a->labels ? NULL : a->target + i * features;
+        struct result r = {0};
+        for (int64_t at = 0, n; at < features; at += n) {
+            n = features - at < BITS_BLOCK ? features - at : BITS_BLOCK;
+            r.loss += block_bits(n, x + at, target ? target + at : NULL);
+        }
+        if (a->labels) {
+            const struct loss_target t = loss_target(d, a, i);
+            r.loss -= t.of_label * (double)x[t.label] + t.of_other * (double)x[t.other];
+            r.right = find(features, x, block_max(features, x)) == t.label;
+            r.top = a->top && label_in_top(x, features, t.label);
+        }
+        r.loss /= (double)features;
+        results[i] = r;
+    }
+}
+
+static enum error bce_forward(struct op *op, const struct op_args *a) {
+    struct pass p = {.op = op, .a = a};
+    TRY(labels_check(&op->desc, a));
+    cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), bits_forward_rows, &p);
+    add_up(&op->desc, a->scratch, a);
+    return ERR_NONE;
+}
+
+static void bits_backward_rows(void *ctx, int64_t begin, int64_t end) {
+    const struct pass *p = ctx;
+    const struct op_desc *d = &p->op->desc;
+    const struct op_args *a = p->a;
+    int64_t features = shape_last(&d->x);
+    float by = a->scale / (float)shape_count(&d->x);
+    for (int64_t i = begin; i < end; i++) {
+        const float *x = a->x[0] + i * features;
+        float *dx = a->dx[0] + i * features;
+        bits_slopes(features, x, a->labels ? NULL : a->target + i * features, by, dx);
+        if (!a->labels) continue;
+        const struct loss_target t = loss_target(d, a, i);
+        dx[t.label] -= (float)(t.of_label * (double)by);
+        if (t.of_other > 0) dx[t.other] -= (float)(t.of_other * (double)by);
+    }
+}
+
+static enum error bce_backward(struct op *op, const struct op_args *a) {
+    struct pass p = {.op = op, .a = a};
+    if (a->dx[0]) cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), bits_backward_rows, &p);
+    return ERR_NONE;
+}
+
+static enum error bce_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    TRY(op_create_plain(&cpu_bce, dev, d, out));
+    (*out)->scratch_bytes = results_bytes(d);
+    (*out)->y_unread = true;
+    return ERR_NONE;
+}
+
+const struct op_impl cpu_bce = {
+    .name = "vector",
+    .takes = op_takes_plain,
+    .create = bce_create,
+    .forward = bce_forward,
+    .backward = bce_backward,
     .free = op_release,
 };

@@ -24,6 +24,7 @@
 #define cpu_batchnorm CPU_NAME(cpu_batchnorm)
 #define cpu_batchnorm_blocked CPU_NAME(cpu_batchnorm_blocked)
 #define cpu_cross_entropy CPU_NAME(cpu_cross_entropy)
+#define cpu_bce CPU_NAME(cpu_bce)
 #define cpu_layernorm CPU_NAME(cpu_layernorm)
 #define cpu_rmsnorm CPU_NAME(cpu_rmsnorm)
 #define cpu_embedding CPU_NAME(cpu_embedding)

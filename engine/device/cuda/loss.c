@@ -1,4 +1,4 @@
-/* Cross-entropy and mean squared error on a GPU. A label outside its classes comes to light at the next wait. */
+/* Cross-entropy, mean squared error and binary cross-entropy on a GPU. A label outside its classes comes to light at the next wait. */
 #include "engine/device/cuda/cuda.h"
 #include "engine/device/cuda/loss_launch.h"
 
@@ -12,6 +12,12 @@ static struct loss_call loss_call(const struct op *op, const struct op_args *a) 
                               .x = a->x[0],
                               .dx = a->dx[0],
                               .labels = a->labels,
+                              .others = a->others,
+                              .shares = a->shares,
+                              .class_weights = a->class_weights,
+                              .rows_each = op_rows(d) / d->n,
+                              .smoothing = a->smoothing,
+                              .soft = loss_is_soft(a),
                               .target = a->target,
                               .found = a->scratch,
                               .sums = a->sums,
@@ -61,27 +67,52 @@ const struct op_impl cuda_cross_entropy = {
     .free = op_release,
 };
 
-/* ---- mean squared error --------------------------------------------------------------------- */
-static enum error mse_forward(struct op *op, const struct op_args *a) {
+/* ---- mean squared error, binary cross-entropy: means over features --------------------------- */
+static struct loss_call features_call(const struct op *op, const struct op_args *a, float slope) {
     struct loss_call c = loss_call(op, a);
     c.loss_share = (double)shape_count(&op->desc.x);
+    c.scale = slope * a->scale / (float)c.loss_share;
+    return c;
+}
+
+static enum error mse_forward(struct op *op, const struct op_args *a) {
+    struct loss_call c = features_call(op, a, 2);
     CU(mse_forward_launch(&c, cuda_stream(op)), "mse");
     return ERR_NONE;
 }
 
 static enum error mse_backward(struct op *op, const struct op_args *a) {
-    struct loss_call c = loss_call(op, a);
-    if (!a->dx[0]) return ERR_NONE;
-    c.scale = 2 * a->scale / (float)shape_count(&op->desc.x);
-    CU(mse_backward_launch(&c, cuda_stream(op)), "mse, backward");
+    struct loss_call c = features_call(op, a, 2);
+    if (a->dx[0]) CU(mse_backward_launch(&c, cuda_stream(op)), "mse, backward");
+    return ERR_NONE;
+}
+
+static enum error bce_forward(struct op *op, const struct op_args *a) {
+    struct loss_call c = features_call(op, a, 1);
+    CU(bce_forward_launch(&c, cuda_stream(op)), "bce");
+    return ERR_NONE;
+}
+
+static enum error bce_backward(struct op *op, const struct op_args *a) {
+    struct loss_call c = features_call(op, a, 1);
+    if (a->dx[0]) CU(bce_backward_launch(&c, cuda_stream(op)), "bce, backward");
+    return ERR_NONE;
+}
+
+static enum error features_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
+                                  struct op **out) {
+    TRY(op_create_plain(impl, dev, d, out));
+    (*out)->scratch_bytes = found_bytes(d);
+    (*out)->y_unread = true;
     return ERR_NONE;
 }
 
 static enum error mse_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cuda_mse, dev, d, out));
-    (*out)->scratch_bytes = found_bytes(d);
-    (*out)->y_unread = true;
-    return ERR_NONE;
+    return features_create(&cuda_mse, dev, d, out);
+}
+
+static enum error bce_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    return features_create(&cuda_bce, dev, d, out);
 }
 
 const struct op_impl cuda_mse = {
@@ -90,5 +121,14 @@ const struct op_impl cuda_mse = {
     .create = mse_create,
     .forward = mse_forward,
     .backward = mse_backward,
+    .free = op_release,
+};
+
+const struct op_impl cuda_bce = {
+    .name = "kernel",
+    .takes = op_takes_plain,
+    .create = bce_create,
+    .forward = bce_forward,
+    .backward = bce_backward,
     .free = op_release,
 };

@@ -1,8 +1,9 @@
-/* Cross-entropy and mean squared error: a row is a block's, or a warp's where it is short. What the rows give is then
+/* Cross-entropy, mean squared error and binary cross-entropy: a row is a block's, or a warp's where it is short. What the rows give is then
  * added up by one block, in an order that their number alone decides.
  *
  * Cross-entropy keeps no probabilities: each thread has the largest of what it has read, and the sum of e^(x - largest);
  * two such pairs make one. Backward reads x again and has its gradient from the row's pair. */
+#include "engine/device/cuda/activation.h"
 #include "engine/device/cuda/by_type.h"
 #include "engine/device/cuda/loss_launch.h"
 #include "engine/device/cuda/pack.h"
@@ -18,13 +19,43 @@ template <typename T> static __device__ __forceinline__ float power(float x) {
     return exp2f(x * 1.44269504f);
 }
 
-/* The row's label; -1 without labels, or where it is wrong. */
-static __device__ __forceinline__ int64_t label_of(const loss_call &c, int64_t row) {
-    if (!c.labels) return -1;
-    int64_t label = c.labels[row];
+static __device__ __forceinline__ int64_t label_checked(const loss_call &c, int64_t label) {
     if (label >= 0 && label < c.width) return label;
     if (threadIdx.x == 0 && *(volatile int *)c.fault == 0) *(volatile int *)c.fault = c.wrong;
     return -1;
+}
+
+/* The row's label; -1 without labels, or where it is wrong. */
+static __device__ __forceinline__ int64_t label_of(const loss_call &c, int64_t row) {
+    return c.labels ? label_checked(c, c.labels[row]) : -1;
+}
+
+/* What the row's target is at its label and at the other, where samples are mixed; nothing at a wrong one. */
+struct targets {
+    int64_t label, other;
+    float of_label, of_other;
+};
+static __device__ __forceinline__ targets targets_of(const loss_call &c, int64_t row, int64_t label) {
+    targets t = {label, -1, label < 0 ? 0.0f : 1.0f, 0};
+    if (!c.others || label < 0) return t;
+    t.other = label_checked(c, c.others[row]);
+    t.of_label = c.shares[row / c.rows_each];
+    if (t.other >= 0) t.of_other = 1 - t.of_label;
+    return t;
+}
+static __device__ __forceinline__ float target_at(const targets &t, int64_t k) {
+    return (k == t.label ? t.of_label : 0.0f) + (k == t.other ? t.of_other : 0.0f);
+}
+
+/* Cross-entropy's, smoothed and times the classes' weights; of every class there is 'each' times its weight besides. */
+static __device__ __forceinline__ float weight_of(const loss_call &c, int64_t k) {
+    return !c.class_weights ? 1.0f : k >= 0 ? c.class_weights[k] : 0.0f;
+}
+static __device__ __forceinline__ targets soft_targets(const loss_call &c, int64_t row, int64_t label) {
+    targets t = targets_of(c, row, label);
+    t.of_label *= (1 - c.smoothing) * weight_of(c, t.label);
+    t.of_other *= (1 - c.smoothing) * weight_of(c, t.other);
+    return t;
 }
 
 /* Whether an output that is as large as the label's lies before it, or a larger one behind it. 'most' is the largest
@@ -72,6 +103,29 @@ static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t
     }
 }
 
+/* The loss of a row with a soft target, whose largest x is 'top' and the logarithm of whose sum is log_sum; *weight is
+ * that of the whole row. All threads of the block call. */
+template <typename X, int THREADS>
+static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label, float top,
+                                  float log_sum, float *weight, float *shared) {
+    const X *x = (const X *)c.x + row * c.width;
+    const targets t = soft_targets(c, row, label);
+    float loss = t.of_label > 0 ? t.of_label * (log_sum - (to_float(x[t.label]) - top)) : 0;
+    if (t.of_other > 0) loss += t.of_other * (log_sum - (to_float(x[t.other]) - top));
+    *weight = t.of_label + t.of_other;
+    if (!(c.smoothing > 0)) return loss;
+    float weights = 0, spread = 0, each = c.smoothing / (float)c.width;
+    for (int64_t k = threadIdx.x; k < c.width; k += THREADS) {
+        float w = weight_of(c, k);
+        weights += w;
+        spread += w * (top - to_float(x[k]));
+    }
+    weights = block_sum<THREADS>(weights, shared);
+    spread = block_sum<THREADS>(spread, shared);
+    *weight += each * weights;
+    return loss + each * (weights * log_sum + spread);
+}
+
 template <typename X, typename T, int THREADS, bool WHOLE>
 static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
@@ -99,13 +153,15 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
     float all = block_max<THREADS>(top, shared);
     sum = block_sum<THREADS>(sum * power<T>(top - all), shared);
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
-    float in_top = is_in_top<THREADS>(c, before, shared);
+    float in_top = is_in_top<THREADS>(c, before, shared), loss = logf(sum) - (own - all), weight = 1;
+    if (c.soft && label >= 0)
+        loss = soft_loss<X, THREADS>(c, row, label, all, logf(sum), &weight, shared);
     if (threadIdx.x == 0) {
-        if (c.kept) c.kept[row] = {all, 1 / sum};
+        if (c.kept) c.kept[row] = {all, 1 / sum, weight};
         if (label < 0)
             c.found[row] = {0, 0, 0};
         else
-            c.found[row] = {logf(sum) - (own - all), right ? 1.0f : 0.0f, in_top};
+            c.found[row] = {loss, right ? 1.0f : 0.0f, in_top};
     }
     if (c.y) softmax_write<X, T, THREADS, WHOLE>(c, row, all, 1 / sum);
 }
@@ -126,24 +182,60 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_back_rows(loss_c
     }
 }
 
-/* ---- mean squared error --------------------------------------------------------------------- */
-/* v = x - target; gives the largest x. */
-template <int N, bool WHOLE>
-static __device__ __forceinline__ void subtract_target(const loss_call &c, int64_t row, int64_t at,
-                                                       int64_t label, float *v) {
-    float target[N];
-    if (!c.labels) pack_load<WHOLE, N>(c.target + row * c.width, at, c.width, 0, target);
+template <typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) soft_back_rows(loss_call c) {
+    enum { N = pack_of<T>::COUNT };
+    int64_t row = blockIdx.x, label = label_of(c, row);
+    const X *x = (const X *)c.x + row * c.width;
+    const softmax_row kept = c.kept[row];
+    const targets t = soft_targets(c, row, label);
+    float by = kept.part * kept.weight, each = c.smoothing / (float)c.width, v[N];
+    for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
+        pack_load<WHOLE, N>(x, at, c.width, 0, v);
 #pragma unroll
-    for (int i = 0; i < N; i++) v[i] -= c.labels ? (at + i == label ? 1.0f : 0.0f) : target[i];
+        for (int i = 0; i < N; i++) {
+            float q = target_at(t, at + i);
+            if (c.smoothing > 0 && at + i < c.width) q += each * weight_of(c, at + i);
+            v[i] = (power<T>(v[i] - kept.top) * by - q) * c.scale;
+        }
+        pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
+    }
 }
 
-template <typename X, typename T, int THREADS, bool WHOLE>
-static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
+/* ---- of each feature by itself: mean squared error, binary cross-entropy --------------------- */
+struct square {
+    static __device__ __forceinline__ float loss(float x, float target) {
+        return (x - target) * (x - target);
+    }
+    static __device__ __forceinline__ float slope(float x, float target) { /* half of it */
+        return x - target;
+    }
+};
+struct bit {
+    static __device__ __forceinline__ float loss(float x, float target) {
+        return fmaxf(x, 0) - x * target + log1pf(expf(-fabsf(x)));
+    }
+    static __device__ __forceinline__ float slope(float x, float target) {
+        return sigmoid(x) - target;
+    }
+};
+
+template <int N, bool WHOLE>
+static __device__ __forceinline__ void load_target(const loss_call &c, int64_t row, int64_t at,
+                                                   const targets &t, float *target) {
+    if (!c.labels) return pack_load<WHOLE, N>(c.target + row * c.width, at, c.width, 0, target);
+#pragma unroll
+    for (int i = 0; i < N; i++) target[i] = target_at(t, at + i);
+}
+
+template <typename LOSS, typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) feature_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
     SHARED(float, shared, [THREADS / WARP]);
     int64_t row = blockIdx.x, label = label_of(c, row);
     const X *x = (const X *)c.x + row * c.width;
-    float own = label < 0 ? 0 : to_float(x[label]), v[N], sum = 0;
+    const targets t = targets_of(c, row, label);
+    float own = label < 0 ? 0 : to_float(x[label]), v[N], target[N], sum = 0;
     bool lost = label < 0;
     int before = 0;
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
@@ -156,9 +248,9 @@ static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
         }
         lost |= beaten<N>(v, most, at, label, own);
         if (c.top) before += count_before<N>(v, at, label, own);
-        subtract_target<N, WHOLE>(c, row, at, label, v);
+        load_target<N, WHOLE>(c, row, at, t, target);
 #pragma unroll
-        for (int i = 0; i < N; i++) sum += at + i < c.width ? v[i] * v[i] : 0;
+        for (int i = 0; i < N; i++) sum += at + i < c.width ? LOSS::loss(v[i], target[i]) : 0;
     }
     sum = block_sum<THREADS>(sum, shared);
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
@@ -167,17 +259,18 @@ static __global__ void __launch_bounds__(THREADS) mse_rows(loss_call c) {
     if (threadIdx.x == 0) c.found[row] = {counts ? sum : 0, right ? 1.0f : 0.0f, in_top};
 }
 
-template <typename X, typename T, int THREADS, bool WHOLE>
-static __global__ void __launch_bounds__(THREADS) mse_back_rows(loss_call c) {
+template <typename LOSS, typename X, typename T, int THREADS, bool WHOLE>
+static __global__ void __launch_bounds__(THREADS) feature_back_rows(loss_call c) {
     enum { N = pack_of<T>::COUNT };
-    int64_t row = blockIdx.x, label = c.labels ? c.labels[row] : -1;
+    int64_t row = blockIdx.x;
     const X *x = (const X *)c.x + row * c.width;
-    float v[N];
+    const targets t = targets_of(c, row, label_of(c, row));
+    float v[N], target[N];
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, 0, v);
-        subtract_target<N, WHOLE>(c, row, at, label, v);
+        load_target<N, WHOLE>(c, row, at, t, target);
 #pragma unroll
-        for (int i = 0; i < N; i++) v[i] *= c.scale;
+        for (int i = 0; i < N; i++) v[i] = LOSS::slope(v[i], target[i]) * c.scale;
         pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
     }
 }
@@ -203,10 +296,11 @@ static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
 
 /* ---- launchers ------------------------------------------------------------------------------ */
 /* The kernel for a row's length and alignment. */
-#define ROWS_KERNEL(KERNEL, whole, width)                                                          \
+#define ROWS_KERNEL(KERNEL, whole, width, ...)                                                     \
     ((width) <= SHORT_ROW                                                                          \
-         ? ((whole) ? KERNEL<X, T, WARP, true> : KERNEL<X, T, WARP, false>)                        \
-         : ((whole) ? KERNEL<X, T, ROW_THREADS, true> : KERNEL<X, T, ROW_THREADS, false>))
+         ? ((whole) ? KERNEL<__VA_ARGS__, WARP, true> : KERNEL<__VA_ARGS__, WARP, false>)          \
+         : ((whole) ? KERNEL<__VA_ARGS__, ROW_THREADS, true>                                       \
+                    : KERNEL<__VA_ARGS__, ROW_THREADS, false>))
 
 template <typename X, typename T>
 static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), bool add,
@@ -227,17 +321,27 @@ template <typename X, typename T> static bool whole_rows(const loss_call *c) {
 template <typename X, typename T>
 static cudaError_t cross_entropy_of(bool forward, const loss_call *c, cudaStream_t stream) {
     bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(cross_entropy_rows, whole, c->width)
-                                        : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width);
+    void (*kernel)(loss_call) =
+        forward   ? ROWS_KERNEL(cross_entropy_rows, whole, c->width, X, T)
+        : c->soft ? ROWS_KERNEL(soft_back_rows, whole, c->width, X, T)
+                  : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width, X, T);
     return rows_launch<X, T>(c, kernel, forward && c->labels, stream);
 }
 
+template <typename LOSS, typename X, typename T>
+static cudaError_t features_of(bool forward, const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<X, T>(c);
+    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(feature_rows, whole, c->width, LOSS, X, T)
+                                        : ROWS_KERNEL(feature_back_rows, whole, c->width, LOSS, X, T);
+    return rows_launch<X, T>(c, kernel, forward, stream);
+}
 template <typename X, typename T>
 static cudaError_t mse_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(mse_rows, whole, c->width)
-                                        : ROWS_KERNEL(mse_back_rows, whole, c->width);
-    return rows_launch<X, T>(c, kernel, forward, stream);
+    return features_of<square, X, T>(forward, c, stream);
+}
+template <typename X, typename T>
+static cudaError_t bce_of(bool forward, const loss_call *c, cudaStream_t stream) {
+    return features_of<bit, X, T>(forward, c, stream);
 }
 
 extern "C" cudaError_t cross_entropy_forward_launch(const loss_call *c, cudaStream_t stream) {
@@ -251,4 +355,10 @@ extern "C" cudaError_t mse_forward_launch(const loss_call *c, cudaStream_t strea
 }
 extern "C" cudaError_t mse_backward_launch(const loss_call *c, cudaStream_t stream) {
     return BY_TYPES(c->x_type, c->type, mse_of, false, c, stream);
+}
+extern "C" cudaError_t bce_forward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, bce_of, true, c, stream);
+}
+extern "C" cudaError_t bce_backward_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, bce_of, false, c, stream);
 }

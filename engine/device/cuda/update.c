@@ -8,7 +8,8 @@
 
 _Static_assert(sizeof(struct update_span) == 4 * sizeof(void *) + 24, "tables are compared byte by byte");
 
-enum { TABLES = 32 }; /* a step of a sharded job has one for each of its slices */
+/* A step of a sharded job has one for each of its slices, and another where weights are averaged. */
+enum { TABLES = 64 };
 struct table {
     struct update_span *host, *there; /* host: what the last copy read, pinned */
     int count, room;
@@ -116,7 +117,7 @@ static int64_t make_table(struct cuda *c, const struct rule_span *spans, int cou
                                                   .n = s->n,
                                                   .first = chunks,
                                                   .rate = s->rate,
-                                                  .matrix = s->matrix,
+                                                  .kind = (uint16_t)s->kind,
                                                   .aligned = aligned(s)};
         chunks += (s->n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }

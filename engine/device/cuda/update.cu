@@ -32,10 +32,10 @@ static const int64_t BLOCKS_MOST = 1 << 20;
 
 template <class F>
 static __device__ __forceinline__ typename F::numbers numbers_of(const struct update_numbers &r,
-                                                                 bool matrix) {
+                                                                 int kind) {
     float number[RULE_NUMBERS];
     typename F::numbers k;
-    for (int i = 0; i < RULE_NUMBERS; i++) number[i] = matrix ? r.number[1][i] : r.number[0][i];
+    for (int i = 0; i < RULE_NUMBERS; i++) number[i] = r.number[kind][i];
     memcpy(&k, number, sizeof k);
     return k;
 }
@@ -92,7 +92,7 @@ static __global__ void step_kernel(struct update_numbers r, const struct update_
                                    int count, int64_t chunks) {
     for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
         struct update_span s = spans[span_of(spans, count, chunk)];
-        typename F::numbers k = numbers_of<F>(r, s.matrix);
+        typename F::numbers k = numbers_of<F>(r, s.kind);
         int64_t begin = (chunk - s.first) * UPDATE_CHUNK, end = begin + UPDATE_CHUNK;
         if (end > s.n) end = s.n;
         int64_t fours = s.aligned ? begin + (end - begin) / 4 * 4 : begin;
@@ -137,10 +137,10 @@ static __global__ void direct_kernel(struct update_numbers r, const struct updat
         struct update_span s = spans[i];
         double w = 0, g = 0;
         if constexpr (!std::is_same<F, nothing>::value) {
-            typename F::numbers k = numbers_of<F>(r, s.matrix);
+            typename F::numbers k = numbers_of<F>(r, s.kind);
             for (int64_t at = lane; at < s.n; at += SQUARE_LANES) make_direction<F>(k, s, at);
         }
-        if (s.matrix ? r.adapts[1] : r.adapts[0])
+        if (r.adapts[s.kind])
             w = lane_squares(s.w, s.n, lane), g = lane_squares(s.g, s.n, lane);
         w = lanes_sum(w), g = lanes_sum(g);
         if (lane == 0) squares[2 * i] = w, squares[2 * i + 1] = g;
@@ -165,12 +165,15 @@ template <class F> static constexpr struct update_kernels kernels_of(const char 
         return {name, NULL, launch_direct<F>};
 }
 
-#include "engine/optim/formulas.h" /* made by CMake: the files of optims.def */
+#include "engine/optim/formulas.h" /* made by CMake: the files of optims.def and rules.def */
 
 static const struct update_kernels *const optims[] = {
 #define OPTIM(name) name##_formulas,
 #include "engine/optim/optims.def"
 #undef OPTIM
+#define RULE(name) name##_formulas,
+#include "engine/optim/rules.def"
+#undef RULE
 };
 
 extern "C" const struct update_kernels *update_find(const char *formula) {

@@ -13,11 +13,11 @@ struct update_span {
     float *w, *g, *slot[RULE_SLOTS];
     int64_t n, first; /* its first chunk, counted over all spans */
     float rate;
-    uint16_t matrix, aligned; /* aligned: all its pointers, to 16 bytes */
+    uint16_t kind, aligned; /* aligned: all its pointers, to 16 bytes */
 };
 struct update_numbers { /* struct rule's */
-    float number[2][RULE_NUMBERS];
-    bool adapts[2];
+    float number[RULE_KINDS][RULE_NUMBERS];
+    bool adapts[RULE_KINDS];
 };
 /* What there is of a formula. step: of all elements of all spans. direct: the same, then two sums of squares a span. */
 struct update_kernels {

@@ -1,0 +1,19 @@
+/* 'engine init': what is seen of the data, and the configuration that is written for it. */
+#pragma once
+#include "cli/cli.h"
+
+struct init_facts {
+    const char *data; /* the path as it is written in the file, or a generated set's name */
+    const char *set;
+    bool generated;
+    int64_t train, val; /* samples */
+    struct shape shape;
+    int type; /* SAMPLE_U8, ... */
+    bool plane, values, own_parts;
+    int64_t classes, targets;
+    const char *names;           /* of the classes, or "" */
+    const char *target;          /* of a table: the column that is predicted, as YAML; or NULL */
+    int64_t side, size, context; /* pictures' median shorter side, what they are made; tokens of a sample; or 0 */
+};
+/* The text; path: the file that it is for. NULL: no memory. */
+const char *init_text(const struct init_facts *f, const char *path, struct pool *pool);

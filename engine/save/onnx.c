@@ -1,0 +1,238 @@
+/* An ONNX file is one message: of the model, which has a graph, which has nodes (operators) and initializers (tensors). All
+ * of it is made in memory, since a message's length comes before it. The numbers are those of onnx.proto. */
+#include "engine/save/onnx.h"
+
+#include "engine/base/file.h"
+#include "engine/base/version.h"
+#include "engine/save/onnx_layer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { OPSET = 17, IR_VERSION = 8 };
+enum {
+    MODEL_IR = 1,
+    MODEL_PRODUCER,
+    MODEL_PRODUCER_VERSION,
+    MODEL_DOC = 6,
+    MODEL_GRAPH,
+    MODEL_OPSET,
+    MODEL_PROPERTY = 14
+};
+enum { GRAPH_NODE = 1, GRAPH_NAME, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT };
+enum { NODE_INPUT = 1, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTRIBUTE };
+enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS = 8, ATTRIBUTE_TYPE = 20 };
+enum { TYPE_FLOAT = 1, TYPE_INT, TYPE_INTS = 7 };
+enum { TENSOR_DIM = 1, TENSOR_TYPE, TENSOR_NAME = 8, TENSOR_RAW };
+
+/* ---- parts ---- */
+
+const char *onnx_name(struct onnx_graph *g, const char *of, const char *what) {
+    const char *name = of ? pool_printf(g->pool, "%s/%s", of, what) : NULL;
+    g->failed |= !name;
+    return name ? name : "";
+}
+
+/* "axis=1", "pads=1,1", "epsilon=f1e-05" */
+static void attribute(struct proto *p, const char *text) {
+    size_t at = proto_open(p, NODE_ATTRIBUTE), n = strcspn(text, "=");
+    const char *value = text + n + 1;
+    bool list = n > 1 && (text[n - 1] == 's' || !strncmp(text, "kernel_shape", n) || !strncmp(text, "perm", n)) &&
+                strncmp(text, "axis", n) != 0 && strncmp(text, "keepdims", n) != 0;
+    proto_bytes(p, ATTRIBUTE_NAME, text, n);
+    if (*value == 'f') proto_float(p, ATTRIBUTE_FLOAT, strtof(value + 1, NULL));
+    if (*value != 'f' && !list) proto_int(p, ATTRIBUTE_INT, strtoll(value, NULL, 10));
+    for (char *end = NULL; list && *value; value = *end ? end + 1 : end)
+        proto_int(p, ATTRIBUTE_INTS, strtoll(value, &end, 10));
+    proto_int(p, ATTRIBUTE_TYPE, list ? TYPE_INTS : text[n + 1] == 'f' ? TYPE_FLOAT : TYPE_INT);
+    proto_close(p, at);
+}
+
+const char *onnx_node(struct onnx_graph *g, const char *op, const char *out, const char *const *inputs,
+                      const char *const *attributes) {
+    struct proto *p = &g->nodes;
+    if (!out) return NULL;
+    size_t at = proto_open(p, GRAPH_NODE);
+    for (; *inputs; inputs++) proto_text(p, NODE_INPUT, *inputs);
+    proto_text(p, NODE_OUTPUT, out);
+    proto_text(p, NODE_NAME, out);
+    proto_text(p, NODE_OP, op);
+    for (; *attributes; attributes++) attribute(p, *attributes);
+    proto_close(p, at);
+    return out;
+}
+
+static const char *tensor(struct onnx_graph *g, const char *name, int type, const void *data, size_t size,
+                          const int64_t *dim, int ndim) {
+    struct proto *p = &g->tensors;
+    size_t at = proto_open(p, GRAPH_TENSOR);
+    for (int i = 0; i < ndim; i++) size *= (size_t)dim[i];
+    for (int i = 0; i < ndim; i++) proto_int(p, TENSOR_DIM, dim[i]);
+    proto_int(p, TENSOR_TYPE, type);
+    proto_text(p, TENSOR_NAME, name);
+    proto_bytes(p, TENSOR_RAW, data, size);
+    proto_close(p, at);
+    return name;
+}
+
+const char *onnx_tensor(struct onnx_graph *g, const char *name, const float *data, const int64_t *dim, int ndim) {
+    return tensor(g, name, ONNX_FLOAT, data, sizeof *data, dim, ndim);
+}
+
+static const char *constant_name(struct onnx_graph *g) {
+    char text[32];
+    snprintf(text, sizeof text, "%d", g->constants++);
+    return onnx_name(g, "constant", text);
+}
+
+const char *onnx_ints(struct onnx_graph *g, const int64_t *data, int count) {
+    const int64_t dim[] = {count};
+    return tensor(g, constant_name(g), ONNX_INT64, data, sizeof *data, dim, count >= 0);
+}
+
+const char *onnx_float(struct onnx_graph *g, float value) {
+    return onnx_tensor(g, constant_name(g), &value, NULL, 0);
+}
+
+/* ---- the graph ---- */
+
+/* (x - mean) * scale, one pair for all or one for each channel. */
+static const char *normalise(struct onnx_graph *g, const struct model *m, const struct normalization *norm) {
+    int64_t dim[SHAPE_MAX] = {norm->channels, 1, 1, 1};
+    int ndim = norm->channels > 1 ? m->input.ndim : 0;
+    const char *mean = onnx_tensor(g, "input/mean", norm->mean, dim, ndim);
+    const char *scale = onnx_tensor(g, "input/scale", norm->scale, dim, ndim);
+    const char *shifted = onnx_node(g, "Sub", "input/shifted", ONNX_LIST("input", mean), (const char *const[]){NULL});
+    return onnx_node(g, "Mul", "input/normalized", ONNX_LIST(shifted, scale), (const char *const[]){NULL});
+}
+
+static void add_tensors(struct onnx_graph *g, const struct tensor_info *t, int n, const float *data) {
+    for (int i = 0; i < n; i++) onnx_tensor(g, t[i].name, data + t[i].offset, t[i].shape.dim, t[i].shape.ndim);
+}
+
+/* Names of a node's parameters, then of its buffers. */
+static void names_of(const struct model *m, const struct model_node *n, const char *w[LAYER_PARAMS + LAYER_BUFFERS]) {
+    for (int i = 0; i < LAYER_PARAMS; i++) {
+        int k = i == 0 && n->tied >= 0 ? m->nodes[n->tied].param[0] : n->param[i];
+        w[i] = k >= 0 ? m->params[k].name : NULL;
+    }
+    for (int i = 0; i < LAYER_BUFFERS; i++)
+        w[LAYER_PARAMS + i] = n->buffer[i] >= 0 ? m->buffers[n->buffer[i]].name : NULL;
+}
+
+static enum error add_nodes(struct onnx_graph *g, const struct model *m, const char *input, const char *output) {
+    const char **y = pool_alloc(g->pool, sizeof *y * (size_t)(m->nnodes + 1)), *last = input;
+    if (!y) return ERR_MEMORY;
+    for (int i = 0; i < m->nnodes; i++) {
+        const struct model_node *n = &m->nodes[i];
+        const char *x[LAYER_INPUTS], *w[LAYER_PARAMS + LAYER_BUFFERS];
+        for (int k = 0; k < LAYER_INPUTS; k++) x[k] = n->input[k] >= 0 ? y[n->input[k]] : input;
+        names_of(m, n, w);
+        if (!(y[i] = onnx_layer(g, n, x, w))) return ERR_CONFIG;
+        last = y[i];
+    }
+    onnx_node(g, "Identity", output, ONNX_LIST(last), (const char *const[]){NULL});
+    return g->failed ? FAIL(ERR_MEMORY, "no memory for the ONNX graph") : ERR_NONE;
+}
+
+/* An input or output: its name, type, and shape with any number of samples before it. */
+static void add_value(struct proto *p, int field, const char *name, int type, const struct shape *s) {
+    enum { VALUE_NAME = 1, VALUE_TYPE, TYPE_TENSOR = 1, ELEMENT = 1, SHAPE, DIM = 1, DIM_VALUE = 1, DIM_NAME };
+    size_t at = proto_open(p, field);
+    proto_text(p, VALUE_NAME, name);
+    size_t of = proto_open(p, VALUE_TYPE), tensor_at = proto_open(p, TYPE_TENSOR);
+    proto_int(p, ELEMENT, type);
+    size_t shape = proto_open(p, SHAPE);
+    for (int i = -1; i < s->ndim; i++) {
+        size_t dim = proto_open(p, DIM);
+        if (i < 0)
+            proto_text(p, DIM_NAME, "samples");
+        else
+            proto_int(p, DIM_VALUE, s->dim[i]);
+        proto_close(p, dim);
+    }
+    proto_close(p, shape);
+    proto_close(p, tensor_at);
+    proto_close(p, of);
+    proto_close(p, at);
+}
+
+static void add_graph(struct proto *p, const struct onnx_graph *g, const struct model *m, bool tokens,
+                      const char *output) {
+    size_t at = proto_open(p, MODEL_GRAPH);
+    proto_text(p, GRAPH_NAME, m->name);
+    proto_append(p, &g->nodes);
+    proto_append(p, &g->tensors);
+    add_value(p, GRAPH_INPUT, "input", tokens ? ONNX_INT64 : ONNX_FLOAT, &m->input);
+    add_value(p, GRAPH_OUTPUT, output, ONNX_FLOAT, &m->output);
+    proto_close(p, at);
+}
+
+/* ---- the file ---- */
+
+static void add_property(struct proto *p, const char *key, const char *value) {
+    size_t at = proto_open(p, MODEL_PROPERTY);
+    proto_text(p, 1, key);
+    proto_text(p, 2, value);
+    proto_close(p, at);
+}
+
+static enum error add_properties(struct proto *p, const struct dataset *d, const struct normalization *norm,
+                                 struct pool *pool) {
+    const char *text;
+    struct json j;
+    TRY(preprocessing_text(d, norm, pool, &text));
+    if (text) add_property(p, "preprocessing", text);
+    if (d->type == SAMPLE_TOKENS || d->classes == 0 || !dataset_class_name(d, 0)) return ERR_NONE;
+    json_init(&j);
+    json_open(&j, NULL, '[');
+    for (int64_t k = 0; k < d->classes; k++) json_string(&j, NULL, dataset_class_name(d, k));
+    json_close(&j, ']');
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) add_property(p, "class_names", j.text);
+    json_fini(&j);
+    return err;
+}
+
+static const char *doc_of(const struct dataset *d) {
+    return d->type == SAMPLE_U8 ? "input: (samples, shape), bytes as floats from 0 to 255; it is normalised inside"
+           : d->type == SAMPLE_TOKENS
+               ? "input: (samples, positions), tokens as int64"
+               : "input: (samples, shape), values as they lie in the data; they are normalised inside";
+}
+
+static enum error make(struct onnx_graph *g, struct proto *p, const struct model *m, const float *values,
+                       const float *buffers, const struct dataset *d, const struct normalization *norm) {
+    bool tokens = d->type == SAMPLE_TOKENS;
+    const char *output = d->classes ? "logits" : "output";
+    add_tensors(g, m->params, m->nparams, values);
+    add_tensors(g, m->buffers, m->nbuffers, buffers);
+    TRY(add_nodes(g, m, tokens ? "input" : normalise(g, m, norm), output));
+    proto_int(p, MODEL_IR, IR_VERSION);
+    proto_text(p, MODEL_PRODUCER, "engine");
+    proto_text(p, MODEL_PRODUCER_VERSION, ENGINE_VERSION);
+    proto_text(p, MODEL_DOC, doc_of(d));
+    add_graph(p, g, m, tokens, output);
+    size_t opset = proto_open(p, MODEL_OPSET);
+    proto_int(p, 2, OPSET);
+    proto_close(p, opset);
+    TRY(add_properties(p, d, norm, g->pool));
+    return p->failed
+               ? FAIL(ERR_DATA, "the network does not fit into memory, or not into the 2 GB that an ONNX file may have")
+               : ERR_NONE;
+}
+
+enum error onnx_write(const struct model *m, const float *values, const float *buffers, const struct dataset *data,
+                      const struct normalization *norm, const char *path) {
+    struct onnx_graph g = {0};
+    struct proto p = {0};
+    TRY(pool_create(&g.pool));
+    enum error err = make(&g, &p, m, values, buffers, data, norm);
+    if (err == ERR_NONE) err = file_replace(path, p.data, p.n);
+    free(g.nodes.data);
+    free(g.tensors.data);
+    free(p.data);
+    pool_free(g.pool);
+    return err;
+}

@@ -1,0 +1,335 @@
+"""Ranks that exchange and add arrays.
+
+Start N processes of a script by 'engine launch -n N python script.py', torchrun, mpirun or srun; each opens a Group. Every
+rank makes the same calls in the same order. A rank that dies, stops, or calls something else is named on all others, in an
+EngineError; a group that has failed stays failed.
+
+Arrays are numpy's, or anything that lies in the host's memory and has a buffer, DLPack, or torch's data_ptr.
+"""
+
+import ctypes
+import threading
+from typing import Any, List, NamedTuple, Optional, Set, Union
+
+import numpy
+
+from ._library import EngineError, Init, Stats, check, library
+
+TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
+OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
+_MOST = 128  # works, half of what the library has room for, before those that have ended are looked for
+_MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
+
+
+class _Memory(NamedTuple):
+    address: int
+    count: int
+    type: int
+    keep: Any  # owns the memory
+    moved: bool  # its type cannot be added
+
+
+def _tensor_memory(x: Any) -> _Memory:
+    """Of a torch tensor, without importing torch."""
+    name = str(x.dtype).rpartition(".")[2]
+    if x.device.type != "cpu" or not x.is_contiguous():
+        raise TypeError("a tensor must lie contiguously in the host's memory: use .cpu().contiguous()")
+    return _Memory(x.data_ptr(), x.numel(), _type(name), x, name in _MOVED_AS)
+
+
+def _type(name: str) -> int:
+    code = TYPES.get(name, _MOVED_AS.get(name))
+    if code is None:
+        raise TypeError(f"arrays of {name} cannot be exchanged: {', '.join([*TYPES, *_MOVED_AS])} can")
+    return code
+
+
+def _array(x: Any) -> numpy.ndarray:
+    if isinstance(x, numpy.ndarray):
+        return x
+    try:
+        return numpy.asarray(memoryview(x))
+    except TypeError:
+        pass
+    if hasattr(x, "__dlpack__"):
+        return numpy.from_dlpack(x)
+    raise TypeError(f"a {type(x).__name__} is no array: it has neither a buffer nor DLPack")
+
+
+def _memory(x: Any, written: bool) -> _Memory:
+    if hasattr(x, "data_ptr"):
+        return _tensor_memory(x)
+    a = _array(x)
+    if not a.flags.c_contiguous:
+        raise TypeError("an array must be contiguous: use numpy.ascontiguousarray")
+    if written and not a.flags.writeable:
+        raise TypeError("an array that receives must be writable")
+    return _Memory(a.ctypes.data, a.size, _type(a.dtype.name), a, a.dtype.name in _MOVED_AS)
+
+
+def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> Any:
+    """A new array of x's type: of its shape, of 'times' as many rows, or of one of 'part' parts."""
+    shape = tuple(x.shape) if hasattr(x, "shape") else _array(x).shape
+    if times is not None:
+        shape = (times, *shape)
+    if part is not None:
+        if not shape or shape[0] % part:
+            raise ValueError(f"the first dimension, {shape[0] if shape else 0}, cannot be cut in {part} equal parts")
+        shape = (shape[0] // part, *shape[1:])
+    if hasattr(x, "data_ptr"):
+        return x.new_empty(shape)
+    return numpy.empty(shape, _array(x).dtype)
+
+
+class Work:
+    """A call that runs beside the caller's own work. Its arrays are not touched before wait() has returned. A work that nobody
+    waits for keeps its arrays until it has ended."""
+
+    def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any, finish=None):
+        self._group, self._handle, self._result, self._keep, self._finish = group, handle, result, keep, finish
+        self._lock = threading.Lock()
+        self._error: Optional[BaseException] = None
+
+    def done(self) -> bool:
+        """Whether wait() will not wait."""
+        return self._handle is None or self._group._handle is None or bool(library().engine_work_done(self._handle))
+
+    def wait(self) -> Any:
+        """What the call gives, once it is there."""
+        with self._lock:
+            if self._handle is not None:
+                try:
+                    self._group._open()
+                    check(library().engine_work_wait(self._handle))
+                    if self._finish:
+                        self._finish()
+                except BaseException as e:
+                    self._error = e
+                self._handle = self._keep = self._finish = None
+                self._group._flying.discard(self)
+        if self._error:
+            raise self._error
+        return self._result
+
+
+class Statistics(NamedTuple):
+    sent: int  # bytes to other ranks
+    received: int
+    calls: int
+    busy: float  # seconds
+
+
+class Group:
+    """The ranks of this job.
+
+    init, rank, size: how they find each other, as in ("tcp://host:port" or "file:///path", 0, 2); by the environment of
+    who started them when they are not given, and a group of one when nobody did. link: auto, shm, tcp, hosts. algorithm:
+    auto, direct, ring, star, tree, halving_doubling, hierarchical. order of addition: tree gives the same bits for every
+    algorithm; ring depends on the number of ranks. timeout: seconds without progress. bandwidth (bits per second) and
+    latency (seconds): of an emulated port of each rank.
+
+    Every method that exchanges has wait=False, which gives a Work instead of the result. A rank's calls run in the order
+    in which they are made.
+    """
+
+    def __init__(self, init: Optional[str] = None, rank: int = 0, size: int = 0, *, token: Optional[str] = None,
+                 link: Optional[str] = None, algorithm: Optional[str] = None, order: Optional[str] = None,
+                 interface: Optional[str] = None, timeout: float = 60, bandwidth: float = 0, latency: float = 0):
+        def text(s: Optional[str]) -> Optional[bytes]:
+            return s.encode() if s is not None else None
+
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._begin()
+        handle = ctypes.c_void_p()
+        params = Init(text(init), rank, size, text(token), text(link), text(algorithm), text(order), text(interface),
+                      timeout, bandwidth, latency)
+        check(library().engine_group_open(ctypes.byref(params), ctypes.byref(handle)))
+        self._take(handle)
+
+    def _begin(self) -> None:
+        self._parts: List["Group"] = []
+        self._lock = threading.Lock()
+        self._flying: Set[Work] = set()  # those that nobody has waited for yet
+
+    def _take(self, handle: ctypes.c_void_p) -> None:
+        self._handle = handle
+        self.rank: int = library().engine_group_rank(handle)
+        self.size: int = library().engine_group_size(handle)
+
+    def __enter__(self) -> "Group":
+        return self
+
+    def __exit__(self, kind, error, trace) -> None:
+        if error is not None and self._handle is not None:
+            self.abort(f"rank {self.rank}: {kind.__name__}: {error}")
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<engine_dp.Group: {'closed' if self._handle is None else f'rank {self.rank} of {self.size}'}>"
+
+    def close(self) -> None:
+        """Leaves the group, and those that were split from it. Waits for nobody."""
+        for part in self._parts:
+            part.close()
+        if self._handle is not None:
+            handle, self._handle = self._handle, None
+            library().engine_group_close(handle)
+        self._flying.clear()
+
+    def abort(self, reason: str) -> None:
+        """Fails the group on every rank; the others' calls raise an EngineError with this reason."""
+        library().engine_group_abort(self._open(), reason.encode())
+
+    def split(self, color: int, key: int = 0) -> Optional["Group"]:
+        """A group of the ranks that give the same color, in the order of key and rank; None where color is below 0."""
+        handle = ctypes.c_void_p()
+        check(library().engine_group_split(self._open(), color, key, ctypes.byref(handle)))
+        if not handle:
+            return None
+        part = Group.__new__(Group)
+        part._handle = None
+        part._begin()
+        part._take(handle)
+        self._parts.append(part)
+        return part
+
+    def choice(self, bytes: int) -> str:
+        """Which algorithm adds this many bytes, and why."""
+        return library().engine_group_choice(self._open(), bytes).decode()
+
+    def statistics(self) -> Statistics:
+        """What this rank has exchanged."""
+        s = Stats()
+        library().engine_group_stats(self._open(), ctypes.byref(s))
+        return Statistics(s.sent, s.received, s.calls, s.busy)
+
+    def empty(self, shape: Union[int, tuple], dtype: Any = "float32") -> numpy.ndarray:
+        """An array of zeros that the other ranks reach without a copy. All ranks ask for the same; it lives as long as the
+        group."""
+        kind = numpy.dtype(dtype)
+        count = int(numpy.prod(shape, dtype=numpy.int64))
+        address = ctypes.c_void_p()
+        check(library().engine_group_alloc(self._open(), count * kind.itemsize, ctypes.byref(address)))
+        if not count:
+            return numpy.empty(shape, kind)
+        buffer = (ctypes.c_char * (count * kind.itemsize)).from_address(address.value)
+        buffer._group = self  # type: ignore[attr-defined]
+        return numpy.frombuffer(buffer, kind, count).reshape(shape)
+
+    # ---- calls ----
+
+    def _open(self) -> ctypes.c_void_p:
+        if self._handle is None:
+            raise ValueError("the group is closed")
+        return self._handle
+
+    def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
+        handle = ctypes.c_void_p()
+        if len(self._flying) >= _MOST:
+            self._land()
+        with self._lock:
+            check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
+            work = Work(self, handle, result, keep, finish)
+            self._flying.add(work)
+        return work.wait() if wait else work
+
+    def _land(self) -> None:
+        """Waits for the works that have ended, so that there is room for others."""
+        for work in list(self._flying):
+            if work.done():
+                try:
+                    work.wait()
+                except EngineError:
+                    pass  # whoever waits for it is told
+
+    def _op(self, op: str, memory: _Memory) -> int:
+        if op not in OPS:
+            raise ValueError(f"no operation '{op}': one of {', '.join(OPS)}")
+        if memory.moved:
+            raise TypeError("arrays of bool and int8 can be moved, not added")
+        return OPS[op]
+
+    @staticmethod
+    def _fit(out: _Memory, x: _Memory, times: int, what: str) -> None:
+        if out.type != x.type or out.count != x.count * times:
+            raise ValueError(f"out must be of x's type, with {x.count * times} elements for {what}; it has {out.count}")
+
+    def all_reduce(self, x: Any, op: str = "sum", out: Any = None, wait: bool = True) -> Any:
+        """The sum (prod, min, max, avg, and, or, xor) of all ranks' x, on every rank; out may be x itself."""
+        out = _like(x) if out is None else out
+        a, b = _memory(x, False), _memory(out, True)
+        self._fit(b, a, 1, "all_reduce")
+        return self._start("all_reduce", [a.address, b.address, a.count, a.type, self._op(op, a)], out, (x, out), wait)
+
+    def reduce(self, x: Any, root: int = 0, op: str = "sum", wait: bool = True) -> Any:
+        """The same on root alone; None on the others."""
+        out = _like(x) if self.rank == root else None
+        a = _memory(x, False)
+        to = _memory(out, True).address if out is not None else None
+        return self._start("reduce", [a.address, to, a.count, a.type, self._op(op, a), root], out, (x, out), wait)
+
+    def broadcast(self, x: Any, root: int = 0, wait: bool = True) -> Any:
+        """x becomes root's x, in place."""
+        a = _memory(x, True)
+        return self._start("broadcast", [a.address, a.count, a.type, root], x, x, wait)
+
+    def all_gather(self, x: Any, out: Any = None, wait: bool = True) -> Any:
+        """All ranks' x, one after another: an array with one dimension more."""
+        out = _like(x, times=self.size) if out is None else out
+        a, b = _memory(x, False), _memory(out, True)
+        self._fit(b, a, self.size, "all_gather")
+        return self._start("all_gather", [a.address, b.address, a.count, a.type], out, (x, out), wait)
+
+    def all_to_all(self, x: Any, out: Any = None, wait: bool = True) -> Any:
+        """x is cut along its first dimension in as many parts as there are ranks; part r goes to rank r, whose part comes
+        back in its place."""
+        _like(x, part=self.size)
+        out = _like(x) if out is None else out
+        a, b = _memory(x, False), _memory(out, True)
+        self._fit(b, a, 1, "all_to_all")
+        return self._start("all_to_all", [a.address, b.address, a.count // self.size, a.type], out, (x, out), wait)
+
+    def gather(self, x: Any, root: int = 0, wait: bool = True) -> Any:
+        """All ranks' x on root, as all_gather has them; None on the others."""
+        whole = _like(x, times=self.size)
+        whole[self.rank] = x
+        a, b = _memory(x, False), _memory(whole, True)
+        return self._start("gather", [b.address, a.count, a.type, root], whole if self.rank == root else None, whole, wait)
+
+    def scatter(self, x: Any, out: Any, root: int = 0, wait: bool = True) -> Any:
+        """Part r of root's x, cut along its first dimension, goes to rank r, into out. x is None on the others."""
+        whole = _like(out, times=self.size)
+        b = _memory(out, True)
+        if self.rank == root:
+            self._fit(_memory(x, False), b, self.size, "scatter (x)")
+            whole.reshape(-1)[:] = x.reshape(-1)
+
+        def finish() -> None:
+            out.reshape(-1)[:] = whole[self.rank].reshape(-1)
+
+        return self._start("scatter", [_memory(whole, True).address, b.count, b.type, root], out, (whole, out), wait, finish)
+
+    def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True) -> Any:
+        """Part r of the sum of all ranks' x, cut along its first dimension, on rank r."""
+        out, whole = _like(x, part=self.size), _like(x)
+        whole.reshape(-1)[:] = x.reshape(-1)
+        a, b = _memory(whole, True), _memory(out, True)
+
+        def finish() -> None:
+            out.reshape(-1)[:] = whole.reshape(self.size, -1)[self.rank]
+
+        return self._start("reduce_scatter", [a.address, b.count, a.type, self._op(op, a)], out, (whole, out), wait, finish)
+
+    def send(self, x: Any, to: int, wait: bool = True) -> Any:
+        """x to one rank, which calls recv. A rank's calls run in order: of two that send to each other one receives first."""
+        a = _memory(x, False)
+        return self._start("send", [a.address, a.count, a.type, to], None, x, wait)
+
+    def recv(self, out: Any, source: int, wait: bool = True) -> Any:
+        """What that rank sends, into out."""
+        a = _memory(out, True)
+        return self._start("recv", [a.address, a.count, a.type, source], out, out, wait)
+
+    def barrier(self, wait: bool = True) -> Any:
+        """Returns when all ranks are there."""
+        return self._start("barrier", [], None, None, wait)

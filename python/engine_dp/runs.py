@@ -1,0 +1,162 @@
+"""What runs and experiments have left in their folders."""
+
+import csv
+import json
+import math
+import os
+import pathlib
+from functools import cached_property
+from typing import Any, Dict, List, Union
+
+import numpy
+
+from ._library import EngineError
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def _read_json(path: pathlib.Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except FileNotFoundError:
+        raise EngineError(f"no file {path}", "is this the folder of a run (or of an experiment) that has ended?", 66) from None
+    except ValueError as e:
+        raise EngineError(f"{path}: {e}", "", 65) from None
+
+
+def _flat(record: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
+    """{"phase_ms": {"load": 1}} as {"phase_ms.load": 1}."""
+    out: Dict[str, Any] = {}
+    for key, value in record.items():
+        if isinstance(value, dict):
+            out.update(_flat(value, f"{prefix}{key}."))
+        else:
+            out[prefix + key] = value
+    return out
+
+
+def _columns(records: List[Dict[str, Any]]) -> Dict[str, numpy.ndarray]:
+    """One array a key: whole numbers where all are, else doubles with NaN for what is missing, else objects."""
+    keys: Dict[str, None] = {}
+    for r in records:
+        keys.update(dict.fromkeys(r))
+    columns = {}
+    for key in keys:
+        values = [r.get(key) for r in records]
+        if all(type(v) is int for v in values):
+            columns[key] = numpy.array(values, "i8")
+        elif all(v is None or isinstance(v, (int, float)) for v in values):
+            columns[key] = numpy.array([math.nan if v is None else v for v in values], "f8")
+        else:
+            columns[key] = numpy.array(values, object)
+    return columns
+
+
+def _frame(columns: Dict[str, numpy.ndarray]) -> Any:
+    try:
+        import pandas
+    except ImportError:
+        raise EngineError("frames need pandas", "pip install pandas; steps and validation are arrays without it", 69) from None
+    return pandas.DataFrame(columns)
+
+
+class Run:
+    """A run's folder. Everything is read when it is first asked for."""
+
+    def __init__(self, path: PathLike):
+        self.path = pathlib.Path(path)
+        if not self.path.is_dir():
+            raise EngineError(f"no folder {self.path}", "", 66)
+
+    def __repr__(self) -> str:
+        return f"<engine_dp.Run: {self.path}>"
+
+    @cached_property
+    def summary(self) -> Dict[str, Any]:
+        """summary.json: what the run came to. An error until the run has ended."""
+        return _read_json(self.path / "summary.json")
+
+    @cached_property
+    def _records(self) -> List[Dict[str, Any]]:
+        path, records = self.path / "metrics.jsonl", []
+        try:
+            lines = path.read_text().splitlines()
+        except FileNotFoundError:
+            raise EngineError(f"no file {path}", "is this the folder of a run?", 66) from None
+        for number, line in enumerate(lines, 1):
+            try:
+                records.append(json.loads(line))
+            except ValueError as e:
+                if number < len(lines):  # the last line may be being written
+                    raise EngineError(f"{path}:{number}: {e}", "", 65) from None
+        return records
+
+    @cached_property
+    def steps(self) -> Dict[str, numpy.ndarray]:
+        """One array a column of metrics.jsonl: step, loss, accuracy, lr, ms, phase_ms.forward, ..."""
+        return _columns([_flat(r) for r in self._records if "loss" in r])
+
+    @cached_property
+    def validation(self) -> Dict[str, numpy.ndarray]:
+        """One array a column: step, loss, accuracy, ..."""
+        return _columns([{"step": r["step"], **_flat(r["val"])} for r in self._records if "val" in r])
+
+    @cached_property
+    def events(self) -> List[Dict[str, Any]]:
+        """What happened: started, resumed, devices, finished, ..."""
+        return [r for r in self._records if "event" in r]
+
+    def frame(self) -> Any:
+        """The steps as a pandas frame; val.* columns hold the evaluations, at the steps after which they were made."""
+        frame = _frame(self.steps)
+        if not self.validation:
+            return frame
+        val = _frame({k if k == "step" else f"val.{k}": v for k, v in self.validation.items()})
+        return frame.merge(val.drop_duplicates("step", keep="last"), on="step", how="left")
+
+    @property
+    def config(self) -> str:
+        """resolved.yaml: the whole configuration as text."""
+        return (self.path / "resolved.yaml").read_text()
+
+
+class Comparison:
+    """An experiment's folder: results.json and verdicts.csv."""
+
+    def __init__(self, path: PathLike):
+        self.path = pathlib.Path(path)
+        self.results: Dict[str, Any] = _read_json(self.path / "results.json")
+
+    def __repr__(self) -> str:
+        return f"<engine_dp.Comparison: {self.path}: {self.verdict}>"
+
+    @property
+    def verdict(self) -> str:
+        """In one sentence."""
+        return self.results["verdict"]
+
+    @cached_property
+    def verdicts(self) -> List[Dict[str, Any]]:
+        """One entry for each pair of sides and each metric: estimate, low, high, p, p_holm, verdict, power, needed, ..."""
+        numbers = ("a", "b", "estimate", "low", "high", "p", "p_holm", "power")
+        whole = ("samples_a", "samples_b", "needed")
+        with open(self.path / "verdicts.csv", newline="") as f:
+            rows = list(csv.DictReader(f))
+        for row in rows:
+            for key in row:
+                if key in numbers:
+                    row[key] = float(row[key]) if row[key] else math.nan
+                elif key in whole:
+                    row[key] = int(row[key]) if row[key] else None
+        return rows
+
+    def runs(self, label: str) -> List[Run]:
+        """The runs of the cell that results.json calls so, as in 'ddp devices=cpu:2'."""
+        cells = {c["label"]: c for c in self.results["cells"]}
+        if label not in cells:
+            raise KeyError(f"no cell '{label}': {', '.join(cells)}")
+        return [Run(self.path / r["dir"]) for r in cells[label]["runs"]]
+
+    def frame(self) -> Any:
+        """The verdicts as a pandas frame."""
+        return _frame(_columns(self.verdicts))

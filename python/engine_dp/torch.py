@@ -1,0 +1,606 @@
+"""The engine's groups as a backend of torch.distributed, for tensors on the CPU:
+
+    import engine_dp.torch
+    torch.distributed.init_process_group("engine")
+
+DistributedDataParallel, FSDP and whatever else is written on torch.distributed then runs over the engine's transport: the
+same bits for every algorithm, failures that name the rank, and, by options(), emulated networks.
+"""
+
+import contextlib
+import ctypes
+import datetime
+import os
+import pathlib
+import queue
+import shutil
+import socket
+import tempfile
+import threading
+import time
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+
+from . import group as _group
+from ._library import EngineError, check, library
+
+_TYPES = {
+    torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6,
+}
+_SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
+               torch.complex128: torch.float64}
+_OPS = {"SUM": 0, "PRODUCT": 1, "MIN": 2, "MAX": 3, "AVG": 4, "BAND": 5, "BOR": 6, "BXOR": 7}
+_NUMBERS = ("bandwidth", "latency")
+_KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
+
+
+def _given() -> Dict[str, Any]:
+    """The settings in ENGINE_DP_OPTIONS, as in "bandwidth=1e9,latency=50e-6,algorithm=ring"."""
+    settings: Dict[str, Any] = {}
+    for word in filter(None, os.environ.get("ENGINE_DP_OPTIONS", "").split(",")):
+        key, equals, value = word.partition("=")
+        if key not in _KNOWN or not equals:
+            raise ValueError(f"ENGINE_DP_OPTIONS: '{word}' is no setting: KEY=VALUE with {', '.join(_KNOWN)}")
+        settings[key] = float(value) if key in _NUMBERS else value
+    return settings
+
+
+_settings = _given()
+
+
+@contextlib.contextmanager
+def options(**settings: Any) -> Iterator[None]:
+    """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface, token, bandwidth,
+    latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. ENGINE_DP_OPTIONS holds
+    those of the whole program."""
+    unknown = settings.keys() - set(_KNOWN)
+    if unknown:
+        raise TypeError(f"no setting {', '.join(sorted(unknown))}: {', '.join(_KNOWN)}")
+    before = dict(_settings)
+    _settings.update(settings)
+    try:
+        yield
+    finally:
+        _settings.clear()
+        _settings.update(before)
+
+
+# ---- tensors as memory ----
+
+
+def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
+    """The tensor's elements in order, of a type that the engine has: t's own memory where it lies contiguously."""
+    if t.device.type != "cpu":
+        raise ValueError(f"the backend 'engine' takes tensors on the CPU, not on {t.device}")
+    if t.layout != torch.strided:
+        raise ValueError(f"the backend 'engine' takes dense tensors here, not {t.layout}")
+    t = t.contiguous().view(-1) if t.is_contiguous() else t.reshape(-1).contiguous()
+    if t.dtype in _TYPES:
+        return t
+    if added or t.dtype not in _SAME_BYTES:
+        raise ValueError(f"the backend 'engine' cannot {'add' if added else 'move'} tensors of {t.dtype}")
+    return t.view(_SAME_BYTES[t.dtype])
+
+
+class _Span:
+    """A tensor on its way: 'flat' is what the engine sees; where that is a copy, finish() brings it back."""
+
+    def __init__(self, tensor: torch.Tensor, added: bool = False):
+        self.tensor = tensor.detach()
+        self.wide = added and tensor.dtype in (torch.int8, torch.int16)
+        source = self.tensor.to(torch.int32) if self.wide else self.tensor
+        self.flat = _flat(source, added)
+
+    @property
+    def address(self) -> int:
+        return self.flat.data_ptr()
+
+    def finish(self) -> None:
+        if self.wide:
+            self.tensor.copy_(self.flat.view(self.tensor.shape).to(self.tensor.dtype))
+        elif self.flat.data_ptr() != self.tensor.data_ptr():
+            self.tensor.copy_(self.flat.view(self.tensor.dtype).view(self.tensor.shape))
+
+
+def _op(reduce_op: Any, tensor: torch.Tensor) -> int:
+    name = getattr(reduce_op, "op", reduce_op).name
+    if name not in _OPS:
+        raise ValueError(f"the backend 'engine' has no operation {name}: {', '.join(_OPS)}")
+    if name[0] == "B" and tensor.dtype.is_floating_point:
+        raise ValueError(f"{name} is for integers, not for {tensor.dtype}")
+    return _OPS[name]
+
+
+def _only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
+    if len(tensors) != 1:
+        raise ValueError(f"one tensor is wanted, and {len(tensors)} are given")
+    return tensors[0]
+
+
+# ---- works ----
+
+
+class _Failure(dist.DistBackendError):
+    pass
+
+
+def _raise(e: EngineError) -> None:
+    raise _Failure(str(e)) from None
+
+
+class Work(dist._Work):
+    """What a collective call gives. Its parts wait in the order of their starts; then the results are put in place."""
+
+    def __init__(self, group: "ProcessGroup", parts: List[_group.Work], result: List[torch.Tensor],
+                 finish: Optional[Callable[[], None]] = None, source: int = -1):
+        super().__init__()
+        self._group, self._parts, self._result, self._finish, self._source = group, parts, result, finish, source
+        self._lock = threading.Lock()
+        self._over = False
+        self._error: Optional[BaseException] = None
+        self._future: Optional[torch.futures.Future] = None
+
+    def _expire(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while not self.is_completed():
+            if time.monotonic() > end:
+                raise _Failure(f"the call has not ended within {seconds:g} s")
+            time.sleep(1e-4)
+
+    def wait(self, timeout: Any = None) -> bool:
+        seconds = timeout.total_seconds() if isinstance(timeout, datetime.timedelta) else 0
+        if seconds > 0:
+            self._expire(seconds)
+        with self._lock:
+            if not self._over:
+                try:
+                    for part in self._parts:
+                        part.wait()
+                    if self._finish:
+                        self._finish()
+                except (EngineError, ValueError) as e:
+                    self._error = _Failure(str(e))
+                self._over = True
+                self._parts, self._finish = [], None
+        if self._error:
+            raise self._error
+        return True
+
+    def synchronize(self) -> None:
+        self.wait()
+
+    def is_completed(self) -> bool:
+        return self._over or all(part.done() for part in self._parts)
+
+    def is_success(self) -> bool:
+        return self.is_completed() and self.exception() is None
+
+    def exception(self) -> Optional[BaseException]:
+        if not self._over and self.is_completed():
+            with contextlib.suppress(RuntimeError):
+                self.wait()
+        return self._error
+
+    def result(self) -> List[torch.Tensor]:
+        return self._result
+
+    def source_rank(self) -> int:
+        return self._source
+
+    def _settle(self) -> None:
+        assert self._future is not None
+        try:
+            self.wait()
+        except RuntimeError as e:
+            self._future.set_exception(e)
+        else:
+            self._future.set_result(self._result)
+
+    def get_future(self) -> torch.futures.Future:
+        if self._future is None:
+            self._future = torch.futures.Future()
+            if self._over:
+                self._settle()
+            else:
+                self._group._settle_later(self)
+        return self._future
+
+
+# ---- where the ranks meet ----
+
+
+def _host() -> str:
+    boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
+    return socket.gethostname() + (boot.read_text().strip() if boot.exists() else "")
+
+
+def _address() -> str:
+    """This host's address as others reach it: the one on the way to torch's own store."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.connect((os.environ.get("MASTER_ADDR", "192.0.2.1"), 9))
+        return s.getsockname()[0]
+
+
+def _free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("", 0))
+        return s.getsockname()[1]
+
+
+class _Meeting:
+    """Rank 0 says through torch's store where the engine's ranks meet: in a file where all are on one host, else at a port of
+    its own."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int):
+        self.folder: Optional[str] = None
+        store.set(f"engine/host/{rank}", _host())
+        if rank == 0:
+            same = len({store.get(f"engine/host/{r}") for r in range(size)}) == 1
+            self.folder = tempfile.mkdtemp(prefix="engine-") if same else None
+            store.set("engine/init", f"file://{self.folder}/ranks" if same else f"tcp://{_address()}:{_free_port()}")
+        self.init = store.get("engine/init").decode()
+
+    def over(self) -> None:
+        if self.folder:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+_STARTED = "ENGINE_LAUNCH"  # what 'engine launch' tells its ranks; a group of some of them does not ask for it
+_opening = threading.Lock()
+
+
+def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
+    meeting = _Meeting(store, rank, size)
+    with _opening:
+        told = os.environ.pop(_STARTED, None)
+        try:
+            g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
+            g.barrier()
+        except EngineError as e:
+            raise _Failure(str(e)) from None
+        finally:
+            if told is not None:
+                os.environ[_STARTED] = told
+            meeting.over()
+    return g
+
+
+# ---- the backend ----
+
+
+class ProcessGroup(dist.ProcessGroup):
+    """Collectives of torch.distributed on an engine_dp.Group, which 'engine' is."""
+
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
+        super().__init__(rank, size)
+        self.engine = _open(store, rank, size, timeout)
+        self._rank, self._size = rank, size
+        self._name = self._about = ""
+        # Messages between pairs of ranks run on lanes of their own, one for each direction, so that of two ranks that
+        # send to each other none waits for the other.
+        self._lanes: List[_group.Group] = []
+        if size > 1:
+            lanes = [self.engine.split(0, rank), self.engine.split(0, rank)]
+            self._lanes = [lane for lane in lanes if lane]
+        self._settling: Optional["queue.SimpleQueue[Optional[Work]]"] = None
+        self._coalesced: Optional[List[Work]] = None
+
+    # -- what torch asks of any group --
+
+    def getBackendName(self) -> str:
+        return "engine"
+
+    _get_backend_name = name = getBackendName
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return [torch.device("cpu")]
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+
+    def getGroupDesc(self) -> str:
+        return self._about
+
+    def setGroupDesc(self, about: str) -> None:
+        self._about = about
+
+    def rank(self) -> int:
+        return self._rank
+
+    def size(self) -> int:
+        return self._size
+
+    getRank, getSize = rank, size
+
+    supports_coalescing = False  # of messages: each is started by itself
+
+    def _get_backend(self, device: Any = None) -> "ProcessGroup":
+        return self
+
+    def __repr__(self) -> str:
+        return f"<engine_dp.torch.ProcessGroup: rank {self._rank} of {self._size}>"
+
+    def abort(self) -> None:
+        with contextlib.suppress(ValueError):
+            self.engine.abort(f"rank {self._rank} has aborted its process group")
+
+    def shutdown(self) -> None:
+        if self._settling:
+            self._settling.put(None)
+        self.engine.close()
+
+    def _settle_later(self, work: Work) -> None:
+        """Futures are completed by a thread that waits for their works in order."""
+        if self._settling is None:
+            self._settling = queue.SimpleQueue()
+            threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True, name="engine futures").start()
+        self._settling.put(work)
+
+    @staticmethod
+    def _settle_all(works: "queue.SimpleQueue[Optional[Work]]") -> None:
+        for work in iter(works.get, None):
+            work._settle()
+
+    def _start(self, name: str, *arguments: Any, keep: Any = None, on: Optional[_group.Group] = None) -> _group.Work:
+        """keep: what owns the memory that the call reads and writes."""
+        try:
+            return (on or self.engine)._start(name, list(arguments), None, keep, False)
+        except EngineError as e:
+            _raise(e)
+
+    def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor], finish: Optional[Callable[[], None]] = None,
+              source: int = -1) -> Work:
+        work = Work(self, parts, list(result), finish, source)
+        if self._coalesced is not None:
+            self._coalesced.append(work)
+        return work
+
+    def _start_coalescing(self, device: Any = None) -> None:
+        self._coalesced = []
+
+    def _end_coalescing(self, device: Any = None) -> Work:
+        works, self._coalesced = self._coalesced or [], None
+
+        def finish() -> None:
+            for work in works:
+                work.wait()
+
+        return Work(self, [part for work in works for part in work._parts], [], finish)
+
+    # -- sums --
+
+    def _sum(self, tensors: Sequence[torch.Tensor], op: int) -> Work:
+        spans = [_Span(t, True) for t in tensors]
+        parts = [self._start("all_reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], op, keep=s)
+                 for s in spans]
+        return self._work(parts, tensors, lambda: [s.finish() for s in spans])
+
+    def _sum_sparse(self, t: torch.Tensor, op: int) -> Work:
+        """Indices and values of all ranks, then one sum: every rank's has another length."""
+        if op not in (_OPS["SUM"], _OPS["AVG"]):
+            raise ValueError("sparse tensors can be summed and averaged alone")
+        t = t.coalesce()
+        counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
+        self.allgather([counts], [torch.tensor([t.values().shape[0]])]).wait()
+        most = int(max(counts))
+
+        def gather(x: torch.Tensor) -> List[torch.Tensor]:
+            whole = x.new_zeros((most, *x.shape[1:]))
+            whole[:x.shape[0]] = x
+            every = [torch.empty_like(whole) for _ in range(self._size)]
+            self.allgather([every], [whole]).wait()
+            return [e[:int(n)] for e, n in zip(every, counts)]
+
+        indices, values = torch.cat(gather(t.indices().t().contiguous())), torch.cat(gather(t.values()))
+        total = torch.sparse_coo_tensor(indices.t(), values / (self._size if op == _OPS["AVG"] else 1), t.shape).coalesce()
+        return self._work([], [total])
+
+    def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
+        if not tensors:
+            return self._work([], [])
+        op = _op(opts.reduceOp, tensors[0]) if opts is not None else 0
+        if tensors[0].is_sparse:
+            work = self._sum_sparse(_only(tensors), op)
+            tensors[0].copy_(work._result[0])
+            work._result = list(tensors)
+            return work
+        return self._sum(tensors, op)
+
+    allreduce_coalesced = allreduce
+
+    def reduce(self, tensors: List[torch.Tensor], opts: Any) -> Work:
+        s = _Span(_only(tensors), True)
+        part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], _op(opts.reduceOp, s.flat),
+                           opts.rootRank, keep=s)
+        return self._work([part], tensors, s.finish if self._rank == opts.rootRank else None)
+
+    def _scatter_sum(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
+        """inputs: each as large as all ranks' outputs, one after another."""
+        parts, pairs = [], []
+        for out, x in zip(outputs, inputs):
+            if x.numel() != out.numel() * self._size:
+                raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of {out.numel()} are "
+                                 f"{out.numel() * self._size}")
+            wide = x.dtype in (torch.int8, torch.int16)
+            whole = _flat(x.detach().to(torch.int32) if wide else x.detach().clone(), True)
+            parts.append(self._start("reduce_scatter", whole.data_ptr(), out.numel(), _TYPES[whole.dtype],
+                                     _op(opts.reduceOp, x), keep=whole))
+            pairs.append((out, whole))
+
+        def finish() -> None:
+            for out, whole in pairs:
+                out.detach().copy_(whole.view(self._size, -1)[self._rank].view(out.shape))
+
+        return self._work(parts, outputs, finish)
+
+    def reduce_scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any) -> Work:
+        return self._scatter_sum([_only(outputs)], [torch.stack([t.detach() for t in inputs[0]])], opts)
+
+    def _reduce_scatter_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any) -> Work:
+        return self._scatter_sum([output], [input], opts)
+
+    reduce_scatter_single = _reduce_scatter_base
+
+    def reduce_scatter_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any) -> Work:
+        return self._scatter_sum(outputs, inputs, opts)
+
+    reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
+
+    # -- moves --
+
+    def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Work:
+        s = _Span(_only(tensors))
+        part = self._start("broadcast", s.address, s.flat.numel(), _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        return self._work([part], tensors, s.finish)
+
+    def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Work:
+        """outputs: for each input a tensor as large as all ranks', or a list of one tensor a rank."""
+        parts, ends = [], []
+        for out, x in zip(outputs, inputs):
+            s = _Span(x)
+            if isinstance(out, torch.Tensor):
+                if out.numel() != x.numel() * self._size or out.dtype != x.dtype:
+                    raise ValueError(f"the output has {out.numel()} elements of {out.dtype}, and all ranks' inputs are "
+                                     f"{x.numel() * self._size} of {x.dtype}")
+                whole = _Span(out)
+                ends.append(whole.finish)
+            else:
+                if len(out) != self._size or any(o.numel() != x.numel() or o.dtype != x.dtype for o in out):
+                    raise ValueError(f"the outputs must be {self._size} tensors of {x.numel()} elements of {x.dtype}")
+                whole = _Span(x.new_empty((self._size, *x.shape)))
+                ends.append(lambda out=out, whole=whole: [o.detach().copy_(w.view(o.shape))
+                                                          for o, w in zip(out, whole.tensor)])
+            parts.append(self._start("all_gather", s.address, whole.address, s.flat.numel(), _TYPES[s.flat.dtype],
+                                     keep=(s, whole)))
+        flat = [t for out in outputs for t in ([out] if isinstance(out, torch.Tensor) else out)]
+        return self._work(parts, flat, lambda: [end() for end in ends])
+
+    def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
+        return self._gather_all(outputs, [_only(inputs)])
+
+    def allgather_coalesced(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
+        """outputs: for each rank one tensor an input."""
+        return self._gather_all([[ranks[k] for ranks in outputs] for k in range(len(inputs))], inputs)
+
+    def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
+        return self._gather_all([output], [input])
+
+    all_gather_single = _allgather_base
+
+    def allgather_into_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
+        return self._gather_all(outputs, inputs)
+
+    all_gather_single_coalesced = allgather_into_tensor_coalesced
+
+    def gather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any) -> Work:
+        x = _only(inputs).detach()
+        whole = x.new_empty((self._size, *x.shape))
+        whole[self._rank] = x
+        s = _Span(whole)
+        here = self._rank == opts.rootRank
+        if here and (len(outputs) != 1 or len(outputs[0]) != self._size or any(o.numel() != x.numel() for o in outputs[0])):
+            raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
+        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        out = outputs[0] if here else []
+        return self._work([part], out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
+
+    def scatter(self, outputs: List[torch.Tensor], inputs: List[List[torch.Tensor]], opts: Any) -> Work:
+        out = _only(outputs)
+        whole = out.detach().new_empty((self._size, *out.shape))
+        if self._rank == opts.rootRank:
+            if len(inputs) != 1 or len(inputs[0]) != self._size or any(x.numel() != out.numel() for x in inputs[0]):
+                raise ValueError(f"the root's inputs must be {self._size} tensors of {out.numel()} elements")
+            for w, x in zip(whole, inputs[0]):
+                w.copy_(x.detach().view(out.shape))
+        s = _Span(whole)
+        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        return self._work([part], outputs, lambda: out.detach().copy_(whole[self._rank]))
+
+    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int], input_splits: List[int],
+                      opts: Any = None) -> Work:
+        def cuts(t: torch.Tensor, splits: List[int], unit: int) -> Any:
+            rows = t.shape[0] if t.dim() else 0
+            if not splits:
+                if rows % self._size:
+                    raise ValueError(f"{rows} rows cannot be cut in {self._size} equal parts")
+                splits = [rows // self._size] * self._size
+            if len(splits) != self._size or sum(splits) != rows:
+                raise ValueError(f"the splits {splits} do not make {rows} rows for {self._size} ranks")
+            each = unit // rows if rows else 0
+            at = [0]
+            for n in splits:
+                at.append(at[-1] + n * each)
+            return (ctypes.c_longlong * (self._size + 1))(*at)
+
+        a, b = _Span(input), _Span(output)
+        part = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.flat.numel()), b.address,
+                           cuts(output, output_splits, b.flat.numel()), _TYPES[a.flat.dtype], keep=(a, b))
+        return self._work([part], [output], b.finish)
+
+    all_to_all_single = alltoall_base
+
+    def alltoall(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
+        x = torch.cat([t.detach().reshape(-1) for t in inputs])
+        whole = x.new_empty(sum(o.numel() for o in outputs))
+        work = self.alltoall_base(whole, x, [o.numel() for o in outputs], [t.numel() for t in inputs])
+
+        def finish() -> None:
+            for o, w in zip(outputs, whole.split([o.numel() for o in outputs])):
+                o.detach().copy_(w.view(o.shape))
+
+        work._finish, work._result = finish, list(outputs)
+        return work
+
+    # -- messages --
+
+    def _message(self, name: str, t: torch.Tensor, peer: int, tag: int) -> Work:
+        """The tag goes before the message. A pair's messages are received in the order in which they are sent; a tag out of
+        that order is an error, never another message."""
+        if peer == self._rank:
+            raise ValueError(f"rank {peer} cannot {name} to itself")
+        sends = name == "send"
+        lane = self._lanes[(self._rank < peer) == sends]
+        s = _Span(t)
+        head = torch.tensor([tag, s.flat.numel() * s.flat.element_size()] if sends else [-1, -1])
+        parts = [self._start(name, head.data_ptr(), 2, _TYPES[torch.int64], peer, keep=head, on=lane),
+                 self._start(name, s.address, s.flat.numel(), _TYPES[s.flat.dtype], peer, keep=s, on=lane)]
+
+        def finish() -> None:
+            if head[0] != tag:
+                raise EngineError(f"rank {peer} has sent a message with tag {int(head[0])}, and tag {tag} is received",
+                                  "receive a rank's messages in the order in which they are sent")
+            s.finish()
+
+        return self._work(parts, [t], None if sends else finish, -1 if sends else peer)
+
+    def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Work:
+        return self._message("send", _only(tensors), dst, tag)
+
+    def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Work:
+        return self._message("recv", _only(tensors), src, tag)
+
+    def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
+        raise NotImplementedError("the backend 'engine' receives from a rank that is named")
+
+    # -- all together --
+
+    def barrier(self, opts: Any = None) -> Work:
+        return self._work([self._start("barrier")], [])
+
+    def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
+        self.barrier().wait(timeout)
+
+
+def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:
+    return ProcessGroup(store, rank, size, timeout)
+
+
+dist.Backend.register_backend("engine", _create, devices=["cpu"])
+# torch's own flight recorder needs a backend in C++.
+getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("engine")

@@ -1,0 +1,50 @@
+"""Builds the package. The C library and the program come from ENGINE_BUILD, a build folder, where that is set; else they
+are built from the source tree that this folder lies in; else they are looked for when the package is imported."""
+
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+
+from setuptools import Distribution, setup
+from setuptools.command.build_py import build_py
+
+HERE = pathlib.Path(__file__).resolve().parent
+SOURCE = HERE.parent
+
+
+def version():
+    text = (SOURCE / "CMakeLists.txt").read_text()
+    return re.search(r"project\(\s*engine\s+VERSION\s+([0-9.]+)", text).group(1)
+
+
+class build_with_library(build_py):
+    """Puts libengine and the program beside the modules."""
+
+    def run(self):
+        super().run()
+        folder = os.environ.get("ENGINE_BUILD")
+        if folder is None:
+            folder = pathlib.Path(self.build_lib).resolve().parent / "engine"
+            options = ["-DCMAKE_BUILD_TYPE=Release", *os.environ.get("ENGINE_CMAKE", "").split()]
+            subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
+            subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
+        stage = pathlib.Path(self.build_lib).resolve().parent / "engine-installed"
+        shutil.rmtree(stage, ignore_errors=True)
+        subprocess.run(["cmake", "--install", folder, "--component", "program", "--strip", "--prefix", stage], check=True)
+        package = pathlib.Path(self.build_lib) / "engine_dp"
+        with tempfile.TemporaryDirectory() as prefix:
+            subprocess.run(["cmake", "--install", folder, "--prefix", prefix, "--component", "program", "--strip"], check=True)
+            for kind, name in (("bin", "engine"), ("lib", "libengine.so.0")):
+                (package / kind).mkdir(parents=True, exist_ok=True)
+                shutil.copy(next(pathlib.Path(prefix).rglob(name)), package / kind / name)
+
+
+class BinaryDistribution(Distribution):
+    def has_ext_modules(self):
+        return True
+
+
+setup(version=version(), cmdclass={"build_py": build_with_library}, distclass=BinaryDistribution)

@@ -1,0 +1,91 @@
+"""Runs, experiments and what they leave, read back and held against their files."""
+
+import json
+import math
+import os
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import engine_dp
+
+DATA = {"set": "digits", "train": 200, "val": 50}
+SMALL = {"data": DATA, "model": {"layers": ["flatten", {"linear": 10}]}, "threads": 1, "batch": 32}
+
+
+class Runs(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.before = os.getcwd()
+        os.chdir(self.folder.name)
+
+    def tearDown(self):
+        os.chdir(self.before)
+        self.folder.cleanup()
+
+    def test_a_run(self):
+        run = engine_dp.run(mode="single", devices="cpu:1", train="2ep", log__dir="one", set={"optimizer.lr": 0.1}, **SMALL)
+        self.assertEqual(run.path, pathlib.Path("one"))
+        self.assertEqual(run.summary["steps"], 14)
+        lines = [json.loads(l) for l in pathlib.Path("one/metrics.jsonl").read_text().splitlines()]
+        steps = [l for l in lines if "loss" in l]
+        np.testing.assert_array_equal(run.steps["loss"], [s["loss"] for s in steps])
+        np.testing.assert_array_equal(run.steps["phase_ms.forward"], [s["phase_ms"]["forward"] for s in steps])
+        np.testing.assert_array_equal(run.steps["step"], range(1, 15))
+        self.assertEqual(run.steps["step"].dtype.kind, "i")
+        self.assertEqual(run.steps["lr"][0], 0.1)
+        np.testing.assert_array_equal(run.validation["step"], [7, 14])
+        self.assertEqual(run.validation["accuracy"][-1], run.summary["val"]["accuracy"])
+        self.assertEqual([e["event"] for e in run.events], ["started", "finished"])
+        self.assertIn("lr: 0.1", run.config)
+        again = engine_dp.Run("one")
+        self.assertEqual(again.summary["weights_sha256"], run.summary["weights_sha256"])
+        listed = engine_dp.runs(".")
+        self.assertEqual([(r["path"], r["val_accuracy"]) for r in listed],
+                         [(pathlib.Path("one"), run.summary["val"]["accuracy"])])
+        page = engine_dp.report(run)
+        self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
+
+    def test_what_is_wrong_is_raised(self):
+        for call, words, code in ((lambda: engine_dp.run(modl=1), "unknown key 'modl'", 78), (lambda: engine_dp.validate("no.yaml"), "no.yaml", 66),
+                                  (lambda: engine_dp.Run("nowhere"), "nowhere", 66), (lambda: engine_dp.compare("no.yaml"), "no.yaml", 66),
+                                  (lambda: engine_dp.runs("nowhere"), "nowhere", 66)):
+            with self.assertRaises(engine_dp.EngineError) as caught:
+                call()
+            self.assertIn(words, caught.exception.message)
+            self.assertEqual(caught.exception.code, code)
+        os.mkdir("empty")
+        with self.assertRaises(engine_dp.EngineError):
+            engine_dp.Run("empty").summary
+
+    def test_a_comparison(self):
+        pathlib.Path("base.yaml").write_text(json.dumps({**SMALL, "train": "20st", "eval": "off", "devices": "cpu:1", "mode": "single"}))
+        pathlib.Path("x.yaml").write_text(json.dumps({
+            "base": "base.yaml", "sides": {"one": {"optimizer.lr": 0.1}, "other": {"optimizer.lr": 0.2}}, "repeats": {"seeds": 6},
+            "metrics": ["train_loss", "step_time"], "warmup": "2st"}))
+        result = engine_dp.compare("x.yaml", dir="out")
+        self.assertEqual(result.verdict, result.results["verdict"])
+        loss, time = result.verdicts
+        self.assertEqual((loss["side"], loss["against"], loss["metric"], loss["samples_a"]), ("other", "one", "train_loss", 6))
+        runs = result.runs("one"), result.runs("other")
+        ratios = [a.summary["train"]["loss"] / b.summary["train"]["loss"] for a, b in zip(*runs)]
+        self.assertTrue(min(ratios) <= loss["estimate"] <= max(ratios))
+        self.assertTrue(math.isfinite(time["estimate"]))
+        with self.assertRaises(KeyError):
+            result.runs("neither")
+
+    def test_frames(self):
+        try:
+            import pandas  # noqa: F401
+        except ImportError:
+            self.skipTest("pandas is not installed")
+        run = engine_dp.run(mode="single", devices="cpu:1", train="2ep", log__dir="one", **SMALL)
+        frame = run.frame()
+        self.assertEqual(len(frame), 14)
+        self.assertEqual(frame["val.accuracy"].notna().sum(), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()

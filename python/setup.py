@@ -6,6 +6,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tempfile
 
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
@@ -27,16 +28,18 @@ class build_with_library(build_py):
         folder = os.environ.get("ENGINE_BUILD")
         if folder is None:
             folder = pathlib.Path(self.build_lib).resolve().parent / "engine"
-            options = ["-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_BUILD_RPATH=$ORIGIN/../lib", *os.environ.get("ENGINE_CMAKE", "").split()]
+            options = ["-DCMAKE_BUILD_TYPE=Release", *os.environ.get("ENGINE_CMAKE", "").split()]
             subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
             subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
         stage = pathlib.Path(self.build_lib).resolve().parent / "engine-installed"
         shutil.rmtree(stage, ignore_errors=True)
         subprocess.run(["cmake", "--install", folder, "--component", "program", "--strip", "--prefix", stage], check=True)
         package = pathlib.Path(self.build_lib) / "engine_dp"
-        for kind, name in (("lib", "libengine.so.0"), ("bin", "engine")):  # the program looks for the library in ../lib
-            (package / kind).mkdir(parents=True, exist_ok=True)
-            shutil.copy(next(stage.rglob(name)), package / kind / name)
+        with tempfile.TemporaryDirectory() as prefix:
+            subprocess.run(["cmake", "--install", folder, "--prefix", prefix, "--component", "program", "--strip"], check=True)
+            for kind, name in (("bin", "engine"), ("lib", "libengine.so.0")):
+                (package / kind).mkdir(parents=True, exist_ok=True)
+                shutil.copy(next(pathlib.Path(prefix).rglob(name)), package / kind / name)
 
 
 class BinaryDistribution(Distribution):

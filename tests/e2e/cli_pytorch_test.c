@@ -170,9 +170,35 @@ static void pictures_equal_torchvision(void **state) {
     if (!(worst < 1e-4)) fail_msg("pictures differ from torchvision by %g", worst);
 }
 
+/* Eighteen steps at once, and nine and then nine in the middle of an epoch: the same weights, in that order alone. */
+static void an_order_goes_on(void **state) {
+    (void)state;
+    char whole[80], dir[600], name[16], resume[600];
+    static const char data[] = "data={set: digits, train: 100, val: 20, order: pytorch}";
+    const char *const keys[][3] = {{data, "train=18st", "checkpoint=off"},
+                                   {data, "train=9st", "checkpoint=9st"},
+                                   {data, "train=18st", resume},
+                                   {"data={set: digits, train: 100, val: 20}", "train=18st", resume},
+                                   {"data={set: digits, train: 100, val: 20, order: file}", "train=18st", "eval=off"}};
+    snprintf(resume, sizeof resume, "checkpoint.resume=%s", scratch_path("order-1"));
+    for (int i = 0; i < 5; i++) {
+        snprintf(name, sizeof name, "order-%d", i);
+        snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(name));
+        program_run(&p, 60, "run", "--json", "--quiet", "--set", "mode=single", "--set", "devices=cpu:1", "--set",
+                    "model={layers: [flatten, {linear: 10}]}", "--set", "batch=16", "--set", "eval=off", "--set",
+                    keys[i][0], "--set", keys[i][1], "--set", keys[i][2], "--set", dir, NULL);
+        if (p.code != (i == 3 ? 78 : 0)) fail_msg("%d: code %d: %s", i, p.code, p.err);
+        if (i == 3) continue; /* another order is another run */
+        const char *weights = program_string(&p, "weights_sha256");
+        if (i == 0) snprintf(whole, sizeof whole, "%s", weights);
+        assert_true((i == 1 || i == 4) == (strcmp(weights, whole) != 0));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(mlp_equals_pytorch), cmocka_unit_test(lenet_equals_pytorch),
                                        cmocka_unit_test(groups_and_frozen_weights_equal_pytorch),
-                                       cmocka_unit_test(pictures_equal_torchvision)};
+                                       cmocka_unit_test(pictures_equal_torchvision),
+                                       cmocka_unit_test(an_order_goes_on)};
     return cmocka_run_group_tests_name("PyTorch", tests, setup, NULL);
 }

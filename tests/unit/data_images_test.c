@@ -99,6 +99,7 @@ static void test_torchvision_files(void **state) {
     static const uint32_t crc[2] = {0xc5999177, 0xd9cd9127};
     uint8_t x[3 * 28 * 28];
     int32_t label;
+    float none;
     folder_put("exact");
     for (int k = 1; k <= 2; k++) {
         char name[64];
@@ -115,7 +116,7 @@ static void test_torchvision_files(void **state) {
         assert_int_equal(crc32(0, x, sizeof x), crc[k]);
     }
     assert_ok(dataset_samples(scratch_path("exact/2/a.png"), d, &one));
-    assert_ok(one->ops->read(one, 0, x, &label, NULL));
+    assert_ok(one->ops->read(one, 0, x, &label, &none));
     assert_int_equal(crc32(0, x, sizeof x), crc[1]);
     dataset_close(one);
     struct dataset *other = set_open(yaml_of("exact", ", val: 1, size: 28, resize: 32"), true);
@@ -285,7 +286,7 @@ static void test_refused(void **state) {
     folder_put("g/zzz");
     char more[1024];
     snprintf(more, sizeof more, ", val: %s", scratch_path("g"));
-    check_says(yaml_of("f", more), false, ERR_DATA, "g/zzz is no class");
+    check_says(yaml_of("f", more), false, ERR_DATA, "g/zzz is not a class");
     folder_put("f/b");
     check_says(yaml_of("f", ", val: 1"), true, ERR_DATA, "f/b holds no pictures");
     png_put("f/b/1.jpg", 2, 20, 20, PNG_COLOR_TYPE_RGB, 8); /* what it is counts, not its name */

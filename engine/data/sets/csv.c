@@ -46,12 +46,9 @@ static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label
     const float *row = s->values + (s->first + i) * (s->columns.inputs + 1);
     float *out = x;
     for (int64_t k = 0; k < s->columns.inputs; k++) {
-        int64_t n = column_values(&s->columns.column[k]), category = (int64_t)row[k];
-        if (!s->columns.column[k].count)
-            *out = row[k];
-        else
-            for (int64_t c = 0; c < n; c++) out[c] = c == category;
-        out += n;
+        int64_t n = s->columns.column[k].count;
+        if (n == 0) *out++ = row[k];
+        for (int64_t c = 0; c < n; c++) *out++ = (float)c == row[k];
     }
     if (d->classes) *label = (int32_t)row[s->columns.inputs];
     if (d->targets) *target = row[s->columns.inputs];
@@ -92,7 +89,7 @@ static enum error target_set(struct csv *s, const struct table *t, int64_t class
                     t->path);
     if (t->ask.no_target || !classes || target->count) return ERR_NONE;
     if (!t->classes)
-        return FAIL(ERR_DATA, "%s: targets that are no classes, as those of %s are", t->path,
+        return FAIL(ERR_DATA, "%s: its targets are not classes, but those of %s are", t->path,
                     t->ask.knower ? t->ask.knower : "what the network was trained on");
     return classes_find(t->path, classes, t->largest, &d->classes);
 }
@@ -256,7 +253,7 @@ static const struct config_field fields[] = {
      .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
      .extra = &part_path},
     {"target", CONFIG_STRING, AT(table.target),
-     .help = "Column to predict, by name or by number from 1; the last when absent", .also = "label|labels"},
+     .help = "Column to predict, by name or by number from 1; default: the last one", .also = "label|labels"},
     {"columns", CONFIG_STRINGS, AT(table.columns),
      .help = "Columns to predict it from, by name or by number from 1; all others when absent", .also = "features"},
     {"without", CONFIG_STRINGS, AT(table.without), .help = "Columns to leave out, by name or by number from 1",
@@ -281,8 +278,8 @@ const struct dataset_ops dataset_csv = {
                 .size = sizeof(struct csv_config),
                 .shorthand = "train",
                 .help =
-                    "Columns of numbers and of text, which becomes a value for each category; the target is a class "
-                    "where it is text or whole numbers, unless loss is mse, which is of values",
+                    "Columns of numbers and of text, which becomes a value for each category; the target is a class if "
+                    "it is text or whole numbers, unless loss is mse, which needs values",
                 .check = csv_check},
     .recognises = csv_recognises,
     .open = csv_open,

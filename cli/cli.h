@@ -78,10 +78,12 @@ struct cli_trained {
 #define TRAINED_PATH \
     "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \
     CONFIG_STRING, AT(trained.path)
+#define TRAINED_RAW \
+    {"--raw", NULL, "the weights themselves, where the run has averaged them (ema)", CONFIG_BOOL, AT(trained.raw)}
 #define TRAINED_OPTIONS \
     {"--checkpoint", "PATH", "a step's folder, a run's, or a .safetensors file; by itself the best " \
      "checkpoint of the run, or else its last", CONFIG_STRING, AT(trained.checkpoint)}, \
-    {"--raw", NULL, "the weights themselves, where the run has averaged them (ema)", CONFIG_BOOL, AT(trained.raw)}, \
+    TRAINED_RAW, \
     OPTION_SET(trained.config, "changes one key"), \
     OPTION_KEY("--mode", "M", trained.config, "mode"), \
     OPTION_KEY("--devices", "D", trained.config, "devices"), \

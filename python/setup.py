@@ -31,9 +31,6 @@ class build_with_library(build_py):
             options = ["-DCMAKE_BUILD_TYPE=Release", *os.environ.get("ENGINE_CMAKE", "").split()]
             subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
             subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
-        stage = pathlib.Path(self.build_lib).resolve().parent / "engine-installed"
-        shutil.rmtree(stage, ignore_errors=True)
-        subprocess.run(["cmake", "--install", folder, "--component", "program", "--strip", "--prefix", stage], check=True)
         package = pathlib.Path(self.build_lib) / "engine_dp"
         with tempfile.TemporaryDirectory() as prefix:
             subprocess.run(["cmake", "--install", folder, "--prefix", prefix, "--component", "program", "--strip"], check=True)

@@ -143,6 +143,8 @@ static void eval_takes_the_average(void **state) {
     program_run(&other, 60, "eval", "--json", "--raw", dir + strlen("log.dir="), NULL);
     assert_int_equal(other.code, 0);
     assert_true(program_number(&other, "result.loss") != loss);
+    program_run(&other, 60, "model", "export", dir + strlen("log.dir="), "--raw", "-o", scratch_path("net.onnx"), NULL);
+    assert_int_equal(other.code, 0);
     program_run(&other, 60, "predict", "--raw", dir + strlen("log.dir="), "val:0", NULL);
     assert_int_equal(other.code, 0);
 }

@@ -146,7 +146,7 @@ static void says_what_is_wrong(void **state) {
         {"-o", "advice.pdf", "ends in .svg, .html, .md, .csv, .json or .txt", 64},
         {"--scaling=weak", "--verify", "--verify is for ways that share one batch", 64},
         {"--set", "model=nosuch", "unknown model 'nosuch'", 78},
-        {"--set", "data={set: csv, train: nowhere.csv}", "cannot read nowhere.csv", 66},
+        {"--set", "data={set: csv, train: nowhere.csv}", "nowhere.csv: No such file", 66},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         program_run(&p, 60, "advise", SMALL, wrong[i].option, wrong[i].value, NULL);

@@ -43,18 +43,19 @@ static void put_notes(struct advising *g) {
                 (long long)c->threads, c->threads == 1 ? "" : "s", text_of_bytes(g->ask.memory, memory),
                 g->ports ? g->ports : "nothing is sent");
     if (g->ask.cores)
-        advise_note(a, "All devices are this machine's, which runs %d at once; more of them take turns.", g->ask.cores);
+        advise_note(a, "All devices belong to this machine, which runs %d at once; more devices take turns.",
+                    g->ask.cores);
     if (g->emulated)
-        advise_note(a,
-                    "Each device has a port of its own. dp is one process on one host: over real ports between hosts "
-                    "it is ddp that runs.");
+        advise_note(a, "Each device has a port of its own. dp is one process on one host: over real ports between "
+                       "hosts only ddp can run.");
     for (int i = 0; i < g->nnotes; i++) advise_note(a, "%s", g->note[i]);
-    advise_note(a,
-                "Another precision computes other numbers, and ring adds in an order that depends on the devices: both "
-                "are another training. All else gives the same bits, on no more devices than there are shards.");
-    advise_note(a, "Computing is taken to shrink with a device's share of the batch. Compressed gradients, averaged "
+    advise_note(
+        a, "Another precision computes other numbers, and ring adds in an order that depends on the devices: both are "
+           "another training. All other ways give the same bits, on at most as many devices as there are shards.");
+    advise_note(a, "Computing is assumed to shrink with a device's share of the batch. Compressed gradients, averaged "
                    "weights and stale servers are not simulated, so they are not among the ways.");
-    advise_note(a, "Simpler is: fewer devices; the configured precision; single, dp's shared server, ddp, dp's sharded "
+    advise_note(a, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
+                   "server, ddp, dp's sharded "
                    "server, optimizer.shard, dp's dedicated server; no named algorithm; buckets as configured.");
 }
 
@@ -95,10 +96,9 @@ static void look_round(struct advising *g) {
     double load[LOADS];
     int cores = device_host_cores();
     if (environment_load(load) && load[0] > 0.5 * cores)
-        advising_note(g,
-                      "The load average was %.1f on %d core%s when this began: other programs have disturbed what was "
-                      "measured.",
-                      load[0], cores, cores == 1 ? "" : "s");
+        advising_note(
+            g, "The load average was %.1f on %d core%s when this began: other programs have disturbed the measurement.",
+            load[0], cores, cores == 1 ? "" : "s");
 }
 
 static enum error advise_in(struct advising *g) {
@@ -158,25 +158,25 @@ static enum error read_memory(const char *value, void *out) {
 #undef AT
 #define AT(member) offsetof(struct advise_options, member)
 static const struct option options[] = {
-    {"CONFIG", NULL, "what is to be trained", CONFIG_STRING, AT(path), .one = "configuration"},
+    {"CONFIG", NULL, "the configuration to be trained", CONFIG_STRING, AT(path), .one = "configuration"},
     {"--devices", "LIST",
-     "as in 2,4,8 or 1..64, the powers of two between; by itself up to 64, or those of this machine where its own "
-     "links "
-     "are meant",
-     .read = read_devices, .wants = "numbers from 1 to 4096, as in 2,4,8 or 1..64"},
+     "2,4,8, or 1..64 for the powers of two between; default: up to 64, or the devices of this machine if its own "
+     "links are measured",
+     .read = read_devices, .wants = "numbers from 1 to 4096, such as 2,4,8 or 1..64"},
     {"--link", "auto|RATE[,LATENCY]",
-     "of each device's port, each way; auto (default): what the configuration emulates, or this machine's links, which "
-     "are measured",
+     "rate and latency of each device's port, in each direction; auto (default): as the configuration emulates, or "
+     "this machine's links, which are measured",
      .read = read_link, .wants = "auto, RATE or RATE,LATENCY, as in 10Gbit,50us"},
-    {"--memory", "SIZE", "of a device, as in 16GB; by itself what one of this machine has", .read = read_memory,
-     .wants = "a size, as in 16GB"},
+    {"--memory", "SIZE", "memory of a device, such as 16GB; default: that of a device of this machine",
+     .read = read_memory, .wants = "a size, as in 16GB"},
     {"--scaling", "strong|weak",
      "strong (default): all devices share the configuration's batch; weak: every device has as much to do as in the "
      "configuration",
      CONFIG_ENUM, AT(weak), .choices = "strong|weak"},
-    {"--verify", NULL, "has engine compare run the best two ways here, and says whether the advice held", CONFIG_BOOL,
-     AT(verify)},
-    {"-o", "FILE", "writes the advice with its picture, too, as FILE ends: .svg, .html, .md, .csv, .json or .txt",
+    {"--verify", NULL, "runs the best two ways here with engine compare, and reports whether the advice held",
+     CONFIG_BOOL, AT(verify)},
+    {"-o", "FILE",
+     "also writes the advice with its picture; the ending of FILE is the format: .svg, .html, .md, .csv, .json or .txt",
      CONFIG_STRING, AT(out), .wants = "the name of a file", .also = "--output"},
     OPTION_SET(config, "changes one key of the configuration"),
     {"--json", NULL, "one JSON object on standard output", CONFIG_BOOL, AT(json)},
@@ -185,10 +185,10 @@ static const struct option options[] = {
 
 const struct command command_advise = {
     .name = "advise",
-    .summary = "says which way of sharing gradients is better here, and why",
+    .summary = "reports which way of sharing gradients is better here, and why",
     .options = options,
     .notes = "It measures a step and links for some seconds, simulates every mode, algorithm, size of\n"
-             "buckets and precision, and runs what it can of that to see how far off it is.\n"
+             "buckets and precision, and runs the ways that it can run here, to measure the error of its predictions.\n"
              "Exit codes: 0; 64 usage; 66 no such file; 69 no such device; 75 too slow to be measured;\n"
              "78 bad configuration, or nothing fits; those of a run that failed; 130/143 stopped\n",
     .size = sizeof(struct advise_options),

@@ -1,4 +1,4 @@
-/* What the parts of 'engine advise' share: what is asked for, what was measured, and what follows. */
+/* The interface between the parts of 'engine advise': the options, the measurements, and the advice. */
 #pragma once
 #include "cli/lists.h"
 #include "cli/step_source.h"
@@ -40,7 +40,7 @@ void advising_progress(const struct advising *g, const char *fmt, ...) __attribu
 MUST_CHECK enum error advise_measure(struct advising *g);
 /* Runs the best of dp and of ddp as far as this machine can, beside what is predicted of them. */
 MUST_CHECK enum error advise_check_here(struct advising *g);
-/* The key of the batch that so many devices have where it grows with them. */
+/* The key of the batch for this many devices, if the batch grows with them. */
 const char *advise_batch(const struct advising *g, int64_t computing);
-/* Has 'engine compare' run the best two, and says whether the advice held. */
+/* Runs the best two ways with 'engine compare', and reports whether the advice held. */
 MUST_CHECK enum error advise_verify(struct advising *g);

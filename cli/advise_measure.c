@@ -29,7 +29,7 @@ static enum error set(struct advising *g, const char *text) {
 
 static enum error leave_out(struct advising *g) {
     for (struct unsimulated u; (u = measured_unknown(&g->settings.config)).key;) {
-        advising_note(g, "What %s does is not simulated: the advice is for %s=%s.", u.key, u.key, u.without);
+        advising_note(g, "The effect of %s is not simulated: the advice is for %s=%s.", u.key, u.key, u.without);
         TRY(set(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
         TRY(load(g));
     }
@@ -140,7 +140,7 @@ static enum error measure_link(struct advising *g, enum advise_mode m) {
 /* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
 static enum error measure_links(struct advising *g) {
     if (has_units(g))
-        return FAIL(ERR_USAGE, "links of %s are not measured\n--link RATE,LATENCY says what they are like",
+        return FAIL(ERR_USAGE, "links of %s are not measured\ndescribe them with --link RATE,LATENCY",
                     g->settings.config.devices.kind);
     g->ask.fitted = true;
     g->ask.usual = g->settings.config.comm.order == COMM_ORDER_RING ? SCHEMES : SCHEME_direct;

@@ -1,5 +1,4 @@
-/* What the parts of 'engine bench comm' share: what is asked for, what one rank measures, and how
- * it is reported. */
+/* The interface between the parts of 'engine bench comm': the options, the measurement of one rank, and the report. */
 #pragma once
 #include "cli/cli.h"
 #include "transport/algo/algo.h"
@@ -55,8 +54,7 @@ struct bench_series { /* one algorithm */
     int rows;
     double alpha, beta; /* time = alpha + beta * bytes */
 };
-/* What one rank does; s->algorithm and order say with what. p: rank, size and place are set. All
- * ranks get the same rows. */
+/* Runs one rank with s->algorithm and order. p: rank, size and place are set. All ranks get the same rows. */
 MUST_CHECK enum error bench_measure(const struct bench_comm *o, const struct group_params *p, struct bench_series *s);
 /* The bytes of buffers that one rank needs. */
 double bench_memory(const struct bench_comm *o);

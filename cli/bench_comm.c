@@ -184,7 +184,7 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
     }
     if (!err && !code) err = bench_report(o, series, n, stdout);
-    if (!err && wrong > 0) err = FAIL(ERR_RESULT, "%lld elements have another value than expected", (long long)wrong);
+    if (!err && wrong > 0) err = FAIL(ERR_RESULT, "%lld elements do not have the expected value", (long long)wrong);
     return err ? cli_fail(err) : code;
 }
 
@@ -276,33 +276,34 @@ static const struct option options[] = {
      CONFIG_ENUM, AT(collective), .word = collective_name, .wants = "collective"},
     {"--link", "L", "shm (default; processes), thread, or another of 'engine version --features', over loopback",
      CONFIG_ENUM, AT(link), .word = link_name, .wants = "link"},
-    {"--algorithm", "A", "auto (default), all that can, or a name", CONFIG_STRING, AT(o.algorithm),
+    {"--algorithm", "A", "auto (default), all (every one that is possible), or a name", CONFIG_STRING, AT(o.algorithm),
      .word = algorithm_name, .wants = "algorithm"},
-    {"--order", "O", "tree or ring, in which ranks' elements are added; default: tree where the algorithm can",
+    {"--order", "O",
+     "order in which the ranks' elements are added, tree or ring; default: tree if the algorithm supports it",
      CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},
     {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MAX},
     {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from), .read = read_size},
-    {"--to", "S", "the largest: 64MB by default", .at = AT(o.to), .read = read_size},
-    {"--factor", "F", "from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2, 1 << 20},
+    {"--to", "S", "the largest size: 64MB by default", .at = AT(o.to), .read = read_size},
+    {"--factor", "F", "factor from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2, 1 << 20},
     {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = type_name, .wants = "type"},
     {"--op", "O", "sum by default", CONFIG_ENUM, AT(o.op), .word = op_name, .wants = "operation"},
-    {"--iters", "N", "calls a size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls), 1, 1e9},
+    {"--iters", "N", "calls for each size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls), 1, 1e9},
     {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
-     .wants = "a time up to 1h, as in 0.5 or 200ms"},
+     .wants = "a time up to 1h, such as 0.5 or 200ms"},
     {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
      .read = read_emulation},
     {"--json", NULL, "instead of the table", CONFIG_ENUM, AT(o.format), BENCH_JSON},
     {"--csv", NULL, "likewise", CONFIG_ENUM, AT(o.format), BENCH_CSV},
-    {"--save", "FILE", "the JSON into a file, beside what is printed", CONFIG_STRING, AT(o.save),
+    {"--save", "FILE", "writes the JSON into a file, in addition to the printed output", CONFIG_STRING, AT(o.save),
      .wants = "the name of a file"},
     {0}};
 
 const struct command command_bench_comm = {
     .name = "comm",
-    .summary = "collectives, and what a message and a byte cost",
+    .summary = "measures collectives: the cost of a message and of a byte",
     OPTIONS(options),
     .notes = "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
-             "does. wrong: elements with another value than expected. model: alpha + beta * size,\n"
+             "does. wrong: elements without the expected value. model: alpha + beta * size,\n"
              "fitted to all sizes by relative least squares.\n",
     .standard = &(const struct options){.o = {.algorithm = "auto",
                                               .ranks = 2,

@@ -95,7 +95,7 @@ static enum error make_model(struct net *b, int64_t outputs) {
     TRY(err);
     if (shape_last(&b->m->output) == outputs) return ERR_NONE;
     char text[96];
-    return FAIL(ERR_CONFIG, "model '%s' gives %s outputs, not %lld\nsay how many by --classes", b->m->name,
+    return FAIL(ERR_CONFIG, "model '%s' gives %s outputs, not %lld\nset their number by --classes", b->m->name,
                 shape_text(&b->m->output, text), (long long)outputs);
 }
 
@@ -273,7 +273,7 @@ static int run(const struct cli *cli) {
     struct net b = {0};
     enum error err = ERR_NONE;
     if (o->config.path && (o->model || o->input.ndim || o->classes))
-        return cli_usage(cli, "a configuration says what --model, --input and --classes would");
+        return cli_usage(cli, "a configuration already has what --model, --input and --classes set");
     const char *model = o->model ? pool_printf(cli->pool, "model=%s", o->model) : NULL;
     if (o->model) err = model ? cli_set_first(&o->config, model) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
@@ -284,16 +284,16 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"CONFIG", NULL, "its model, data's shape, precision and shard size; without one:", CONFIG_STRING, AT(config.path),
-     .one = "configuration"},
-    {"--model", "NAME", "of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model), .word = cli_zoo_name},
-    {"--input", "S", "3x32x32, or 128 tokens; by default what is usual for the model", .at = AT(input),
-     .read = cli_read_shape, .wants = "a shape as 3x32x32 or 128"},
+    {"CONFIG", NULL, "a configuration: its model, shape of data, precision and shard size; without it:", CONFIG_STRING,
+     AT(config.path), .one = "configuration"},
+    {"--model", "NAME", "a model of the zoo, or {layers: [...]}", CONFIG_STRING, AT(model), .word = cli_zoo_name},
+    {"--input", "S", "3x32x32, or 128 tokens; default: the usual input of the model", .at = AT(input),
+     .read = cli_read_shape, .wants = "a shape such as 3x32x32 or 128"},
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, 1 << 24, .wants = "a whole number"},
-    {"--batch", "N", "samples of one pass", CONFIG_INT, AT(batch), 1, 1 << 20, .wants = "a whole number"},
+    {"--batch", "N", "number of samples in one pass", CONFIG_INT, AT(batch), 1, 1 << 20, .wants = "a whole number"},
     {"--precision", "P", "f32 or bf16", .at = AT(config), .key = "precision"},
-    {"--threads", "N", "of the device; 1 by default, of which processor time is measured", CONFIG_INT, AT(threads), 1,
-     1024, .wants = "a whole number"},
+    {"--threads", "N", "threads of the device; 1 by default, and then processor time is measured", CONFIG_INT,
+     AT(threads), 1, 1024, .wants = "a whole number"},
     {"--seconds", "T", "how long to measure; 1s by default", CONFIG_SECONDS, AT(seconds), 1e-12, 3600,
      .wants = "a time up to an hour"},
     OPTION_SET(config, "as in 'engine run'"),
@@ -302,9 +302,9 @@ static const struct option options[] = {
 
 const struct command command_bench_layers = {
     .name = "layers",
-    .summary = "each op of a training step, as it runs after fusion",
+    .summary = "measures each op of a training step, after fusion",
     OPTIONS(options),
-    .notes = "bytes: what an op reads and writes, each once. peak: the larger of two rates measured\n"
+    .notes = "bytes: the values that an op reads and writes, each once. peak: the larger of two rates measured\n"
              "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
              "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
     .standard = &(const struct options){.threads = 1, .seconds = 1},

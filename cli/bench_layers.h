@@ -1,4 +1,4 @@
-/* What the parts of 'engine bench layers' share. */
+/* The interface between the parts of 'engine bench layers'. */
 #pragma once
 #include "cli/cli.h"
 
@@ -23,7 +23,7 @@ struct layers_result {
     double pass[2]; /* whole passes, medians */
     bool json;
 };
-/* Of one thread its own processor time, so that a busy machine does not count; else the wall's. */
+/* With one thread its processor time, which other programs disturb less; else the wall time. */
 int64_t (*bench_clock(const struct device *dev))(void);
 /* FLOP/s of multiply-adds in registers, on one core. */
 double peak_fma(void);

@@ -12,10 +12,10 @@
 #undef COMMAND
 const struct command *command_find(const char *name);
 const struct command *const *command_list(int *count);
-const char *command_name(int i); /* NULL: there are not so many */
 /* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
  * it is no part of engine/engine.h. */
 __attribute__((visibility("default"))) int engine_program(int argc, char **argv);
+const char *command_name(int i); /* NULL: there are fewer */
 
 const char *cli_zoo_name(int i); /* of networks, likewise */
 
@@ -46,8 +46,8 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out);
 /* The same, but nothing is printed: all that is wrong is in *report, in the pool of *out, or is the last error. */
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report);
 
-/* What the environment says of a launcher that has started this process, in l. What is wrong with
- * it is reported with the configuration, which may ignore it. */
+/* Reads into l what the environment says about the launcher that started this process. Errors are reported with the
+ * configuration, which may ignore the environment. */
 struct run_launched cli_launched(struct launcher *l);
 
 /* Opens the data and builds the model; on error everything that is wrong has been printed. */

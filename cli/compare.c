@@ -41,7 +41,7 @@ static int finished_runs(const struct cli *cli, const struct options *o) {
     struct experiment x;
     struct compared c;
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
-        return cli_usage(cli, "runs that are there take --axis and the formats");
+        return cli_usage(cli, "finished runs take only --axis and the formats");
     enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
     if (err == ERR_NONE) err = show(o, &c);
     int code = cli_end(err);
@@ -107,7 +107,7 @@ static char *command_text(const struct options *o, struct pool *pool) {
 
 static int experiment(const struct cli *cli, const struct options *o) {
     int64_t repeats = 0;
-    if (o->axis) return cli_usage(cli, "--axis is for runs that are there");
+    if (o->axis) return cli_usage(cli, "--axis is for finished runs");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
         !(text_int(o->repeats, &repeats) && repeats >= 1 && repeats <= STATISTICS_RUNS))
         return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'", STATISTICS_RUNS, o->repeats);
@@ -134,21 +134,19 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {"EXPERIMENT.yaml | RUN RUN... | CONFIG", NULL,
-     "an experiment: base, matrix or sides, repeats and such, see below; or finished runs as they are, held against "
-     "the first: times, settings, losses and weights bit for bit; or, for --modes, a configuration",
+     "an experiment (base, matrix or sides, repeats, ...: see below); or finished runs, each compared with the first: "
+     "times, settings, losses and weights bit for bit; or, for --modes, a configuration",
      .at = AT(paths), .max = EXPERIMENT_VALUES, .many = OPTION_LIST},
     {"--modes", "M,M", "the modes to compare on one configuration: --modes dp,ddp", CONFIG_STRING, AT(modes)},
-    {"--repeats", "N", "runs of each side; auto: as many as the spread of the first ones asks for", CONFIG_STRING,
-     AT(repeats)},
-    {"--quick", NULL, "one run of each side (or --repeats N): a first look; no verdicts", CONFIG_BOOL, AT(quick)},
+    {"--repeats", "N", "runs of each side; auto: the spread of the first runs decides", CONFIG_STRING, AT(repeats)},
+    {"--quick", NULL, "one run of each side (or --repeats N), for a first look without verdicts", CONFIG_BOOL,
+     AT(quick)},
     OPTION_SET(sets, "changes one key of the base, as in 'engine run'"),
     {"--fail-if", "GATE",
-     "exit code 1 where it is true, as in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", .at = AT(gates),
-     .max = 32, .many = OPTION_LIST},
-    {"--axis", "KEY", "of finished runs: the setting in which they may differ", CONFIG_STRING, AT(axis)},
-    {"--dir", "FOLDER",
-     "where runs and results go; runs/NAME by itself. What is there from an earlier start is not "
-     "run again",
+     "exit code 1 if the condition is true, such as 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'",
+     .at = AT(gates), .max = 32, .many = OPTION_LIST},
+    {"--axis", "KEY", "the setting in which finished runs may differ", CONFIG_STRING, AT(axis)},
+    {"--dir", "FOLDER", "folder of runs and results; default: runs/NAME. Runs that it already has are not repeated",
      CONFIG_STRING, AT(dir)},
     OPTION_JSON("on standard output instead of the table"),
     {"--csv", NULL, "likewise", CONFIG_BOOL, AT(csv)},
@@ -159,7 +157,7 @@ static const struct option options[] = {
 const struct command command_compare = {
     .name = "compare",
     .also = "sweep|experiment|ab|search",
-    .summary = "runs an experiment and tells which side is better, by how much and how surely",
+    .summary = "runs an experiment and reports which side is better, by how much and how surely",
     OPTIONS(options),
     .notes = "\n"
              "An experiment:\n"

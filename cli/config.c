@@ -30,7 +30,7 @@ static const struct option options[] = {{"CONFIG", NULL, NULL, CONFIG_STRING, AT
 
 const struct command command_config = {
     .name = "config",
-    .summary = "prints the resolved configuration, each value with its origin; it can be run as it is",
+    .summary = "prints the resolved configuration, each value with its origin; the output is a valid configuration",
     OPTIONS(options),
     .run = run,
 };

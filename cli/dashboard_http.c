@@ -178,7 +178,7 @@ static int check_headers(const struct headers *h, const struct http_rules *rules
     if (h->hosts != 1) return 400;
     *wrong = "a GET has no body";
     if (h->body) return 400;
-    *wrong = "this is not called so: use its address, or localhost";
+    *wrong = "this server does not have that name: use its address, or localhost";
     if (!host_is_ours(h->host, h->nhost, rules)) return 403;
     *wrong = "not for pages of other sites";
     return h->other_site && page != HTTP_PAGE ? 403 : 200;

@@ -1,4 +1,4 @@
-/* What the dashboard's files share. */
+/* The interface between the dashboard's files. */
 #pragma once
 #include "cli/dashboard.h"
 #include "lab/runs.h"
@@ -16,7 +16,7 @@ struct http_request {
     char run[LISTED_ID]; /* which of several; "": the only one, or all */
     int64_t since;
 };
-/* Where the head ends: behind the empty line; 0: more is to come. */
+/* The end of the head, after the empty line; 0: it is not complete. */
 size_t http_head_end(const char *in, size_t n);
 /* The status: 200, and *out; or what is wrong with it, and a text that says what. */
 int http_read(const char *head, size_t n, const struct http_rules *rules, struct http_request *out, const char **wrong);
@@ -48,7 +48,7 @@ struct board_answer {
 typedef int (*board_answer_fn)(void *user, const struct http_request *r, struct board_answer *answer, FILE *body);
 MUST_CHECK enum error board_server_start(int listener, const struct http_rules *rules, board_answer_fn answer,
                                          void *user, struct board_server **out);
-/* Seconds since somebody asked for something, very many when nobody did. */
+/* Seconds since the last request; very large if there was none. */
 double board_server_idle(struct board_server *s);
 bool board_server_done(struct board_server *s); /* last words were sent */
 void board_server_stop(struct board_server *s);

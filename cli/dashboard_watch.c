@@ -142,7 +142,7 @@ static int run(const struct cli *cli) {
     const struct options *o = cli->options;
     struct watch w = {.path = o->path, .one = runs_is_one(o->path)};
     if (!run_is_address(o->at))
-        return cli_usage(cli, "--at: '%s' is no address as 8080, 127.0.0.1:8080, [::1]:8080", o->at);
+        return cli_usage(cli, "--at: '%s' is not an address such as 8080, 127.0.0.1:8080 or [::1]:8080", o->at);
     enum error err = w.one ? ERR_NONE : refresh(&w);
     if (err == ERR_NONE) err = serve(&w, o->at);
     pool_free(w.pool);
@@ -150,17 +150,17 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"RUN_DIR | FOLDER", NULL, "a run's directory, or a folder of runs; runs/ if none is given", CONFIG_STRING,
-     AT(path), .one = "folder"},
-    {"--at", "ADDRESS", "PORT of this host alone (0: any that is free) or HOST:PORT; " DASHBOARD_STANDARD " by itself",
+    {"RUN_DIR | FOLDER", NULL, "a run's directory, or a folder of runs; default: runs/", CONFIG_STRING, AT(path),
+     .one = "folder"},
+    {"--at", "ADDRESS", "PORT for this host only (0: any free port) or HOST:PORT; " DASHBOARD_STANDARD " by itself",
      CONFIG_STRING, AT(at), .wants = "an address"},
     {0}};
 
 const struct command command_dashboard = {
     .name = "dashboard",
-    .summary = "shows runs to a browser: one that has ended or goes on elsewhere, or all below a folder",
+    .summary = "shows runs in a browser: one run, finished or still training, or all runs below a folder",
     OPTIONS(options),
-    .notes = "What goes on is followed. A run shows itself while it goes: engine run --dashboard.\n"
+    .notes = "It follows runs that still train. A run can show itself: engine run --dashboard.\n"
              "Exit codes: 0 ended by Ctrl-C or a signal; 64 usage; 66 no such folder; 69 the port is taken\n",
     .standard = &(const struct options){.path = "runs", .at = DASHBOARD_STANDARD},
     .run = run,

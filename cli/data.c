@@ -73,7 +73,7 @@ static enum error source_take(struct cli_config *c, const char *source, struct p
     size_t n = strlen(source), plain = 0;
     while (isalnum((unsigned char)source[plain]) || strchr("_./-", source[plain] ? source[plain] : 1)) plain++;
     if (n > 2000 || strpbrk(source, "\"\\\n"))
-        return FAIL(ERR_USAGE, "'%.60s' is no name of a set or path that can be written in YAML", source);
+        return FAIL(ERR_USAGE, "'%.60s' is not the name of a set, nor a path that can be written in YAML", source);
     const char *quote = plain == n ? "" : "\"";
     const char *text = pool_printf(pool, "data=%s%s%s", quote, source, quote);
     return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
@@ -260,7 +260,7 @@ static enum error prepare(const struct options *asked) {
             cli_fail(err);
         const struct node *augment = o.settings.config.data.augment;
         if (err == ERR_NONE && augment && (augment->kind != NODE_LIST || augment->count))
-            fputs("add its 'augment': only samples as they lie are written down\n", stderr);
+            fputs("add its 'augment': only samples without augmentation are written\n", stderr);
     }
     opened_close(&o);
     return err;
@@ -291,18 +291,18 @@ static const struct option stats_options[] = {{SOURCE}, SET, {0}};
 static const struct option prepare_options[] = {
     {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
 static const struct command forms[] = {
-    {"list", "the sets and their keys", .run = list},
-    {"stats", "samples, shape, classes, mean and deviation, how fast it is read", OPTIONS(stats_options),
+    {"list", "lists the sets and their keys", .run = list},
+    {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
      .run = run_stats},
     {"prepare",
-     "writes FOLDER/train-images.npy and its like, or train.bin for tokens, and prints the 'data' "
-     "that reads them: pictures decoded once, at the size that the configuration asks for",
+     "decodes pictures once, at the configuration's size, writes FOLDER/train-images.npy and similar files (train.bin "
+     "for tokens), and prints the 'data' section that reads them",
      OPTIONS(prepare_options), .run = run_prepare}};
 
 const struct command command_data = {
     .name = "data",
     .also = "datasets|dataset",
-    .summary = "data sets: which there are, what is in one, writing one down for fast reading",
+    .summary = "lists data sets, shows what is in one, or writes one for fast reading",
     .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
              "bad configuration\n",
     .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},

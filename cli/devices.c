@@ -125,12 +125,10 @@ static void print_meaning(void) {
         printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores);
         return;
     }
-    printf(" (mode single: %s:0)\n'devices: %s' is the same; '%s:1,3' takes these, '%s:0,0' makes "
-           "two devices of one "
-           "GPU; 'cpu:N' computes on processors\n",
+    printf(" (mode single: %s:0)\n'devices: %s' is the same; '%s:1,3' takes these two, '%s:0,0' makes two devices of "
+           "one GPU; 'cpu:N' computes on processors\n",
            kind->name, kind->name, kind->name, kind->name);
-    printf("gradients: mode dp copies from GPU to GPU (comm.backend peer), mode ddp takes NCCL "
-           "(nccl) or passes through "
+    printf("gradients: mode dp copies from GPU to GPU (comm.backend peer), mode ddp uses NCCL (nccl) or passes through "
            "the host (host)\n");
 }
 
@@ -204,7 +202,7 @@ static int run(const struct cli *cli) {
         return cli_end(err);
     }
     char name[256];
-    printf("cores this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
+    printf("cores that this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
     for (int i = 0; i < n; i++) print_kind(kinds[i]);
     print_meaning();
     return 0;
@@ -215,7 +213,7 @@ static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}
 const struct command command_devices = {
     .name = "devices",
     .also = "gpus|device",
-    .summary = "the devices of this machine, and what they stand on",
+    .summary = "shows the devices of this machine, and their hardware",
     OPTIONS(options),
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* engine doctor: whether this machine can do what the engine wants of it, check by check. */
+/* engine doctor: checks whether this machine has what the engine needs, check by check. */
 #include "cli/doctor.h"
 
 #include "engine/base/json.h"
@@ -27,9 +27,8 @@ static void too_long(int signal) {
     (void)signal;
     write_text("error: '");
     write_text(checking);
-    write_text("' has not ended within 60 s\nhint: what it asks hangs; look there (dmesg, "
-               "nvidia-smi), and start "
-               "the machine again if need be\n");
+    write_text("' has not ended within 60 s\nhint: the driver or the device hangs; see dmesg and nvidia-smi, and "
+               "restart the machine if necessary\n");
     _exit(error_exit_code(ERR_DEVICE));
 }
 
@@ -117,7 +116,7 @@ static const char *kind_name(int i) {
 }
 
 static const struct option options[] = {
-    {"KIND", NULL, "of devices that must work: cuda; without it, GPUs are looked at if there are any", CONFIG_STRING,
+    {"KIND", NULL, "kind of devices that must work: cuda; without it, GPUs are checked if there are any", CONFIG_STRING,
      offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices", .one = "kind"},
     {"--json", NULL, "instead of the lines", CONFIG_BOOL, offsetof(struct doctor, json)},
     {0}};
@@ -125,9 +124,9 @@ static const struct option options[] = {
 const struct command command_doctor = {
     .name = "doctor",
     .also = "env|info|diagnose",
-    .summary = "whether this machine can do what the engine wants of it",
+    .summary = "checks whether this machine has what the engine needs",
     .options = options,
-    .notes = "ok, none (not here, and not asked for), warning (works, could be better), missing.\n"
+    .notes = "ok; none (not present, and not required); warning (works, could be better); missing.\n"
              "Exit code 69 when something is missing.\n",
     .size = sizeof(struct doctor),
     .run = run,

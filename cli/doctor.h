@@ -1,10 +1,10 @@
-/* What the parts of 'engine doctor' share: findings, one a check, in the order of the checks. */
+/* The interface between the parts of 'engine doctor': findings, one for each check, in the order of the checks. */
 #pragma once
 #include "cli/cli.h"
 
 enum doctor_level {
     DOCTOR_OK,
-    DOCTOR_NONE,    /* not here, and nobody has asked for it */
+    DOCTOR_NONE,    /* not present, and not required */
     DOCTOR_WARNING, /* it works, but not as well as it could */
     DOCTOR_MISSING
 };
@@ -19,7 +19,7 @@ struct doctor {
     int count;
     struct finding of[DOCTOR_FINDINGS];
 };
-/* Before a check: its name, told when it does not end. */
+/* Call it before a check: its name is reported if the check does not end. */
 void doctor_begin(struct doctor *d, const char *name);
 /* The finding of the check that was begun. "text\nhint" */
 void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

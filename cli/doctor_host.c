@@ -53,7 +53,8 @@ static void check_shared(struct doctor *d) {
     char text[32];
     doctor_begin(d, "/dev/shm");
     if (statvfs("/dev/shm", &fs) != 0) {
-        doctor_say(d, DOCTOR_WARNING, "not there: %s\nthe engine does without, NCCL and MPI do not", strerror(errno));
+        doctor_say(d, DOCTOR_WARNING, "not there: %s\nthe engine does not need it, but NCCL and MPI do",
+                   strerror(errno));
         return;
     }
     double size = (double)fs.f_blocks * (double)fs.f_frsize;
@@ -84,7 +85,7 @@ static enum error try_loopback(void) {
 static void check_network(struct doctor *d) {
     doctor_begin(d, "loopback");
     if (try_loopback() == ERR_NONE)
-        doctor_say(d, DOCTOR_OK, "a message over 127.0.0.1 comes and goes");
+        doctor_say(d, DOCTOR_OK, "a message over 127.0.0.1 arrives and is answered");
     else
         doctor_error(d, DOCTOR_MISSING);
 }
@@ -98,10 +99,10 @@ static void check_name(struct doctor *d) {
     if (rc == 0)
         doctor_say(d, DOCTOR_OK, "%s resolves", name);
     else
-        doctor_say(d, DOCTOR_WARNING,
-                   "%s does not resolve: %s\nruns on one host do not mind; for several, add it to "
-                   "/etc/hosts",
-                   name, gai_strerror(rc));
+        doctor_say(
+            d, DOCTOR_WARNING,
+            "%s does not resolve: %s\nruns on one host do not need this; for several hosts, add it to /etc/hosts", name,
+            gai_strerror(rc));
     if (found) freeaddrinfo(found);
 }
 
@@ -112,7 +113,7 @@ static void check_folder(struct doctor *d) {
         rmdir(at);
         doctor_say(d, DOCTOR_OK, "can be written: runs go to ./runs");
     } else {
-        doctor_say(d, DOCTOR_WARNING, "cannot be written: %s\nsay where runs go by log.dir", strerror(errno));
+        doctor_say(d, DOCTOR_WARNING, "cannot be written: %s\nset another folder for runs by log.dir", strerror(errno));
     }
 }
 

@@ -126,10 +126,10 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {TRAINED_PATH, .one = "configuration"},
-    {"--split", NULL, "val (default), or train: the training samples, as they lie", CONFIG_ENUM, AT(split),
+    {"--split", NULL, "val (default), or train: the training samples, without augmentation", CONFIG_ENUM, AT(split),
      .choices = "val|train"},
     TRAINED_OPTIONS,
-    {"--json", NULL, "one JSON object on standard output, the confusion matrix in it", CONFIG_BOOL, AT(trained.json)},
+    {"--json", NULL, "one JSON object on standard output, with the confusion matrix", CONFIG_BOOL, AT(trained.json)},
     {0}};
 
 const struct command command_eval = {

@@ -99,8 +99,7 @@ static enum error check_model(const struct trainer *t) {
     const struct dataset *d = t->feed.data;
     if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode) return ERR_NONE;
     return FAIL(ERR_CONFIG,
-                "data '%s' is no text with a next token at each position\nsets that are: engine "
-                "help data.set",
+                "data '%s' is not a text with a next token at each position\nengine help data.set lists the sets",
                 d->name);
 }
 
@@ -159,13 +158,14 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {TRAINED_PATH, .missing = "whose text? a run's or a configuration's", .one = "run"},
-    {"--prompt", "TEXT", "what the text begins with; by default a new line", CONFIG_STRING, AT(prompt)},
-    {"--tokens", "N", "how many to add; 500 by default", CONFIG_INT, AT(tokens), 1, 1 << 30, .wants = "a whole number"},
-    {"--temperature", "T", "0: always the likeliest; 1: as the network says; 0.8 by default", CONFIG_REAL,
-     AT(temperature), 0, 100},
-    {"--top-k", "K", "draws among the K likeliest; all by default", CONFIG_INT, AT(top), 1, 1 << 30,
+    {"--prompt", "TEXT", "the beginning of the text; default: a new line", CONFIG_STRING, AT(prompt)},
+    {"--tokens", "N", "number of tokens to add; default: 500", CONFIG_INT, AT(tokens), 1, 1 << 30,
      .wants = "a whole number"},
-    {"--seed", "S", "of the random numbers; the same seed gives the same text", CONFIG_INT, AT(seed), 0, 1 << 30,
+    {"--temperature", "T", "0: always the likeliest token; 1: the probabilities of the network; default: 0.8",
+     CONFIG_REAL, AT(temperature), 0, 100},
+    {"--top-k", "K", "draws among the K likeliest tokens; default: all", CONFIG_INT, AT(top), 1, 1 << 30,
+     .wants = "a whole number"},
+    {"--seed", "S", "seed of the random numbers; the same seed gives the same text", CONFIG_INT, AT(seed), 0, 1 << 30,
      .wants = "a whole number"},
     TRAINED_OPTIONS,
     {0}};

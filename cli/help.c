@@ -165,8 +165,8 @@ static void print_command(const struct command *c) {
 /* ---- the command ---- */
 
 static int overview(void) {
-    printf("engine: train a network on several devices, and see which way of sharing gradients is "
-           "better, and why\n\n"
+    printf("engine: trains a network on several devices, and measures which way of sharing gradients is better, and "
+           "why\n\n"
            "usage: engine COMMAND [ARGUMENTS]\n\n");
     int n;
     const struct command *const *all = command_list(&n);
@@ -175,9 +175,9 @@ static int overview(void) {
         help_wrap(all[i]->summary, 13, 13);
     }
     printf("\n  engine run                     trains on generated data; needs no file\n"
-           "  engine help COMMAND            what a command takes\n"
+           "  engine help COMMAND            the arguments of a command\n"
            "  engine help config             the keys of a configuration\n"
-           "  engine help optimizer.momentum what a key means\n"
+           "  engine help optimizer.momentum the meaning of a key\n"
            "  engine help layers             the layers of a network; engine help conv2d: one of them\n\n"
            "exit codes: 0 done, 1 result not acceptable, 64 usage, 65 bad data or checkpoint, 66 "
            "input missing, 69 device\n"
@@ -312,13 +312,12 @@ static const char *topic_word(int i) {
 }
 
 static const struct option options[] = {
-    {"COMMAND | KEY | LAYER", NULL, "what it takes; what it means; 'layers': a list of them", CONFIG_STRING, AT(topic),
+    {"COMMAND | KEY | LAYER", NULL, "its arguments; its meaning; 'layers' lists all layers", CONFIG_STRING, AT(topic),
      .word = topic_word},
-    {"KEY", NULL, "after 'config': the key, though a command has its name", CONFIG_STRING, AT(key)},
+    {"KEY", NULL, "after 'config': the key, even if a command has the same name", CONFIG_STRING, AT(key)},
     {0}};
 
-const struct command command_help = {
-    .name = "help",
-    .summary = "what a command takes, what a key of the configuration means, what a layer does",
-    OPTIONS(options),
-    .run = run};
+const struct command command_help = {.name = "help",
+                                     .summary = "explains a command, a key of the configuration or a layer",
+                                     OPTIONS(options),
+                                     .run = run};

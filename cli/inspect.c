@@ -227,15 +227,15 @@ static enum error merge_trace(const char *dir, struct pool *pool) {
     TRY(trace_read_all(dir, pool, &ranks, &n));
     if (n == 0)
         return FAIL(ERR_INPUT,
-                    "'%s' has no trace\n--set log.trace=10..20st records one, which each rank "
-                    "writes behind the last of these steps, or when the run ends",
+                    "'%s' has no trace\n--set log.trace=10..20st records one; each rank writes it after the last of "
+                    "these steps, or when the run ends",
                     dir);
     const char *path = pool_printf(pool, "%s/trace.json", dir);
     if (!path) return ERR_MEMORY;
     TRY(trace_merge(ranks, n, pool, path));
     printf("%s: steps %lld to %lld of %d rank%s", path, (long long)ranks->first, (long long)ranks->last, n,
            n == 1 ? "" : "s");
-    if (n < ranks->size) printf(" of %d: the others have left no trace here", ranks->size);
+    if (n < ranks->size) printf(" of %d: the others left no trace here", ranks->size);
     printf("\n");
     return ERR_NONE;
 }
@@ -275,8 +275,8 @@ static const struct option options[] = {
     {"PATH", NULL, NULL, CONFIG_STRING, AT(path), .missing = "one path is needed", .one = "path"},
     OPTION_JSON("one JSON object on standard output"),
     {"--trace", NULL,
-     "of a run directory: merges what its ranks have traced (log.trace) into RUN_DIR/trace.json, "
-     "as a run does at its end: of one whose ranks were lost",
+     "merges the traces of a run's ranks (log.trace) into RUN_DIR/trace.json, for a run that lost ranks; other runs do "
+     "this at their end",
      CONFIG_BOOL, AT(trace)},
     {0}};
 

@@ -44,7 +44,7 @@ static int list(const struct cli *cli) {
     if (err != ERR_NONE || o->json) return cli_end(err);
     for (int i = 0; i < n; i++)
         printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "", all[i].question);
-    printf("\n'engine lab show NN' tells more, 'engine lab run NN' runs one\n");
+    printf("\n'engine lab show NN' describes a lab, 'engine lab run NN' runs it\n");
     return 0;
 }
 
@@ -69,9 +69,9 @@ static enum error copy_files(const struct options *o, struct pool *pool) {
     int kept;
     TRY(lesson_find(o->lab, pool, &full));
     if (file_exists(o->dir) && (!file_is_folder(o->dir) || !is_empty(o->dir)))
-        return FAIL(ERR_CREATE, "'%s' is there already, and is no empty folder", o->dir);
+        return FAIL(ERR_CREATE, "'%s' already exists, and is not an empty folder", o->dir);
     TRY(lesson_copy(full, o->dir, pool, &kept));
-    printf("wrote %s; 'engine lab run %s' runs what is in there\n", o->dir, o->dir);
+    printf("wrote %s; 'engine lab run %s' runs this copy\n", o->dir, o->dir);
     return ERR_NONE;
 }
 
@@ -89,7 +89,7 @@ static enum error find_folder(const struct options *o, const char **folder) {
     if (!yaml) return ERR_MEMORY;
     if (strchr(o->lab, '/') || file_exists(yaml)) {
         *folder = o->lab;
-        return o->dir ? FAIL(ERR_USAGE, "'%s' is a folder: it is run where it is, without --dir", o->lab) : ERR_NONE;
+        return o->dir ? FAIL(ERR_USAGE, "'%s' is a folder: it is run in place, without --dir", o->lab) : ERR_NONE;
     }
     TRY(lesson_find(o->lab, o->pool, &full));
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
@@ -130,8 +130,8 @@ static int run_opened(const struct options *o, const struct lesson *l) {
     enum error err = r ? lesson_needs(l) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
     if (!o->json)
-        printf("%s\n%s\nabout %g min%s; all goes to %s\n", l->title, l->question, l->minutes,
-               l->quick ? " in full, far less in quick form" : "", l->folder);
+        printf("%s\n%s\nabout %g min%s; all files go to %s\n", l->title, l->question, l->minutes,
+               l->quick ? " in full form, far less in quick form" : "", l->folder);
     stop_install();
     err = lesson_run(&runner, l, r);
     return err == ERR_NONE ? finish(o, l, r) : cli_fail(err);
@@ -157,12 +157,12 @@ static int run(const struct cli *cli) {
 
 /* ---- the command ---- */
 
-#define WHICH CONFIG_STRING, AT(lab), .word = lesson_name, .missing = "which lab? 'engine lab list' has them"
+#define WHICH CONFIG_STRING, AT(lab), .word = lesson_name, .missing = "which lab? 'engine lab list' lists them"
 #define TEXT "on standard output instead of the text"
 static const struct option list_options[] = {OPTION_JSON(TEXT), {0}}, show_options[] = {{"NN", NULL, NULL, WHICH}, {0}};
 static const struct option run_options[] = {
-    {"NN|FOLDER", NULL, "a number or a name; a folder with a lab.yaml is run where it is", WHICH},
-    {"--quick", NULL, "fewer steps and runs: seconds, but no verdicts", CONFIG_BOOL, AT(quick)},
+    {"NN|FOLDER", NULL, "a number or a name; a folder with a lab.yaml is run in place", WHICH},
+    {"--quick", NULL, "fewer steps and runs: takes seconds, but gives no verdicts", CONFIG_BOOL, AT(quick)},
     {"--dir", "DIR", "instead of labs/NN-name", CONFIG_STRING, AT(dir), .wants = "a folder"},
     OPTION_JSON(TEXT),
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
@@ -170,20 +170,19 @@ static const struct option run_options[] = {
 static const struct option copy_options[] = {
     {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
 static const struct command forms[] = {
-    {"list", "number and name, title, question, and how long it takes", OPTIONS(list_options), .run = list},
-    {"show", "what to run, what to look at, and questions to answer", OPTIONS(show_options), .run = show},
+    {"list", "lists the labs: number, name, title, question, and how long each takes", OPTIONS(list_options),
+     .run = list},
+    {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = show},
     {"run",
-     "copies the lab's files into labs/NN-name, runs its steps there, and holds the results "
-     "against "
-     "what the lab claims",
+     "copies the lab's files into labs/NN-name, runs its steps there, and compares the results with the lab's claims",
      OPTIONS(run_options), .run = run},
-    {"copy", "its files into a new folder, to be changed and run by hand", OPTIONS(copy_options), .run = copy}};
+    {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options), .run = copy}};
 
 const struct command command_lab = {
     .name = "lab",
-    .summary = "runs the labs of a course, and checks what should come out of them",
-    .notes = "Runs go to DIR/runs (quick form: DIR/quick), what came out to claims.json there.\n"
-             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 what the lab\n"
-             "needs is not here; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
+    .summary = "runs the labs of a course, and checks their results",
+    .notes = "Runs go to DIR/runs (quick form: DIR/quick), and the results to claims.json there.\n"
+             "Exit codes: 0; 1 a claim does not hold; 64 usage; 66 no such lab; 69 the machine\nlacks what the lab "
+             "needs; 78 a bad lab.yaml; the code of a step that failed; 130/143\n",
     .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
 };

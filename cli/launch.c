@@ -80,18 +80,18 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"-n", "N", "processes of this host", CONFIG_INT, AT(size), 1, RANKS_MAX, .wants = "a number of processes",
-     .also = "--nproc-per-node", .missing = "how many processes? (-n N)"},
+    {"-n", "N", "number of processes on this host", CONFIG_INT, AT(size), 1, RANKS_MAX,
+     .wants = "a number of processes", .also = "--nproc-per-node", .missing = "how many processes? (-n N)"},
     {"--nnodes", "N",
      "hosts that run 'engine launch' together, with the same secret in ENGINE_TOKEN; each starts "
      "its own processes",
      CONFIG_INT, AT(nodes), 1, RANKS_MAX, .wants = "a number of hosts"},
-    {"--node-rank", "K", "which of them this is, from 0", CONFIG_INT, AT(node), 0, RANKS_MAX - 1,
+    {"--node-rank", "K", "number of this host, from 0", CONFIG_INT, AT(node), 0, RANKS_MAX - 1,
      .wants = "the number of this host,"},
     {"--master-addr", "A", "host of node 0: a name or an address, :PORT may follow", CONFIG_STRING, AT(master)},
     {"--master-port", "P", "29500", CONFIG_INT, AT(port), 1, 65535, .wants = "a port"},
-    {"--join-timeout", "S", "seconds that the hosts wait for each other: 60", CONFIG_INT, AT(timeout), 1, 1000000,
-     .wants = "a number of seconds"},
+    {"--join-timeout", "S", "seconds for which the hosts wait for each other; default: 60", CONFIG_INT, AT(timeout), 1,
+     1000000, .wants = "a number of seconds"},
     {"PROGRAM [ARGUMENT]...", NULL, NULL, .at = AT(program), .many = OPTION_REST, .missing = "which program?"},
     {0}};
 

@@ -27,10 +27,9 @@ static enum error print_list(struct pool *pool) {
     const struct layer_ops *const *kinds = layer_kinds(&n);
     const char *keys = config_help(&common, "", pool);
     if (!keys) return ERR_MEMORY;
-    help_wrap(
-        "The layers of model: {layers: [flatten, {linear: 10}]}, each with the output of the one before it, or of "
-        "the one that its 'from' names:",
-        0, 0);
+    help_wrap("The layers of model: {layers: [flatten, {linear: 10}]}. Each takes the output of the layer before it, "
+              "or of the layer that its 'from' names:",
+              0, 0);
     printf("\n");
     for (int i = 0; i < n; i++) {
         printf("  %-*s ", NAME, kinds[i]->section.name);
@@ -62,7 +61,7 @@ static enum error print_layer(const struct layer_ops *layer, struct pool *pool) 
     printf("\n");
     help_keys(keys);
     int at = own.shorthand ? printf("a bare value is its '%s';", own.shorthand) : 0;
-    help_wrap("every layer takes name, from and params, too: engine help layers", at, 0);
+    help_wrap("every layer also takes name, from and params: engine help layers", at, 0);
     return ERR_NONE;
 }
 

@@ -1,4 +1,4 @@
-/* What options hold that no type of the schema reads: lists of numbers, a port. */
+/* Types of options that the schema does not have: lists of numbers, a port. */
 #pragma once
 #include "engine/base/error.h"
 #include "lab/cost.h"

@@ -146,8 +146,8 @@ static void main_page(FILE *out) {
                  "gradients");
     fputs(".SH SYNOPSIS\n.B engine\n.I COMMAND\n[ARGUMENTS]\n.SH DESCRIPTION\n", out);
     put(out, "Trains one network from one YAML file on one device (single), with a parameter "
-             "server (dp) or with an all-reduce among processes (ddp), to the same bits, and says "
-             "where the time went. Without a file it trains a small network on generated data.");
+             "server (dp) or with an all-reduce among processes (ddp), with the same bits, and reports where the time "
+             "went. Without a file it trains a small network on generated data.");
     fputs(".SH COMMANDS\n", out);
     for (int i = 0; i < n; i++) {
         fprintf(out, ".TP\n.B %s\n", all[i]->name);
@@ -207,7 +207,7 @@ static enum error layers_section_of(struct pool *pool, FILE *out) {
     int n;
     const struct layer_ops *const *kinds = layer_kinds(&n);
     fputs(".SH LAYERS\n", out);
-    put(out, "What a list model.layers may hold, with parameters. All layers have the first ones, too.");
+    put(out, "The items of the list model.layers, with their parameters. All layers also have the first ones.");
     put(out, layer_dimensions);
     TRY(config_walk(&layer_common_section, pool, key_entry, &(struct entries){out, "LAYER."}));
     for (int i = 0; i < n; i++) TRY(layer_entries(kinds[i], pool, out));
@@ -292,15 +292,15 @@ static int run(const struct cli *cli) {
 
 static const struct option options[] = {
     {"COMMAND | engine.yaml | layers.md", NULL,
-     "a command's page, all keys of a configuration and all layers, or layers alone as Markdown; by itself the page of "
-     "the program",
+     "a command's page, all keys of a configuration and all layers, or only the layers as Markdown; default: the page "
+     "of the program",
      CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
     {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
     {0}};
 
 const struct command command_man = {
     .name = "man",
-    .summary = "prints a page of the manual, for man to show",
+    .summary = "prints a page of the manual, in the format of man",
     OPTIONS(options),
     .notes = "To read one: 'engine man run | man -l -'\n",
     .run = run,

@@ -1,4 +1,4 @@
-/* engine model: the networks that there are, their layers, and what they cost. */
+/* engine model: lists networks, prints their layers, and computes their cost. */
 #include "cli/model.h"
 
 #include "engine/base/text.h"
@@ -183,28 +183,28 @@ static int show_summary(const struct cli *cli) {
 
 // clang-format off
 #define SHARED \
-    {"NAME|CONFIG", NULL, "a model of the zoo, or a configuration (its data says input and classes)", \
+    {"NAME|CONFIG", NULL, "a model of the zoo, or a configuration (its data give input and classes)", \
      CONFIG_STRING, AT(target), .word = cli_zoo_name, .missing = "which model?", .one = "model"}, \
-    {"--input", "SHAPE", "3x32x32; by default what the model or the data has", .at = AT(input), \
+    {"--input", "SHAPE", "3x32x32; default: the input of the model or of the data", .at = AT(input), \
      .read = cli_read_shape, .wants = "channels, height and width as in 3x32x32, or a number"}, \
     {"--classes", "N", "the same", CONFIG_INT, AT(classes), 1, -1}, \
-    {"--batch", "N", "samples that one device computes at once; by default the configuration's", \
+    {"--batch", "N", "samples that one device computes at once; default: as configured", \
      CONFIG_INT, AT(batch), 1, -1}, \
     OPTION_SET(config, "changes one key, as in 'engine run': model.depth=3")
 // clang-format on
 static const struct option show_options[] = {SHARED, {0}};
 static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
 static const struct command forms[] = {
-    {"list", "the zoo, with inputs and parameters", .run = list},
-    {"show", "all layers of one, as a configuration that can be run", OPTIONS(show_options), .run = show_layers},
+    {"list", "lists the zoo, with inputs and parameters", .run = list},
+    {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = show_layers},
     {"summary",
-     "for each layer shape, parameters, operations, memory; totals; and the order in which "
-     "gradients become ready",
+     "prints shape, parameters, operations and memory of each layer, totals, and the order in which gradients become "
+     "ready",
      OPTIONS(summary_options), .run = show_summary}};
 
 const struct command command_model = {
     .name = "model",
     .also = "models|zoo|export|onnx|summary",
-    .summary = "the networks that there are, their layers, and what they cost",
+    .summary = "lists networks, prints their layers, and computes their cost",
     .forms = (const struct command *const[]){forms, forms + 1, forms + 2, &model_export, NULL},
 };

@@ -26,8 +26,8 @@ struct option_list {
  * "--" everything is a word. */
 struct option {
     const char *name; /* "--output"; "CONFIG": a word of the command line, known by its place */
-    /* What help calls the value, by itself 'choices'; without either it is a flag. "[=ADDRESS]": it
-     * may be left out, and then is 'set'. */
+    /* The name of the value in help, by default 'choices'; an option without either is a flag. "[=ADDRESS]": the
+     * value may be omitted, and is then 'set'. */
     const char *value;
     const char *help;      /* of a 'key' by itself "the same as --set KEY=VALUE" */
     enum config_type type; /* scalars of the schema. Flags: BOOL gives true, ENUM gives 'min' */
@@ -91,7 +91,7 @@ bool option_takes_value(const struct option *o);
 /* The i-th word that its value may be, in out where it needs room; NULL: there is none. */
 const char *option_word(const struct option *o, int i, char out[OPTION_TEXT]);
 const char *option_left(const struct option *o, char out[OPTION_TEXT]); /* "-o, --output FILE" */
-/* What it does; NULL: nothing is told. */
+/* What the command does; NULL: no text. */
 const char *option_help(const struct option *o, char out[OPTION_TEXT]);
 /* "engine bench comm [--collective C] [OPTION]..." */
 const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]);
@@ -107,9 +107,9 @@ void help_keys(const char *text); /* what config_help gives, likewise */
 
 /* The i-th word that help knows beside commands and keys: "layers", and their names. */
 const char *layers_word(int i);
-/* Help on "layers", "conv2d", "conv2d.kernel"; told is false where the topic is no layer. */
+/* Prints help on "layers", "conv2d", "conv2d.kernel"; told is false if the topic is not a layer. */
 MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *told);
-/* Help on a parameter of any layer, by its name or PyTorch's; told becomes true where there is one. */
+/* Prints help on a parameter of any layer, by its name or PyTorch's; told becomes true if there is one. */
 MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *told);
 /* All of them as Markdown: docs/layers.md from its second title on. */
 MUST_CHECK enum error layers_markdown(struct pool *pool, FILE *out);

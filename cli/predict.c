@@ -72,7 +72,7 @@ static enum error find_part(struct asker *a, bool train, struct dataset **out) {
 /* A part of the network's own data. */
 static enum error find_samples(struct asker *a, const char *text, struct input_range *out) {
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
-        return FAIL(ERR_USAGE, "'%s' is no sample and no range of them\nas in val:7 or val:0-9", text);
+        return FAIL(ERR_USAGE, "'%s' is neither a sample nor a range of samples\nwrite val:7 or val:0-9", text);
     TRY(find_part(a, *text == 't', &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text, (long long)out->set->size,
@@ -268,7 +268,7 @@ static const struct option options[] = {
      "training file; or samples of its own data by number: val:0-9 or train:7",
      .at = AT(inputs), .many = OPTION_LIST,
      .missing = "of what? a picture, a folder of them, a file of samples without labels, or val:0-9"},
-    {"--top", "K", "how many answers of each; 3 by default", CONFIG_INT, AT(top), 1, TOP_MOST},
+    {"--top", "K", "number of answers for each sample; default: 3", CONFIG_INT, AT(top), 1, TOP_MOST},
     {"--logits", NULL, "the outputs before softmax, of all classes", CONFIG_BOOL, AT(logits)},
     {"--csv", NULL, "a table with a header: input, sample, class and confidence of each answer", CONFIG_BOOL, AT(csv)},
     {"--json", NULL, "one JSON array; with the outputs before softmax (logit)", CONFIG_BOOL, AT(trained.json)},
@@ -280,10 +280,10 @@ static const struct option options[] = {
 const struct command command_predict = {
     .name = "predict",
     .also = "infer|inference|classify|label",
-    .summary = "says what a trained network sees in samples: pictures, arrays, its own data",
+    .summary = "predicts samples with a trained network: pictures, arrays, its own data",
     OPTIONS(options),
-    .notes = "Pictures of a folder and of those in it are taken by name. What cannot be read is named, and the\n"
-             "others go on. Of a sequence, what follows its end is told.\n"
+    .notes = "Pictures of a folder and of the folders in it are taken by name. Inputs that cannot be read are named,\n"
+             "and the others continue. For a sequence, the prediction is what follows its end.\n"
              "Exit codes: 0; 64 usage; 65 bad data or checkpoint, or some inputs could not be read;\n"
              "66 no such file, sample, run or checkpoint; 78 bad configuration, or weights of another model\n",
     .standard = &(const struct options){.top = 3},

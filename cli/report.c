@@ -54,20 +54,20 @@ static int run(const struct cli *cli) {
 static const struct option options[] = {
     {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING, AT(path),
      .missing = "a report of what? a run's or an experiment's directory", .one = "directory"},
-    {"-o", "FILE", "where to; - is standard output; by itself report.html in DIR", CONFIG_STRING, AT(out),
+    {"-o", "FILE", "output file; - is standard output; default: report.html in DIR", CONFIG_STRING, AT(out),
      .wants = "the name of a file", .also = "--output"},
     {"--format", "F",
-     "html: one page that needs nothing else, for screens, phones and paper; md; csv and json: "
-     "all tables; svg: all plots; txt: for a terminal; by itself what FILE ends in, else html",
+     "html: one self-contained page for screens, phones and paper; md; csv and json: all tables; svg: all plots; txt: "
+     "for a terminal; default: the ending of FILE, else html",
      CONFIG_ENUM, AT(format), .word = format_name},
     {0}};
 
 const struct command command_report = {
     .name = "report",
     .also = "plot|plots|html|export_html",
-    .summary = "tells what a run or an experiment came to, as one page with plots",
+    .summary = "writes the results of a run or an experiment as one page with plots",
     OPTIONS(options),
-    .notes = "What a run or experiment has no data for is left out, with a line on how to get it.\n"
+    .notes = "Sections without data are left out; a line says how to get the data.\n"
              "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
     .standard = &(const struct options){.format = -1},
     .run = run,

@@ -155,26 +155,26 @@ static const struct option options[] = {
     OPTION_KEY("--devices", "D", config, "devices"),
     {"--resume", NULL, NULL, .at = AT(config), .key = "checkpoint.resume", .set = "auto"},
     {"--dashboard", "[=ADDRESS]",
-     "shows the run to a browser while it goes, at " DASHBOARD_STANDARD " or ADDRESS: PORT (0: any "
-     "that is free) or HOST:PORT. The same as --set log.dashboard=ADDRESS; exit code 69 if the "
+     "shows the run in a browser while it trains, at " DASHBOARD_STANDARD
+     " or ADDRESS: PORT (0: any free port) or HOST:PORT. The same as --set log.dashboard=ADDRESS; exit code 69 if the "
      "port "
      "is taken",
      .at = AT(config), .key = "log.dashboard", .set = DASHBOARD_STANDARD},
     OPTION_JSON("one JSON object on standard output, and nothing else there"),
     {"--quiet", NULL, "no banner and no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {"--no-progress", NULL, "plain lines even on a terminal", CONFIG_BOOL, AT(plain)},
-    {"--nnodes", "N", "on each of N hosts: the same as --set run.nodes=N", .at = AT(config), .key = "run.nodes"},
+    {"--nnodes", "N", "number of hosts: the same as --set run.nodes=N", .at = AT(config), .key = "run.nodes"},
     OPTION_KEY("--node-rank", "K", config, "run.node_rank"),
     OPTION_KEY("--master-addr", "A", config, "run.master"),
     OPTION_KEY("--master-port", "P", config, "run.port"),
-    {"--nproc-per-node", "M|auto", "devices of this host: M is the same as --set devices=cpu:M", CONFIG_STRING,
-     AT(locals)},
+    {"--nproc-per-node", "M|auto", "number of devices on this host: M is the same as --set devices=cpu:M",
+     CONFIG_STRING, AT(locals)},
     {0}};
 
 const struct command command_run = {
     .name = "run",
     .also = "train|fit|start",
-    .summary = "trains, from a configuration, from nothing, or on from a run directory",
+    .summary = "trains a network: from a configuration, from defaults, or by resuming a run directory",
     OPTIONS(options),
     .run = run,
 };

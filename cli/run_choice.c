@@ -75,8 +75,8 @@ static enum error refuse_others(const struct run_place *p, struct pool *pool) {
     const char *of = step ? checkpoint_run_id(step, pool) : NULL;
     if (!of) return ERR_NONE;
     return FAIL(ERR_CREATE,
-                "'%s' holds checkpoints of another run%s%s\nto go on with it: engine run %s, or "
-                "--resume; to begin a new one, choose another log.dir",
+                "'%s' holds checkpoints of another run%s%s\nto continue it: engine run %s, or --resume; to begin a new "
+                "run, choose another log.dir",
                 p->dir, *of ? ", " : "", of, p->dir);
 }
 

@@ -1,4 +1,4 @@
-/* Which run a start is: a new one, or one that goes on. */
+/* Decides whether a start is a new run or continues one. */
 #pragma once
 #include "cli/cli.h"
 
@@ -11,5 +11,5 @@ MUST_CHECK enum error run_choice_make(const struct run_settings *s, struct run_p
 MUST_CHECK enum error run_choice_clear(const char *dir, struct pool *pool);
 /* Writes run.json; where the run is not known here, nothing. */
 MUST_CHECK enum error run_choice_write(const struct run_place *p, struct pool *pool);
-/* Notes in run.json that this start has failed, and what was said, for those who look at the directory later. */
+/* Records in run.json that this start has failed, with the message, for later readers of the directory. */
 void run_choice_failed(const struct run_place *p, int code, const char *words, struct pool *pool);

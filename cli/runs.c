@@ -321,7 +321,7 @@ static void print_reasons(const struct listing *all) {
 static void print_table(const struct options *o, const struct listing *all, int left_out) {
     int terminal = file_columns(STDOUT_FILENO);
     if (!all->count && !left_out) printf("no runs below '%s'\n", o->folder);
-    if (!all->count && left_out) printf("none of %d below '%s' is such a run\n", left_out, o->folder);
+    if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
     print_runs(all, terminal);
     print_experiments(all, terminal);
     print_reasons(all);
@@ -378,15 +378,15 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"FOLDER", NULL, "the folder to search, with all folders below it; runs/ if none is given", CONFIG_STRING,
-     AT(folder), .one = "folder"},
-    {"--all", NULL, "lists the runs of experiments, too", CONFIG_BOOL, AT(all)},
-    {"--mode", "M", "lists the runs of this mode alone", CONFIG_STRING, AT(mode)},
-    {"--state", "S", "lists the runs in this state alone", CONFIG_ENUM, AT(state), .word = state_name},
-    {"--name", "PATTERN", "lists the names of this form alone: --name 'mlp-*'", CONFIG_STRING, AT(name)},
-    {"--sort", "KEY", "sorts by this column; by name if none is given. Unknown values come last", CONFIG_ENUM, AT(sort),
+    {"FOLDER", NULL, "the folder to search, with all folders below it; default: runs/", CONFIG_STRING, AT(folder),
+     .one = "folder"},
+    {"--all", NULL, "also lists the runs of experiments", CONFIG_BOOL, AT(all)},
+    {"--mode", "M", "lists only the runs of this mode", CONFIG_STRING, AT(mode)},
+    {"--state", "S", "lists only the runs in this state", CONFIG_ENUM, AT(state), .word = state_name},
+    {"--name", "PATTERN", "lists only runs whose name matches: --name 'mlp-*'", CONFIG_STRING, AT(name)},
+    {"--sort", "KEY", "sorts by this column; default: by name. Unknown values come last", CONFIG_ENUM, AT(sort),
      .word = column_key},
-    {"--reverse", NULL, "sorts the other way: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
+    {"--reverse", NULL, "reverses the order: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
     OPTION_JSON("one JSON object on standard output, with all that is known"),
     {"--csv", NULL, "the same as CSV; the first column is a title", CONFIG_BOOL, AT(csv)},
     {0}};
@@ -394,13 +394,13 @@ static const struct option options[] = {
 const struct command command_runs = {
     .name = "runs",
     .also = "list|ls|history|status",
-    .summary = "lists the runs and experiments below a folder: what they came to, and whether they go on",
+    .summary = "lists the runs and experiments below a folder, with their states and results",
     OPTIONS(options),
     .notes = "The states of a run: running (a process of this host works in the folder), finished and\n"
              "stopped (its metrics and its summary agree on that), failed (run.json has the reason),\n"
              "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
              "is damaged or missing).\n"
-             "Exit codes: 0, also where there are none; 64 usage; 66 no such folder\n",
+             "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
     .standard = &(const struct options){.folder = "runs", .state = -1},
     .run = run,
 };

@@ -1,4 +1,4 @@
-/* The table of runs, for those who print it and those who serve it. */
+/* The table of runs, for printing and for the dashboard. */
 #pragma once
 #include "engine/base/json.h"
 #include "lab/runs.h"

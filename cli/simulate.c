@@ -133,7 +133,7 @@ static int run(const struct cli *cli) {
     enum { STEPS = 40 };
     struct simulate_options *o = cli->options;
     struct step_source s;
-    if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both say what ports are like");
+    if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both describe the ports: give one of them");
     const struct step_ask ask = {
         .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
     enum error err = step_source_open(&ask, &s);

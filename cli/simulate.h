@@ -1,4 +1,4 @@
-/* What the parts of 'engine simulate' share: what is asked for, the measured step, and the rows of the answer. */
+/* The interface between the parts of 'engine simulate': the options, the measured step, and the rows of the answer. */
 #pragma once
 #include "cli/lists.h"
 #include "cli/step_source.h"

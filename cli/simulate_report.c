@@ -43,7 +43,7 @@ static void print_head(const struct simulate_options *o, const struct step_sourc
     fprintf(out, "%s: %s scaling, a step of the whole batch of %lld on one device takes %.3f ms\n",
             s->settings.config.name, o->strong ? "strong" : "weak", (long long)s->settings.config.batch.size,
             (m->load + m->forward + m->backward + m->update) * 1e3);
-    const char *ready = m->traced ? "as the trace tells" : "as layers' work tells";
+    const char *ready = m->traced ? "as traced" : "by each layer's work";
     fprintf(out, "(load %.3f, forward %.3f, backward %.3f, update %.3f; %s), %s of gradients, ready %s\n",
             m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
             s->measured_here ? "measured now" : "measured by the run",

@@ -18,7 +18,8 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
     struct stat st;
     char *step;
     if (stat(path, &st) != 0)
-        return FAIL(ERR_INPUT, "no checkpoint '%s'\na step's folder, a run's, or a .safetensors file", path);
+        return FAIL(ERR_INPUT, "no checkpoint '%s'\ngive a step's folder, a run's folder, or a .safetensors file",
+                    path);
     t->job.resume = path;
     if (!S_ISDIR(st.st_mode)) return ERR_NONE;
     const char *manifest = pool_printf(t->pool, "%s/manifest.json", path);
@@ -37,7 +38,7 @@ static enum error find_weights(struct cli_trained *t) {
     if (t->run_dir) return weights_at(t, t->run_dir);
     run_place_newest(&t->settings, &place);
     if (place.dir) {
-        log_info("the newest run of '%s' is meant: %s", t->settings.config.name, place.dir);
+        log_info("using the newest run of '%s': %s", t->settings.config.name, place.dir);
         return weights_at(t, place.dir);
     }
     return FAIL(ERR_INPUT,

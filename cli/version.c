@@ -43,7 +43,7 @@ static const struct option options[] = {
 
 const struct command command_version = {
     .name = "version",
-    .summary = "the version, and what was built in",
+    .summary = "prints the version and the built-in features",
     OPTIONS(options),
     .run = run,
 };

@@ -19,7 +19,7 @@ enum { ADVISE_DEVICES = 32, ADVISE_MEASURED = 4, ADVISE_RATES = 9, ADVISE_TURNS 
 enum advise_mode { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_MODES /* none: nothing fits */ };
 extern const char *const advise_mode_names[ADVISE_MODES];
 extern const char *const advise_server_names[]; /* as dp.server has them, by enum simulated_server */
-static const double ADVISE_NEAR = 1.05;         /* the simplest may take so many times the fastest's step */
+static const double ADVISE_NEAR = 1.05;         /* the simplest way may take this many times the fastest's step */
 
 struct advise_ask {
     const struct run_config *config;
@@ -81,7 +81,7 @@ struct advice {
     int configured[2]; /* both in the configuration's precision; the first two where nothing fits in that */
     int other;  /* the fastest of another mode in its precision, on as many devices as the fastest or alone; -1 */
     int barred; /* the fastest one that memory forbids, where it is faster; -1 */
-    struct {    /* in the configuration's precision, on so many devices; -1: none fits */
+    struct {    /* in the configuration's precision, on this many devices; -1: none fits */
         int best[ADVISE_MODES], fastest, simplest;
     } at[ADVISE_DEVICES];
     struct advise_limits limits; /* of the fastest */

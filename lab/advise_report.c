@@ -30,9 +30,9 @@ static const char *row_words(struct report *r, const struct advice *a, int i) {
 static void say_simplest(struct report *r, struct report_section *s, const struct advice *a, int fastest,
                          int simplest) {
     if (simplest == fastest)
-        report_paragraph(s, report_say(r, "Nothing simpler is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100));
+        report_paragraph(s, report_say(r, "No simpler way is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100));
     else
-        report_paragraph(s, report_say(r, "The simplest within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
+        report_paragraph(s, report_say(r, "The simplest way within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
                                        row_words(r, a, simplest)));
 }
 
@@ -40,7 +40,7 @@ static void say_fastest(struct report *r, struct report_section *s, const struct
     report_paragraph(s, r->verdict);
     say_simplest(r, s, a, a->fastest, a->simplest);
     if (a->configured[0] == a->fastest) return;
-    report_paragraph(s, report_say(r, "In %s, as configured, the fastest: %s.", a->ask->measured[0].precision,
+    report_paragraph(s, report_say(r, "The fastest in %s, as configured: %s.", a->ask->measured[0].precision,
                                    row_words(r, a, a->configured[0])));
     say_simplest(r, s, a, a->configured[0], a->configured[1]);
 }
@@ -52,7 +52,7 @@ static void say_other(struct report *r, struct report_section *s, const struct a
     double longer = best->rate / other->rate - 1, doubt = advise_doubt(a, best->as.mode, other->as.mode);
     const char *words = "";
     if (doubt > longer)
-        words = report_say(r, " That is too close to call: of these two modes predictions were off by %.0f %%.",
+        words = report_say(r, " This is too close to call: the predictions for these two modes were off by %.0f %%.",
                            doubt * 100);
     report_paragraph(s, report_say(r, "The best of another mode, %s, takes %.0f %% longer for each sample.%s",
                                    advise_text(a, &other->as), longer * 100, words));
@@ -77,7 +77,7 @@ static void say_limits(struct report *r, struct report_section *s, const struct 
     if (a->barred < 0) return;
     char needs[32], has[32];
     const struct advise_row *barred = &a->row[a->barred];
-    report_paragraph(s, report_say(r, "Memory forbids what would be %.0f %% faster: %s needs %s of %s.",
+    report_paragraph(s, report_say(r, "A way that would be %.0f %% faster does not fit into memory: %s needs %s of %s.",
                                    (barred->rate / best->rate - 1) * 100, advise_text(a, &barred->as),
                                    text_of_bytes(barred->answer.memory, needs), text_of_bytes(a->ask->memory, has)));
 }
@@ -180,7 +180,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
 }
 
 static enum error put_turns(struct report *r, const struct advice *a) {
-    struct report_section *s = report_section(r, "turns", "Where it turns over");
+    struct report_section *s = report_section(r, "turns", "Where another mode takes over");
     int last = a->at[a->ask->ndevices - 1].fastest;
     const char *mode = last < 0 ? "nothing" : advise_mode_names[a->row[last].as.mode];
     long long n = (long long)a->turned;
@@ -188,9 +188,9 @@ static enum error put_turns(struct report *r, const struct advice *a) {
     say_turns(r, s, "With the devices", &a->devices, say_devices,
               report_say(r, "%s is the fastest on all of them", mode));
     say_turns(r, s, report_say(r, "With the bandwidth of a port, on %lld devices", n), &a->rates, say_rate,
-              "it does not, from 10 Mbit/s to 100 Gbit/s");
+              "nothing changes from 10 Mbit/s to 100 Gbit/s");
     say_turns(r, s, report_say(r, "With the batch, on %lld devices", n), &a->batches, say_batch,
-              "it does not, from a 64th to 256 times of what is configured");
+              "nothing changes from a 64th to 256 times the configured batch");
     return put_map(r, s, a);
 }
 
@@ -213,8 +213,8 @@ static void say_checks(struct report *r, struct report_section *s, const struct 
     const char *should = advise_mode_names[fastest_here(a, false)], *was = advise_mode_names[fastest_here(a, true)];
     if (isnan(advise_off(a))) return;
     const char *words = report_say(r,
-                                   "With this machine's cores the fastest of these and of one device alone (%s) "
-                                   "should have been %s, and was",
+                                   "On this machine's cores, the fastest of these ways and of one device alone (%s) "
+                                   "was predicted to be %s, and was",
                                    ms(r, a, 0), should);
     words = report_say(r, "%s%s%s.", words, should == was ? "" : " ", should == was ? "" : was);
     report_paragraph(s, report_say(r, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100));
@@ -224,7 +224,7 @@ static enum error put_checks(struct report *r, const struct advice *a) {
     static const char *const heads[] = {"what ran here", "predicted ms", "measured ms", "off by"};
     struct report_section *s = report_section(r, "checked", "Checked on this machine");
     struct table *t;
-    if (!a->nchecks) s->missing = "Nothing was: it takes two devices of the list that this machine has.";
+    if (!a->nchecks) s->missing = "Nothing was checked: a check needs two devices of the list on this machine.";
     if (!a->nchecks) return ERR_NONE;
     say_checks(r, s, a);
     if (a->verified.words) report_paragraph(s, a->verified.words);
@@ -249,7 +249,7 @@ enum error advise_report(const struct advice *a, struct report *out) {
     TRY(put_devices(out, a));
     if (a->ask->ndevices > 1) TRY(put_turns(out, a));
     TRY(put_checks(out, a));
-    struct report_section *s = report_section(out, "rests-on", "What this rests on");
+    struct report_section *s = report_section(out, "rests-on", "What this is based on");
     for (int i = 0; i < a->nnotes; i++) report_paragraph(s, a->note[i]);
     return out->failed ? FAIL(ERR_MEMORY, "no memory for the advice") : ERR_NONE;
 }

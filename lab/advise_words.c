@@ -1,4 +1,4 @@
-/* What a way is called, and how it is asked for. */
+/* The name of a way, and the options that select it. */
 #include "lab/advise.h"
 
 #include "engine/base/text.h"

@@ -32,7 +32,7 @@ static enum relation read_op(struct reader *r) {
             r->at += strlen(op_texts[i]);
             return (enum relation)i;
         }
-    refuse(r, "one of > >= < <= == != is wanted at", r->at, (int)strlen(r->at));
+    refuse(r, "one of > >= < <= == != is expected at", r->at, (int)strlen(r->at));
     return IS_EQ;
 }
 
@@ -51,7 +51,7 @@ static int quantity_length(const char *from) {
 
 static void read_quantity(struct reader *r, struct check_term *t) {
     int n = quantity_length(r->at);
-    if (n == 0) refuse(r, "a quantity is wanted at", r->at, (int)strlen(r->at));
+    if (n == 0) refuse(r, "a quantity is expected at", r->at, (int)strlen(r->at));
     keep(r, t->quantity, r->at, n);
     r->at += n;
     skip(r);
@@ -61,7 +61,7 @@ static void read_quantity(struct reader *r, struct check_term *t) {
     skip(r);
     t->plus = isdigit((unsigned char)*r->at) ? strtod(r->at, &end) : (double)NAN;
     if (isnan(t->plus)) {
-        refuse(r, "a number is wanted at", r->at, (int)strlen(r->at));
+        refuse(r, "a number is expected at", r->at, (int)strlen(r->at));
         return;
     }
     if (sign == '-') t->plus = -t->plus;
@@ -101,7 +101,7 @@ static void read_condition(struct reader *r, struct check_condition *c) {
     while (used > 0 && isspace((unsigned char)r->at[used - 1])) used--;
     keep(r, c->value, r->at, used);
     r->at += n;
-    if (!used) refuse(r, "a value is wanted behind", key, (int)(r->at - key));
+    if (!used) refuse(r, "a value is expected after", key, (int)(r->at - key));
 }
 
 bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {

@@ -29,10 +29,10 @@ struct check {
 bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]);
 
 bool relation_holds(double a, enum relation op, double b);
-/* Of words: "cpu:4" counts 4, "1Gbit" a rate, "off" more than any; others are equal or not. */
+/* The order of words: "cpu:4" counts 4, "1Gbit" is a rate, "off" is more than any; others are only equal or not. */
 bool relation_of_words(const char *a, enum relation op, const char *b);
 
-/* What a term comes to: a number, or the texts of several runs. */
+/* The value of a term: a number, or the texts of several runs. */
 struct check_value {
     double number; /* NaN: not measured */
     int ntexts;    /* 0: it is a number */

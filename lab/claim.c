@@ -110,7 +110,7 @@ enum error claim_check(const struct lesson *l, int i, struct config_errors *e) {
     char wrong[CHECK_WRONG] = "";
     const struct lesson_claim *at = &l->claim[i];
     if (read_claim(l, at->check, &c, wrong) && count_places(l, &c) == 0)
-        snprintf(wrong, sizeof wrong, "no cell of the matrix is meant");
+        snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
     bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
     if (elsewhere && alone(l, &c.term[1]) < 0)
         snprintf(wrong, sizeof wrong, "'%.80s' is no single cell\nfix the other axes: [AXIS=VALUE]",
@@ -119,7 +119,7 @@ enum error claim_check(const struct lesson *l, int i, struct config_errors *e) {
     char *hint = strchr(wrong, '\n');
     if (hint) *hint++ = '\0';
     config_error(e, at->place, false, "claim '%s': %s\n%s", at->check, wrong,
-                 hint ? hint : "as in 'race.ddp.step_time < 0.9 * race.dp.step_time'");
+                 hint ? hint : "for example 'race.ddp.step_time < 0.9 * race.dp.step_time'");
     return ERR_CONFIG;
 }
 

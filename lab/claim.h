@@ -13,14 +13,14 @@
 #include "lab/compare.h"
 #include "lab/lesson.h"
 
-/* What a step has come to. */
+/* The result of a step. */
 struct lesson_outcome {
     bool done;
     int exit;
     double seconds;
     const struct compared *compared; /* of a comparison; or NULL */
     const struct run_result *run;    /* of a run that has finished; or NULL */
-    const struct json_value *told;   /* what it has told as JSON; or NULL */
+    const struct json_value *told;   /* its JSON output; or NULL */
 };
 struct claim_result {
     int holds;           /* 1, 0; -1: not judged */

@@ -1,5 +1,5 @@
-/* What an experiment's runs say: medians, verdicts, whether both sides computed the same bits, what is to be doubted,
- * and whether its gates hold. */
+/* The results of an experiment's runs: medians, verdicts, whether both sides computed the same bits, doubts, and
+ * whether its gates hold. */
 #pragma once
 #include "engine/base/json.h"
 #include "lab/experiment.h"
@@ -16,7 +16,7 @@ struct compared_run {
     int again;      /* how often it was begun again, since a rank or a host was lost */
     double foreign; /* cores that other programs kept busy meanwhile; NaN: not known */
 };
-/* What a step should take, by the computing that one other cell has measured. */
+/* The predicted time of a step, from the computing that another cell has measured. */
 struct compared_prediction {
     double step, formula; /* seconds: message by message, and by formula; NaN: none */
     double residual;      /* step / measured - 1 */
@@ -38,7 +38,7 @@ struct compared_cell {
     double speedup, efficiency;
     struct compared_prediction predicted;
 };
-/* What one measure says of a pair. */
+/* The result of one measure for a pair. */
 struct compared_answer {
     bool judged; /* both sides have runs, with numbers */
     /* Independent samples of each side: runs, or trainings where the measure is about these. p and a verdict need

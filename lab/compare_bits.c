@@ -23,8 +23,8 @@ static void find_step(const struct run_result *a, const struct run_result *b, st
 }
 
 static void warn_of_losses(struct compared *c, int cell, const struct run_result *first, const struct run_result *r) {
-    compare_warn(c, "%s: two runs of this one configuration do not have the same losses (%s, %s)",
-                 c->x->cell[cell].label, first->dir, r->dir);
+    compare_warn(c, "%s: two runs of the same configuration have different losses (%s, %s)", c->x->cell[cell].label,
+                 first->dir, r->dir);
 }
 
 /* The first run of a cell that has the same seed as a run: any run, where all have the configuration's. NULL: none. */

@@ -1,4 +1,4 @@
-/* What makes an experiment's numbers doubtful: noise, too few cores, several machines. */
+/* Reasons to doubt an experiment's numbers: noise, too few cores, several machines. */
 #include "lab/compare.h"
 
 #include "engine/device/device.h"
@@ -28,8 +28,8 @@ static void doubt_spread(struct compared *c) {
     }
     if (wide)
         compare_warn(c,
-                     "noise: in %d of %d cells half of the runs lie more than %.0f %% apart, most in '%s' "
-                     "(%.0f %%): more repeats or a quieter machine would tell more",
+                     "noise: in %d of %d cells half of the runs lie more than %.0f %% apart, the furthest in '%s' "
+                     "(%.0f %%): use more repeats or a quieter machine",
                      wide, c->x->ncells, much * 100, c->x->cell[worst].label, c->cell[worst].spread * 100);
 }
 
@@ -42,8 +42,8 @@ static void doubt_cores(struct compared *c) {
     }
     if (worst >= 0)
         compare_warn(c,
-                     "oversubscribed: '%s' runs %d threads on %d cores, so devices wait for each other's "
-                     "computing; only communication that is emulated keeps its time",
+                     "oversubscribed: '%s' runs %d threads on %d cores, so devices wait for each other's computing; "
+                     "only the times of emulated communication are right",
                      c->x->cell[worst].label, most, cores);
 }
 
@@ -68,7 +68,7 @@ static void doubt_machine(struct compared *c) {
         compare_warn(c, "noise: the load average was %.1f on %d cores when the first run began", load, cores);
     if (moved) compare_warn(c, "the runs come from more than one machine or version of the engine");
     if (first && *first->governor && strcmp(first->governor, "performance") != 0)
-        compare_warn(c, "the processor's clock is governed by '%s', so that it changes meanwhile", first->governor);
+        compare_warn(c, "the processor's clock is governed by '%s', so it changes during the runs", first->governor);
 }
 
 static void doubt_again(struct compared *c) {

@@ -59,8 +59,7 @@ static enum error read_side(struct experiment *x, int side, const char *dir, str
     if (!experiment || !run) return ERR_MEMORY;
     if (file_exists(experiment) && !file_exists(run))
         return FAIL(ERR_CONFIG,
-                    "'%s' is an experiment, and runs are compared\nits runs are in %s/cells; "
-                    "engine report %s shows what they came to",
+                    "'%s' is an experiment, not a run\nits runs are in %s/cells; engine report %s shows their results",
                     dir, dir, dir);
     TRY(run_result_read(dir, x->pool, out));
     cell->label = cell->name = out->dir;
@@ -83,10 +82,10 @@ static enum error check_fair(const struct experiment *x, int other) {
         if (d[i].guarded)
             all = pool_printf(x->pool, "%s%s%s is '%s' beside '%s'", all, *all ? ", " : "", d[i].key, d[i].a, d[i].b);
     if (all && !*all) return ERR_NONE;
-    return FAIL(ERR_CONFIG,
-                "'%s' and '%s' trained in different ways: %s\nif one of these is the question, "
-                "name it: --axis KEY",
-                a->label, b->label, all ? all : "");
+    return FAIL(
+        ERR_CONFIG,
+        "'%s' and '%s' trained in different ways: %s\nif one of these keys is the question, name it: --axis KEY",
+        a->label, b->label, all ? all : "");
 }
 
 static void set_measures(struct experiment *x, const struct run_result *result) {

@@ -1,4 +1,4 @@
-/* What stands beside the verdicts: what more runs or seeds would tell, and why an interval and p may seem to disagree. */
+/* Notes on the verdicts: how many more runs or seeds would decide, and why an interval and p may seem to disagree. */
 #include "lab/compare.h"
 
 #include <math.h>
@@ -35,7 +35,7 @@ static void note_power(struct compared *c, int measure) {
             ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
             : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
     if (practical && more)
-        note(c, pool_printf(c->pool, "power: %d %s tell a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
+        note(c, pool_printf(c->pool, "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
                             a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
                             100 * a->power, more));
 }
@@ -49,11 +49,10 @@ static void note_disagreement(struct compared *c) {
             double none = x->measure[m].scale == SCALE_RATIO ? 1 : 0;
             bool beside = a->statistics.low > none || a->statistics.high < none;
             if (a->verdict != VERDICT_INCONCLUSIVE || !beside) continue;
-            note(c,
-                 pool_printf(c->pool,
-                             "%s of '%s': the interval leaves out 'no difference', and yet p is %.2g: the interval is "
-                             "of this question alone, p is corrected for all %d questions together",
-                             x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all, c->tests));
+            note(c, pool_printf(c->pool,
+                                "%s of '%s': the interval excludes 'no difference', and yet p is %.2g: the interval is "
+                                "for this question alone, but p is corrected for all %d questions together",
+                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all, c->tests));
             return;
         }
 }
@@ -71,12 +70,11 @@ static void note_goal(struct compared *c, int measure) {
         reached += mine, runs += n;
     }
     if (reached == runs || !text) return;
-    note(c, reached
-                ? pool_printf(
-                      c->pool,
-                      "%s was reached by %s runs, the others in all; a run that never reached it counts as the longest",
-                      m->name, text)
-                : pool_printf(c->pool, "%s was reached by no run", m->name));
+    note(c, reached ? pool_printf(c->pool,
+                                  "%s was reached by %s runs, and by all runs of the others; a run that never reached "
+                                  "it counts as the longest",
+                                  m->name, text)
+                    : pool_printf(c->pool, "%s was reached by no run", m->name));
 }
 
 /* Of the pairs, what is the worst is enough. */
@@ -98,8 +96,8 @@ static void note_commands(struct compared *c) {
         const struct experiment_cell *cell = &c->x->cell[i];
         if (!settings_of_command(cell->setting, cell->nsettings)) continue;
         note(c, pool_printf(c->pool,
-                            "'%s' is a command of yours: that it trains the same as the others (model, data, batch, "
-                            "optimizer, steps) is for you to see to, nothing here can check it",
+                            "'%s' is a command of yours: make sure that it trains the same as the others (model, data, "
+                            "batch, optimizer, steps), because the engine cannot check this",
                             cell->label));
         return;
     }

@@ -153,7 +153,7 @@ static void predict_cell(struct compared *c, int cell, struct source *sources) {
     else if (measured_refuse(r) != ERR_NONE)
         p->why = told(c);
     else if (p->from < 0)
-        p->why = "no cell that computes the same has run";
+        p->why = "no cell with the same computation has run";
     else if (link_fit_needed(c->x, cell) && !c->x->model_fit)
         p->why = "links are neither emulated (comm.emulate) nor measured (model_fit: true)";
     if (p->why) return;

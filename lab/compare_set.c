@@ -62,7 +62,7 @@ static const char *words_of_two(const struct compared *c, const struct compared_
     return pool_printf(
         c->pool,
         "of %lld validation samples A alone has %lld right, %s alone %lld: between these two trained networks "
-        "that is p = %.3g (McNemar, exact); between two ways to train only several seeds tell",
+        "that is p = %.3g (McNemar, exact); only several seeds can compare two ways to train",
         (long long)n.samples, (long long)n.first, b, (long long)n.second, uneven(n.first, n.second));
 }
 
@@ -83,10 +83,11 @@ const char *compare_set(struct compared *c, const struct compared_pair *p, int m
     if (same) a->set_error = sqrt(variance_of_samples(duel, n));
     if (n == 1) return *c->folder ? NULL : words_of_two(c, p, duel);
     if (same)
-        return pool_printf(c->pool,
-                           "the same %lld validation samples measure all seeds: drawn anew, they would move the "
-                           "difference of '%s' by about ±%.2f pt (95 %%), which the interval over seeds does not hold",
-                           (long long)duel->side[0].samples, b, 196 * a->set_error);
+        return pool_printf(
+            c->pool,
+            "all seeds are measured on the same %lld validation samples: another draw of them would change the "
+            "difference of '%s' by about ±%.2f pt (95 %%), which the interval over seeds does not contain",
+            (long long)duel->side[0].samples, b, 196 * a->set_error);
     double spread = a->statistics.spread * a->statistics.spread, share = fmin(1, spread > 0 ? alone / spread : 1);
     return pool_printf(
         c->pool,

@@ -259,7 +259,7 @@ static void print_title(const struct compared *c, FILE *f) {
     }
     fprintf(f, "%s: %s scaling, %d interleaved run%s a cell%s, first %lld step%s left out, %s\n", x->name,
             x->weak ? "weak" : "strong", c->repeats, c->repeats == 1 ? "" : "s",
-            x->nseeds ? c->repeats == 1 ? " with one seed" : ", each with a seed of its own" : "", (long long)x->warmup,
+            x->nseeds ? c->repeats == 1 ? " with one seed" : ", each with its own seed" : "", (long long)x->warmup,
             x->warmup == 1 ? "" : "s", x->measure[0].name);
 }
 
@@ -285,9 +285,9 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
     else if (comparable)
         fputs(": not known, since no pair has runs on both sides\n", f);
     else if (commands)
-        fputs(": not compared, since a command has told of no weights_sha256\n", f);
+        fputs(": not compared, since a command reported no weights_sha256\n", f);
     else
-        fprintf(f, ": '%s' changes what is computed, so they are not compared\n", c->x->axis[0].key);
+        fprintf(f, ": not compared, since '%s' changes the computation\n", c->x->axis[0].key);
 }
 
 static void print_model(const struct compared *c, FILE *f, const char *start) {
@@ -299,7 +299,7 @@ static void print_doubts(const struct compared *c, FILE *f, const char *start) {
     const char *why = compare_untested(c);
     if (*why) fprintf(f, "%s%s\n", start, why);
     for (int i = 0; i < c->nnotes; i++) fprintf(f, "%s%s\n", start, c->note[i]);
-    if (!c->complete) fprintf(f, "%swarning: not all runs are there\n", start);
+    if (!c->complete) fprintf(f, "%swarning: some runs are missing\n", start);
     for (int i = 0; i < c->nwarnings; i++) fprintf(f, "%swarning: %s\n", start, c->warning[i]);
     for (int i = 0; i < c->x->ngates; i++)
         fprintf(f, "%sgate %s: %s\n", start,

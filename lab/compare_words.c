@@ -1,4 +1,4 @@
-/* What a comparison says, in words for people. */
+/* The results of a comparison in words for people. */
 #include "lab/compare.h"
 
 #include "engine/base/text.h"
@@ -53,7 +53,7 @@ const char *compare_bits(const struct compared *c, const struct compared_pair *p
     const char *words = p->same_losses ? pool_printf(c->pool, "no: the same losses, but other weights%s", tensor)
                         : p->step      ? pool_printf(c->pool, "no: step %lld, %.9g beside %.9g%s", (long long)p->step,
                                                      p->loss[0], p->loss[1], end)
-                                       : pool_printf(c->pool, "no, but in each step that both have%s", end);
+                                       : pool_printf(c->pool, "no, but in all steps that both sides have%s", end);
     return words ? words : "no";
 }
 
@@ -76,8 +76,8 @@ static const char *words_of_copies(const struct compared *c, const struct compar
     int side = samples[1] < samples[0], n = samples[side], runs = c->cell[p->cell[side]].nruns;
     return pool_printf(c->pool,
                        "no verdict on %s: runs that end in the same weights are copies of one training and count "
-                       "as one (here %d run%s as %d), too few to tell a difference from the luck of a seed; "
-                       "repeats: {seeds: 8} trains each side with eight",
+                       "as one (here %d run%s as %d), too few to separate a difference from the chance of a seed; "
+                       "repeats: {seeds: 8} trains each side with eight seeds",
                        x->measure[0].name, runs, runs == 1 ? "" : "s", n);
 }
 
@@ -92,11 +92,11 @@ const char *compare_untested(const struct compared *c) {
                            c->repeats == 1 ? "" : "s", EXPERIMENT_LEAST_RUNS,
                            !*c->folder                          ? "engine compare EXPERIMENT or --modes runs them"
                            : x->nseeds > c->repeats             ? "without --quick all seeds are run"
-                           : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto takes enough"
+                           : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto makes enough of them"
                                                                 : "some are missing");
     else if (untested(c, false, false) >= 0)
         text =
-            pool_printf(c->pool, "no verdict on %s where runs are missing or have no such number", x->measure[0].name);
+            pool_printf(c->pool, "no verdict on %s, because runs are missing or lack this number", x->measure[0].name);
     return text ? text : "";
 }
 
@@ -176,7 +176,7 @@ const char *compare_model(const struct compared *c) {
         const char *none = pool_printf(c->pool, "no step time is predicted: %s", silence(c));
         return none ? none : "";
     }
-    const char *text = isfinite(m->median) ? accuracy(c) : "what is predicted has not run yet";
+    const char *text = isfinite(m->median) ? accuracy(c) : "the predicted cells have not run yet";
     if (text && m->silent) text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
     return text ? text : "";
 }

@@ -1,5 +1,6 @@
-/* What sharing gradients should cost, by formula: beside what is measured (reports), and in place of it (crossover).
- * Where a formula is an algorithm's own (transport/algo), it is asked there: 'auto' chooses by the same. */
+/* The cost of sharing gradients by formula, shown beside measured costs (reports) and used in place of them
+ * (crossover). If a formula belongs to an algorithm (transport/algo), it is taken from there, so 'auto' chooses by
+ * the same formula. */
 #pragma once
 #include <stdbool.h>
 
@@ -30,7 +31,7 @@ struct ground {         /* where the devices are */
     bool near;  /* devices of a host reach each other's memory */
     int leaves; /* shards that they share out; 0, or too few: the least that they can */
 };
-/* The shards that so many devices share out: those, or the next power of two. */
+/* The number of shards for this many devices: the given one, or the next power of two. */
 int cost_leaves(int leaves, int devices);
 /* Seconds until all devices have the sum of 'bytes' bytes; INFINITY: not a way to do it there. */
 double cost_share(enum scheme s, const struct ground *g, double bytes);

@@ -319,6 +319,6 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     default:
         break;
     }
-    return FAIL(ERR_CONFIG, "%s is not a way to add among %d devices on %d a host", scheme_name(s), e->size,
+    return FAIL(ERR_CONFIG, "%s cannot add among %d devices with %d on a host", scheme_name(s), e->size,
                 e->net.plan.per_host);
 }

@@ -1,5 +1,5 @@
-/* The algorithms of transport/algo and dp's exchanges, message by message over a simulated network: who sends what to
- * whom after what, as their essays say. Times are those of the ranks' communication lanes. */
+/* The algorithms of transport/algo and dp's exchanges, message by message over a simulated network, with senders,
+ * receivers and order as their essays say. Times are those of the ranks' communication lanes. */
 #pragma once
 #include "lab/network.h"
 

@@ -27,7 +27,7 @@ enum {
     EXPERIMENT_LABEL = 80,
     EXPERIMENT_ASKED = 64,
     EXPERIMENT_PAIRS = 2048,
-    EXPERIMENT_AUTO = 10,     /* repeats: auto takes no more, unless it is told to */
+    EXPERIMENT_AUTO = 10,     /* repeats: auto makes at most this many, unless told otherwise */
     EXPERIMENT_LEAST_RUNS = 4 /* fewer say nothing of one pair */
 };
 struct experiment_axis {

@@ -42,7 +42,7 @@ static enum error read_axis(struct experiment_reader *r, const struct node *valu
     struct experiment_axis *axis = &x->axis[x->naxes++];
     axis->key = values->key;
     if (values->kind != NODE_LIST || values->count == 0 || values->count > EXPERIMENT_VALUES) {
-        config_error(r->e, values, false, "matrix: '%s' needs a list of 1 to %d values\nas in mode: [dp, ddp]",
+        config_error(r->e, values, false, "matrix: '%s' needs a list of 1 to %d values\nfor example mode: [dp, ddp]",
                      values->key, EXPERIMENT_VALUES);
         return ERR_NONE;
     }
@@ -58,8 +58,8 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ma
     }
     for (int i = 0; i < matrix->count; i++) TRY(read_axis(r, matrix->items[i]));
     if (first == 0 && r->x->axis[0].count == 1)
-        config_error(r->e, matrix->items[0], false,
-                     "the first axis, '%s', is what is compared: it needs two values or more", r->x->axis[0].key);
+        config_error(r->e, matrix->items[0], false, "the first axis, '%s', is compared: it needs two or more values",
+                     r->x->axis[0].key);
     return ERR_NONE;
 }
 
@@ -83,7 +83,8 @@ static void read_side(struct experiment_reader *r, const struct node *side) {
         if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = '?';
     if (side->kind != NODE_MAP || axis->count == EXPERIMENT_VALUES)
         config_error(r->e, side, false,
-                     "sides: '%.60s' needs a map of keys\nas in int8: {mode: ddp, comm.compress: int8}", side->key);
+                     "sides: '%.60s' needs a map of keys\nfor example int8: {mode: ddp, comm.compress: int8}",
+                     side->key);
     for (int i = 0; i < side->count && side->kind == NODE_MAP; i++) ask(r, side->items[i], side->items[i]->key);
     if (!label || axis->count == EXPERIMENT_VALUES) return;
     axis->value[axis->count] = side, axis->label[axis->count++] = label;
@@ -107,7 +108,7 @@ static void check_axes(struct experiment_reader *r, const struct node *matrix) {
     for (int a = 1; a < x->naxes; a++)
         for (int k = 0; x->asked[k]; k++)
             if (!strcmp(x->asked[k], x->axis[a].key))
-                config_error(r->e, node_get(matrix, x->axis[a].key), true, "'%s' is set by sides already", x->asked[k]);
+                config_error(r->e, node_get(matrix, x->axis[a].key), true, "'%s' is already set by sides", x->asked[k]);
 }
 
 enum error experiment_axes(struct experiment_reader *r, const struct node *root, const struct node *sides,

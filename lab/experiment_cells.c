@@ -51,7 +51,7 @@ static void check_rule(struct experiment_reader *r, const struct node *rule) {
         bool any = false;
         for (int k = 0; a >= 0 && k < x->axis[a].count; k++) any |= is_value(&x->axis[a], k, item);
         if (a < 0)
-            config_error(r->e, item, true, "exclude: '%s' is no axis of the matrix", item->key);
+            config_error(r->e, item, true, "exclude: '%s' is not an axis of the matrix", item->key);
         else if (!any)
             config_error(r->e, item, false, "exclude: no such value in the matrix's '%s'", item->key);
     }
@@ -158,7 +158,7 @@ static enum error load_command(struct experiment_reader *r, struct experiment_ce
     int64_t n = 0;
     if ((devices && devices->kind != NODE_SCALAR) || !text_int(colon ? colon + 1 : text, &n) || n < 1 ||
         n > RANKS_MAX) {
-        config_error(r->e, devices, false, "of a command 'devices' is a number: 2, or cpu:2");
+        config_error(r->e, devices, false, "for a command, 'devices' is a number: 2, or cpu:2");
         return ERR_CONFIG;
     }
     cell->settings.tree = tree;
@@ -253,8 +253,8 @@ static void check_pair(const struct experiment *x, const struct experiment_pair 
     for (int i = 0; i < n; i++)
         if (d[i].guarded)
             config_error(e, axis->value[b->at[0]], false,
-                         "'%s' against '%s' is no fair comparison: %s is '%s' beside '%s'\nset %s "
-                         "in base, so that both have the same",
+                         "'%s' against '%s' is not a fair comparison: %s is '%s' and '%s'\nset %s in base, so that "
+                         "both have the same value",
                          axis->label[a->at[0]], axis->label[b->at[0]], d[i].key, d[i].a, d[i].b, d[i].key);
 }
 
@@ -284,7 +284,7 @@ static void choose_repeats(struct experiment_reader *r) {
     else if (x->most < least)
         config_error(r->e, r->repeats, false,
                      "%d run%s of each cell can never answer %d question%s (pairs times metrics) at %g %%\nat least %d "
-                     "are needed (repeats: auto; or --quick for a look that tells nothing for sure)",
+                     "are needed (repeats: auto; or --quick for a first look without verdicts)",
                      x->most, x->most == 1 ? "" : "s", tests, tests == 1 ? "" : "s", x->confidence * 100, least);
 }
 

@@ -24,43 +24,44 @@ struct raw {
 #define AT(member) offsetof(struct raw, member)
 static const struct config_field fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
-     .help = "Of the experiment and its folder; the file's name if it is not given"},
+     .help = "Name of the experiment and its folder; default: the name of the file"},
     {"base", CONFIG_NODE, AT(base), NULL,
-     .help = "What all runs share: keys of a configuration, or the path of one, seen from here"},
+     .help = "The configuration that all runs share: its keys, or its path, relative to this file"},
     {"matrix", CONFIG_NODE, AT(matrix), NULL,
-     .help = "Keys and the values that each takes: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}; "
-             "sides of the first one are compared"},
+     .help = "Keys with a list of values: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}; the values of the first key are "
+             "compared"},
     {"sides", CONFIG_NODE, AT(sides), NULL,
-     .help =
-         "What is compared, where it is more than one key: {dp: {mode: dp}, int8: {mode: ddp, comm.compress: int8}}; "
-         "the matrix then says only where"},
-    {"pairs", CONFIG_ENUM, AT(pairs), "first", "first: each side against the first; all: each against each",
-     .choices = "first|all"},
+     .help = "The sides to compare, if they differ in more than one key: {dp: {mode: dp}, int8: {mode: ddp, "
+             "comm.compress: int8}}; the matrix then has only the conditions"},
+    {"pairs", CONFIG_ENUM, AT(pairs), "first",
+     "first: compare each side with the first; all: compare each side with every other", .choices = "first|all"},
     {"exclude", CONFIG_NODE, AT(exclude), NULL,
      .help = "Cells to leave out: [{devices: cpu:1, comm.emulate.bandwidth: [1Gbit, 10Gbit]}]"},
     {"scaling", CONFIG_ENUM, AT(scaling), "strong",
-     "strong: the batch is what base says; weak: so much for each device", .choices = "strong|weak"},
+     "strong: the batch of base is for all devices together; weak: it is for each device", .choices = "strong|weak"},
     {"repeats", CONFIG_NODE, AT(repeats), "auto",
-     .help =
-         "Runs of each cell. auto: as many as tell 'practical' with a chance of 80 %, by the spread of the first ones, "
-         "at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every cell has seed k, so that each is a "
-         "training of its own"},
-    {"warmup", CONFIG_SPAN, AT(warmup), "10st", "First steps of each run that are not counted", .choices = "off"},
+     .help = "Number of runs of each cell. auto: by the spread of the first runs, as many as detect a 'practical' "
+             "difference with a chance of 80 %, at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every "
+             "cell has seed k, so each is a training of its own"},
+    {"warmup", CONFIG_SPAN, AT(warmup), "10st", "Number of first steps of each run that are not counted",
+     .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",
-     .help = "What is measured; verdicts are about the first"},
-    {"confidence", CONFIG_STRING, AT(confidence), "95%", .help = "Of the verdicts, all of them together"},
+     .help = "Metrics to measure; the first one is the main question"},
+    {"confidence", CONFIG_STRING, AT(confidence), "95%",
+     .help = "Confidence of the verdicts, for all of them together"},
     {"practical", CONFIG_NODE, AT(practical), "2%",
-     .help =
-         "Smaller differences count as none: of ratios (2%), or of each metric: {step_time: 2%, val_accuracy: 0.5pt}"},
+     .help = "The smallest difference that matters: for ratios (2%), or for each metric: {step_time: 2%, val_accuracy: "
+             "0.5pt}"},
     {"model_fit", CONFIG_BOOL, AT(model_fit), "false",
      .help = "true: 'engine bench comm' measures links that are not emulated, for a few seconds "
              "before the runs, so that steps over them can be predicted"},
     {"under", CONFIG_NODE, AT(under), NULL,
      .help = "Words before 'engine run' of each run: srun -N 2, mpirun -np 2, nice"},
     {"hosts", CONFIG_NODE, AT(hosts), NULL,
-     .help = "[a, b]: each run has a process on each of them, started by ssh; they meet at the first"},
-    {"timeout", CONFIG_SECONDS, AT(timeout), "0", "A run that takes longer is ended, and so is the experiment: 10min"},
-    {"seed", CONFIG_INT, AT(seed), "0", "Of the order of runs and of intervals", .min = 0, .max = -1},
+     .help = "[a, b]: each run has a process on each host, started by ssh; the processes meet at the first host"},
+    {"timeout", CONFIG_SECONDS, AT(timeout), "0",
+     "Longest time of a run; a longer run is ended, and so is the experiment: 10min"},
+    {"seed", CONFIG_INT, AT(seed), "0", "Seed of the order of runs and of intervals", .min = 0, .max = -1},
     {"fail_if", CONFIG_NODE, AT(fail_if), NULL,
      .help = "Gates: ['ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4']"},
     {.key = NULL},
@@ -88,7 +89,7 @@ static double read_share(struct experiment_reader *r, const struct node *at, con
 static void read_warmup(struct experiment_reader *r, const struct node *root, struct config_span warmup) {
     r->x->warmup = (int64_t)warmup.value;
     if (warmup.unit == SPAN_EPOCHS)
-        config_error(r->e, node_get(root, "warmup"), false, "'warmup' counts steps\nas in warmup: 10st");
+        config_error(r->e, node_get(root, "warmup"), false, "'warmup' counts steps\nfor example warmup: 10st");
 }
 
 /* ---- how often ---- */
@@ -96,7 +97,7 @@ static void read_warmup(struct experiment_reader *r, const struct node *root, st
 static void add_seed(struct experiment_reader *r, const struct node *at, int64_t seed) {
     struct experiment *x = r->x;
     for (int i = 0; i < x->nseeds; i++)
-        if (x->seeds[i] == seed) config_error(r->e, at, false, "seed %lld is there twice", (long long)seed);
+        if (x->seeds[i] == seed) config_error(r->e, at, false, "seed %lld appears twice", (long long)seed);
     if (x->nseeds < STATISTICS_RUNS) x->seeds[x->nseeds++] = seed;
 }
 
@@ -114,7 +115,7 @@ static void read_seeds(struct experiment_reader *r, const struct node *at) {
         for (int64_t i = 0; i < n; i++) add_seed(r, at, i);
     }
     if (!good)
-        config_error(r->e, at, false, "'seeds' is a number from 1 to %d, or a list of so many different seeds",
+        config_error(r->e, at, false, "'seeds' is a number from 1 to %d, or a list of that many different seeds",
                      STATISTICS_RUNS);
     for (int a = 0; r->x->asked[a]; a++)
         if (!strcmp(r->x->asked[a], "seed")) config_error(r->e, at, true, "sides have a seed of their own already");
@@ -153,7 +154,7 @@ static void read_practical(struct experiment_reader *r, const struct node *at) {
         int m = 0;
         while (m < x->nmeasures && strcmp(x->measure[m].name, item->key) != 0) m++;
         if (m == x->nmeasures) {
-            config_error(r->e, item, true, "practical: '%s' is none of the metrics", item->key);
+            config_error(r->e, item, true, "practical: '%s' is not one of the metrics", item->key);
             continue;
         }
         const char *unit = x->measure[m].scale == SCALE_DIFFERENCE ? "pt" : "%";
@@ -261,7 +262,7 @@ static enum error read_measures(struct experiment_reader *r, const struct node *
 
 static void add_gate(struct experiment_reader *r, const struct node *at) {
     if (at->kind != NODE_SCALAR)
-        config_error(r->e, at, false, "a gate is a text\nas in 'ddp.step_time > dp.step_time'");
+        config_error(r->e, at, false, "a gate is a text\nfor example 'ddp.step_time > dp.step_time'");
     else if (r->x->ngates == EXPERIMENT_GATES)
         config_error(r->e, at, false, "more than %d gates", EXPERIMENT_GATES);
     else

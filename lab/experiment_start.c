@@ -39,8 +39,8 @@ static const char *const *read_words(struct experiment_reader *r, const struct n
     }
     if (n == 0 || n == WORDS_MOST || strpbrk(at->text, "\"'\\"))
         config_error(r->e, at, false,
-                     "'%s' is words with spaces between them, or a list of words\nas in %s: [nice, -n, 5]", at->key,
-                     at->key);
+                     "'%s' is words with spaces between them, or a list of words\nfor example %s: [nice, -n, 5]",
+                     at->key, at->key);
     return words;
 }
 
@@ -49,7 +49,7 @@ static const char *const *read_command(struct experiment_reader *r, const struct
     const char **words = new_list(r, 3);
     if (at->kind != NODE_SCALAR || !*at->text) {
         config_error(r->e, at, false,
-                     "'command' is a text for the shell, or a list of words\nas in command: \"python "
+                     "'command' is a text for the shell, or a list of words\nfor example command: \"python "
                      "train.py --seed $ENGINE_SEED\"");
         return NULL;
     }
@@ -68,7 +68,8 @@ static bool is_variable(const char *name) {
 
 static const char *const *read_variables(struct experiment_reader *r, const struct node *at) {
     const char **list = at->kind == NODE_MAP ? new_list(r, at->count) : NULL;
-    if (at->kind != NODE_MAP) config_error(r->e, at, false, "'env' is a map of variables\nas in env: {BACKEND: gloo}");
+    if (at->kind != NODE_MAP)
+        config_error(r->e, at, false, "'env' is a map of variables\nfor example env: {BACKEND: gloo}");
     for (int i = 0; list && i < at->count; i++) {
         const struct node *item = at->items[i];
         if (item->kind != NODE_SCALAR || !is_variable(item->key))
@@ -77,7 +78,7 @@ static const char *const *read_variables(struct experiment_reader *r, const stru
         else if (!(list[i] = pool_printf(r->x->pool, "%s=%s", item->key, item->text)))
             return NULL;
         else if (!strncmp(item->key, "ENGINE_", 7))
-            config_error(r->e, item, true, "env: names that begin with ENGINE_ are the experiment's own");
+            config_error(r->e, item, true, "env: names that begin with ENGINE_ are reserved for the experiment");
     }
     return list;
 }
@@ -157,10 +158,10 @@ enum error experiment_start_take(struct experiment_reader *r, struct node *tree,
     if (under) out->under = read_words(r, under);
     if (hosts) out->hosts = read_hosts(r, hosts, &out->nhosts);
     if (command && hosts)
-        config_error(
-            r->e, hosts, true,
-            "'hosts' starts the engine on several hosts, and a command starts its own\nas in command: torchrun "
-            "--nnodes 2 ..., or under: srun -N 2");
+        config_error(r->e, hosts, true,
+                     "'hosts' starts the engine on several hosts; a command must start its own processes\nfor example "
+                     "command: torchrun "
+                     "--nnodes 2 ..., or under: srun -N 2");
     return out->nhosts && !command ? put_hosts(r, hosts, out, tree) : ERR_NONE;
 }
 

@@ -1,4 +1,4 @@
-/* What calls cost: time = alpha * messages + beta * bytes, fitted to measured ones. */
+/* The cost of calls: time = alpha * messages + beta * bytes, fitted to measured ones. */
 #pragma once
 #include <stdint.h>
 

@@ -71,14 +71,14 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
     }
     TRY(told_settle(t, events));
     if (has_steps(t)) return ERR_NONE;
-    const char *torn = t->not_json ? pool_printf(pool, "; line %lld of what it printed begins with '{' and is no JSON",
+    const char *torn = t->not_json ? pool_printf(pool, "; line %lld of its output begins with '{' but is not JSON",
                                                  (long long)t->not_json)
                                    : "";
-    return FAIL(
-        ERR_DATA,
-        "the command ended well, but told of no step%s\nprint lines such as {\"step\": 1, \"loss\": 2.3, \"ms\": "
-        "12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
-        torn ? torn : "");
+    return FAIL(ERR_DATA,
+                "the command ended with code 0, but reported no step%s\nprint lines such as {\"step\": 1, \"loss\": "
+                "2.3, \"ms\": "
+                "12.1}, or write them to the file $ENGINE_METRICS; see engine help compare",
+                torn ? torn : "");
 }
 
 /* ---- times that were not told ---- */
@@ -328,7 +328,7 @@ enum error foreign_finish(const struct foreign *f, struct pool *pool) {
     if (err == ERR_NONE) sum_up(&run);
     if (err == ERR_NONE && run.told <= f->warmup)
         err =
-            FAIL(ERR_DATA, "the command told of %lld steps, all of them warm-up\nlet it train longer, or set 'warmup'",
+            FAIL(ERR_DATA, "the command reported %lld steps, all of them warm-up\nlet it train longer, or set 'warmup'",
                  (long long)run.told);
     if (err == ERR_NONE) err = write_run(&run, pool);
     told_fini(&t);

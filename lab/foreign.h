@@ -17,5 +17,5 @@ struct foreign {
 };
 /* Makes its folder, with env.json: how the machine is before the command begins. */
 MUST_CHECK enum error foreign_begin(const char *dir, struct pool *pool);
-/* ERR_DATA: it has told no steps, or what is no such thing; the message says what to do. */
+/* ERR_DATA: it reported no steps, or something invalid; the message says what to do. */
 MUST_CHECK enum error foreign_finish(const struct foreign *f, struct pool *pool);

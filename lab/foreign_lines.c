@@ -53,7 +53,7 @@ static enum error take_facts(struct told *t, const struct json_value *root) {
     const struct json_value *bytes = json_get(root, "bytes");
     const char *weights = json_get_text(root, "weights_sha256");
     if (weights && (strlen(weights) != 64 || strspn(weights, "0123456789abcdef") != 64))
-        return FAIL(ERR_DATA, "weights_sha256 is '%.80s'\nit is 64 digits of 0 to 9 and a to f", weights);
+        return FAIL(ERR_DATA, "weights_sha256 is '%.80s'\nit must have 64 digits of 0 to 9 and a to f", weights);
     if (weights) snprintf(t->weights, sizeof t->weights, "%s", weights);
     if (bytes && bytes->kind == JSON_NUMBER && bytes->number >= 0) t->bytes = bytes->number;
     return ERR_NONE;

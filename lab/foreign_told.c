@@ -41,7 +41,8 @@ int told_field_of(const char *name, size_t n) {
 }
 
 enum error told_add(struct told *t, double step, struct told_row **out) {
-    if (!(step >= 0 && step <= step_most && step == floor(step))) return FAIL(ERR_DATA, "step %g is no step", step);
+    if (!(step >= 0 && step <= step_most && step == floor(step)))
+        return FAIL(ERR_DATA, "step %g is not a step number", step);
     if (t->n == ROWS_MOST) return FAIL(ERR_DATA, "more than %d lines of steps", ROWS_MOST);
     if (t->n == t->room) {
         size_t room = t->room ? 2 * t->room : 256;
@@ -80,9 +81,10 @@ static enum error merge(struct told_row *to, const struct told_row *from, bool a
         if (isnan(from->of[f]) || (f == TOLD_TIME && !isnan(to->of[f]))) continue;
         times |= f == TOLD_LOSS || f == TOLD_MS;
         if (!isnan(to->of[f]) && !again && f != TOLD_EPOCH && f != TOLD_LR && f != TOLD_SAMPLES)
-            return FAIL(ERR_DATA,
-                        "step %lld is told twice\nsteps count on from epoch to epoch, and one rank alone tells of them",
-                        (long long)to->step);
+            return FAIL(
+                ERR_DATA,
+                "step %lld is reported twice\nnumber the steps through all epochs, and let only one rank report them",
+                (long long)to->step);
         to->of[f] = from->of[f];
     }
     if (times && !isnan(from->of[TOLD_TIME])) to->of[TOLD_TIME] = from->of[TOLD_TIME];

@@ -1,4 +1,4 @@
-/* What a command has told of its run, collected from lines and files of several forms: numbers by step and name. */
+/* The report of a command about its run, collected from lines and files of several forms: numbers by step and name. */
 #pragma once
 #include "engine/base/memory.h"
 
@@ -30,8 +30,8 @@ enum told_field {
 };
 struct told_row {
     int64_t step;
-    int64_t order;         /* in which it was told */
-    double of[TOLD_COUNT]; /* NaN: not told */
+    int64_t order;         /* its place in the order of reports */
+    double of[TOLD_COUNT]; /* NaN: not reported */
 };
 struct told {
     struct told_row *row;
@@ -45,9 +45,10 @@ void told_init(struct told *t);
 void told_fini(struct told *t);
 /* -1: a name that says nothing to us. */
 int told_field_of(const char *name, size_t n);
-/* A row in which nothing is told yet. ERR_DATA: no such step, or too many rows. */
+/* A new row without values. ERR_DATA: no such step, or too many rows. */
 MUST_CHECK enum error told_add(struct told *t, double step, struct told_row **out);
-/* A loss that is no number is infinite: it was told, and is not small. Of others that is as if they were not told. */
+/* A loss that is NaN counts as infinite, because it was reported and is not small. Other numbers that are NaN count
+ * as not reported. */
 void told_put(struct told_row *r, int field, double value);
 /* Puts rows in order and makes one of those of a step. What is told twice is ERR_DATA, or, where 'again', the later one
  * holds. Steps that count from 0 count from 1 then. */

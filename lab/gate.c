@@ -31,7 +31,7 @@ static bool read_gate(const struct experiment *x, const char *text, struct gate 
         return false;
     for (int i = 0; i < 2; i++)
         if (g->quantity[i].kind == QUANTITY_PREDICTED)
-            snprintf(wrong, CHECK_WRONG, "gates are judged before anything is predicted");
+            snprintf(wrong, CHECK_WRONG, "gates cannot use predictions, because they are judged before");
     return !*wrong && quantity_conditions(x, c, g->axis, wrong);
 }
 
@@ -52,12 +52,13 @@ enum error gate_check(const struct experiment *x, int gate, struct config_errors
     bool anywhere = false;
     if (!read_gate(x, at->text, &g, wrong)) {
         config_error(e, at->place, false,
-                     "gate '%s': %s\nas in 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", at->text, wrong);
+                     "gate '%s': %s\nfor example 'ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4'", at->text,
+                     wrong);
         return ERR_CONFIG;
     }
     for (int i = 0; i < x->ncells; i++) anywhere |= stands(x, &g, i, cells);
     if (anywhere) return ERR_NONE;
-    config_error(e, at->place, false, "gate '%s' holds for no cell of the matrix: it can never fail", at->text);
+    config_error(e, at->place, false, "gate '%s' matches no cell of the matrix: it can never fail", at->text);
     return ERR_CONFIG;
 }
 

@@ -1,5 +1,6 @@
-/* What an experiment must not show: "ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4", a check (check.h) whose
- * quantities are the experiment's (quantity.h). The gate fails in each place of the matrix where it is true. */
+/* A gate: a condition that must not be true, such as "ddp.step_time > 1.05 * dp.step_time @ devices >= cpu:4". It is
+ * a check (check.h) whose quantities are the experiment's (quantity.h). The gate fails in each place of the matrix
+ * where it is true. */
 #pragma once
 #include "lab/compare.h"
 

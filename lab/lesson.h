@@ -60,7 +60,7 @@ struct lesson_about {
 };
 enum { LESSONS_MOST = 64 };
 MUST_CHECK enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n);
-/* The name of the i-th; NULL: there are not so many. The text is static until the next call. */
+/* The name of the i-th lab; NULL: there are fewer. The text is static until the next call. */
 const char *lesson_name(int i);
 /* By number or name: "3", "03", "ps-vs-ring", "03-ps-vs-ring". ERR_INPUT, with what may have been meant. */
 MUST_CHECK enum error lesson_find(const char *name, struct pool *pool, const char **full);

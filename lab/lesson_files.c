@@ -99,7 +99,7 @@ enum error lesson_find(const char *name, struct pool *pool, const char **full) {
     }
     const char *near = text_nearest(name, names, count);
     if (near) return FAIL(ERR_INPUT, "there is no lab '%s'\ndid you mean '%s'?", name, near);
-    return FAIL(ERR_INPUT, "there is no lab '%s'\n'engine lab list' shows what there is", name);
+    return FAIL(ERR_INPUT, "there is no lab '%s'\n'engine lab list' shows all labs", name);
 }
 
 /* ---- copies ---- */

@@ -17,8 +17,9 @@ struct raw_needs {
 };
 #define AT(member) offsetof(struct raw_needs, member)
 static const struct config_field needs_fields[] = {
-    {"gpus", CONFIG_INT, AT(gpus), "0", "GPUs of this host", .min = 0, .max = 64},
-    {"nodes", CONFIG_INT, AT(nodes), "0", "Hosts of the allocation that it is started in", .min = 0, .max = 4096},
+    {"gpus", CONFIG_INT, AT(gpus), "0", "Number of GPUs on this host", .min = 0, .max = 64},
+    {"nodes", CONFIG_INT, AT(nodes), "0", "Number of hosts in the allocation in which the lab runs", .min = 0,
+     .max = 4096},
     {.key = NULL},
 };
 #undef AT
@@ -33,13 +34,13 @@ struct raw {
 };
 #define AT(member) offsetof(struct raw, member)
 static const struct config_field fields[] = {
-    {"title", CONFIG_STRING, AT(title), NULL, .help = "What the lab is about, in a few words"},
+    {"title", CONFIG_STRING, AT(title), NULL, .help = "The subject of the lab, in a few words"},
     {"question", CONFIG_STRING, AT(question), NULL, .help = "What it answers"},
-    {"minutes", CONFIG_REAL, AT(minutes), "1", "How long it takes, roughly", .min = 0, .max = 10000},
-    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "What it cannot run without", .extra = &needs_schema},
-    {"steps", CONFIG_NODE, AT(steps), NULL, .help = "What is run, in this order"},
-    {"look", CONFIG_NODE, AT(look), NULL, .help = "What to look at in what the steps have said"},
-    {"claims", CONFIG_NODE, AT(claims), NULL, .help = "What should come out, to be checked"},
+    {"minutes", CONFIG_REAL, AT(minutes), "1", "Approximate duration", .min = 0, .max = 10000},
+    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "Hardware that the lab needs", .extra = &needs_schema},
+    {"steps", CONFIG_NODE, AT(steps), NULL, .help = "The steps to run, in this order"},
+    {"look", CONFIG_NODE, AT(look), NULL, .help = "What to look at in the output of the steps"},
+    {"claims", CONFIG_NODE, AT(claims), NULL, .help = "The expected results, which are checked"},
     {.key = NULL},
 };
 #undef AT
@@ -53,15 +54,15 @@ struct raw_step {
 };
 #define AT(member) offsetof(struct raw_step, member)
 static const struct config_field step_fields[] = {
-    {"name", CONFIG_STRING, AT(name), NULL, .help = "By which claims call it; its folder's name"},
+    {"name", CONFIG_STRING, AT(name), NULL, .help = "Name of the step in claims; also its folder's name"},
     {"run", CONFIG_NODE, AT(words[LESSON_RUN]), NULL, .help = "What 'engine run' takes"},
     {"compare", CONFIG_NODE, AT(words[LESSON_COMPARE]), NULL, .help = "What 'engine compare' takes: an experiment"},
     {"bench", CONFIG_NODE, AT(words[LESSON_BENCH]), NULL, .help = "What 'engine bench' takes"},
     {"engine", CONFIG_NODE, AT(words[LESSON_ENGINE]), NULL, .help = "Any other command"},
     {"quick", CONFIG_NODE, AT(quick), NULL, .help = "Words that are added in quick form"},
     {"under", CONFIG_NODE, AT(under), NULL, .help = "A launcher of processes that starts it: srun --nodes=2"},
-    {"exit", CONFIG_INT, AT(exit), "0", "The code with which it should end", .min = 0, .max = 255},
-    {"into", CONFIG_STRING, AT(into), NULL, .help = "The step whose run this one goes on with"},
+    {"exit", CONFIG_INT, AT(exit), "0", "Exit code that the step should end with", .min = 0, .max = 255},
+    {"into", CONFIG_STRING, AT(into), NULL, .help = "The step whose run this step resumes"},
     {.key = NULL},
 };
 #undef AT
@@ -74,10 +75,10 @@ struct raw_claim {
 };
 #define AT(member) offsetof(struct raw_claim, member)
 static const struct config_field claim_fields[] = {
-    {"text", CONFIG_STRING, AT(text), NULL, .help = "What should be seen, in words"},
+    {"text", CONFIG_STRING, AT(text), NULL, .help = "The expected result, in words"},
     {"check", CONFIG_STRING, AT(check), NULL,
      .help = "The same as a condition: race.ddp.step_time < race.dp.step_time"},
-    {"quick", CONFIG_BOOL, AT(quick), "true", "Judged in quick form, too"},
+    {"quick", CONFIG_BOOL, AT(quick), "true", "Also judged in quick form"},
     {.key = NULL},
 };
 #undef AT
@@ -152,7 +153,7 @@ static void check_into(struct reader *r, const struct lesson_step *s, const char
     int from = lesson_step_named(r->l, into, (int)strlen(into));
     bool before = from >= 0 && &r->l->step[from] < s;
     if (!before || r->l->step[from].kind != LESSON_RUN || s->kind != LESSON_RUN)
-        config_error(r->e, node_get(s->place, "into"), false, "'into' names a run among the steps before, not '%s'",
+        config_error(r->e, node_get(s->place, "into"), false, "'into' names a run among the earlier steps, not '%s'",
                      into);
 }
 
@@ -185,8 +186,8 @@ static enum error open_experiment(struct reader *r, struct lesson_step *s) {
     if (!s->experiment || !source.path) return FAIL(ERR_MEMORY, "cannot allocate an experiment");
     enum error err = experiment_open(&source, s->experiment, &report);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
-    config_error(r->e, s->place, false, "step '%s': %s\n'engine compare %s' tells all of it", s->name, error_message(),
-                 source.path);
+    config_error(r->e, s->place, false, "step '%s': %s\n'engine compare %s' reports all errors", s->name,
+                 error_message(), source.path);
     return ERR_CONFIG;
 }
 
@@ -336,8 +337,7 @@ enum error lesson_needs(const struct lesson *l) {
     int64_t gpus = l->gpus ? gpus_here() : 0, nodes = l->nodes ? nodes_here() : 0;
     if (gpus < l->gpus)
         return FAIL(ERR_DEVICE,
-                    "this lab needs %lld GPUs, and here %s %lld\n'engine doctor cuda' tells what "
-                    "is missing",
+                    "this lab needs %lld GPUs, and here %s %lld\n'engine doctor cuda' reports what is missing",
                     (long long)l->gpus, gpus == 1 ? "is" : "are", (long long)gpus);
     if (nodes < l->nodes)
         return FAIL(ERR_DEVICE,

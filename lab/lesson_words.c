@@ -1,4 +1,4 @@
-/* What a lab has come to, for people and programs. */
+/* The result of a lab, for people and programs. */
 #include "lab/lesson_run.h"
 
 #include "engine/base/text.h"
@@ -19,7 +19,7 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
     char took[32];
     if (l->nlooks) fputs("\nLook at:\n", f);
     for (int i = 0; i < l->nlooks; i++) fprintf(f, "  - %s\n", l->look[i]);
-    fputs("\nWhat should come out:\n", f);
+    fputs("\nExpected results:\n", f);
     print_claims(l, r, f);
     fprintf(f, "\n%d of %d hold", r->hold, r->hold + r->broken);
     if (r->open) fprintf(f, ", %d not judged in quick form", r->open);

@@ -57,7 +57,7 @@ enum error link_measure(const struct link *l, const char *program, const char *p
                           "--algorithm", l->algorithm, "--from",    "4KB",   "--to",    "16MB",
                           "--factor",    "8",          "--seconds", "0.05",  "--json",  NULL};
     if (!making || !log) return ERR_MEMORY;
-    if (!l->name) return FAIL(ERR_CONFIG, "no 'engine bench comm' measures this link");
+    if (!l->name) return FAIL(ERR_CONFIG, "'engine bench comm' cannot measure this link");
     const struct process p = {program, args, NULL, making, log};
     TRY(process_engine(&p, 0, pool));
     if (rename(making, path) != 0) return FAIL(ERR_CREATE, "cannot create '%s'", path);

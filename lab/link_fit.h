@@ -11,7 +11,7 @@ struct link_fit {
     double off;        /* the median of the fit's errors, as a share */
     const char *words; /* "shm, 4 ranks: 58 us, 1.5 GB/s" */
 };
-/* What is to be measured for a run: its link, among its ranks, in its way. */
+/* The measurement that a run needs: its link, among its ranks, with its algorithm. */
 struct link {
     const char *name, *algorithm; /* name: NULL: nothing that this program could start ranks for */
     int ranks;
@@ -23,7 +23,8 @@ MUST_CHECK enum error link_read(const struct link *l, const char *path, struct p
 
 /* Whether a cell sends over a link that it does not emulate. */
 bool link_fit_needed(const struct experiment *x, int cell);
-/* What cannot be measured is warned of: its cells are then not predicted. program: the engine's. */
+/* Measures the links. A warning names links that cannot be measured: their cells are then not predicted. program: the
+ * engine's. */
 void link_fits_measure(const struct experiment *x, const char *folder, const char *program, bool quiet);
 /* ERR_INPUT: it was not measured. */
 MUST_CHECK enum error link_fit_read(const struct experiment *x, const char *folder, int cell, struct link_fit *out);

@@ -1,9 +1,9 @@
-/* What runs are compared by: one number a run. */
+/* The measures by which runs are compared: one number for each run. */
 #pragma once
 #include "lab/result.h"
 #include "lab/statistics.h"
 
-/* What a number is about decides what counts as one sample of it. */
+/* The subject of a measure, which decides what counts as one sample of it. */
 enum measure_about {
     ABOUT_MACHINE,  /* each run measures it anew: times, bytes, memory */
     ABOUT_TRAINING, /* runs that end in the same weights are copies of one training: losses */
@@ -37,6 +37,6 @@ struct measure {
 /* Every measure with a name alone (time_to has a target, and is not among them). */
 const struct measure *measure_list(int *n);
 const struct measure *measure_find(const char *name, int n); /* the first n characters; or NULL */
-/* Of one run, its first 'warmup' steps left out where that makes sense; NaN: not measured. MEASURE_TIME_TO: infinity
- * where the goal was never reached. */
+/* The value of a measure for one run, without its first 'warmup' steps if that makes sense; NaN: not measured.
+ * MEASURE_TIME_TO: infinity if the goal was never reached. */
 double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup);

@@ -28,7 +28,7 @@ struct network {
     struct port_state *port[PORT_KINDS];
     int count[PORT_KINDS];
     double byte_time[PORT_KINDS];
-    bool shared; /* several devices share a port: who comes first matters */
+    bool shared; /* several devices share a port, so the order of arrival matters */
 };
 MUST_CHECK enum error network_open(const struct network_plan *p, struct network *out);
 void network_close(struct network *n);

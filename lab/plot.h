@@ -18,7 +18,7 @@ enum plot_kind {
 };
 enum plot_unit { PLOT_PLAIN, PLOT_SECONDS, PLOT_BYTES, PLOT_SHARE /* of 1, shown as percent */ };
 
-/* What a comparison tells: nothing, that both are the same, or who is ahead. */
+/* The result of a comparison: undecided, the same, or the side that is ahead. */
 enum plot_won { PLOT_UNTOLD, PLOT_SAME, PLOT_FIRST, PLOT_SECOND };
 
 struct plot_axis {
@@ -45,7 +45,7 @@ struct plot_span { /* PLOT_DOTS: from and to are a run's value */
 enum { PLOT_COLOURS = 7, PLOT_WIDTH = 340, PLOT_ROWS = 64 };
 struct plot {
     enum plot_kind kind;
-    const char *title, *about; /* about: what it shows, for those who cannot see it */
+    const char *title, *about; /* about: a description of the plot for readers who cannot see it */
     struct plot_axis x, y;     /* bars, timeline: x is the axis of values. heat: y is */
     struct plot_series *series;
     int nseries;

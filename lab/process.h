@@ -1,5 +1,5 @@
-/* Processes that an experiment or a lab starts: one, or one for each host, which run and end together. They are a group
- * of processes of their own: whoever they have started is ended with them. */
+/* Processes that an experiment or a lab starts: one, or one for each host, which run and end together. They form a
+ * process group of their own: processes that they start are ended with them. */
 #pragma once
 #include "engine/base/memory.h"
 

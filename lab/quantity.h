@@ -34,10 +34,10 @@ struct quantity {
 bool quantity_read(const struct experiment *x, const char *text, struct quantity *out, char wrong[CHECK_WRONG]);
 /* Its cell at the place of another one (-1: at none, so all its axes are to be fixed); -1: there is none. */
 int quantity_cell(const struct experiment *x, const struct quantity *q, int place);
-/* Of the cell's runs, the median where it is a number. */
+/* The value over the cell's runs: the median if it is a number. */
 void quantity_value(const struct compared *c, const struct quantity *q, int cell, struct check_value *out);
 
-/* Which axes the conditions of a check mean; false: wrong[] says which there is not. */
+/* Finds the axes that the conditions of a check name; false: wrong[] names the missing one. */
 bool quantity_conditions(const struct experiment *x, const struct check *check, int axis[CHECK_CONDITIONS],
                          char wrong[CHECK_WRONG]);
 /* Whether the cell is one that q names, at a place that the conditions leave. */

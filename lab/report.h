@@ -1,5 +1,5 @@
-/* What a run or an experiment comes to, as sections of text, plots and tables; and these as one HTML file that needs
- * nothing else, as Markdown, CSV, JSON, one SVG, or plain text for a terminal. The same runs give the same text. */
+/* The report of a run or an experiment: sections of text, plots and tables, written as one self-contained HTML file,
+ * as Markdown, CSV, JSON, one SVG, or plain text for a terminal. The same runs give the same text. */
 #pragma once
 #include "engine/base/memory.h"
 #include "lab/plot.h"
@@ -13,7 +13,7 @@ struct report_section {
     const char *missing; /* the data is not there: what to do to get it; then there is nothing else */
     enum fold fold;
     struct plot plot[REPORT_PLOTS];
-    int nplots, cut; /* cut: so many more would not fit */
+    int nplots, cut; /* cut: the number that did not fit */
     struct table table[REPORT_TABLES];
     int ntables;
 };
@@ -29,7 +29,7 @@ MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct re
 
 enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
-/* As the file's name ends; REPORT_FORMATS: in none of them. */
+/* The format for the ending of the file's name; REPORT_FORMATS: there is none. */
 enum report_format report_format_of(const char *path);
 MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);
 /* REPORT_HTML alone: one file, no script, nothing from elsewhere. */

@@ -50,7 +50,7 @@ static enum error differences(struct report *r, struct report_section *s, const 
     int n = differing(d, keys, 64);
     struct table *t;
     for (int i = 0; i < d->nsides; i++) heads[1 + i] = d->side[i];
-    TRY(report_table(r, s, "Keys whose values are not the same in all cells", 1 + d->nsides, n, heads, &t));
+    TRY(report_table(r, s, "Keys whose values differ between cells", 1 + d->nsides, n, heads, &t));
     t->words = t->columns;
     for (int i = 0; i < n; i++) {
         table_row(t, i + 1)[0] = keys[i];
@@ -63,7 +63,8 @@ static enum error differences(struct report *r, struct report_section *s, const 
 static enum error all_settings(struct report *r, struct report_section *s, const struct run_result *run) {
     static const char *const heads[] = {"key", "value"};
     struct table *t;
-    TRY(report_table(r, s, "The configuration of the run, with what was chosen for it", 2, run->nsettings, heads, &t));
+    TRY(report_table(r, s, "The configuration of the run, with the values that the engine chose", 2, run->nsettings,
+                     heads, &t));
     t->words = 2;
     for (int i = 0; i < run->nsettings; i++) {
         table_row(t, i + 1)[0] = run->setting[i].key;
@@ -101,11 +102,10 @@ enum error report_environment(struct report *r, const struct report_data *d) {
     struct table *t;
     s->fold = FOLD_SHUT;
     if (!d->environment || !d->environment->count) {
-        s->missing = "The runs tell nothing of the machine: there is no env.json in them. Runs of "
-                     "this version write one.";
+        s->missing = "The machine is not known, because the runs have no env.json. Runs of this version write one.";
         return ERR_NONE;
     }
-    TRY(report_table(r, s, "The machine that the runs were on", 2, d->environment->count, heads, &t));
+    TRY(report_table(r, s, "The machine of the runs", 2, d->environment->count, heads, &t));
     t->words = 2, t->rows = 0;
     for (int i = 0; i < d->environment->count; i++) {
         const char *text = value_text(r, &d->environment->children[i]);
@@ -127,7 +127,7 @@ enum error report_again(struct report *r, const struct report_data *d) {
     else
         s->command = report_say(r, "engine run %s/resolved.yaml --set log.dir=again", d->path);
     report_paragraph(s, d->experiment
-                            ? "Runs that have finished are not run again: in an empty folder all of them are."
+                            ? "Finished runs are not repeated; in an empty folder all of them are run."
                             : "The same configuration gives the same bits, here and on any number of devices.");
     return ERR_NONE;
 }

@@ -104,7 +104,7 @@ static const char *of_sides(struct report *r, const struct report_data *d, int m
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
     if (!won && t.n == 1) text = how_far(r, d, metric, t.first, false, false);
     text = add(r, text, "there is no difference that matters", t.same, t.n);
-    text = add(r, text, "more runs would be needed to tell", t.unsure, t.n);
+    text = add(r, text, "more runs would be needed to decide", t.unsure, t.n);
     text = add(r, text, "nothing was tested", t.untested, t.n);
     return won ? text : report_say(r, "%s against %s: %s", d->side[b], d->side[a], text);
 }
@@ -149,7 +149,7 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
     if (a->won == PLOT_SAME && *a->words) return a->words;
     if (!strcmp(word, "inconclusive") && a->needed > 0)
-        return report_say(r, "%s: about %lld runs a side would tell", word, (long long)a->needed);
+        return report_say(r, "%s: about %lld runs a side would decide it", word, (long long)a->needed);
     return word;
 }
 
@@ -210,25 +210,24 @@ static void say_columns(struct report *r, struct report_section *s, const struct
     const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
     const char *tests = tested ? tested->text : "";
     if (ratio)
-        report_paragraph(
-            s, report_say(r, "One side against another in times is turned so that above 1 it is ahead: the %s.",
-                          tested ? "middle of the ratios of the runs that belong together, which may differ a "
-                                   "little from what the two medians give"
-                                 : "ratio of the two medians"));
+        report_paragraph(s, report_say(r, "For times, the value is above 1 if the side is ahead of the other: the %s.",
+                                       tested ? "median of the ratios of the paired runs, which may differ a little "
+                                                "from the ratio of the two medians"
+                                              : "ratio of the two medians"));
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
-    report_paragraph(s,
-                     report_say(r,
-                                "The interval (%.0f %%) holds the differences that the test does not refuse. p is the "
-                                "chance of so clear a difference where there is none, exact, and corrected for all "
-                                "%s%squestions together (Holm); the interval is of its one question, so the two may "
-                                "seem to disagree.%s",
-                                d->confidence * 100, tests, *tests ? " " : "",
-                                training ? " Runs that end in the same weights are copies of one training and count "
-                                           "as one, where losses or accuracy are compared."
-                                         : ""));
+    report_paragraph(
+        s,
+        report_say(r,
+                   "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
+                   "see such a clear difference if there is none; it is exact, and corrected for all %s%squestions "
+                   "together (Holm). The interval is for its own question only, so the two may seem to disagree.%s",
+                   d->confidence * 100, tests, *tests ? " " : "",
+                   training ? " For losses and accuracy, runs that end in the same weights are copies of one training "
+                              "and count as one."
+                            : ""));
     if (d->seeds > 1)
-        report_paragraph(s,
-                         report_say(r, "Runs of a cell are trainings of %d seeds, the same on all sides.", d->seeds));
+        report_paragraph(
+            s, report_say(r, "The runs of a cell are trainings with %d seeds, the same on all sides.", d->seeds));
 }
 
 enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {

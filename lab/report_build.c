@@ -102,11 +102,10 @@ const char *report_ms(struct report *r, double seconds) {
 static void tell_what_is_cut(struct report *r) {
     for (int i = 0; i < r->nsections; i++)
         if (r->section[i].cut)
-            report_paragraph(&r->section[i],
-                             report_say(r,
-                                        "%d plots more do not fit on a page and are left out; the cells are all in "
-                                        "the final table.",
-                                        r->section[i].cut));
+            report_paragraph(
+                &r->section[i],
+                report_say(r, "%d more plots do not fit on a page and are left out; the final table has all cells.",
+                           r->section[i].cut));
 }
 
 enum { EARLY = 2, LATE = 7 }; /* places of report_learning */

@@ -129,7 +129,7 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
         place[i] = c->nruns ? d->ncells++ : -1;
     }
     if (d->ncells) return ERR_NONE;
-    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare goes on", d->path);
+    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare command continues it", d->path);
 }
 
 /* Results of before weights were held against each other, too, tell nothing for sure. */
@@ -283,7 +283,8 @@ enum error report_data_read(const char *path, struct pool *pool, struct report_d
     if (!out->path || !file) return ERR_MEMORY;
     if (!file_is_folder(path))
         return FAIL(ERR_INPUT,
-                    "no directory '%s'\na run's (engine run) or an experiment's (engine compare) is reported", path);
+                    "no directory '%s'\ngive the directory of a run (engine run) or of an experiment (engine compare)",
+                    path);
     TRY(file_exists(file) ? read_experiment(file, pool, out) : read_run(pool, out));
     if (out->environment || !out->experiment) return ERR_NONE;
     return read_environment(out->cell[0].run[0].dir, pool, out);

@@ -1,4 +1,4 @@
-/* What reports are made of: cells of an experiment with their runs. A single run is an experiment of one cell. */
+/* The data of reports: cells of an experiment with their runs. A single run is an experiment with one cell. */
 #pragma once
 #include "engine/base/json.h"
 #include "lab/report.h"
@@ -6,7 +6,7 @@
 #include "lab/statistics.h"
 
 enum { REPORT_SIDES = 7, REPORT_CELLS = 512, REPORT_RUNS = STATISTICS_RUNS, REPORT_COUNTS = 16, REPORT_METRICS = 16 };
-/* What an experiment has asked for; the first is what its question is about. */
+/* The metrics of an experiment; the first is the main question. */
 struct report_metric {
     const char *name, *words; /* "val_accuracy", "validation accuracy" */
     const char *ahead;        /* "is faster than" */
@@ -55,7 +55,7 @@ struct report_data {
     int nsides;
     struct report_metric metric[REPORT_METRICS];
     int nmetrics; /* one at least */
-    int seeds;    /* runs of a cell are trainings of so many seeds; 0: of one */
+    int seeds;    /* the number of seeds of a cell's runs; 0: all runs have one seed */
     struct report_cell *cell;
     int ncells;
     struct report_pair *pair;
@@ -81,7 +81,7 @@ const char *report_say(struct report *r, const char *fmt, ...) __attribute__((fo
 const char *report_short(const char *key);
 /* 'between' only where there is text before. */
 const char *report_join(struct report *r, const char *text, const char *between, const char *more);
-/* With a capital. */
+/* The text with a capital first letter. */
 const char *report_title(struct report *r, const char *text);
 void report_paragraph(struct report_section *s, const char *text);
 /* A zeroed array in the pool. */
@@ -93,7 +93,7 @@ MUST_CHECK enum error report_table(struct report *r, struct report_section *s, c
                                    const char *const *heads, struct table **out);
 /* The places of the cells, each once, in their order; gives how many. */
 int report_places(const struct report_data *d, const char *place[REPORT_CELLS]);
-/* The cell of that side and place on so many devices, -1: none. */
+/* The cell of that side and place on this many devices, -1: none. */
 int report_find(const struct report_data *d, int side, const char *place, int64_t devices);
 /* What a cell's speed is a multiple of: the same side's one device, if need be over another link or of another side;
  * else the fewest devices of side and place. -1: none. */

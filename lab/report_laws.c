@@ -77,14 +77,15 @@ static void put_row(struct report *r, const struct row *w, bool weak, const doub
 /* ---- words ---- */
 
 static void say_laws(struct report *r, struct report_section *s, bool weak) {
-    report_paragraph(s, weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
-                               "the same time, where p is the share of the work that they divide; it is fitted "
-                               "to all numbers of devices of a row."
-                             : report_say(r, "By Amdahl's law a share p of the work is divided among the devices and "
-                                             "the rest is not, so that no number of them is more than 1 / (1 - p) "
-                                             "times as fast; p is fitted to all numbers of devices of a row. e is the "
-                                             "serial share that the speed-up on so many devices alone would mean "
-                                             "(Karp and Flatt); above 1 they are slower than one device."));
+    report_paragraph(
+        s,
+        weak ? "By Gustafson's law N devices do N - (1 - p) (N - 1) times the work of one in "
+               "the same time, where p is the share of the work that they divide; p is fitted to all numbers of "
+               "devices of a row."
+             : report_say(r, "By Amdahl's law a share p of the work is divided among the devices and the rest is not, "
+                             "so no number of them is more than 1 / (1 - p) times as fast; p is fitted to all numbers "
+                             "of devices of a row. e is the serial share that follows from the speed-up on this number "
+                             "of devices alone (Karp and Flatt); if e is above 1, they are slower than one device."));
 }
 
 static void say_rising(struct report *r, struct report_section *s, const struct row *rows, int n) {
@@ -99,18 +100,18 @@ static void say_rising(struct report *r, struct report_section *s, const struct 
     }
     if (count > NAMED) names = report_say(r, "%s; and %d more", names, count - NAMED);
     if (count)
-        report_paragraph(s, report_say(r,
-                                       "e rises with the devices in %d of %d rows: %s. What takes longer on "
-                                       "more devices makes it rise: a server's traffic, a message's latency, "
-                                       "waiting for each other.",
-                                       count, n, names));
+        report_paragraph(s,
+                         report_say(r,
+                                    "e rises with the devices in %d of %d rows: %s. Costs that grow with the devices "
+                                    "make it rise: a server's traffic, latencies of messages, waiting for each other.",
+                                    count, n, names));
     if (count < n)
-        report_paragraph(s, report_say(r,
-                                       "e does not rise (by more than a quarter) in %d of %d rows: there the "
-                                       "loss is about the same time on any number of devices, as that of a part "
-                                       "that is not divided, or of an all-reduce's bytes, of which every device "
-                                       "sends 2 (N - 1) / N times the gradients.",
-                                       n - count, n));
+        report_paragraph(
+            s, report_say(r,
+                          "e does not rise (by more than a quarter) in %d of %d rows: there the lost time is about the "
+                          "same on any number of devices: the time of a part that is not divided, or of an all-reduce, "
+                          "in which every device sends 2 (N - 1) / N times the gradients.",
+                          n - count, n));
 }
 
 static void say_cores(struct report *r, struct report_section *s, const struct report_data *d) {

@@ -1,5 +1,6 @@
-/* What stands first: the question in words, and the picture that carries the answer. For sides at many places that is a
- * map of who is ahead by how much, for a question about learning what it costs, else the runs themselves. */
+/* The beginning of a report: the question in words, and the picture that shows the answer. For sides at many places
+ * the picture is a map of which side is ahead by how much; for a question about learning it shows the cost; else it
+ * shows the runs themselves. */
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -139,12 +140,11 @@ static enum error map(struct report *r, struct report_section *s, const struct r
     struct plot *p;
     TRY(report_plot(r, s, PLOT_MAP, g->ncolumns, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "Who is ahead, and by how many times: %s", d->metric[0].words);
-    p->about =
-        "A field for each comparison. Its colour is that of the side ahead, and the stronger the further; without "
-        "colour the runs do not tell.";
+    p->title = report_say(r, "Which side is ahead, and by what factor: %s", d->metric[0].words);
+    p->about = "Each field is a comparison. It has the colour of the side that is ahead, stronger for a larger factor; "
+               "without colour the runs do not decide.";
     p->x = (struct plot_axis){.label = report_short(axis)};
-    p->who[0] = d->nsides == 2 ? d->side[0] : "what it is held against";
+    p->who[0] = d->nsides == 2 ? d->side[0] : "compared with";
     p->who[1] = d->nsides == 2 ? d->side[1] : "the row's side";
     p->nseries = g->ncolumns;
     p->ncategories = g->nrows;
@@ -200,9 +200,7 @@ static enum error trade_off(struct report *r, struct report_section *s, const st
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s against %s", report_title(r, y->words), label);
     p->about = report_say(
-        r,
-        "A point for each side%s: the medians of its runs, with %.0f %% intervals, where there are runs enough "
-        "for them.",
+        r, "Each point is a side%s: the medians of its runs, with %.0f %% intervals if there are enough runs.",
         d->ncells > d->nsides ? " and place" : "", d->confidence * 100);
     p->x = (struct plot_axis){.label = label, .unit = unit, .zero = true};
     p->y = (struct plot_axis){.label = y->words, .unit = y->unit};

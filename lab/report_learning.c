@@ -124,11 +124,10 @@ static const char *about(struct report *r, const struct report_data *d, const st
     int run[REPORT_RUNS], n = trainings(like, run);
     int64_t stride = (count_of(&like->run[0], what) + POINTS - 1) / POINTS;
     const char *each = stride > 1 ? report_say(r, "Each point is the mean of %lld steps. ", (long long)stride) : "";
-    const char *band = n > 1        ? report_say(r, "The line is the mean of %d trainings, the band their range. ", n)
-                       : stride > 1 ? "The band goes from the least of them to the greatest. "
+    const char *band = n > 1 ? report_say(r, "The line is the mean of %d trainings, and the band is their range. ", n)
+                       : stride > 1 ? "The band goes from the smallest of them to the largest. "
                                     : "";
-    return report_say(r, "%s%s%s", each, band,
-                      d->nsides > 1 ? "Curves that coincide lie over each other: the first is drawn wider." : "");
+    return report_say(r, "%s%s%s", each, band, d->nsides > 1 ? "If curves coincide, the first is drawn wider." : "");
 }
 
 static enum error curve(struct report *r, struct report_section *s, const struct report_data *d,
@@ -231,15 +230,15 @@ enum error report_learning(struct report *r, const struct report_data *d) {
         TRY(report_curves(r, s, d, c, false));
     }
     if (!n)
-        s->missing = "The runs' metrics.jsonl tell of no step: a run that was resumed at its end has none to show; one "
-                     "from the beginning has.";
+        s->missing =
+            "The metrics.jsonl of the runs have no steps, because a run that was resumed at its end makes none.";
     else if (!s->nplots)
         r->nsections--; /* the first picture is all there is */
     bool places = false;
     for (int i = 1; i < d->ncells; i++)
         places |= strcmp(d->cell[i].place, d->cell[0].place) != 0 || d->cell[i].devices != d->cell[0].devices;
     if (n && places)
-        report_paragraph(s, n == 1 ? "One set of curves stands for all places: their runs have the same losses."
+        report_paragraph(s, n == 1 ? "One set of curves represents all places, because their runs have the same losses."
                                    : "Places whose runs have the same losses are shown once.");
     return ERR_NONE;
 }

@@ -154,11 +154,10 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     if (!p) return ERR_NONE;
     for (int i = 0; i < d->ncells; i++) runs += d->cell[i].nruns;
     p->title = report_say(r, "The runs: %s", m->words);
-    p->about =
-        report_say(r,
-                   "A dot for each run%s; the line is their median, the bar its %.0f %% interval, where there are runs "
-                   "enough for one.",
-                   m->training ? " that ends in weights of its own" : "", d->confidence * 100);
+    p->about = report_say(
+        r,
+        "Each dot is a run%s; the line is their median, and the bar is its %.0f %% interval if there are enough runs.",
+        m->training ? " that ends in weights of its own" : "", d->confidence * 100);
     p->x = (struct plot_axis){.label = m->words, .unit = m->unit, .zero = !m->training};
     p->ncategories = n;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
@@ -203,11 +202,11 @@ enum error report_metrics(struct report *r, const struct report_data *d) {
     struct report_section *s = NULL;
     for (int i = 1; d->experiment && i < d->nmetrics; i++) {
         if (shown_elsewhere(d->metric[i].name) || !any(d, &d->metric[i])) continue;
-        if (!s) s = report_section(r, "metrics", "What else was measured");
+        if (!s) s = report_section(r, "metrics", "Other metrics");
         TRY(report_dots(r, s, d, i));
     }
     if (s)
-        report_paragraph(s, "The table of comparisons says of each of these metrics how far the sides differ, and how "
-                            "surely.");
+        report_paragraph(
+            s, "For each of these metrics, the table of comparisons says how far the sides differ, and how surely.");
     return ERR_NONE;
 }

@@ -1,4 +1,4 @@
-/* What went over each link, when, and what each device holds. */
+/* The bytes over each link, and the memory of each device. */
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -47,8 +47,8 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
     TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
     if (!p) return ERR_NONE;
     p->title = "Bytes through each rank's port in a step";
-    p->about = "For each rank what it sends and receives in a step. In dp rank 0 is the server: its port carries what "
-               "all the others' carry together.";
+    p->about = "The bytes that each rank sends and receives in a step. In dp rank 0 is the server: its port carries as "
+               "much as all other ports together.";
     p->x = (struct plot_axis){.label = "bytes of a step", .unit = PLOT_BYTES, .zero = true};
     p->ncategories = ranks;
     TRY(rank_names(r, ranks, "rank", &p->category));
@@ -62,7 +62,7 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
         TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
         bool alike = true; /* then one bar says it */
         for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
-        out[0].name = report_say(r, alike ? "%s, sent and received each" : "%s, sent", name);
+        out[0].name = report_say(r, alike ? "%s, both sent and received" : "%s, sent", name);
         out[1].name = report_say(r, "%s, received", name);
         out[0].colour = side % PLOT_COLOURS;
         out[1].colour = (side + d->nsides) % PLOT_COLOURS;
@@ -79,8 +79,8 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
     TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
     if (!p) return ERR_NONE;
     p->title = "Sent and received by each rank in a step";
-    p->about = "Rows are sides and numbers of devices, columns are ranks; dark is much. A dark "
-               "first column is a server's port.";
+    p->about = "Rows are sides and numbers of devices, columns are ranks; darker fields have more bytes. A dark first "
+               "column is a server's port.";
     p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
     TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
     for (int k = 0; k < ranks; k++) {
@@ -111,21 +111,23 @@ static void say_bytes(struct report *r, struct report_section *s, const struct r
         for (int k = 0; k < run->ranks; k++) most = fmax(most, run->start_sent[k]);
     }
     plot_value_text(PLOT_BYTES, most, text);
-    report_paragraph(s, parted ? report_say(r,
-                                            "Counted by the engine at each rank while it took steps. Not in it: "
-                                            "the first weights, which are sent once at the start (%s by the "
-                                            "rank that sends most), evaluation and checkpoints.",
-                                            text)
-                               : "Counted by the engine at each rank, over all of the run; what evaluation and "
-                                 "set-up send is in it, since the run is of an older version.");
+    report_paragraph(
+        s, parted
+               ? report_say(
+                     r,
+                     "The engine counts the bytes at each rank during steps. They do not include the first weights, "
+                     "which are sent once at the start (%s by the rank that sends most), evaluation and checkpoints.",
+                     text)
+               : "The engine counted the bytes at each rank over the whole run. They include evaluation and set-up, "
+                 "since the run is of an older version.");
 }
 
 enum error report_bytes(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bytes", "Bytes over each link");
     int ranks = most_ranks(d);
     if (ranks < 2) {
-        s->missing = "One device has no link. A run on several, as in engine run --mode dp --devices cpu:4, counts "
-                     "what crosses each.";
+        s->missing = "One device has no link. A run on several devices, such as engine run --mode dp --devices cpu:4, "
+                     "counts the bytes over each link.";
         return ERR_NONE;
     }
     TRY(bytes_plot(r, s, d, ranks));
@@ -140,10 +142,9 @@ static enum error memory_plot(struct report *r, struct report_section *s, const 
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
     p->title = processes ? "Peak memory of each process" : "Optimizer state on each device";
-    p->about = processes
-                   ? "Resident memory at its highest. The devices of dp and single share one process, those of ddp "
-                     "have one each."
-                   : "Bytes that the optimizer keeps on each device.";
+    p->about = processes ? "The largest resident memory. The devices of dp and single share one process; each device "
+                           "of ddp has its own."
+                         : "Bytes that the optimizer keeps on each device.";
     p->x = (struct plot_axis){
         .label = processes ? "peak resident memory" : "optimizer state", .unit = PLOT_BYTES, .zero = true};
     for (int i = 0; i < 2 * d->nsides; i++) { /* first how many rows there are, then what is in them */

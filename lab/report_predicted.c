@@ -1,4 +1,4 @@
-/* What the model had said of each cell, beside what was measured. */
+/* The predictions of the model for each cell, beside the measurements. */
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -27,13 +27,14 @@ static const char *sources(struct report *r, const struct report_data *d) {
 
 static void say_where_from(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *from = sources(r, d);
-    report_paragraph(s, *from ? report_say(r,
-                                           "Computing was measured in one cell (%s) and is shared by the "
-                                           "devices, and the cores, of each other one; to it comes what the "
-                                           "algorithm sends, message by message, through ports of the given "
-                                           "rate and latency. Nothing is fitted to the times in the table.",
-                                           from)
-                              : "The model knows what a device computes and what the algorithm sends.");
+    report_paragraph(
+        s, *from
+               ? report_say(r,
+                            "Computing was measured in one cell (%s) and is divided among the devices and the cores of "
+                            "each other cell. The prediction adds the messages of the algorithm, one by one, through "
+                            "ports of the given rate and latency. Nothing is fitted to the times in the table.",
+                            from)
+               : "The model knows the computing time of a device and the messages of the algorithm.");
 }
 
 static void say_what_is_not(struct report *r, struct report_section *s, const struct report_data *d) {
@@ -131,8 +132,8 @@ static const char *why_none(struct report *r, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++)
         if (*d->cell[i].why && !d->cell[i].reference)
             return report_say(r, "No step time is predicted: %s.", d->cell[i].why);
-    return "No model has predicted these step times. engine compare predicts those of an experiment whose links are "
-           "emulated; engine simulate RUN_DIR says what a run should take elsewhere.";
+    return "These step times were not predicted. engine compare predicts the step times of an experiment with emulated "
+           "links; engine simulate RUN_DIR predicts a run's step time on other machines.";
 }
 
 enum error report_predicted(struct report *r, const struct report_data *d) {
@@ -147,7 +148,7 @@ enum error report_predicted(struct report *r, const struct report_data *d) {
     TRY(report_plot(r, s, PLOT_LINE, d->nsides + 1, &p));
     if (!p) return ERR_NONE;
     p->title = "Measured against predicted step time";
-    p->about = "A point for each cell; the nearer to the line, the better the model.";
+    p->about = "Each point is a cell; the nearer it is to the line, the better is the model.";
     p->x = (struct plot_axis){.label = "predicted", .unit = PLOT_SECONDS, .log = true};
     p->y = (struct plot_axis){.label = "measured", .unit = PLOT_SECONDS, .log = true};
     for (int side = 0; side < d->nsides; side++) TRY(side_points(r, d, side, p));

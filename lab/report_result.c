@@ -1,4 +1,4 @@
-/* What came out: the verdict, the final tables, whether the bits are the same, the losses. */
+/* The results: the verdict, the final tables, whether the bits are the same, the losses. */
 #include "lab/report_data.h"
 
 #include <math.h>
@@ -22,9 +22,10 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     const char *right = isfinite(run->val_accuracy)
                             ? report_say(r, " and a validation accuracy of %.2f %%", run->val_accuracy * 100)
                             : "";
-    const char *held = run->devices > 1 && busy > 0
-                           ? report_say(r, "; communication holds up %.0f %% of a step", 100 * waits / busy)
-                           : "";
+    const char *held =
+        run->devices > 1 && busy > 0
+            ? report_say(r, "; a step waits for communication for %.0f %% of its time", 100 * waits / busy)
+            : "";
     const char *in = run->first_step == 0 ? report_say(r, " in %s", report_ms(r, run->time_s[RESULT_TOTAL])) : "";
     return report_say(r, "%s on %s trained %lld steps%s to a loss of %.4g%s, at %s a step%s.", run->mode,
                       report_where(r, c), (long long)run->steps, in, run->train_loss, right, report_ms(r, c->median_s),
@@ -36,15 +37,15 @@ static void say_resumed(struct report *r, struct report_section *s, const struct
         const struct run_result *run = &d->cell[i].run[0];
         if (run->first_step > 0)
             report_paragraph(s, report_say(r,
-                                           "%s: the run was resumed after step %lld. Its times and bytes are of "
-                                           "the %lld steps since; its losses are of all steps.",
+                                           "%s: the run was resumed after step %lld. Its times and bytes cover the "
+                                           "%lld steps since then; its losses cover all steps.",
                                            report_where(r, &d->cell[i]), (long long)run->first_step,
                                            (long long)run_result_stretch(run)));
         if (run->began > 0)
             report_paragraph(s,
                              report_say(r,
                                         "%s: the run began with %lld devices, lost some, and ended with %lld. Its "
-                                        "times and bytes are of the steps on these.",
+                                        "times and bytes cover the steps on these.",
                                         report_where(r, &d->cell[i]), (long long)run->began, (long long)run->devices));
     }
 }
@@ -84,8 +85,8 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
     say_resumed(r, s, d);
     const struct json_value *complete = report_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
-        report_paragraph(s, "The experiment is not complete: some runs are missing. The same "
-                            "engine compare goes on with it.");
+        report_paragraph(
+            s, "The experiment is not complete: some runs are missing. The same engine compare command continues it.");
     list_texts(r, s, report_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
     list_texts(r, s, report_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
     list_texts(r, s, report_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
@@ -167,11 +168,12 @@ enum error report_final(struct report *r, const struct report_data *d) {
     TRY(report_comparisons(r, s, d));
     TRY(d->experiment ? cells_table(r, s, d) : run_table(r, s, d));
     if (d->experiment && r->section[0].plot[0].kind != PLOT_DOTS) TRY(report_dots(r, s, d, 0));
-    report_paragraph(s, report_say(r,
-                                   "Step time is the median of a run's steps%s, everywhere on this page. samples/s is "
-                                   "the samples of the same steps by their time, a mean: a few slow steps lower it and "
-                                   "leave the median as it is. Loss and val accuracy are of the%s run's end.",
-                                   d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
+    report_paragraph(
+        s, report_say(r,
+                      "Step time is the median of a run's steps%s, everywhere on this page. samples/s is the number of "
+                      "samples of the same steps divided by their time. It is a mean: a few slow steps lower it but do "
+                      "not change the median. Loss and val accuracy are those at the%s run's end.",
+                      d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
     if (*d->scaling && report_device_counts(d, counts) > 1)
         report_paragraph(s, !strcmp(d->scaling, "weak")
                                 ? "Weak scaling: the batch grows with the devices."
@@ -204,7 +206,7 @@ static enum error digests(struct report *r, struct report_section *s, const stru
     struct table *t;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0; k < d->cell[i].nruns; k += same_from(&d->cell[i], k)) rows++;
-    TRY(report_table(r, s, "The runs' hashes, which are equal where the bits are", 5, rows, heads, &t));
+    TRY(report_table(r, s, "The runs' hashes, which are equal if the bits are equal", 5, rows, heads, &t));
     t->words = 4;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0, n; k < d->cell[i].nruns; k += n, at++) {
@@ -224,14 +226,14 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;
     if (yes && !no)
-        return report_say(r,
-                          "The same bits in all %d comparisons: the losses of every step and the final weights are "
-                          "equal on both sides, which differ in time and in nothing else. Other places compute other "
-                          "things.",
-                          yes);
+        return report_say(
+            r,
+            "The same bits in all %d comparisons: the losses of every step and the final weights are equal on both "
+            "sides, so they differ only in time. Different places compute different things.",
+            yes);
     if (yes + no) return report_say(r, "The same bits in %d of %d comparisons.", yes, yes + no);
-    if (d->npairs) return "Bits are not compared: the sides compute different things, or do not tell their weights.";
-    return report_say(r, "The same bits not everywhere: %d of %d runs end in those of the first.", same, runs);
+    if (d->npairs) return "Bits are not compared: the sides compute different things, or do not report their weights.";
+    return report_say(r, "The bits are not the same everywhere: %d of %d runs end in those of the first.", same, runs);
 }
 
 static int same_runs(const struct report_data *d, int *runs) {
@@ -246,12 +248,12 @@ static int same_runs(const struct report_data *d, int *runs) {
 static const char *bits_sentence(struct report *r, const struct report_data *d) {
     int runs, same = same_runs(d, &runs);
     if (runs == 1)
-        return "One run has nothing to be the same as; another run of this configuration, in any mode and on any "
-               "number of devices, has to come to the same hashes.";
+        return "A single run cannot be compared. Another run of this configuration, in any mode and on any number of "
+               "devices, must end in the same hashes.";
     if (same < runs) return bits_of_pairs(r, d, same, runs);
     return report_say(r,
                       "The same bits: the losses of every step and the final weights are equal bit for bit in all %d "
-                      "runs, which differ in time and in nothing else.",
+                      "runs, which differ only in time.",
                       runs);
 }
 

@@ -1,4 +1,4 @@
-/* Where the time goes, and what more devices bring. */
+/* The time of a step by phase, and the effect of more devices. */
 #include "engine/base/leaves.h"
 #include "lab/experiment.h"
 #include "lab/report_data.h"
@@ -40,8 +40,8 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     struct plot *p;
     TRY(report_plot(r, s, PLOT_STACKED, PHASES, &p));
     if (!p) return ERR_NONE;
-    p->title = report_say(r, "Step time by what it is spent on%s", report_in(r, place));
-    p->about = "A bar for each side and number of devices: load, forward, backward, communication that computation "
+    p->title = report_say(r, "Step time by phase%s", report_in(r, place));
+    p->about = "Each bar is a side on a number of devices: load, forward, backward, communication that computation "
                "waits for, update.";
     p->x = (struct plot_axis){.label = "step time", .unit = PLOT_SECONDS, .zero = true};
     p->ncategories = n;
@@ -84,7 +84,7 @@ static void say_imbalance(struct report *r, struct report_section *s, const stru
         int most = leaves_cut(shards, devices, 1);
         report_paragraph(s, report_say(r,
                                        "On %d devices some compute %d of the %d shards of a batch, others %d: an "
-                                       "imbalance of %.3g %%, for which the others wait.",
+                                       "imbalance of %.3g %%. The devices with fewer shards wait for the others.",
                                        devices, most, shards, most - 1, 100 * leaves_imbalance(shards, devices)));
     }
 }
@@ -97,17 +97,17 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++)
         many |= d->cell[i].devices > 1, told |= isfinite(part_of(&d->cell[i], PHASE_BACKWARD));
     if (!told) {
-        s->missing = "The runs tell nothing of the parts of a step; those of engine run do.";
+        s->missing = "The runs did not report the parts of a step; runs of engine run do.";
         return ERR_NONE;
     }
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
     report_paragraph(s, report_say(r,
-                                   "A bar is as long as the step time, the median of the table, and is divided as the "
-                                   "time of all steps of %s is.",
+                                   "The length of a bar is the step time, the median of the table; its parts have the "
+                                   "proportions of the time of all steps of %s.",
                                    d->experiment ? "the first run" : "the run"));
     if (many)
-        report_paragraph(s, "Exposed is the communication that computation waits for; what is hidden runs beside "
-                            "backward and takes no place in the bars.");
+        report_paragraph(s, "Exposed communication is the part that computation waits for; hidden communication runs "
+                            "during backward and is not in the bars.");
     say_imbalance(r, s, d);
     return many ? hidden_table(r, s, d) : ERR_NONE;
 }
@@ -229,8 +229,8 @@ static enum error speedup_plot(struct report *r, struct report_section *s, const
     int n = report_device_counts(d, x);
     const char *what = efficiency ? "Efficiency" : "Speed-up";
     p->title = report_say(r, "%s against devices%s", what, report_in(r, place));
-    p->about = efficiency ? "Speed-up divided by how many times as many devices they are; 100 % is ideal."
-                          : "How many times as fast as the fewest devices, which are 1; the thin line is ideal.";
+    p->about = efficiency ? "Speed-up divided by the number of devices relative to the baseline; 100 % is ideal."
+                          : "Speed relative to the fewest devices, whose speed-up is 1; the thin line is ideal.";
     p->x = (struct plot_axis){.label = "devices", .log = true, .tick = x, .nticks = n};
     p->y = (struct plot_axis){.label = efficiency ? "efficiency" : "speed-up, times",
                               .unit = efficiency ? PLOT_SHARE : PLOT_PLAIN,
@@ -248,17 +248,17 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
     int n = report_places(d, place);
     if (report_device_counts(d, counts) < 2) {
         s->missing = "All runs are on the same number of devices. An experiment with matrix: {devices: [cpu:1, cpu:2, "
-                     "cpu:4]} shows what more of them bring (engine compare).";
+                     "cpu:4]} shows the effect of more devices (engine compare).";
         return ERR_NONE;
     }
     for (int efficiency = 0; efficiency < 2; efficiency++)
         for (int i = 0; i < n; i++) TRY(speedup_plot(r, s, d, place[i], efficiency));
-    report_paragraph(
-        s, report_say(r,
-                      "A multiple of the same side's one device, over whatever link (where there is none: of "
-                      "another side's; where no side has one device: of the fewest devices of the side). What "
-                      "they are a multiple of is 1, here as in the terminal's table. Bands are %.0f %% "
-                      "intervals, where a side has at least 4 runs.",
-                      d->confidence * 100));
+    report_paragraph(s,
+                     report_say(r,
+                                "The speed-up is relative to the same side on one device, over any link. If the side "
+                                "has no run on one device, it is relative to another side's; if no side has one, it is "
+                                "relative to the fewest devices of the side. This baseline is 1, here and in the "
+                                "terminal's table. Bands are %.0f %% intervals, if a side has at least 4 runs.",
+                                d->confidence * 100));
     return report_laws(r, s, d);
 }

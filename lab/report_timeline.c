@@ -89,8 +89,8 @@ static enum error cell_timeline(struct report *r, struct report_section *s, cons
     TRY(report_plot(r, s, PLOT_TIMELINE, 2, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c), report_in(r, c->place));
-    p->about = "A row for each call that carried gradients or weights, its rank in front, from when the rank entered "
-               "it to when it was done.";
+    p->about = "Each row is a call that carried gradients or weights, with its rank in front, from the moment when the "
+               "rank entered it until it was done.";
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
     p->series[0] = (struct plot_series){.name = "the device waits for it", .colour = 1};
     p->series[1] = (struct plot_series){.name = "beside computing", .colour = 0};
@@ -119,11 +119,11 @@ enum error report_timeline(struct report *r, const struct report_data *d) {
         if (k >= 0) TRY(cell_timeline(r, s, d, &d->cell[k]));
     }
     if (s->nplots == 0)
-        s->missing = "There is no record of a step's buckets: runs on 2 to 8 devices of one host "
-                     "leave one (RUN_DIR/flight).";
+        s->missing = "There is no record of the buckets of a step. Runs on 2 to 8 devices of one host leave one "
+                     "(RUN_DIR/flight).";
     else
-        report_paragraph(s, "The ranks share one clock. A call that begins late on one rank holds up all the others "
-                            "in it. What travels beside computing is hidden as long as backward still runs; for the "
-                            "rest the device waits. A trace of some steps (log.trace) tells which is which.");
+        report_paragraph(s, "The ranks share one clock. A call that begins late on one rank delays all other ranks in "
+                            "it. Communication is hidden as long as backward still runs; the device waits for the "
+                            "rest. A trace of some steps (log.trace) distinguishes the two.");
     return ERR_NONE;
 }

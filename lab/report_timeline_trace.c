@@ -1,5 +1,5 @@
-/* What the buckets of one traced step did, rank by rank: when backward had finished each, when it travelled, and how
- * long the step waited. */
+/* The buckets of one traced step, rank by rank: when backward had finished each, when it travelled, and how long the
+ * step waited. */
 #include "lab/report_data.h"
 #include "lab/step_trace.h"
 
@@ -44,9 +44,9 @@ static void name_plot(struct report *r, const struct step_trace *t, const char *
     static const int colours[SERIES] = {[QUEUED] = 2, [TRAVELS] = 0, [BACKWARD] = 3, [WAITS] = 1};
     p->title = report_say(r, "%s: step %lld, rank by rank", of, (long long)step);
     p->about = report_say(r,
-                          "For each rank (in front) what the step does, and for each bucket of gradients how long "
-                          "it was queued after backward had finished it, and how long it travelled. Of steps %lld "
-                          "to %lld, which were traced, it is the one that took neither long nor short.",
+                          "For each rank (in front) the phases of the step, and for each bucket of gradients the time "
+                          "in the queue after backward had finished it, and the time on the wire. It is the step of "
+                          "median length among the traced steps %lld to %lld.",
                           (long long)t->rank->first, (long long)t->rank->last);
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
     for (int i = 0; i < SERIES; i++) p->series[i] = (struct plot_series){.name = names[i], .colour = colours[i]};

@@ -64,7 +64,7 @@ static int list(struct reader *r, const struct json_value *in, const char *key, 
     if (!v) return 0;
     for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
         if (v->children[i].kind != JSON_NUMBER) {
-            r->err = r->err ? r->err : FAIL(ERR_DATA, "'%s': '%s' holds other things than numbers", r->path, key);
+            r->err = r->err ? r->err : FAIL(ERR_DATA, "'%s': '%s' contains values that are not numbers", r->path, key);
             return 0;
         }
         out[i] = v->children[i].number;

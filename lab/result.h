@@ -1,13 +1,13 @@
-/* What one run left in its directory, read back for comparisons, models and reports: summary.json, metrics.jsonl,
- * resolved.yaml, env.json. The files may hold anything: what is not of their form is ERR_DATA, a run that has not finished
- * ERR_INPUT. */
+/* The files that one run left in its directory, read for comparisons, models and reports: summary.json,
+ * metrics.jsonl, resolved.yaml, env.json. The files are not trusted: a file of another form is ERR_DATA, and a run
+ * that has not finished is ERR_INPUT. */
 #pragma once
 #include "engine/base/limits.h"
 #include "engine/config/tree.h"
 #include "engine/tell/phases.h"
 
 enum { RESULT_RANKS = RANKS_MAX, RESULT_SETTINGS = 4096 };
-/* Of time_s: the phases of a step, and what else summary.json has beside them. */
+/* The parts of time_s: the phases of a step, and the other numbers of summary.json beside them. */
 enum { RESULT_COMM_HIDDEN = PHASES, /* runs beside backward */ RESULT_TOTAL, RESULT_TIMES };
 
 struct result_setting { /* "optimizer.lr", "0.1" */
@@ -15,19 +15,19 @@ struct result_setting { /* "optimizer.lr", "0.1" */
 };
 struct result_step {
     int64_t step, epoch;
-    double loss, accuracy, lr, ms, samples; /* lr: NaN in runs of before it was told */
+    double loss, accuracy, lr, ms, samples; /* lr: NaN in old runs, which did not record it */
 };
 struct result_val { /* a measurement on validation data; NaN: not measured */
     int64_t step;
     double loss, accuracy;
 };
-struct result_environment { /* as env.json says; "" and 0: not told */
+struct result_environment { /* from env.json; "" and 0: unknown */
     const char *time, *processor, *governor, *kernel, *host, *engine;
     int64_t cores;
     double load; /* average of the minute before */
 };
 struct run_result {
-    const char *dir, *mode, *run_id; /* run_id: "" where it is not told */
+    const char *dir, *mode, *run_id; /* run_id: "" if unknown */
     int64_t devices, shards, steps, epochs;
     int64_t began; /* devices before some were lost; 0: none was */
     /* Times, samples_per_s and bytes are of the steps behind this one, at which the run was last
@@ -56,7 +56,7 @@ struct run_result {
     int nsettings;
 };
 MUST_CHECK enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out);
-/* The parts of it, for those who read many runs. The first empties the rest of *out. */
+/* Read only parts of a run, for programs that read many runs. The first one empties the rest of *out. */
 MUST_CHECK enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out);
 /* metrics.jsonl; steps: all of them, else the last one alone. Whole lines are read, so the run may be going on. */
 MUST_CHECK enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out);
@@ -66,7 +66,8 @@ MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, st
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most);
-/* Equal of runs that are the same training: the weights at the end, or, where a command tells of none, the losses. */
+/* The identity of a training, equal for runs that are the same training: the weights at the end, or the losses if a
+ * command reports no weights. */
 const char *run_result_training(const struct run_result *r);
 /* How many steps the times and bytes are of. */
 int64_t run_result_stretch(const struct run_result *r);

@@ -40,8 +40,8 @@ enum error right_read(const char *dir, struct pool *pool, struct right *out) {
     if (!path || !out->dir) return ERR_MEMORY;
     if (!file_exists(path))
         return FAIL(ERR_INPUT,
-                    "'%s' does not tell which samples it had right: there is no validation.safetensors\n"
-                    "runs of data with classes leave it at their end",
+                    "'%s' has no record of the samples that it had right: there is no validation.safetensors\n"
+                    "runs of data with classes write it at their end",
                     dir);
     TRY(st_open(path, &f));
     enum error err = read_file(&f, pool, out);

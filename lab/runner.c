@@ -125,8 +125,8 @@ static enum error failure(const struct state *s, const struct one_run *r, const 
     const char *words = last_words(s, r, end->which),
                *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
     if (end->late)
-        return FAIL(ERR_TIMEOUT, "'%s', run %d: was not done in %g s (timeout), and was ended\n%s", r->cell->label,
-                    r->repeat + 1, s->x->timeout, words);
+        return FAIL(ERR_TIMEOUT, "'%s', run %d: did not finish within %g s (timeout), and was ended\n%s",
+                    r->cell->label, r->repeat + 1, s->x->timeout, words);
     return FAIL(error_of(r, end->code), "'%s', run %d%s%s: exit code %d\n%s", r->cell->label, r->repeat + 1,
                 *host ? ", host " : "", host, end->code, words);
 }
@@ -164,14 +164,14 @@ static enum error run_one(struct state *s, int cell, int repeat) {
     if (!r.config || !r.dir || !r.log) return ERR_MEMORY;
     TRY(try_once(&r, &foreign, &seconds, &end));
     for (; again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); again++) {
-        log_warn("'%s', run %d: a rank or a host was lost (exit code %d): it is begun again, %d of %d", r.cell->label,
+        log_warn("'%s', run %d: a rank or a host was lost (exit code %d): repeating the run, %d of %d", r.cell->label,
                  repeat + 1, end.code, again + 1, AGAIN_MOST);
         TRY(try_once(&r, &foreign, &seconds, &end));
     }
     if (stop_signal()) return one_run_remove(&r);
     if (end.code != 0 || end.late) return failure(s, &r, &end);
     TRY(write_note(s, cell, repeat, again, foreign, seconds));
-    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' has ended well, but is no finished run", r.dir);
+    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
     return ERR_NONE;
 }
 
@@ -322,7 +322,7 @@ static enum error begin(struct state *s) {
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->most; k++) (void)take(s, i, k);
     if (count_done(s) && !s->r->quiet)
-        fprintf(stderr, "%d of %d runs are in %s already\n", count_done(s), s->x->ncells * s->out->repeats,
+        fprintf(stderr, "%d of %d runs are already in %s\n", count_done(s), s->x->ncells * s->out->repeats,
                 s->r->folder);
     return ERR_NONE;
 }

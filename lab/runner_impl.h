@@ -14,7 +14,7 @@ struct one_run {
 /* Runs it to its end, however that is. ERR_NONE, unless it could not be started; end says how it ended, and of a command
  * that ended well the folder holds what 'engine run' leaves. */
 MUST_CHECK enum error one_run(const struct one_run *r, struct process_end *end);
-/* Where a process of the run has said what was wrong: its standard error. NULL: no memory. */
+/* The file with the messages of a process of the run: its standard error. NULL: no memory. */
 char *one_run_log(const struct one_run *r, int which);
 /* Its folder, and those that its other hosts make beside it. */
 MUST_CHECK enum error one_run_remove(const struct one_run *r);

@@ -215,7 +215,7 @@ static enum error read_experiment(const char *dir, const struct marks *m, struct
         TRY(read_results(dir, scratch, pool, out));
     else
         out->done = count_notes(dir, scratch);
-    if (out->state == RUN_UNFINISHED) out->reason = "the same engine compare goes on with it";
+    if (out->state == RUN_UNFINISHED) out->reason = "the same engine compare command continues it";
     return ERR_NONE;
 }
 
@@ -346,8 +346,7 @@ enum error runs_list(const char *folder, bool cells, struct pool *pool, struct l
     struct search s = {.out = out, .pool = pool, .cells = cells};
     *out = (struct listing){0};
     if (!file_is_folder(folder))
-        return FAIL(ERR_INPUT, file_exists(folder) ? "'%s' is a file, and no folder of runs" : "no folder '%s'",
-                    folder);
+        return FAIL(ERR_INPUT, file_exists(folder) ? "'%s' is a file, not a folder of runs" : "no folder '%s'", folder);
     TRY(search(&s, folder, ".", 0));
     if (out->count) qsort(out->of, (size_t)out->count, sizeof *out->of, by_name);
     return ERR_NONE;

@@ -1,5 +1,5 @@
-/* The runs and experiments below a folder, as their files tell of them: nothing in there is changed or kept from those
- * who write it, and what cannot be read is told as such. */
+/* The runs and experiments below a folder, by their files. Nothing there is changed or locked against its writers,
+ * and unreadable files are reported as such. */
 #pragma once
 #include "lab/result.h"
 
@@ -18,7 +18,7 @@ struct listed {         /* texts are "" and numbers NaN or -1 where nothing is k
     const char *reason; /* why FAILED, UNFINISHED or UNREADABLE */
     const char *when;   /* of its last start: "2030-01-31T12:00:00Z" */
     bool experiment;
-    /* Of a run. What is unfinished or running has the newest numbers of metrics.jsonl. */
+    /* The state of a run. An unfinished or running one has the newest numbers of metrics.jsonl. */
     const char *run_id, *mode, *weights;
     int64_t devices, steps, planned; /* planned: what it is or was to come to */
     double loss, val_loss, val_accuracy, seconds, samples_per_s;

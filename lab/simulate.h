@@ -25,7 +25,7 @@ struct simulate_plan {
     bool ring_order, overlap;
     int cores;         /* that all devices together have; 0: each has its own */
     double moving;     /* seconds that one of these cores works for each byte that is sent; 0: none */
-    double slow_by;    /* stragglers: in each step a device computes so many times longer, */
+    double slow_by;    /* stragglers: in each step a device computes this many times longer, */
     double slow_share; /* with this probability */
     uint64_t seed;
     int steps;  /* to replay; without stragglers all are alike */

@@ -28,7 +28,7 @@ struct shift {
 /* Of d[i], a run of A less the run of B that belongs to it. Equal differences share their ranks, and those of 0 have no
  * sign. */
 struct shift statistics_paired(const double *d, int n, double confidence);
-/* Of a over b, whose runs do not belong together. */
+/* The effect of a over b, whose runs are not paired. */
 struct shift statistics_unpaired(const double *a, int n, const double *b, int m, double confidence);
 
 /* Holm's correction: p[i] becomes the least level at which it is refused beside the others. */

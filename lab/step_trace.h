@@ -1,4 +1,4 @@
-/* What a run's trace (log.trace) tells of its steps, rank by rank: for reports and for the simulator. */
+/* The steps in a run's trace (log.trace), rank by rank: for reports and for the simulator. */
 #pragma once
 #include "engine/model/model.h"
 #include "engine/tell/trace.h"

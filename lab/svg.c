@@ -146,7 +146,7 @@ void svg_legend(struct canvas *c) {
 static void left_out(struct canvas *c) {
     char words[64];
     if (c->p->ncategories <= PLOT_ROWS) return;
-    snprintf(words, sizeof words, "%d rows more are in the table", c->p->ncategories - PLOT_ROWS);
+    snprintf(words, sizeof words, "%d more rows are in the table", c->p->ncategories - PLOT_ROWS);
     svg_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
 }
 

@@ -1,4 +1,4 @@
-/* What the drawing of plots shares. A drawing grows downwards: y is where the next part begins. */
+/* Declarations that the drawing of plots shares. A drawing grows downwards: y is where the next part begins. */
 #pragma once
 #include "lab/plot.h"
 
@@ -16,9 +16,9 @@ void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, doub
 /* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
 void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text);
 void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
-/* A point's sign, told apart by its shape. */
+/* The marker of a point; each has a different shape. */
 void svg_marker(struct canvas *c, int colour, double x, double y, double size);
-/* What a part of a row says under the pointer. */
+/* The text that a part of a row shows under the pointer. */
 void svg_hover(struct canvas *c, int row, const char *name, const char *value);
 /* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
 void svg_legend(struct canvas *c);

@@ -92,8 +92,8 @@ static void field(struct canvas *c, int row, int column, double x, double width,
     if (!isfinite(v) || v <= 0) return;
     double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(times(v)) / fmax(log(most), 1e-9);
     double low = at_row(s->low, row), high = at_row(s->high, row);
-    int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f", ahead < 0 ? "no difference is told" : c->p->who[ahead],
-                     ahead < 0 ? "" : " is ahead", v);
+    int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f",
+                     ahead < 0 ? "the runs do not decide" : c->p->who[ahead], ahead < 0 ? "" : " is ahead", v);
     if (isfinite(low) && isfinite(high)) snprintf(words + n, sizeof words - (size_t)n, " [%.3f, %.3f]", low, high);
     markup_raw(c->m, "<g>");
     svg_hover(c, row, s->name, words);
@@ -108,7 +108,7 @@ static void field(struct canvas *c, int row, int column, double x, double width,
 
 /* What the colours mean. */
 static void map_key(struct canvas *c) {
-    static const char *const rest[] = {"same: no difference that matters", "?: more runs would be needed to tell"};
+    static const char *const rest[] = {"same: no difference that matters", "?: more runs would be needed to decide"};
     char words[128];
     for (int i = 0; i < 4; i++) {
         if (i < 2) {

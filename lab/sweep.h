@@ -11,7 +11,7 @@ struct way {
 };
 struct sweep_place {
     struct simulate_plan plan; /* but for what the way decides */
-    int shards;                /* of the batch; 0, or too few: the least that so many devices share out */
+    int shards;                /* shards of the batch; 0, or too few: the least that this many devices can share */
     bool overlap[2];           /* of ddp, of dp */
     int64_t first, cap;        /* bytes of buckets */
     bool strong;               /* the devices share the batch of the step; else each has as much as one of the run */
@@ -25,7 +25,7 @@ struct sweep_answer {
 };
 /* "server", "server apart", "sharded server". */
 const char *server_name(enum simulated_server kind);
-/* As configured, on so many devices that each have a host, cores and a port without limits. */
+/* The configured way, on this many devices that each have a host, cores and a port without limits. */
 struct sweep_place sweep_place(const struct run_config *c, int64_t devices);
 /* Whether it is a way to add there; for hierarchical hosts must be full, and several. */
 bool way_suits(const struct way *w, const struct sweep_place *p);

@@ -3,12 +3,12 @@
 #include "engine/base/json.h"
 #include "lab/markup.h"
 
-enum fold { FOLD_NOT, FOLD_SHUT /* for who asks for it */, FOLD_ASIDE /* and not on paper */ };
+enum fold { FOLD_NOT, FOLD_SHUT /* shown only on request */, FOLD_ASIDE /* and not on paper */ };
 struct table {
     const char *title;
     int columns, rows;
     const char **cell; /* rows + 1 of them, by row; the first are the heads; NULL is empty */
-    int words;         /* so many columns from the left are words, the others are numbers */
+    int words;         /* this many columns from the left are words, the others are numbers */
     enum fold fold;
 };
 /* Room for rows below the heads. */

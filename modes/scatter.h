@@ -8,6 +8,6 @@ struct scatter;
 MUST_CHECK enum error scatter_open(struct trainer *t, struct group *g, struct scatter **out);
 /* The part of a server that computes nothing: sends the next batch. */
 MUST_CHECK enum error scatter_serve(struct scatter *s);
-/* In the place of the loader: this rank's shards of the next batch. */
+/* Replaces the loader: gets this rank's shards of the next batch. */
 MUST_CHECK enum error scatter_next(struct scatter *s, const struct step_batch **out);
 void scatter_close(struct scatter *s);

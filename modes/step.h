@@ -1,4 +1,4 @@
-/* A rank of a run, in whatever mode: what the step and its share work with. */
+/* A rank of a run, in any mode: the data of its step and its share. */
 #pragma once
 #include "modes/bucket.h"
 #include "modes/place/place.h"
@@ -29,7 +29,7 @@ struct mode {
 enum error step_send(struct mode *m, int64_t label, struct dispatch *out);
 enum error step_land(struct mode *m);
 
-/* What all rows of modes.def have in common: the slots of mode_ops that this step fills. */
+/* The slots of mode_ops that all rows of modes.def have in common: this step fills them. */
 enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out);
 enum error mode_start(struct mode *m);
 enum error mode_step(struct mode *m, struct learned *out);

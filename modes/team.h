@@ -22,7 +22,7 @@ MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int 
 /* mode_ops.watch. */
 MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, const struct place *place,
                                  struct trace_clock *clock);
-/* For the trace, as a call's label: what it carries of bucket b. */
+/* The label of a call in the trace: what it carries of bucket b. */
 #define LABEL_GRADIENTS(b) ((b) + 1)
 #define LABEL_WEIGHTS(b) (-(b)-1)
 void team_stats(const struct team *m, struct mode_stats *out);
@@ -33,6 +33,6 @@ struct flight {
     int64_t begun, done;
     struct work *work[GROUP_WORKS];
 };
-/* Where the handle of the next work goes; where there is no room, the oldest is waited for. */
+/* The place for the handle of the next work; if there is no room, it waits for the oldest one. */
 MUST_CHECK enum error flight_next(struct flight *f, struct work ***out);
 MUST_CHECK enum error flight_land(struct flight *f); /* waits for all */

@@ -1,4 +1,4 @@
-/* What a group tells the trace, and how ranks of several hosts compare their clocks. */
+/* The trace of a group's calls, and how ranks of several hosts compare their clocks. */
 #include "engine/base/clock.h"
 #include "modes/team.h"
 

@@ -1,10 +1,9 @@
-/* What group.c, call.c and work.c share: the inside of a group. */
+/* The inside of a group, which group.c, call.c and work.c share. */
 #pragma once
 #include "transport/algo/algo.h"
 #include "transport/group.h"
 
-/* What the calls of one lane share. Only the thread that runs the lane touches it, but for the
- * counts. */
+/* The state that the calls of one lane share. Only the thread that runs the lane touches it, except the counts. */
 struct lane_state {
     uint32_t sequence;          /* of collectives; a send and its receive have none */
     struct collective *running; /* for messages */
@@ -48,7 +47,7 @@ struct group {
     struct held *held;                /* with a carrier: what group_alloc gave */
     struct queue *queue;              /* NULL until the communication lane is used */
     struct work finished;             /* what LANE_INLINE returns */
-    _Atomic(group_watch_fn) watch;    /* NULL: nobody watches */
+    _Atomic(group_watch_fn) watch;    /* NULL: there is no watch */
     void *watcher;
 };
 
@@ -58,11 +57,12 @@ struct group {
 MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 /* The way over the host's memory; c->buf is there. */
 MUST_CHECK enum error call_move(struct group *g, struct collective *c);
-/* On the thread that runs the lane. Any failure is the group's. patient: the thread may spin. */
+/* Runs on the lane's thread. Any failure is the group's. patient: the thread may spin. */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
-/* What began at 'began' (ns) has ended now; nothing where nobody watches. waited: for the call, instead of it. */
+/* Reports to the watch, if there is one, that the activity that began at 'began' (ns) has ended now. waited: the wait
+ * for the call, not the call itself. */
 void call_tell(struct group *g, const struct collective *c, int64_t began, bool waited);
-int64_t call_clock(struct group *g); /* now; 0 where nobody watches */
+int64_t call_clock(struct group *g); /* the time now; 0 if there is no watch */
 /* link_params' callbacks; user is the group. */
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
 enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);

@@ -328,7 +328,7 @@ enum error group_barrier_on(struct group *g, struct dispatch how) {
 
 enum error group_await(struct group *g, const struct group_wait *w) {
     const struct link_ops *ops = g->link->ops;
-    if (!ops->await) return group_fail(g, ERR_BUG, "rank %d waits for what a link cannot wait for", g->rank);
+    if (!ops->await) return group_fail(g, ERR_BUG, "rank %d has a wait that no link supports", g->rank);
     return ops->await(g->link, w);
 }
 

@@ -31,8 +31,8 @@ struct group_params {
     struct recorder *recorder;   /* of this rank; NULL: none */
     uint64_t id;                 /* of the group, the same on all ranks; no two at a time have one */
     struct emulation emulate;
-    /* Where ranks compute on accelerators: how buffers that lie there travel: "auto" or a name of
-     * carriers.def, the same on all ranks. NULL: all buffers are the host's. */
+    /* How buffers on accelerators travel: "auto" or a name of carriers.def, the same on all ranks. NULL: all buffers
+     * are the host's. */
     const char *carrier;
     struct device *device; /* with a carrier: this rank's accelerator; NULL or a host's: it has none */
     bool bitwise;          /* with a carrier: floats are added in 'order' there, too, not in the library's own */
@@ -53,12 +53,11 @@ int group_position(const struct group *g);
  * color < 0: this rank is in none (*out NULL). Subgroups may overlap and live as long as they like,
  * but not longer than g's roster and port. */
 MUST_CHECK enum error group_split(struct group *g, int color, int key, struct group **out);
-/* Which algorithm all_reduce takes for this many bytes, and why (for the banner; lives as long as
- * the group). */
+/* The algorithm of all_reduce for this many bytes, and the reason (for the banner; lives as long as the group). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
 
-/* What carries buffers that lie on accelerators, and why (for the banner; as long as the group).
- * NULL: there are none. */
+/* The carrier of buffers on accelerators, and the reason (for the banner; as long as the group). NULL: there are
+ * none. */
 const char *group_carrier(const struct group *g, const char **why);
 
 /* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
@@ -144,14 +143,14 @@ struct group_wait {
  * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
  * though others are not. Over link thread alone. */
 MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
-/* That rank may wait for what this one has just brought about. */
+/* Wakes that rank, which may wait for what this rank has just done. */
 void group_wake(struct group *g, int rank);
 
 /* Fails the group on every rank, with a reason that all of them report. Any thread; the first
  * reason wins. */
 void group_abort(struct group *g, const char *reason);
-/* What this rank is doing, for the others' messages: "backward of conv4". The text is copied;
- * cheap (a few stores). */
+/* Sets the current work of this rank, for the others' messages: "backward of conv4". The text is copied; cheap (a few
+ * stores). */
 void group_note(struct group *g, const char *doing, int64_t step);
 
 /* ---- for those who measure ---- */

@@ -1,5 +1,5 @@
-/* Where ranks are and how they reach each other: what whoever started them prepares for group_open.
- * A roster is what every rank knows of every other once they have met (launch/rendezvous.h). */
+/* The places of ranks and how they reach each other: the launcher prepares them for group_open. A roster is what
+ * every rank knows of every other once they have met (launch/rendezvous.h). */
 #pragma once
 #include "engine/base/error.h"
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* The flight recorder: the last calls of one rank, in a mapped file that outlives it however it
- * dies. 'engine inspect' merges those of all ranks into who was where. */
+/* The flight recorder: the last calls of one rank, in a mapped file that survives the rank, however it dies. 'engine
+ * inspect' merges the files of all ranks into a report of where each rank was. */
 #pragma once
 #include "engine/base/memory.h"
 #include <stdint.h>
@@ -9,8 +9,8 @@ struct recorder;
 /* Creates or replaces path ("RUN_DIR/flight/rank3.bin") and its folder, never grows it afterwards.
  */
 MUST_CHECK enum error recorder_open(const char *path, int rank, int size, struct recorder **out);
-/* The file stays, and tells how the rank ended; where this is never called, that it did not end by
- * itself. */
+/* Closes the recording; the file stays and records how the rank ended. If this is never called, the file shows that
+ * the rank did not end by itself. */
 void recorder_close(struct recorder *r, bool clean);
 
 struct recorded_call {
@@ -23,7 +23,7 @@ struct recorded_call {
  * NULL: nothing is recorded. */
 void recorder_begin(struct recorder *r, const struct recorded_call *c);
 void recorder_end(struct recorder *r, int lane, int error);
-/* What the rank is doing: "backward of conv4". */
+/* Records the current work of the rank: "backward of conv4". */
 void recorder_note(struct recorder *r, const char *doing, int64_t step);
 
 /* ---- reading, after the fact; the file may be cut or hold anything ---- */
@@ -47,5 +47,5 @@ struct recording {
 };
 /* ERR_DATA: not a recorder's file, or damaged. */
 MUST_CHECK enum error recording_read(const char *path, struct pool *pool, struct recording *out);
-/* Who was where: the text that 'engine inspect' prints for the recordings of one run's ranks. */
+/* The text that 'engine inspect' prints for the recordings of one run's ranks: where each rank was. */
 MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, struct pool *pool, char **text);

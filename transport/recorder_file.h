@@ -1,5 +1,5 @@
-/* What a flight recorder's file holds: a head of one page, and the last calls of each lane. The
- * head names kinds and types, so that a reader needs nothing of the program that wrote it. */
+/* The format of a flight recorder's file: a header of one page, and the last calls of each lane. The header names
+ * kinds and types, so that a reader needs nothing of the program that wrote it. */
 #pragma once
 #include "transport/link/link.h"
 #include "transport/recorder.h"

@@ -1,4 +1,4 @@
-/* What ranks add: types of elements, operations, and orders of addition. */
+/* Types of elements, operations, and orders of addition. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>

@@ -26,10 +26,10 @@ struct hmac {
 };
 void hmac_init(struct hmac *h, const void *key, size_t n);
 void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BYTES]);
-/* HMAC-SHA256 of n bytes under a key: who gives it holds the key. */
+/* HMAC-SHA256 of n bytes under a key: proves that its author holds the key. */
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]);
 /* The first block of PBKDF2-HMAC-SHA256 (RFC 8018): a key from a secret that can be guessed, so slow
  * that guessing costs much. */
 void pbkdf2_sha256(const char *secret, const void *salt, size_t salt_n, uint32_t rounds, uint8_t out[SHA256_BYTES]);
-/* Whether two digests are equal, in a time that does not tell where they differ. */
+/* Whether two digests are equal; the time does not depend on where they differ. */
 int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);

@@ -10,7 +10,7 @@ MUST_CHECK enum error file_read(const char *path, size_t limit, struct pool *poo
 MUST_CHECK enum error file_write_all(int fd, const void *data, size_t n, const char *path);
 /* The same, to standard output: a reader that has gone is no failure. */
 MUST_CHECK enum error file_write_console(int fd, const void *data, size_t n);
-/* Whether nobody can read any more what is written to this pipe, socket or terminal. */
+/* Whether the reading end of this pipe, socket or terminal is closed. */
 bool file_reader_gone(int fd);
 /* Columns of the terminal; 0: it is none. */
 int file_columns(int fd);
@@ -21,15 +21,15 @@ MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n)
 MUST_CHECK enum error file_sync_folder(const char *path);
 /* mkdir -p. */
 MUST_CHECK enum error file_make_folders(const char *path);
-/* An empty folder of a name of its own, that begins with engine-NAME, where TMPDIR says, after those
- * of this name are removed whose processes were killed. The path lies in the pool. */
+/* Creates an empty folder with a unique name that begins with engine-NAME, in TMPDIR. First it removes folders with
+ * this name whose processes were killed. The path lies in the pool. */
 MUST_CHECK enum error file_make_temporary(const char *name, struct pool *pool, char **out);
 /* Gives it another name, by which it stays; path is where it is then, in the pool. */
 void file_keep_temporary(struct pool *pool, char **path);
 /* Removes a folder and all in it; follows no links. Missing is fine. */
 MUST_CHECK enum error file_remove_tree(const char *path);
-/* Takes the lock of an open file for as long as it stays open; false: another process has it. Those who only ask hold it
- * for a moment, which is waited for. */
+/* Takes the lock of an open file until the file is closed; false: another process has it. A process that only asks
+ * holds the lock for a moment, and this function waits for it. */
 bool file_lock(int fd);
 /* Whether a process of this host has locked the file; false where there is none. It asks without keeping others out. */
 bool file_is_locked(const char *path);

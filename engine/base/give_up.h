@@ -3,9 +3,9 @@
 #pragma once
 #include "engine/base/error.h"
 
-/* Called after a failure of the calling thread, which has to be told: the process has 'seconds' to tell it and to end
- * by itself. After them a thread of its own tells it and ends the process, with the failure's exit code. The first call
- * counts. From then on nobody waits for what does not answer, and nobody frees it. */
+/* Call it after a failure of the calling thread that must be reported: the process has 'seconds' to report it and to
+ * end by itself. After that a separate thread reports the failure and ends the process with its exit code. Only the
+ * first call counts. From then on no thread waits for others that do not answer, and none frees memory. */
 void give_up(enum error err, double seconds);
 bool given_up(void);
 MUST_CHECK enum error given_up_error(void); /* that failure, as the calling thread's; ERR_NONE: none */

@@ -26,14 +26,15 @@ static inline int leaves_shard(int leaves, int position) {
     return shard;
 }
 
-/* Where run r of 'runs' begins, and the one before it ends. The first runs are the longer ones: where most have one
- * position and the others two, each is a subtree. */
+/* The position at which run r of 'runs' begins and run r - 1 ends. The first runs are the longer ones: if most runs
+ * have one position and the others two, each run is a subtree. */
 static inline int leaves_cut(int leaves, int runs, int r) {
     int longer = leaves % runs;
     return leaves / runs * r + (r < longer ? r : longer);
 }
 
-/* The longest run's share of all leaves; and by how much it is longer than the mean run: what the others wait for. */
+/* The longest run's share of all leaves, and how much longer it is than the mean run, which is the time that the
+ * others wait. */
 static inline double leaves_longest(int leaves, int runs) {
     return (double)leaves_cut(leaves, runs, 1) / leaves;
 }

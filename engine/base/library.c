@@ -113,10 +113,10 @@ void *library_open(const char *name) {
 static enum error missing(const struct library *l, const struct search *s) {
     const char *given = getenv(variable);
     if (s->refused[0])
-        return FAIL(ERR_DEVICE,
-                    "%s cannot be loaded: %s\ninstall what it needs, or set %s to folders with a "
-                    "whole one",
-                    l->title, s->refused, variable);
+        return FAIL(
+            ERR_DEVICE,
+            "%s cannot be loaded: %s\ninstall the libraries that it needs, or set %s to folders that have all of them",
+            l->title, s->refused, variable);
     if (given && *given)
         return FAIL(ERR_DEVICE,
                     "%s was not found: no %s in %s=%s\nname the folder that it is in there; unset, "

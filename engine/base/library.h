@@ -14,10 +14,10 @@ struct library {
     size_t (*version)(void); /* 90190 of 9.19.0; 0: the table is empty */
     size_t least, below;     /* versions that will do */
 };
-/* Opens it from ENGINE_CUDA_LIBRARIES (folders, as in PATH; an empty one stands for the usual
- * places), else where the loader looks, and where the CUDA Toolkit and Python's wheels put it; and
- * fills the table; nothing to do where it is full. One thread at a time. ERR_DEVICE says what is missing, and how to get it. One that
- * serves is never closed: such libraries start threads. */
+/* Opens the library and fills the table; does nothing if the table is full. It looks in ENGINE_CUDA_LIBRARIES
+ * (folders, as in PATH; an empty one means the usual places), else in the loader's path and in the folders of the
+ * CUDA Toolkit and Python's wheels. Only one thread may call it at a time. ERR_DEVICE says what is missing, and how
+ * to get it. A loaded library is never closed, because such libraries start threads. */
 MUST_CHECK enum error library_fill(const struct library *l);
 /* One by its name alone, from the same places. NULL: not there. */
 void *library_open(const char *name);

@@ -1,6 +1,6 @@
 /* Limits that several parts keep, each here alone. */
 #pragma once
 
-/* Ranks of a group, and so devices of a run (a server that is a rank of its own included), processes
- * and hosts: memory on one host holds pipes for each pair of them. */
+/* The most ranks of a group, and therefore devices of a run (including a server that is a rank of its own), processes
+ * and hosts. Memory on one host holds pipes for each pair of ranks. */
 #define RANKS_MAX 64

@@ -1,5 +1,5 @@
-/* What all parts of the program know of the links: links.def, as a table. The configuration checks by it what it is
- * asked for; transport has the links themselves. */
+/* The links as a table (links.def), for all parts of the program. The configuration checks its values by this table;
+ * transport implements the links. */
 #pragma once
 #include <stdbool.h>
 

@@ -15,15 +15,15 @@ static inline int64_t align_floats(int64_t n) {
  */
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
 void memory_free(void *p);
-/* The most memory that this process has had resident, in bytes, since it was executed: what it did as
- * a copy of its parent, which getrusage counts in, is left out. */
+/* The largest resident memory of this process since it was executed, in bytes. It excludes the time as a copy of its
+ * parent, which getrusage includes. */
 int64_t memory_peak(void);
 
 /* n * size with overflow caught: ERR_MEMORY naming 'what'. */
 MUST_CHECK enum error memory_size(size_t n, size_t size, const char *what, size_t *out);
 
-/* Where the engine takes arenas from. alloc gives zeroed, ALIGNMENT-aligned memory and may be
- * collective (every rank calls it with the same size in the same order). */
+/* The source of the engine's arenas. alloc gives zeroed, ALIGNMENT-aligned memory and may be collective (every rank
+ * calls it with the same size in the same order). */
 struct allocator {
     enum error (*alloc)(void *ctx, size_t bytes, void **out);
     void (*free)(void *ctx, void *p);

@@ -1,5 +1,5 @@
-/* Philox 4x32-10: four random words of a key and a counter. In a header of its own, so that it can be compiled for
- * other processors too: who does says what kind of function it is there. */
+/* Philox 4x32-10: four random words from a key and a counter. This header is separate so that it can also be compiled
+ * for other processors, with a macro for the kind of function. */
 #pragma once
 #include <stdint.h>
 

@@ -1,4 +1,4 @@
-/* Quantiles, as everything that tells one has them. */
+/* Quantiles: the one definition that all reports use. */
 #pragma once
 #include <stdint.h>
 

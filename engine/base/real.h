@@ -1,6 +1,6 @@
-/* Functions of real numbers whose bits are the same on every processor, with every compiler and library, and whatever
- * becomes of denormals: weights, samples and losses depend on these, never on the system's. NaN gives NaN, and what the
- * standard says of zeros and infinities holds. */
+/* Functions of real numbers that give the same bits on every processor, with every compiler and library, and with any
+ * treatment of denormals. Weights, samples and losses depend on these functions, never on the system's. NaN gives
+ * NaN, and zeros and infinities give what the standard says. */
 #pragma once
 
 /* These are within 0.51 units in the last place. */

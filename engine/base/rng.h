@@ -3,7 +3,7 @@
 #pragma once
 #include "engine/base/philox.h"
 
-/* What a number is for; each purpose has a stream of its own under one seed. */
+/* The purpose of a number; each purpose has its own stream under one seed. */
 enum rng_purpose {
     RNG_INIT = 1,
     RNG_SHUFFLE,

@@ -1,6 +1,6 @@
-/* What an optimizer does in a step, so that a device can do it where the weights lie: a formula for each element, and
- * its numbers. optim/ gives it for every optimizer. A device steps by the formula's name, or in plain C by its loop;
- * the bits are the same. */
+/* An optimizer's step in a form that a device can compute on its own memory: a formula for each element, and its
+ * numbers. optim/ provides it for every optimizer. A device runs the formula by its name, or the loop in plain C; the
+ * bits are the same. */
 #pragma once
 #include "engine/base/vector.h"
 
@@ -28,7 +28,7 @@ struct rule {
     float number[RULE_KINDS][RULE_NUMBERS]; /* what the formulas read, likewise */
 };
 
-/* In plain C, on the host's memory. rule_measure: sums of squares of w and g, after 'direct', as squares_sum; zero where
- * the tensor does not adapt. */
+/* The functions in plain C, on the host's memory. rule_measure gives sums of squares of w and g after 'direct', as
+ * squares_sum does; zero if the tensor does not adapt. */
 void rule_step(const struct rule *r, const struct rule_span *s);
 void rule_measure(const struct rule *r, const struct rule_span *s, double square[RULE_NORMS]);

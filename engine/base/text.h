@@ -31,8 +31,8 @@ size_t text_utf8(const char *text, size_t n);
  * bytes that are no UTF-8. Gives the text. */
 char *text_defuse(char *text, const char *spared);
 
-/* For people: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on
- * "0:01:07"; "1.25 Gbit/s", of bytes a second. out holds 32 bytes. */
+/* Numbers for users: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on "0:01:07"; "1.25
+ * Gbit/s", from bytes a second. out has 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);
 char *text_of_count(int64_t n, char out[32]);
 char *text_of_seconds(double s, char out[32]);

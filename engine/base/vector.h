@@ -15,11 +15,12 @@
 /* to[i] += from[i]; the two do not overlap. */
 void floats_add(float *to, const float *from, int64_t n);
 
-/* The sum of squares of x[0..n): a pure function of the floats. 32 sums in double, float i to sum i mod 32 (the square
- * of a float is exact in double), then the halves added. So it does not matter who sums, nor how wide his vectors are. */
+/* The sum of squares of x[0..n), a pure function of the floats: 32 sums in double, float i goes to sum i mod 32 (the
+ * square of a float is exact in double), then the halves are added. So the result depends neither on the rank that
+ * sums, nor on the width of its vectors. */
 double squares_sum(const float *x, int64_t n);
-/* Sums of squares are of blocks of so many floats from the arena's start, so that they do not depend on who has which
- * part of it. */
+/* The number of floats in a block of squares, counted from the arena's start, so that the sums do not depend on which
+ * rank has which part. */
 enum { NORM_BLOCK = 4096 };
 /* The same by blocks of NORM_BLOCK floats from the arena's start: partial[i] for block i of g[begin..end).
  * begin is a multiple of NORM_BLOCK. */

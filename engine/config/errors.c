@@ -1,4 +1,4 @@
-/* What is wrong with a configuration, collected, and shown as compilers show it. */
+/* The errors of a configuration, collected, and shown as compilers show them. */
 #include "engine/config/tree.h"
 
 #include "engine/base/text.h"

@@ -69,13 +69,13 @@ struct config_path {
     const char * or ;   /* "how many samples": a number or a share may stand there, too, and means that; or NULL */
 };
 struct config_field {
-    /* "": a VARIANT whose name and keys stand in this section's own map: {name: sgd, clip: 2} */
+    /* "": a VARIANT whose name and keys are in this section's own map: {name: sgd, clip: 2} */
     const char *key;
     enum config_type type;
     size_t offset;
     const char *standard; /* default as YAML; NULL: may be absent (zero), and is then not printed */
     const char *help;     /* one sentence, no full stop needed */
-    /* Of numbers, spans and items of lists. Both 0: any; max below min: no upper bound. */
+    /* The range of numbers, spans and items of lists. Both 0: any value; max below min: no upper bound. */
     double min, max;
     /* "a|b|c". ENUM, ENUMS: the words; STRING: the only ones allowed; others: words allowed beside
      * numbers, which give 'word' (auto -> 0), for a SPAN off. */
@@ -83,7 +83,7 @@ struct config_field {
     double word;
     const void *extra; /* as the type says */
     bool required;     /* an error when absent; 'standard' is NULL then */
-    const char *also;  /* "a|b": what other tools call it, for those who look for it; or NULL */
+    const char *also;  /* "a|b": the names in other tools, for users who look for these; or NULL */
     const char *means; /* "ce=cross_entropy|nll=cross_entropy": what they call its words; or NULL */
 };
 struct config_section {
@@ -93,15 +93,15 @@ struct config_section {
     const char *shorthand; /* the key that a bare scalar (or list) sets, or NULL */
     const char *help;
     const char *also; /* as of a field */
-    /* What no single field can say ("nesterov needs momentum"): adds to e by config_error, at the
-     * section's node. Called when every field of the section is right. May be NULL. */
+    /* Checks what no single field can express ("nesterov needs momentum") and adds errors to e by config_error, at
+     * the section's node. It is called if every field of the section is valid. May be NULL. */
     void (*check)(const void *config, const struct node *at, struct config_errors *e);
 };
 struct config_variants {
-    const char *name; /* the key that tells which in a map: "name" */
+    const char *name; /* the key that selects the variant in a map: "name" */
     int count;
     const struct config_section *(*at)(int i); /* section->name is the variant's name */
-    const struct config_section *common;       /* keys that stand beside any variant's own; NULL: none */
+    const struct config_section *common;       /* keys that are allowed beside those of any variant; NULL: none */
     const char *topic; /* what help has a page of, one of each variant, too, to which errors send; or NULL */
 };
 
@@ -115,21 +115,21 @@ MUST_CHECK enum error config_read(const struct config_section *section, struct n
  * an error if unknown. */
 char *config_help(const struct config_section *section, const char *key, struct pool *pool);
 
-/* One key, as lists of all keys (manual, completion) tell it. */
+/* The description of one key, for lists of all keys (manual, completion). */
 struct config_key {
     const char *path; /* "optimizer.momentum" */
     const struct config_field *field;
-    const char *kind; /* what it takes: "an integer >= 1", "one of sgd, adam", "a map of keys" */
+    const char *kind; /* its possible values: "an integer >= 1", "one of sgd, adam", "a map of keys" */
     const char *with; /* the variant that has it ("sgd"), or NULL */
     const char *help; /* may be NULL */
     const char *also; /* "kernel_size, ksize", or NULL */
-    bool bare;        /* a bare value of the map that it stands in is its value */
+    bool bare;        /* whether a bare value in place of its map is its value */
 };
 /* Every key of the section and of those below it, in the schema's order. Texts live in the pool. */
 MUST_CHECK enum error config_walk(const struct config_section *section, struct pool *pool,
                                   void (*key)(void *user, const struct config_key *key), void *user);
-/* Whether the word is one of those of an 'also'. Upper and lower case are the same, '-' is '_', and what stands before
- * a '.' does not matter: nn.Conv2d. */
+/* Whether the word is in an 'also' list. Case does not matter, '-' equals '_', and a part before '.' is ignored:
+ * nn.Conv2d. */
 bool config_also(const char *also, const char *word);
 /* What the word stands for in a 'means'; NULL: nothing. */
 const char *config_meant(const char *means, const char *word, struct pool *pool);

@@ -58,7 +58,7 @@ static enum error fail_syntax(struct parse *p) {
     if (y->error == YAML_READER_ERROR) {
         struct node at = place_of(p, mark_of_offset(p, y->problem_offset));
         at.file = NULL; /* the line is no text to show */
-        config_error(p->e, &at, false, "this is no YAML text: %s", y->problem);
+        config_error(p->e, &at, false, "this is not YAML: %s", y->problem);
         return ERR_CONFIG;
     }
     struct node at = place_of(p, y->problem_mark);

@@ -11,7 +11,7 @@ struct node {
     const char *key;     /* in a map, else NULL; "" holds what a map's shorthand said (see tree_set) */
     const char *text;    /* a scalar's characters */
     const char *given;   /* of a path (tree_path): the text as it was before it was made absolute; else NULL */
-    bool quoted;         /* "128" is a string to those who care */
+    bool quoted;         /* the scalar was quoted: "128" is a string to code that distinguishes */
     struct node **items; /* children of a list or map */
     int count;
     const char *source; /* file name as given, "--set", "default" */
@@ -31,7 +31,7 @@ int config_errors_count(const struct config_errors *e);
  * place). All are counted, the first hundred are kept. */
 void config_error(struct config_errors *e, const struct node *at, bool at_key, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
-/* Adds those of 'from' that 'to' does not hold yet: what is wrong with a text that was read in many ways. */
+/* Adds the errors of 'from' that 'to' does not have yet, for a text that was parsed in several ways. */
 void config_errors_merge(struct config_errors *to, const struct config_errors *from);
 /* "file:line:col: error: ...", the line, a caret, the hint; then "2 errors.". The text lives in
  * pool; NULL: no memory. */
@@ -45,7 +45,7 @@ MUST_CHECK enum error tree_parse(const char *text, size_t n, const char *source,
 MUST_CHECK enum error tree_text(const char *path, struct pool *pool, char **text, size_t *n);
 /* tree_text, then tree_parse. */
 MUST_CHECK enum error tree_read(const char *path, struct pool *pool, struct config_errors *e, struct node **out);
-/* As tree_parse for any value, not only a map: "[1, 2]". Its nodes have a source but no line. */
+/* Like tree_parse, but for any value, not only a map: "[1, 2]". The nodes have a source but no line. */
 MUST_CHECK enum error tree_parse_value(const char *text, const char *source, struct pool *pool, struct config_errors *e,
                                        struct node **out);
 /* One "a.b[2].c=value" (value is YAML of one line); makes the maps on its way. A scalar on the way
@@ -55,12 +55,12 @@ MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
 MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
                                struct config_errors *e);
-/* Makes the path absolute that a scalar holds after 'before' ("file:", or ""): one in a file is seen from that file's folder,
- * another from the working directory. Once is enough. Adds to e where the file's folder does not have it and the working
- * directory has: neither is taken for the other. */
+/* Makes the path of a scalar absolute; the path comes after 'before' ("file:", or ""). A path in a file is relative to
+ * that file's folder, any other to the working directory. Once is enough. Adds an error to e if the path exists only
+ * relative to the working directory, because neither is taken for the other. */
 MUST_CHECK enum error tree_path(struct node *at, const char *key, const char *before, struct pool *pool,
                                 struct config_errors *e);
-/* With all that is below it; texts are shared. NULL: no memory. */
+/* Copies a node and all nodes below it; texts are shared. NULL: no memory. */
 struct node *tree_copy(const struct node *root, struct pool *pool);
 /* YAML text that tree_parse reads back to the same tree; with_origin: each scalar's source as a
  * comment. */

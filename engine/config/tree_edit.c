@@ -70,7 +70,7 @@ static enum error step_index(struct edit *d, const char *before, struct node *li
     d->rest = digits + n + 1;
     char message[256];
     if (list->kind != NODE_LIST) {
-        snprintf(message, sizeof message, "'%.100s' is no list in the configuration", before);
+        snprintf(message, sizeof message, "'%.100s' is not a list in the configuration", before);
         return refuse(d, message);
     }
     if (index >= list->count) {
@@ -115,7 +115,8 @@ enum error tree_set(struct node *root, const char *assignment, struct pool *pool
     d.at.source = pool_printf(pool, "--set %s", assignment);
     if (!d.at.source) return ERR_MEMORY;
     const char *equals = strchr(assignment, '=');
-    if (!equals || equals == assignment) return refuse(&d, "no key and value\nwrite KEY=VALUE, as in optimizer.lr=0.1");
+    if (!equals || equals == assignment)
+        return refuse(&d, "no key and value\nwrite KEY=VALUE, such as optimizer.lr=0.1");
     if (strpbrk(assignment, "\r\n")) return refuse(&d, "the value must be on one line");
     d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment));
     if (!d.path) return ERR_MEMORY;

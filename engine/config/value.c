@@ -1,4 +1,4 @@
-/* Scalars: the schema's types, read from text and told in words. */
+/* Scalars: the schema's types, read from text and described in words. */
 #include "engine/config/value.h"
 
 #include "engine/base/text.h"
@@ -222,7 +222,8 @@ bool value_is_path(const struct config_field *f, const char *text) {
 
 static const char *path_type(const struct config_path *p, struct pool *pool) {
     if (p && p->before) return "a text";
-    return p && p->or ? pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or) : "a path";
+    return p && p->or ? pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or)
+                      : "a path, seen from the configuration's folder";
 }
 
 static const char *basic_type(const struct config_field *f, struct pool *pool) {

@@ -1,4 +1,4 @@
-/* One scalar as the type that its field asks for; what the reader and the help share. */
+/* Reads one scalar as the type of its field; the reader and the help share these functions. */
 #pragma once
 #include "engine/config/schema.h"
 
@@ -22,5 +22,5 @@ const char *value_join(const char *const *names, int n, struct pool *pool);
 
 /* The field that holds a variant in this section's own map, or NULL. */
 const struct config_field *section_inline(const struct config_section *s);
-/* The key that a bare scalar stands for in the section's map, or NULL. */
+/* The key of the section's map that a bare scalar sets, or NULL. */
 const char *section_shorthand(const struct config_section *s);

@@ -17,13 +17,13 @@ static bool number_of(const struct node *n, double low, double high, double *out
 
 static enum error parse_flip(const struct node *value, struct augment *out) {
     if (value) return FAIL(ERR_CONFIG, "flip takes no value");
-    if (out->flip) return FAIL(ERR_CONFIG, "flip is there twice");
+    if (out->flip) return FAIL(ERR_CONFIG, "flip appears twice");
     out->flip = true;
     return ERR_NONE;
 }
 
 static enum error parse_crop(const struct node *value, struct augment *out) {
-    if (out->crop) return FAIL(ERR_CONFIG, "crop is there twice");
+    if (out->crop) return FAIL(ERR_CONFIG, "crop appears twice");
     if (!value || value->kind != NODE_SCALAR || !text_int(value->text, &out->crop) || out->crop < 1 ||
         out->crop > CROP_MAX)
         return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
@@ -51,7 +51,7 @@ static bool keys_known(const struct node *map, const char *const *keys, int n) {
 
 static enum error parse_resized_crop(const struct node *value, struct augment *out) {
     struct crop_rule *r = &out->resized_crop;
-    if (r->on) return FAIL(ERR_CONFIG, "random_resized_crop is there twice");
+    if (r->on) return FAIL(ERR_CONFIG, "random_resized_crop appears twice");
     *r = (struct crop_rule){true, {0.08, 1}, {3.0 / 4, 4.0 / 3}};
     if (!value) return ERR_NONE;
     if (!keys_known(value, (const char *const[]){"scale", "ratio"}, 2))
@@ -66,7 +66,7 @@ static enum error parse_jitter(const struct node *value, struct augment *out) {
     struct jitter *j = &out->jitter;
     double *of[KEYS] = {&j->brightness, &j->contrast, &j->saturation};
     int known = 0;
-    if (jitter_on(j)) return FAIL(ERR_CONFIG, "jitter is there twice");
+    if (jitter_on(j)) return FAIL(ERR_CONFIG, "jitter appears twice");
     if (number_of(value, 0, 10, of[0]))
         *of[1] = *of[2] = *of[0], known = 1;
     else if (value && value->kind == NODE_MAP)

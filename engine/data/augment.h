@@ -1,5 +1,4 @@
-/* 'augment': what is changed at random in training samples, read from the configuration; and the
- * change of colours. */
+/* 'augment': the random changes of training samples, read from the configuration, and the change of colours. */
 #pragma once
 #include "engine/config/tree.h"
 #include "engine/data/picture.h"

@@ -37,7 +37,7 @@ static enum error name_values(struct columns *c, struct pool *pool) {
     return ERR_NONE;
 }
 
-enum error columns_finish(struct columns *c, const char *path, struct pool *pool) {
+enum error columns_settle(struct columns *c, const char *path, struct pool *pool) {
     c->values = 0;
     for (int64_t i = 0; i < c->inputs; i++) c->values += column_values(&c->column[i]);
     if (c->values > VALUES_MOST)

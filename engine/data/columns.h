@@ -28,7 +28,7 @@ static inline int64_t column_values(const struct table_column *c) {
 /* The category's number; -1: the column has no such category. */
 int64_t column_category(const struct table_column *c, const char *cell);
 /* Counts the values and names them, once the columns are known. ERR_DATA: they are too many. */
-MUST_CHECK enum error columns_finish(struct columns *c, const char *path, struct pool *pool);
+MUST_CHECK enum error columns_settle(struct columns *c, const char *path, struct pool *pool);
 /* "column 3 'city'", "column 3" */
 char *column_words(int64_t place, const char *name, char out[96]);
 

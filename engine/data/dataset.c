@@ -47,14 +47,14 @@ static const struct config_field common_fields[] = {
      .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
              "std: [..]}"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
-     .help = "Use only the first so many training samples; 0: all", .max = 1e15},
+     .help = "Use only this many training samples, the first ones; 0: all", .max = 1e15},
     {"order", CONFIG_ENUM, offsetof(struct data_config, order),
      .help = "Of training samples: engine (the default), shuffled anew each epoch; file, as they lie; pytorch, as "
              "PyTorch's DistributedSampler(seed=seed) shuffles them. Validation is in the order of the file",
      .choices = "engine|file|pytorch", .also = "shuffle|sampler"},
     {"workers", CONFIG_INT, offsetof(struct data_config, workers), .standard = "auto",
-     .help = "Threads that prepare batches, per rank; auto: as many as keep the step from "
-             "waiting, at most one a core",
+     .help = "Number of threads that prepare batches, for each rank; auto: added until steps do not wait, at most one "
+             "for each core",
      .min = 1, .max = 64, .choices = "auto", .also = "num_workers|dataloader_num_workers"},
     {0},
 };

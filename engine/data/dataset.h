@@ -9,7 +9,7 @@ struct columns;
 struct dataset;
 struct visit;
 struct dataset_ops {
-    struct config_section section; /* name as in YAML ("digits", "idx", ...), keys of its own */
+    struct config_section section; /* the name in YAML ("digits", "idx", ...) and the set's own keys */
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
     bool (*recognises)(const char *path);
     /* Opens the training (or validation) part. Everything from outside is checked before anything
@@ -26,8 +26,8 @@ struct dataset_ops {
      * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
     void (*close)(struct dataset *d);
-    /* Of sets whose pictures are larger than their samples, NULL of others: as read, but of the
-     * part of the picture that the visit draws. */
+    /* Reads the part of a picture that the visit draws; only for sets whose pictures are larger than their samples,
+     * else NULL. */
     enum error (*read_part)(struct dataset *d, int64_t i, const struct visit *v, void *x, int32_t *label,
                             float *target);
     /* Of sets of text, NULL of others. decode: the bytes that a token of [0, classes) stands for
@@ -40,9 +40,9 @@ struct dataset_ops {
     enum error (*samples)(const char *path, const struct dataset *like, struct dataset **out);
     /* The class of sample i, known without reading the sample; NULL: it is not. */
     int32_t (*label)(const struct dataset *d, int64_t i);
-    /* What class k is called; NULL: by its number. */
+    /* The name of class k; NULL: it has only its number. */
     const char *(*class_name)(const struct dataset *d, int64_t k);
-    /* What column k of a sample is called, the last being the target; NULL: it has no name. */
+    /* The name of column k of a sample; the last column is the target; NULL: it has no name. */
     const char *(*column_name)(const struct dataset *d, int64_t k);
 };
 struct dataset { /* embedded first in each reader's own struct */
@@ -67,8 +67,8 @@ const struct dataset_ops *const *dataset_kinds(int *count);
 /* The schema's: which set ("set: digits"), with its own keys; common are the keys of struct
  * data_config beside 'set'. */
 extern const struct config_variants dataset_variants;
-/* Which kind takes a path ('data: PATH'), as an index into the kinds; -1 when none does. It then
- * goes to the kind's 'train'. */
+/* The kind of set for a path ('data: PATH'), as an index into the kinds; -1 if no kind accepts it. The path becomes
+ * the kind's 'train'. */
 int dataset_recognise(const char *path);
 
 enum data_order { DATA_ORDER_ENGINE, DATA_ORDER_FILE, DATA_ORDER_PYTORCH };
@@ -77,9 +77,9 @@ struct data_config {
     struct config_variant set; /* which, with its own keys */
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
-    bool values;               /* the loss is of values: set by who knows it */
+    bool values;               /* the loss compares values; the caller sets it */
     bool fractions;            /* targets that are values are from 0 to 1: likewise */
-    int64_t limit;             /* use the first so many training samples; 0: all */
+    int64_t limit;             /* use only this many training samples, the first ones; 0: all */
     int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
 };
@@ -87,8 +87,8 @@ MUST_CHECK enum error dataset_open(const struct data_config *c, bool train, uint
 /* The same for a network that was trained on 'like' (NULL: none was). ERR_CONFIG names what differs. */
 MUST_CHECK enum error dataset_open_like(const struct data_config *c, bool train, uint64_t seed,
                                         const struct dataset *like, struct dataset **out);
-/* That samples of d are what a network knows that was trained on 'like': of its shape, type,
- * classes, vocabulary and columns. ERR_CONFIG names the first difference. */
+/* Checks that samples of d fit a network that was trained on 'like': the same shape, type, classes, vocabulary and
+ * columns. ERR_CONFIG names the first difference. */
 MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct dataset *like);
 void dataset_close(struct dataset *d); /* NULL is fine */
 /* NULL: it has none but its number. */
@@ -98,8 +98,8 @@ MUST_CHECK enum error dataset_counts(const struct dataset *d, int64_t *counts);
 /* Warns of the notes of both parts; either may be NULL. */
 void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);
-/* Whether a file's or folder's name is the one that a checkpoint tells: there, bytes that are no
- * UTF-8 have become U+FFFD. */
+/* Whether the name of a file or folder equals a name in a checkpoint, where bytes that are not UTF-8 have become
+ * U+FFFD. */
 bool dataset_same_name(const char *name, const char *told);
 /* Samples without labels: a picture file (for sets of square colour pictures of bytes), or 'samples'
  * of the kind that recognises the path. */

@@ -73,7 +73,7 @@ static enum error image_file_open(const char *path, int *fd, int64_t *size) {
     if (fstat(*fd, &st) != 0 || !S_ISREG(st.st_mode))
         err = FAIL(ERR_INPUT, "%s is no regular file", path);
     else if (st.st_size > IMAGE_FILE_MOST)
-        err = FAIL(ERR_DATA, "%s: %lld bytes, where a picture has at most %d", path, (long long)st.st_size,
+        err = FAIL(ERR_DATA, "%s: %lld bytes, but a picture may have at most %d", path, (long long)st.st_size,
                    IMAGE_FILE_MOST);
     if (err == ERR_NONE)
         *size = st.st_size;

@@ -44,7 +44,7 @@ static enum error damaged(const struct input *in) {
     int code;
     const char *text = gzerror(in->stream, &code);
     if (code == Z_ERRNO) return FAIL(ERR_IO, "%s: %s", in->path, strerror(errno));
-    return FAIL(ERR_DATA, "%s: damaged or cut off behind byte %lld: %s", in->path, (long long)in->at, text);
+    return FAIL(ERR_DATA, "%s: damaged or cut off after byte %lld: %s", in->path, (long long)in->at, text);
 }
 
 enum error input_read_some(struct input *in, void *buffer, int64_t n, int64_t *got) {
@@ -92,7 +92,7 @@ enum error input_end(struct input *in) {
     int64_t got;
     TRY(input_read_some(in, &more, 1, &got));
     if (got)
-        return FAIL(ERR_DATA, "%s: goes on behind byte %lld, where its header ends it", in->path,
+        return FAIL(ERR_DATA, "%s: has data after byte %lld, where it should end by its header", in->path,
                     (long long)in->at - 1);
     return ERR_NONE;
 }

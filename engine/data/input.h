@@ -1,5 +1,4 @@
-/* Reading data files that may lie: gzip or plain, forward only, with what a header promises checked
- * before memory is taken. */
+/* Reads untrusted data files: gzip or plain, forward only; sizes in a header are checked before memory is allocated. */
 #pragma once
 #include "engine/base/memory.h"
 
@@ -20,5 +19,5 @@ MUST_CHECK enum error input_read_some(struct input *in, void *buffer, int64_t n,
 /* Whether n more bytes, and no other, can follow: exact for plain files; for gzip no more than it
  * can expand to. */
 MUST_CHECK enum error input_promise(const struct input *in, int64_t n);
-/* That nothing follows; for gzip also that its checksum is right. */
+/* Checks that the file ends here; for gzip also that its checksum is right. */
 MUST_CHECK enum error input_end(struct input *in);

@@ -12,15 +12,15 @@ struct normalization {
     int channels; /* 1: one pair for all values */
     float mean[CHANNELS_MAX], scale[CHANNELS_MAX];
 };
-/* What 'normalize' means on the training set d: the same on every rank. auto: mean and standard
- * deviation of the first 1000 samples. A given mean and std are in units of x / 255 for bytes, as
- * PyTorch's Normalize behind ToTensor. ERR_CONFIG when they do not fit the set. */
+/* The values of 'normalize' for the training set d, the same on every rank. auto: mean and standard deviation of the
+ * first 1000 samples. A given mean and std are in units of x / 255 for bytes, as in PyTorch's Normalize after
+ * ToTensor. ERR_CONFIG if they do not fit the set. */
 MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out);
 /* Mean and deviation of channel k in those units, and back; telling and setting loses nothing. */
 void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean, double *std);
 void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std);
-/* That the configuration gives no other mean and deviation than n, those of a network that was
- * trained on d; auto gives none. ERR_CONFIG names them. */
+/* Checks that the configuration does not give another mean and deviation than n, those of a network that was trained
+ * on d; auto gives none. ERR_CONFIG names them. */
 MUST_CHECK enum error normalization_check(struct dataset *d, const struct data_config *c,
                                           const struct normalization *n);
 bool normalization_equal(const struct normalization *a, const struct normalization *b);
@@ -48,9 +48,9 @@ struct step_batch {
     int64_t epoch, step;  /* step within the epoch */
     int64_t samples;      /* of the global batch */
     int nshards;          /* this rank's, as they were asked for */
-    struct shard *shards; /* one behind the other: each one's arrays begin where those of the one before end */
+    struct shard *shards; /* consecutive: the arrays of each shard begin where those of the previous one end */
 };
-/* Gives the shards their sizes in this step, and their places behind the first one's. */
+/* Sets the sizes of the shards in this step, and their places after the first one's. */
 void shards_place(struct step_batch *b, const struct sampler *s, const struct dataset *d);
 struct loader_params {
     struct dataset *data; /* borrowed */
@@ -59,9 +59,10 @@ struct loader_params {
     struct sampler sampler;
     const int *shards; /* which this rank takes, in which order; copied */
     int nshards;
-    bool training;                  /* augment, go on to the next epoch for ever; else one pass in order, no
-                      augmentation or dropping; padding if the sampler says so */
-    int workers;                    /* threads; 0: as many as keep the caller from waiting, at most one a core */
+    bool training;                  /* true: augment, and continue with the next epoch forever; false: one pass in
+                                     * order, without augmentation or dropping; padding if the sampler says so */
+    int workers;                    /* number of threads; 0: added until the caller does not wait, at most one for
+                                     * each core */
     int depth;                      /* steps ahead, >= 1 */
     const struct allocator *memory; /* of the batches; copied; NULL: the heap */
     int64_t epoch, step; /* where to begin; a step at or beyond the end of its epoch is one of a later epoch */

@@ -56,11 +56,11 @@ static enum error labels_path(const struct pair_format *f, const char *x, const 
     const char *slash = strrchr(x, '/'), *name = slash ? slash + 1 : x;
     char labels[NAME_MAX + 8];
     if (!f->labels(name, labels, sizeof labels))
-        return FAIL(ERR_CONFIG, "data.%s is missing: the name of %s does not tell where its labels are", key, x);
+        return FAIL(ERR_CONFIG, "data.%s is missing: the labels cannot be found by the name of %s", key, x);
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", (int)(name - x), x);
     TRY(path_join(out, folder, labels));
-    if (!pair_existing(out, PATH_MAX)) return FAIL(ERR_INPUT, "no labels %s\nsay where they are: data.%s", out, key);
+    if (!pair_existing(out, PATH_MAX)) return FAIL(ERR_INPUT, "no labels %s\nset their place: data.%s", out, key);
     return ERR_NONE;
 }
 
@@ -168,7 +168,8 @@ static enum error labels_put(struct labels *l, const char *path, enum element ty
         }
         int64_t v = element_int(p, type);
         if (v < 0 || v > INT32_MAX)
-            return FAIL(ERR_DATA, "%s: label %lld of sample %lld is no class", path, (long long)v, (long long)(at + i));
+            return FAIL(ERR_DATA, "%s: label %lld of sample %lld is not a class", path, (long long)v,
+                        (long long)(at + i));
         l->classes[at + i] = (int32_t)v;
         l->largest = v > l->largest ? v : l->largest;
     }
@@ -201,8 +202,9 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
     else if (row == 1)
         err = memory_alloc((size_t)l->count * sizeof(int32_t), (void **)&l->classes);
     else
-        err = FAIL(ERR_DATA, "%s: %lld whole numbers a sample, where labels are one\ntargets are real numbers", path,
-                   (long long)row);
+        err = FAIL(ERR_DATA,
+                   "%s: %lld whole numbers for each sample, but a sample has one label\ntargets must be real numbers",
+                   path, (long long)row);
     if (err == ERR_NONE) err = labels_fill(l, &in, &a);
     input_close(&in);
     if (err != ERR_NONE) labels_free(l);
@@ -212,7 +214,7 @@ static enum error labels_read(const struct pair_format *f, const char *path, str
 /* ---- samples ---- */
 /* The set that an array of samples makes: shape and type. */
 static enum error samples_describe(const char *path, const struct array *a, struct dataset *d) {
-    if (a->ndim < 2) return FAIL(ERR_DATA, "%s: one number a sample is no sample", path);
+    if (a->ndim < 2) return FAIL(ERR_DATA, "%s: a sample needs more than one number", path);
     if (a->type != ELEMENT_U8 && !is_real(a->type))
         return FAIL(ERR_DATA, "%s: samples are bytes (uint8) or real numbers (float32, float64)", path);
     d->type = a->type == ELEMENT_U8 ? SAMPLE_U8 : SAMPLE_F32;

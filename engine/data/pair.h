@@ -19,7 +19,7 @@ enum element { /* little-endian */
                ELEMENT_F64
 };
 enum { ARRAY_DIMS = 4 };
-struct array { /* what a header says */
+struct array { /* the contents of a header */
     enum element type;
     int ndim; /* 1 to ARRAY_DIMS */
     int64_t dim[ARRAY_DIMS];
@@ -34,8 +34,8 @@ struct pair_paths {
     char x[PATH_MAX], y[PATH_MAX];
 };
 struct pair_format {
-    /* Reads a header; what comes behind it is the array's bytes, row-major. ERR_DATA for what it is
-     * not, or cannot take. */
+    /* Reads a header; the bytes after it are the array's, row-major. ERR_DATA if the format is wrong or not
+     * supported. */
     enum error (*header)(struct input *in, struct array *out);
     /* The files of a folder that holds a whole set. ERR_INPUT when they are not there; NULL:
      * folders mean nothing. */
@@ -51,6 +51,6 @@ MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair
 /* dataset_ops.samples of such a set. */
 MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
                                    const struct dataset *like, struct dataset **out);
-/* Makes path what is there: itself, or it with ".gz" put on or taken off. false: neither is. */
+/* Sets path to the existing file: path itself, or with ".gz" added or removed. false: neither exists. */
 bool pair_existing(char *path, size_t room);
 MUST_CHECK enum error path_join(char out[PATH_MAX], const char *folder, const char *name);

@@ -1,4 +1,4 @@
-/* Which part of a picture a sample shows, and how a part becomes a picture of the sample's size. */
+/* The part of a picture that a sample shows, and its conversion to a picture of the sample's size. */
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/base/rng.h"
@@ -12,7 +12,7 @@ struct crop_rule {
     double scale[2]; /* of the picture's area */
     double ratio[2]; /* width / height; its logarithm is uniform */
 };
-/* What chance depends on at a visit to a sample. */
+/* The data on which chance depends at a visit to a sample. */
 struct visit {
     struct crop_rule rule;
     struct rng_key key;
@@ -51,9 +51,9 @@ struct resizer { /* memory that is kept from picture to picture; zeroed: none ye
     size_t room;
 };
 void resizer_fini(struct resizer *r);
-/* Makes the box of a picture in RGB (three bytes a pixel) a square of 'size',
- * channel by channel. Linear interpolation; where it gets smaller, the mean over what a pixel
- * covers (a triangle), as Pillow's BILINEAR. Nothing outside the box's pixels is looked at. */
+/* Makes the box of a picture in RGB (three bytes a pixel) a square of 'size', channel by channel. It interpolates
+ * linearly; when shrinking it takes the mean over the area of a pixel (a triangle), like Pillow's BILINEAR. It reads
+ * no pixels outside the box. */
 MUST_CHECK enum error picture_resize(struct resizer *r, const unsigned char *pixels, int width, int height,
                                      struct box box, int size, unsigned char *out);
 /* The same for a view by torchvision: the bytes that torchvision's Resize (bilinear with antialias) and CenterCrop give of

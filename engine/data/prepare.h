@@ -5,8 +5,7 @@
 #include "engine/data/dataset.h"
 
 MUST_CHECK enum error dataset_prepare(struct dataset *d, const char *folder, const char *name);
-/* Of sets of characters: those that tokens stand for, one behind the other, as
- * FOLDER/characters.txt. */
+/* Writes the characters that tokens stand for, one after the other, as FOLDER/characters.txt. */
 MUST_CHECK enum error dataset_prepare_characters(const struct dataset *d, const char *folder);
 /* Whether tokens are written as u16 (else i32). */
 bool dataset_prepared_short(const struct dataset *d);

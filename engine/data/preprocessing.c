@@ -133,8 +133,8 @@ enum error preprocessing_text(const struct dataset *d, const struct normalizatio
     enum error err = json_done(&j);
     *out = NULL;
     if (err == ERR_NONE && preprocessing_parse(j.text, d->name, trial, &read) != ERR_NONE)
-        log_warn("checkpoints will not hold what the network has to know of its data, so that "
-                 "using it needs the training data: %s",
+        log_warn("checkpoints will not hold what the network has to know about its data, so using it needs the "
+                 "training data: %s",
                  error_message());
     else if (err == ERR_NONE && !(*out = pool_strndup(pool, j.text, j.length)))
         err = ERR_MEMORY;

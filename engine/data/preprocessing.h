@@ -1,6 +1,6 @@
-/* What turns a user's file into a network's input, and its output into words: all that a network
- * has to know of the data that it was trained on. A checkpoint holds it as one JSON object
- * (docs/checkpoints.md lists its keys), so that the network needs no training data to be used. */
+/* The conversion of a user's file into a network's input, and of its output into words: everything that a network has
+ * to know about its training data. A checkpoint holds it as one JSON object (docs/checkpoints.md lists its keys), so
+ * the network can be used without the training data. */
 #pragma once
 #include "engine/base/json.h"
 #include "engine/data/columns.h"

@@ -1,5 +1,5 @@
-/* Sets that lie in memory: what the readers of files end in; and the part of a file that is held
- * out for validation. */
+/* Sets that lie in memory, which the readers of files produce, and the part of a file that is held out for
+ * validation. */
 #pragma once
 #include "engine/data/dataset.h"
 
@@ -24,12 +24,10 @@ struct part { /* samples of a file */
  * read. */
 extern const struct config_path part_path; /* of a field that may be such a text */
 bool part_is_held(const char *val);
-/* Which of a file's samples are for training, and which are held out at its end. ERR_CONFIG when
- * either would be none. */
+/* The samples of a file for training, and those held out at its end. ERR_CONFIG if either part would be empty. */
 MUST_CHECK enum error part_find(const char *val, int64_t samples, bool train, struct part *out);
-/* The number of classes for labels up to 'largest' when the config says 'classes' (0: as many as
- * there are). ERR_DATA when they do not fit. */
+/* The number of classes for labels up to 'largest' if the config has 'classes' (0: the largest label plus one).
+ * ERR_DATA if they do not fit. */
 MUST_CHECK enum error classes_find(const char *path, int64_t classes, int64_t largest, int64_t *out);
-/* That floats are finite. row: how many make a sample. ERR_DATA names the first sample that is not.
- */
+/* Checks that floats are finite. row: the number of floats in a sample. ERR_DATA names the first bad sample. */
 MUST_CHECK enum error floats_check(const char *path, const float *v, int64_t n, int64_t row);

@@ -251,5 +251,5 @@ static enum error column_finish(struct table *t, int64_t i, int64_t first, int64
 
 enum error table_finish(struct table *t, int64_t first, int64_t count) {
     for (int64_t i = 0; i <= t->columns.inputs; i++) TRY(column_finish(t, i, first, count));
-    return columns_finish(&t->columns, t->path, t->pool);
+    return columns_settle(&t->columns, t->path, t->pool);
 }

@@ -36,10 +36,10 @@ struct device_ops {
     bool images_turned;
     /* Memory, lanes, vectors, the optimizer's step. */
     const struct device_runtime *runtime;
-    /* Its units: how many this process may use, at least one; ERR_DEVICE tells what is missing, and as a hint how to
-     * get it. NULL: it has none, and there are as many devices as one likes. */
+    /* The number of units that this process may use, at least one; ERR_DEVICE names what is missing, and as a hint
+     * how to get it. NULL: the device has no units, and there may be any number of devices. */
     enum error (*units)(int *count);
-    /* Of unit i. false: there is none. */
+    /* Describes unit i. false: it does not exist. */
     bool (*unit_about)(int i, struct device_unit *out);
     /* Whether unit i can read unit j's memory without passing through the host. */
     bool (*unit_reaches)(int i, int j);
@@ -64,7 +64,7 @@ struct device { /* embedded first in each kind's own struct */
     _Atomic(const char *) doing; /* for messages: device_note */
     _Atomic int64_t step;
 };
-/* What it is asked for from now on; 'doing' is a constant. d may be NULL. */
+/* Sets the current work of the device for messages; 'doing' is a constant. d may be NULL. */
 static inline void device_note(struct device *d, const char *doing, int64_t step) {
     if (!d) return;
     atomic_store_explicit(&d->doing, doing, memory_order_relaxed);

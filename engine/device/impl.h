@@ -1,4 +1,4 @@
-/* What implementations of ops share. */
+/* Declarations that implementations of ops share. */
 #pragma once
 #include "engine/base/vector.h"
 #include "engine/device/device.h"

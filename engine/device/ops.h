@@ -84,7 +84,7 @@ struct op_desc {
     } pool;
     struct {
         float p;
-        int layer; /* tells the streams of several dropouts apart */
+        int layer; /* distinguishes the streams of several dropouts */
     } dropout;
     struct {
         float eps, momentum; /* running = (1 - momentum) running + momentum batch; var unbiased, as PyTorch */

@@ -1,4 +1,4 @@
-/* What works on any device, by the functions of its runtime. */
+/* Functions for any device, built on its runtime. */
 #include "engine/device/runtime.h"
 
 #include <string.h>

@@ -27,7 +27,7 @@ static inline int segment_slot(int i) {
 static inline int segment_bottom(int i) {
     return segment_slot(i) - __builtin_ctz(~(unsigned)i);
 }
-/* How many slots there are in use for so many segments. */
+/* The number of slots in use for this many segments. */
 static inline int segment_slots(int count) {
     return segment_slot(count - 1) + 1;
 }

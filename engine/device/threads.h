@@ -6,7 +6,8 @@
 #include <stdint.h>
 
 struct threads;
-/* So many threads, the calling one among them (of one alone *out is NULL). Each helper first calls begin(user). */
+/* Creates this many threads, including the calling one (if it is the only one, *out is NULL). Each helper first calls
+ * begin(user). */
 MUST_CHECK enum error threads_create(int count, void (*begin)(const void *user), const void *user,
                                      struct threads **out);
 void threads_free(struct threads *t); /* NULL is fine */
@@ -18,5 +19,5 @@ void threads_free(struct threads *t); /* NULL is fine */
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx);
 
-/* Which of the threads runs the work that asks: 0 (the calling one) to count - 1. */
+/* The number of the thread that runs the work that asks: 0 (the calling one) to count - 1. */
 int threads_self(void);

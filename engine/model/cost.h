@@ -1,4 +1,4 @@
-/* What ops cost to compute. */
+/* The cost of computing ops. */
 #pragma once
 #include "engine/device/ops.h"
 

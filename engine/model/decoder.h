@@ -1,6 +1,6 @@
-/* What a network says comes next, for programs that add one token after another: the outputs at the last of some
- * tokens, of a network with an output at each position. Where a position sees only those before it, keys and values
- * of the tokens that were there in the call before are kept, and one more token costs one position. */
+/* The next-token outputs of a network, for programs that add one token after another: the outputs at the last of some
+ * tokens, for a network with an output at each position. If a position sees only the ones before it, keys and values
+ * of the tokens of the previous call are kept, and one more token costs one position. */
 #pragma once
 #include "engine/model/graph.h"
 

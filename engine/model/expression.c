@@ -115,7 +115,7 @@ static void apply(struct reader *r, enum operator_kind kind, struct value *a, co
         fail(r, "'%s' takes numbers, and '%s' is a word", operators[kind].text, a->is_word ? a->word : b->word);
     } else {
         a->number = compute(kind, a->number, b->number);
-        if (!isfinite(a->number)) fail(r, "the result of '%s' is no number", operators[kind].text);
+        if (!isfinite(a->number)) fail(r, "the result of '%s' is not a number", operators[kind].text);
     }
 }
 

@@ -25,7 +25,7 @@ struct graph_batch { /* what one forward works on */
 };
 struct graph_sums {
     double loss, correct; /* sums over the samples of the batch, in sample order */
-    double top;           /* rows of which the label is among the LOSS_TOP largest outputs */
+    double top;           /* rows whose label is among the LOSS_TOP largest outputs */
 };
 
 MUST_CHECK enum error graph_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
@@ -102,7 +102,7 @@ MUST_CHECK enum error graph_backward_together(struct graph *g, struct graph_memb
 
 /* The last forward's outputs, (n, output): logits for cross-entropy. The graph's until the next call. */
 MUST_CHECK enum error graph_output(struct graph *g, const float **out);
-/* Which layer is being computed: for "last seen in backward of conv4". Any thread may read it. */
+/* The layer that is being computed, for "last seen in backward of conv4". Any thread may read it. */
 const char *graph_where(const struct graph *g, bool *backward);
 
 struct graph_info { /* what was planned, for the banner and for tests */
@@ -125,7 +125,7 @@ struct graph_step {   /* one op of a plan, with what is fused into it; borrowed 
 /* Of batches that were prepared as this one. */
 int graph_steps(const struct graph *g, const struct graph_batch *b);
 void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out);
-/* Called before each op of each pass, and behind it ('done'), when the device has come there. NULL: nobody watches,
+/* Called before each op of each pass and after it ('done'), when the device has reached this point. NULL: no watcher,
  * which costs nothing. */
 typedef void (*graph_watch_fn)(void *user, int step, bool backward, bool done);
 void graph_watch(struct graph *g, graph_watch_fn watch, void *user);

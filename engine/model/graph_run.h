@@ -1,4 +1,4 @@
-/* What running one batch and running several together share. */
+/* Declarations that running one batch and running several together share. */
 #pragma once
 #include "engine/device/runtime.h"
 #include "engine/model/graph_plan.h"
@@ -82,7 +82,7 @@ struct graph_run { /* what a pass over a member reads and writes */
     double *sums; /* loss, correct, and if the batch asks for it top: of the device */
 };
 
-/* Makes room for so many members; graph_prepare then gives them their arenas. */
+/* Makes room for this many members; graph_prepare then gives them their arenas. */
 MUST_CHECK enum error graph_members(struct graph *g, int count);
 /* NULL: not prepared. */
 struct plan *graph_plan(const struct graph *g, int64_t n, const struct segments *segments);

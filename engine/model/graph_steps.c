@@ -1,4 +1,4 @@
-/* What a plan's ops are, for those who measure them. */
+/* The ops of a plan, for measurements. */
 #include "engine/model/cost.h"
 #include "engine/model/graph_run.h"
 

@@ -29,9 +29,9 @@ static const struct config_field common_fields[] = {
     {"name", CONFIG_STRING, offsetof(struct layer_common, name),
      .help = "Name of the layer, of its parameters too; kind and ordinal when absent"},
     {"from", CONFIG_STRING, offsetof(struct layer_common, from),
-     .help = "Layer whose output comes in ('input': the batch); the layer before when absent"},
+     .help = "Layer whose output is the input ('input': the batch); default: the previous layer"},
     {"params", CONFIG_ENUM, offsetof(struct layer_common, params), "dotted",
-     "Names of its parameters: NAME.weight, NAME_weight, or NAME alone", .choices = "dotted|underscored|bare"},
+     "Names of its parameters: NAME.weight, NAME_weight, or only NAME", .choices = "dotted|underscored|bare"},
     {0},
 };
 const struct config_section layer_common_section = {

@@ -19,7 +19,7 @@ struct layer_tensor { /* a parameter or buffer that the layer wants */
     int64_t fan_in;
     float deviation;
 };
-/* What a layer says of itself once its input is known. */
+/* The properties of a layer once its input is known. */
 struct layer_plan {
     struct shape y;
     int nparams, nbuffers;
@@ -28,7 +28,7 @@ struct layer_plan {
     bool view;         /* y is x under another shape: no op */
     struct op_desc op; /* n, first and fusions are the graph's to fill */
 };
-/* What may come into a layer, and what its dimensions are called. */
+/* The possible inputs of a layer, and the names of their dimensions. */
 enum layer_input {
     INPUT_FEATURES, /* F */
     INPUT_TOKENS,   /* T: whole numbers; a shape alone does not tell them from features */

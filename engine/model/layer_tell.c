@@ -1,4 +1,4 @@
-/* What help, manual and docs/layers.md say of a layer, beside what its schema says. */
+/* The description of a layer in help, manual and docs/layers.md, in addition to its schema. */
 #include "engine/model/model.h"
 
 #include <string.h>

@@ -54,7 +54,7 @@ static enum error node_name(struct builder *b, int k) {
     node->naming = common->params;
     if (!name_valid(name))
         config_error(b->e, v->node, false,
-                     "'%s' is no name for a layer\nuse up to %d letters, digits, '_', '-' and '.'", name,
+                     "'%s' is not a valid name for a layer\nuse up to %d letters, digits, '_', '-' and '.'", name,
                      NAME_MAX_LENGTH);
     else if (!strcmp(name, "input") || node_find(b->m, name, k) >= 0)
         config_error(b->e, v->node, false, "the name '%s' is taken\nlayers need names of their own", name);

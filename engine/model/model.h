@@ -40,14 +40,13 @@ struct model {
     struct pool *pool;
 };
 
-/* What the config's 'model' key said: a zoo name, {zoo: name, ...its parameters}, or {layers:
- * [...]}. 'classes' is what $classes stands for in a zoo file. Errors go to e at their places;
- * ERR_CONFIG then. */
+/* The value of the config's 'model' key: a zoo name, {zoo: name, ...its parameters}, or {layers: [...]}. 'classes' is
+ * the value of $classes in a zoo file. Errors go to e at their places; ERR_CONFIG then. */
 MUST_CHECK enum error model_create(struct node *spec, const struct shape *input, int64_t classes,
                                    struct config_errors *e, struct model **out);
 void model_free(struct model *m);
-/* What can be wrong with a spec whatever the data: unknown networks, layers, keys, values. Goes to
- * e; ERR_CONFIG then. */
+/* Checks a spec for errors that do not depend on the data: unknown networks, layers, keys, values. Errors go to e;
+ * ERR_CONFIG then. */
 MUST_CHECK enum error model_check(const struct node *spec, struct config_errors *e);
 
 /* First weights and buffers: pure functions of (seed, tensor, element). */

@@ -1,4 +1,4 @@
-/* What a config's 'model' key says, as a plain list of layers. */
+/* The value of a config's 'model' key as a plain list of layers. */
 #pragma once
 #include "engine/model/model.h"
 

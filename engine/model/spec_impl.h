@@ -1,5 +1,5 @@
-/* What the files that expand a spec share: what $names stand for (spec_names.c), and copies of
- * layers with them replaced (spec_layers.c). */
+/* The interface between the files that expand a spec: the values of $names (spec_names.c), and copies of layers with
+ * them replaced (spec_layers.c). */
 #pragma once
 #include "engine/model/spec.h"
 
@@ -25,7 +25,7 @@ void spec_unknown(struct scope *s, const struct node *at, bool at_key, const cha
                   const char *const *names, int n);
 /* The parameter of this name, a list wherever the zoo file has one; NULL: there is none. */
 const struct node *scope_parameter(const struct scope *s, const char *name);
-/* What $name (n characters) stands for; NULL: reported at the node. */
+/* The value of $name (n characters); NULL: an error was reported at the node. */
 const struct node *scope_find(struct scope *s, const struct node *at, const char *name, size_t n);
 /* The variable's value, NULL: it has none. */
 const struct node *scope_get(const struct scope *s, const char *name);

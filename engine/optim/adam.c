@@ -46,7 +46,8 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-8", "0", "Times the weights, added to the gradient (L2); see adamw for decay apart", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0",
+              "This times the weights is added to the gradient (L2); adamw applies the decay separately", "all"),
     {.key = NULL},
 };
 
@@ -55,7 +56,7 @@ const struct optim_ops optim_adam = {
                 .fields = fields,
                 .size = sizeof(struct adam_config),
                 .shorthand = "lr",
-                .help = "Adaptive moments, as torch.optim.Adam",
+                .help = "Adaptive moments, like torch.optim.Adam",
                 .check = adam_check},
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},

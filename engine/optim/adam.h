@@ -1,4 +1,4 @@
-/* What adam, adamw and lamb share: the moments, adam's formula, and the keys. */
+/* The parts that adam, adamw and lamb share: the moments, adam's formula, and the keys. */
 #pragma once
 #include "engine/optim/formula.h"
 

@@ -18,7 +18,8 @@ static void numbers_of(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-8", "0.01", "Times the learning rate, taken off the weights at every step", "all"),
+    ADAM_ROWS("1e-3", "1e-8", "0.01", "This share of the weights, times the learning rate, is subtracted in every step",
+              "all"),
     {.key = NULL},
 };
 
@@ -27,7 +28,7 @@ const struct optim_ops optim_adamw = {
                 .fields = fields,
                 .size = sizeof(struct adam_config),
                 .shorthand = "lr",
-                .help = "Adam with weight decay of its own, as torch.optim.AdamW",
+                .help = "Adam with separate weight decay, like torch.optim.AdamW",
                 .check = adam_check},
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},

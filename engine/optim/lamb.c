@@ -57,7 +57,7 @@ static float lamb_rate(const void *config, const struct optim_step *s, bool matr
 }
 
 static const struct config_field fields[] = {
-    ADAM_ROWS("1e-3", "1e-6", "0.01", "Times the weights, added to the direction of the step", "matrices"),
+    ADAM_ROWS("1e-3", "1e-6", "0.01", "This times the weights is added to the direction of the step", "matrices"),
     OPTIM_TENSORS(lamb_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };

@@ -51,11 +51,12 @@ static float lars_rate(const void *config, const struct optim_step *s, bool matr
 
 static const struct config_field fields[] = {
     OPTIM_REAL(lars_config, lr, "1", "Learning rate, before trust, lr_scale and schedule", .max = -1),
-    OPTIM_REAL(lars_config, momentum, "0.9", "Share of the last update that is kept", .max = 1),
-    OPTIM_REAL(lars_config, weight_decay, "5e-4", "Times the weights, added to the gradient", .max = -1),
+    OPTIM_REAL(lars_config, momentum, "0.9", "Share of the previous update that is kept", .max = 1),
+    OPTIM_REAL(lars_config, weight_decay, "5e-4", "This times the weights is added to the gradient", .max = -1),
     OPTIM_TENSORS(lars_config, decay, "matrices", DECAY_HELP),
-    OPTIM_REAL(lars_config, trust, "1e-3", "How far a tensor may move in a step, as a share of its own size",
-               .min = 1e-12, .max = 1e12),
+    OPTIM_REAL(lars_config, trust, "1e-3",
+               "Length of a tensor's step as a share of its norm, before the learning rate multiplies it", .min = 1e-12,
+               .max = 1e12),
     OPTIM_TENSORS(lars_config, adapt, "matrices", ADAPT_HELP),
     {.key = NULL},
 };

@@ -47,7 +47,7 @@ void optim_rule_group(const struct optim_ops *ops, const void *config, const str
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 
-/* Which tensors a key is about: 'decay', 'adapt'. */
+/* The tensors to which a key applies: 'decay', 'adapt'. */
 enum optim_tensors { TENSORS_ALL, TENSORS_MATRICES };
 #define TENSORS_CHOICES "all|matrices"
 #define DECAY_HELP                                                                                                     \

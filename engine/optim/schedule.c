@@ -72,15 +72,15 @@ static double one_cycle_factor(const struct schedule_config *c, const struct pla
 #define WARMUP                                                                                                         \
     {                                                                                                                  \
         .key = "warmup", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, warmup), .standard = "off",   \
-        .choices = "off", .help = "Steps or epochs over which the rate climbs from nearly zero",                       \
+        .choices = "off", .help = "Steps or epochs in which the rate rises from nearly zero",                          \
         .also = "warmup_steps|warmup_epochs|num_warmup_steps|warmup_ratio"                                             \
     }
 #define LENGTH                                                                                                         \
     {                                                                                                                  \
         .key = "for", .type = CONFIG_SPAN, .offset = offsetof(struct schedule_config, length), .standard = "train",    \
         .min = 1e-12, .max = 1e15, .choices = "train",                                                                 \
-        .help =                                                                                                        \
-            "When the end is reached, from the start of training; the rate then stays; train: as long as train.for"    \
+        .help = "Steps or epochs from the start of training until the end is reached; then the rate stays constant; "  \
+                "train: the length of train.for"                                                                       \
     }
 #define END(name, help_text)                                                                                           \
     {                                                                                                                  \
@@ -94,13 +94,13 @@ static const struct config_field step_fields[] = {
      .type = CONFIG_SPANS,
      .offset = offsetof(struct schedule_config, at),
      .standard = "[3ep, 5ep]",
-     .help = "When the rate is multiplied by gamma, from the start of training"},
+     .help = "Steps or epochs from the start of training at which the rate is multiplied by gamma"},
     {.key = "gamma",
      .type = CONFIG_REAL,
      .offset = offsetof(struct schedule_config, gamma),
      .standard = "0.1",
      .max = -1,
-     .help = "What the rate is multiplied by at each of 'at'"},
+     .help = "Factor of the rate at each of 'at'"},
     WARMUP,
     {.key = NULL}};
 static const struct config_field cosine_fields[] = {
@@ -164,21 +164,21 @@ static const struct schedule {
       .fields = constant_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "warmup",
-      .help = "The base rate throughout",
+      .help = "The rate stays at the base rate",
       .also = "none|off|ConstantLR|constant_with_warmup"},
      constant_factor},
     {{.name = "step",
       .fields = step_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "at",
-      .help = "Multiplied by gamma at each milestone",
+      .help = "The rate is multiplied by gamma at each milestone",
       .also = "StepLR|MultiStepLR|multistep|step_decay"},
      step_factor},
     {{.name = "cosine",
       .fields = cosine_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "warmup",
-      .help = "Down half a cosine to 'min' at the end",
+      .help = "The rate falls along half a cosine to 'min' at the end",
       .also = "CosineAnnealingLR|cosine_annealing|cosine_with_warmup|cosine_decay|CosineDecay|OneCycleLR"},
      cosine_factor,
      true},
@@ -186,7 +186,7 @@ static const struct schedule {
       .fields = linear_fields,
       .size = sizeof(struct schedule_config),
       .shorthand = "to",
-      .help = "Down a straight line to 'to' at the end",
+      .help = "The rate falls along a straight line to 'to' at the end",
       .also = "LinearLR|linear_decay|linear_with_warmup|PolynomialLR"},
      linear_factor,
      true},

@@ -156,8 +156,8 @@ static enum error check_identity(const char *path, const char *saved, const char
 
 /* What does not say what its data were cannot be compared. */
 static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
-    static const char hint[] = "put the data back as they were, take the weights alone into a new run (model: {init: "
-                               "PATH}), or go on with the data as they are now: checkpoint.data: any";
+    static const char hint[] = "restore the data, use only the weights in a new run (model: {init: PATH}), or continue "
+                               "with the new data: checkpoint.data: any";
     enum error err = v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
     if (err != ERR_CONFIG || !v->any_data) return err;
     log_warn("%s: going on, as checkpoint.data is any", error_message());

@@ -87,7 +87,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     const char *run_id;   /* of the run that saves; NULL: it has none */
     const char *mode;
     int devices;
-    /* What it is trained on, saved as preprocessing; NULL: nothing is. */
+    /* The data that the network is trained on, saved as preprocessing; NULL: nothing is saved. */
     const struct dataset *set;
     struct normalization *norm; /* of these data; a load sets it to that of the checkpoint */
 };

@@ -187,7 +187,7 @@ static int compare(const struct st_file *f, const struct model *m, bool strict, 
     for (int i = 0; strict && i < f->count; i++) {
         char text[512];
         if (wanted(m, f->tensors[i].name) || may_be_extra(&f->tensors[i])) continue;
-        snprintf(text, sizeof text, "'%.256s' is there, and this model has no such tensor", f->tensors[i].name);
+        snprintf(text, sizeof text, "the file has '%.256s', but this model has no such tensor", f->tensors[i].name);
         complain(user, text, "");
     }
     return fit;
@@ -250,8 +250,8 @@ enum error init_check(const struct init_source *s, const struct model *m, struct
         return ERR_NONE;
     } else {
         config_error(e, s->at, false,
-                     "'%s' is of another model\n'strict: false' beside init takes what fits, and "
-                     "leaves the rest as it begins by itself",
+                     "'%s' is of another model\nwith 'strict: false' beside init, the tensors that fit are loaded and "
+                     "the others begin with the default",
                      s->path);
     }
     return FAIL(ERR_CONFIG, "the weights of '%s' do not fit model '%s'", s->path, m->name);

@@ -1,5 +1,5 @@
-/* Which run a directory holds: run.json, {"run_id", "job", "restarts", "exit", "error"}. A directory is one run's, and
- * each start of it writes the record anew. */
+/* The identity of the run in a directory: run.json, {"run_id", "job", "restarts", "exit", "error"}. A directory
+ * belongs to one run, and each start of it writes the record anew. */
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/memory.h"

@@ -176,7 +176,7 @@ static enum error read_offsets(const struct json_value *offsets, size_t data_byt
         return FAIL(ERR_DATA, "tensor '%s' claims bytes %lld to %lld of %zu", t->name, (long long)begin, (long long)end,
                     data_bytes);
     if ((uint64_t)(end - begin) != t->bytes)
-        return FAIL(ERR_DATA, "tensor '%s' has %lld bytes where its shape needs %zu", t->name, (long long)(end - begin),
+        return FAIL(ERR_DATA, "tensor '%s' has %lld bytes, but its shape needs %zu", t->name, (long long)(end - begin),
                     t->bytes);
     t->offset = (size_t)begin;
     return ERR_NONE;
@@ -210,7 +210,7 @@ static enum error read_crcs(struct st_file *f) {
     if (f->metadata && f->metadata->kind != JSON_OBJECT) return FAIL(ERR_DATA, "__metadata__ is no object");
     for (int i = 0; f->metadata && i < f->metadata->count; i++) {
         const struct json_value *v = &f->metadata->children[i];
-        if (v->kind != JSON_STRING) return FAIL(ERR_DATA, "__metadata__ holds something that is no text");
+        if (v->kind != JSON_STRING) return FAIL(ERR_DATA, "__metadata__ has a value that is not a text");
         if (strncmp(v->key, "crc32c/", 7) != 0) continue;
         struct st_tensor wanted = {.name = v->key + 7}, *t;
         t = bsearch(&wanted, f->tensors, (size_t)f->count, sizeof *t, by_name);
@@ -236,7 +236,7 @@ static enum error check_layout(const struct st_file *f) {
 
 static enum error read_header(struct st_file *f, const char *text, size_t n) {
     const struct json_value *root;
-    if (*text != '{') return FAIL(ERR_DATA, "not a safetensors file: its header is no JSON object");
+    if (*text != '{') return FAIL(ERR_DATA, "not a safetensors file: its header is not a JSON object");
     TRY(json_parse(text, n, header_limits, f->pool, &root));
     f->metadata = json_get(root, "__metadata__");
     int count = root->count - (f->metadata ? 1 : 0);

@@ -108,7 +108,7 @@ static bool is_anothers(const struct saver *s, const struct manifest *m) {
 static enum error check_place(const struct saver *s, const char *path, struct pool *pool) {
     struct manifest m;
     if (!file_exists(path) || manifest_read(path, pool, &m) != ERR_NONE || !is_anothers(s, &m)) return ERR_NONE;
-    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is left alone", path, m.run_id);
+    return FAIL(ERR_CREATE, "'%s' is a checkpoint of another run (%s), which is not changed", path, m.run_id);
 }
 
 /* Afterwards 'temporary' is what was at 'final', or nothing. */

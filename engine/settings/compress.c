@@ -5,12 +5,12 @@
 #define RATIO                                                                                                          \
     {                                                                                                                  \
         .key = "ratio", .type = CONFIG_REAL, .offset = offsetof(struct compress_config, ratio), .standard = "0.01",    \
-        .min = 1e-6, .max = 1, .help = "Share of the values that is sent: the largest ones"                            \
+        .min = 1e-6, .max = 1, .help = "Share of the values that is sent; these are the largest ones"                  \
     }
 #define RANK                                                                                                           \
     {                                                                                                                  \
         .key = "rank", .type = CONFIG_INT, .offset = offsetof(struct compress_config, rank), .standard = "4",          \
-        .min = 1, .max = 64, .help = "Of the two factors that are sent"                                                \
+        .min = 1, .max = 64, .help = "Rank of the two factors that are sent"                                           \
     }
 
 static const struct config_field no_fields[] = {{.key = NULL}};
@@ -21,13 +21,15 @@ static const struct config_field powersgd_fields[] = {RANK, {.key = NULL}};
 #define SECTION(kind, keys, bare, text)                                                                                \
     static const struct config_section kind##_section = {                                                              \
         .name = #kind, .fields = (keys), .size = sizeof(struct compress_config), .shorthand = (bare), .help = (text)}
-SECTION(none, no_fields, NULL, "Gradients travel as they are");
-SECTION(bf16, no_fields, NULL, "Rounded to bf16 and added in it: half of the bytes");
-SECTION(fp16, no_fields, NULL, "Rounded to fp16 and added in it: half of the bytes, small gradients vanish");
-SECTION(int8, no_fields, NULL, "Rounded to 8 bits with a scale for each 256; the error goes into the next step");
-SECTION(topk, topk_fields, "ratio", "The largest values alone; the others wait for later steps");
+SECTION(none, no_fields, NULL, "Gradients are not compressed");
+SECTION(bf16, no_fields, NULL, "Gradients are rounded to bf16 and added in bf16: half of the bytes");
+SECTION(fp16, no_fields, NULL,
+        "Gradients are rounded to fp16 and added in fp16: half of the bytes, but small gradients become zero");
+SECTION(int8, no_fields, NULL,
+        "Gradients are rounded to 8 bits with a scale for each 256 values; the error is added in the next step");
+SECTION(topk, topk_fields, "ratio", "Only the largest values are sent; the others wait for later steps");
 SECTION(powersgd, powersgd_fields, "rank",
-        "Each matrix as two thin factors (arXiv:1905.13727); the error goes into the next step");
+        "Each matrix is sent as two thin factors (arXiv:1905.13727); the error is added in the next step");
 
 static const struct config_section *const sections[] = {
 #define COMPRESS(name) &name##_section,

@@ -1,5 +1,5 @@
-/* What a configuration says of the compression of gradients: comm.compress. How it is done stands
- * in modes/share/compress_*.c, a file a kind. */
+/* The configuration of compressed gradients: comm.compress. The implementation is in modes/share/compress_*.c, one
+ * file for each kind. */
 #pragma once
 #include "engine/config/schema.h"
 

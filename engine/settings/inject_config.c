@@ -8,12 +8,12 @@
 
 static const struct config_field slow_fields[] = {
     {"device", CONFIG_INT, offsetof(struct slow_config, device), "0",
-     "Which of the computing devices, counted from 0; all: each draws its slow steps by itself", .min = 0,
+     "Number of the device among the computing ones, from 0; all: each device draws its own slow steps", .min = 0,
      .max = RUN_DEVICES_MAX - 1, .choices = "all", .word = -1},
     {"by", CONFIG_SHARE, offsetof(struct slow_config, by), "0%",
-     "How much longer it computes, by sleeping: 100% is twice as long; 0%: not at all", .min = 0, .max = 1000},
+     "How much longer it computes, by sleeping: 100% is twice as long; 0%: nothing is injected", .min = 0, .max = 1000},
     {"chance", CONFIG_SHARE, offsetof(struct slow_config, chance), "100%",
-     "In which share of the steps, drawn by the seed: the same steps in every run", .min = 0, .max = 1},
+     "Share of the steps that are slow; the seed draws them, so they are the same in every run", .min = 0, .max = 1},
     {.key = NULL},
 };
 static const struct config_section slow_section = {.name = "slow",
@@ -23,15 +23,15 @@ static const struct config_section slow_section = {.name = "slow",
                                                    .help = "A device that computes slowly"};
 
 static const struct config_field fault_fields[] = {
-    {"device", CONFIG_INT, offsetof(struct fault_config, device), "0", "Which of the computing devices, counted from 0",
-     .min = 0, .max = RUN_DEVICES_MAX - 1},
+    {"device", CONFIG_INT, offsetof(struct fault_config, device), "0",
+     "Number of the device among the computing ones, from 0", .min = 0, .max = RUN_DEVICES_MAX - 1},
     {"step", CONFIG_INT, offsetof(struct fault_config, step), "1",
-     "In which step, counted from 1 as in metrics.jsonl; once a run, however often it is started "
+     "Step of the failure, counted from 1 as in metrics.jsonl; it happens once in a run, even if the run is started "
      "again",
      .min = 1, .max = -1},
     {"kind", CONFIG_ENUM, offsetof(struct fault_config, kind), "none",
-     "kill: the device's process is killed; stop: it is stopped, as if it hung (mode ddp); nan: "
-     "its gradient holds a NaN",
+     "kill: the device's process is killed; stop: the process is stopped, as if it hung (mode ddp); nan: the device's "
+     "gradient contains a NaN",
      .choices = "none|kill|stop|nan"},
     {.key = NULL},
 };
@@ -45,9 +45,9 @@ static const struct config_field inject_fields[] = {
     {"slow", CONFIG_SECTION, offsetof(struct inject_config, slow), .extra = &slow_section},
     {"fault", CONFIG_SECTION, offsetof(struct inject_config, fault), .extra = &fault_section},
     {"mistake", CONFIG_ENUM, offsetof(struct inject_config, mistake), "none",
-     "no_set_epoch: every epoch in the order of the first; no_broadcast: each rank begins with "
-     "weights of its own; padded_eval: validation counts repeated samples; mean_of_means: devices "
-     "with fewer samples weigh as much as others",
+     "no_set_epoch: every epoch has the order of the first; no_broadcast: each rank begins with weights of its own; "
+     "padded_eval: validation counts repeated samples; mean_of_means: devices with fewer samples weigh as much as "
+     "others",
      .choices = "none|no_set_epoch|no_broadcast|padded_eval|mean_of_means"},
     {.key = NULL},
 };
@@ -55,7 +55,7 @@ const struct config_section inject_section = {.name = "inject",
                                               .fields = inject_fields,
                                               .size = sizeof(struct inject_config),
                                               .shorthand = "mistake",
-                                              .help = "What goes wrong on purpose, to see what it does"};
+                                              .help = "Faults that are injected on purpose, to see their effect"};
 
 /* ---- in words ---- */
 

@@ -26,7 +26,7 @@ extern const struct config_section inject_section;
 
 struct run_config;
 enum { INJECT_TEXT = 400 };
-/* What is planted, in words; "" where nothing is. */
+/* The planted faults in words; "" if there are none. */
 char *inject_text(const struct run_config *c, char out[INJECT_TEXT]);
 /* The same of what decides which numbers are computed: for trainer_identity. */
 char *inject_identity(const struct run_config *c, char out[INJECT_TEXT]);

@@ -1,5 +1,5 @@
-/* What decides and checks a configuration: the keys of a run as a tree, and what is wrong with them. The parts of
- * run_resolve share it, and the modes with their shares, which check their own keys. */
+/* The resolution and checks of a configuration: the keys of a run as a tree, and the errors in them. The parts of
+ * run_resolve share it, and so do the modes and shares, which check their own keys. */
 #pragma once
 #include "engine/settings/run_config.h"
 
@@ -41,8 +41,9 @@ void resolve_check_count(struct resolve *r);
 /* Whether this is the configuration of a rank that 'engine run' has started: checked before, and perhaps of fewer
  * devices than the run began with. */
 bool resolve_is_rank(const struct resolve *r);
-void resolve_algorithm(struct resolve *r); /* that it adds so many shards on so many devices in that order */
-void resolve_elastic(struct resolve *r);   /* that fewer devices can go on; once their number is known */
+void resolve_algorithm(struct resolve *r); /* checks that it adds this many shards on this many devices in that order */
+void resolve_elastic(struct resolve *r);   /* checks that fewer devices can continue; called once their number is
+                                            * known */
 
 /* ---- resolve_backend.c: what carries what lies on accelerators ---- */
 MUST_CHECK enum error resolve_backend(struct resolve *r);

@@ -1,4 +1,4 @@
-/* What carries gradients that lie on accelerators, and where their server computes. */
+/* The carrier of gradients on accelerators, and the place where their server computes. */
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
 

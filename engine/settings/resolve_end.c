@@ -76,8 +76,8 @@ static void check_length(struct resolve *r) {
     if (r->c->train.length.unit != SPAN_SECONDS || !schedule_needs_end(schedule)) return;
     const char *name = schedule_variants.at(schedule->index)->name;
     config_error(r->e, resolve_find(r, "schedule"), false,
-                 "schedule '%s' has to know the last step, which nobody does where train.for is a time (%s)\n"
-                 "give it a length of its own, as in schedule: {name: %s, for: 5ep}",
+                 "schedule '%s' must know the last step, which is unknown if train.for is a time (%s)\n"
+                 "give it a length of its own, for example schedule: {name: %s, for: 5ep}",
                  name, resolve_place(r, resolve_find(r, "train.for")), name);
 }
 

@@ -1,11 +1,12 @@
-/* What may be planted in which run: a device that is there, and a mode in which it can show. */
+/* Checks of planted faults: the device must exist, and the mode must be able to show the fault. */
 #include "engine/settings/resolve.h"
 
 static void check_device(struct resolve *r, const char *path, int64_t device) {
     int n = r->c->devices.count;
     if (device < n) return;
-    config_error(r->e, resolve_find(r, path), false, "there is no device %lld: %d device%s (%s), counted from 0",
-                 (long long)device, n, n == 1 ? "" : "s", resolve_place(r, resolve_find(r, "devices")));
+    config_error(r->e, resolve_find(r, path), false,
+                 "device %lld does not exist: there are %d device%s (%s), counted from 0", (long long)device, n,
+                 n == 1 ? "" : "s", resolve_place(r, resolve_find(r, "devices")));
 }
 
 /* Only a process of its own can be stopped alone, and only others notice. */
@@ -14,8 +15,8 @@ static void check_stop(struct resolve *r) {
     if (r->c->sharing.place == PLACE_PROCESSES) {
         if (r->c->devices.count > 1) return;
         config_error(r->e, resolve_find(r, "inject.fault.kind"), false,
-                     "fault 'stop' with one device (%s): nobody is there to notice, so the run "
-                     "hangs for ever\nuse more devices, or another kind",
+                     "fault 'stop' with one device (%s): no other device would notice it, so the run would hang "
+                     "forever\nuse more devices, or another kind",
                      resolve_place(r, resolve_find(r, "devices")));
         return;
     }
@@ -39,7 +40,7 @@ static void check_mistake(struct resolve *r) {
 static void check_means(struct resolve *r) {
     if (r->c->inject.mistake != MISTAKE_MEAN_OF_MEANS || r->c->ddp.sync.every == 1) return;
     config_error(r->e, resolve_find(r, "inject.mistake"), false,
-                 "mean_of_means is what local SGD does by right (ddp.sync.every, %s)\nuse ddp.sync: "
+                 "mean_of_means is the correct behaviour of local SGD (ddp.sync.every, %s)\nuse ddp.sync: "
                  "1, or inject.mistake: none",
                  resolve_place(r, resolve_find(r, "ddp.sync.every")));
 }

@@ -1,5 +1,5 @@
-/* Who starts the ranks (engine run on one host or on several, or another launcher), and what they
- * reach each other by. */
+/* The launcher of the ranks (engine run on one host or on several, or another launcher), and how the ranks reach each
+ * other. */
 #include "engine/base/leaves.h"
 #include "engine/device/runtime.h"
 #include "engine/save/init.h"
@@ -21,8 +21,8 @@ static void read_init(struct resolve *r) {
         if (p->world_size > 0) l->size = (int)p->world_size, l->locals = 0;
         if ((p->rank < 0 || p->world_size <= 0) && !l->by) {
             config_error(r->e, init, false,
-                         "'run.init' is %.64s, but which rank this is and of how many is not "
-                         "told\nset run.rank and run.world_size, or RANK and WORLD_SIZE",
+                         "'run.init' is %.64s, but the number of this rank and of all ranks is not set\nset run.rank "
+                         "and run.world_size, or RANK and WORLD_SIZE",
                          p->init);
             return;
         }
@@ -224,7 +224,7 @@ void resolve_elastic(struct resolve *r) {
     if (!min || r->c->asks || resolve_is_rank(r)) return;
     if (r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, at, false,
-                     "'run.elastic' goes on without a device's process, but mode '%s' has none\nuse mode ddp",
+                     "'run.elastic' continues without a device's process, but mode '%s' has no processes\nuse mode ddp",
                      r->c->mode);
     else if (min > r->c->devices.count)
         config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
@@ -238,13 +238,13 @@ void resolve_elastic(struct resolve *r) {
             resolve_place(r, resolve_find(r, "ddp.sync.every")));
     if (!any_number(r->c->comm.algorithm))
         config_error(r->e, at, false,
-                     "'run.elastic' goes on with any number of devices, but comm.algorithm '%s' (%s) is not for any\n"
-                     "use auto, direct or star",
+                     "'run.elastic' continues with any number of devices, but comm.algorithm '%s' (%s) does not "
+                     "support every number\nuse auto, direct or star",
                      r->c->comm.algorithm, resolve_place(r, resolve_find(r, "comm.algorithm")));
     if (by && !resolve_is_given(resolve_find(r, "batch.shards")))
         config_error(r->e, at, false,
-                     "%s may start another number of ranks the next time, for which the shards must stay as many\n"
-                     "set batch.shards",
+                     "%s may start another number of ranks the next time, but the number of shards must stay the "
+                     "same\nset batch.shards",
                      by);
 }
 

@@ -1,4 +1,4 @@
-/* Which mode it is, and how it shares gradients. */
+/* The mode, and how it shares gradients. */
 #include "engine/settings/resolve.h"
 #include "engine/train/mode.h"
 

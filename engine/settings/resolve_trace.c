@@ -28,7 +28,7 @@ void resolve_trace(struct resolve *r) {
     if (!c->trace || !strcmp(c->trace, "off")) return;
     if (read_range(c->trace, &c->trace_first, &c->trace_last)) return;
     config_error(r->e, resolve_find(r, "log.trace"), false,
-                 "'log.trace' is no range of steps: '%.40s'\nit is off, one step as 10, or the "
-                 "first and the last as 10..20st, counted from 1",
+                 "'log.trace' is not a range of steps: '%.40s'\nwrite off, one step such as 10, or the first and the "
+                 "last such as 10..20st, counted from 1",
                  c->trace);
 }

@@ -42,8 +42,8 @@ struct run_launched {
     const char *variables; /* by which it was recognised: "RANK, WORLD_SIZE, ..." */
     int rank, size;
     int local, locals;   /* of those on this host; -1, 0: not told */
-    const char *master;  /* HOST:PORT or file:///PATH, where the ranks meet; NULL: not told */
-    const char *job;     /* what tells this run from others; "" when nothing does */
+    const char *master;  /* HOST:PORT or file:///PATH, where the ranks meet; NULL: unknown */
+    const char *job;     /* distinguishes this run from others; "" if nothing does */
     const char *problem; /* why its variables cannot be used; NULL: they can */
 };
 
@@ -183,7 +183,7 @@ MUST_CHECK enum error run_settings_load(const char *path, const char *const *set
                                         const struct mode_ops *const *modes, const char *const *algorithms,
                                         const struct run_launched *launched, bool asks, struct run_settings *out,
                                         char **report);
-/* What the dashboard can listen at: PORT, HOST:PORT or [V6]:PORT. */
+/* A valid address of the dashboard: PORT, HOST:PORT or [V6]:PORT. */
 bool run_is_address(const char *text);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */

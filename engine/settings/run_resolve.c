@@ -120,8 +120,8 @@ static void check_dashboard(struct resolve *r) {
     const char *text = r->c->log.dashboard;
     if (!text || !strcmp(text, "off") || run_is_address(text)) return;
     config_error(r->e, resolve_find(r, "log.dashboard"), false,
-                 "'log.dashboard' is no address: '%.40s'\nit is off, a port as 8080, or an address "
-                 "as 127.0.0.1:8080 or [::1]:8080",
+                 "'log.dashboard' is not an address: '%.40s'\nwrite off, a port such as 8080, or an address such as "
+                 "127.0.0.1:8080 or [::1]:8080",
                  text);
 }
 
@@ -315,7 +315,7 @@ static void check_shards(struct resolve *r) {
     int n = r->c->devices.count;
     if (!is_power_of_two(shards)) {
         const char *near = near_shards(r, shards);
-        config_error(r->e, at, false, "%lld shards are no power of two\nset batch.shards to %s", shards,
+        config_error(r->e, at, false, "%lld shards are not a power of two\nset batch.shards to %s", shards,
                      near ? near : "another number");
     } else if (shards < n && !r->c->asks) {
         config_error(r->e, at, false, "%lld shards are not enough for %d devices (%s)\nset batch.shards to %lld",

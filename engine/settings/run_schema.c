@@ -19,29 +19,30 @@
 /* ---- training ---- */
 
 static const struct config_field batch_fields[] = {
-    {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Samples of one step, over all devices", .min = 1,
-     .max = INT32_MAX, .also = "batch_size|bs|train_batch_size|global_batch_size|per_device_train_batch_size"},
+    {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Number of samples in one step, over all devices",
+     .min = 1, .max = INT32_MAX,
+     .also = "batch_size|bs|train_batch_size|global_batch_size|per_device_train_batch_size"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
-     "Pieces of a batch, a power of two, for up to as many devices; results depend on them and not on the devices. "
-     "auto: 8, fewer of a small batch or for batchnorm, more for more devices; one for each of 1, 2, 4, ... GPUs, but "
-     "for "
-     "deterministic: bitwise",
+     "Number of pieces of a batch, a power of two, and so the largest number of devices; results depend on the shards, "
+     "not on the devices. auto: 8; fewer for a small batch or for batchnorm, more for more devices; one for each of 1, "
+     "2, 4, ... GPUs, except with deterministic: bitwise",
      .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
-     "Pieces of a shard, which a device computes one after the other to save memory; 1: all its shards at once",
+     "Number of pieces of a shard, which a device computes one after the other to save memory; 1: a device computes "
+     "all its shards at once",
      .min = 1, .max = 65536, .also = "gradient_accumulation_steps|accumulate_grad_batches"},
     {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
-     .help = "Leave out an epoch's last, smaller batch"},
+     .help = "Leave out the last batch of an epoch if it is smaller"},
     {"pad", CONFIG_BOOL, offsetof(struct batch_config, pad), "false",
-     .help = "Repeat samples so that every shard has as many, as PyTorch's DistributedSampler does"},
+     .help = "Repeat samples so that every shard has the same number, as PyTorch's DistributedSampler does"},
     {.key = NULL},
 };
-SECTION(batch, "size", "How much is computed between two updates");
+SECTION(batch, "size", "The samples that are computed between two updates");
 
 static const struct config_field train_fields[] = {
     {"for", CONFIG_LENGTH, offsetof(struct train_config, length), "3ep",
-     "How long: epochs, steps, or a time (60s, 5min, 1h) that steps take in all: without the start, evaluation and "
-     "checkpoints, and with the steps before a resume",
+     "Length of the training: epochs, steps, or a time (60s, 5min, 1h). A time counts all steps, including those "
+     "before a resume, but not the start, evaluation and checkpoints",
      ABOVE_ZERO,
      .also = "epochs|epoch|num_epochs|n_epochs|max_epochs|num_train_epochs|steps|iters|num_steps|max_steps|iterations|"
              "max_time|time_limit"},
@@ -57,13 +58,14 @@ static const struct config_field train_fields[] = {
 SECTION(train, "for", "How long to train");
 
 static const struct config_field optimizer_fields[] = {
-    {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd", "What turns gradients into an update",
+    {"", CONFIG_VARIANT, offsetof(struct optimizer_config, kind), "sgd", "The rule that turns gradients into an update",
      .extra = &optim_variants},
-    {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off", "Largest norm of the whole gradient",
-     .min = 1e-12, .max = 1e12, .choices = "off", .also = "grad_clip|max_grad_norm|gradient_clip_val"},
+    {"clip", CONFIG_REAL, offsetof(struct optimizer_config, clip), "off",
+     "Largest norm of the whole gradient; a larger gradient is scaled down to it", .min = 1e-12, .max = 1e12,
+     .choices = "off", .also = "grad_clip|max_grad_norm|gradient_clip_val"},
     {"shard", CONFIG_BOOL, offsetof(struct optimizer_config, shard), "false",
-     .help = "Mode ddp: each rank keeps the state of, and steps, a part of the weights alone "
-             "(ZeRO-1); dp has dp.server: sharded"},
+     .help = "Mode ddp: each rank keeps the state of only a part of the weights, and updates only that part (ZeRO-1); "
+             "in mode dp use dp.server: sharded"},
     {"groups", CONFIG_NODE, offsetof(struct optimizer_config, groups_node), NULL,
      .help =
          "Keys of their own for some weights: [{match: \"*.bias\", weight_decay: 0}, {match: [\"h.0.*\", wte], lr: "
@@ -77,7 +79,7 @@ static const struct config_field optimizer_fields[] = {
      .also = "frozen|requires_grad|freeze_layers"},
     {.key = NULL},
 };
-SECTION(optimizer, NULL, "What turns gradients into an update");
+SECTION(optimizer, NULL, "The rule that turns gradients into an update");
 
 static const struct config_field ema_fields[] = {
     {"decay", CONFIG_REAL, offsetof(struct ema_config, decay), "off",
@@ -91,7 +93,8 @@ static const struct config_field lr_scale_fields[] = {
     {"rule", CONFIG_ENUM, offsetof(struct lr_scale_config, rule), "none", "How the learning rate grows with the batch",
      .choices = "none|linear|sqrt"},
     {"base", CONFIG_INT, offsetof(struct lr_scale_config, base), "256",
-     "Batch that the learning rate is meant for. 'lr_scale: {linear: 64}' sets both", .min = 1, .max = INT32_MAX},
+     "Batch size for which the learning rate is chosen. 'lr_scale: {linear: 64}' sets both keys", .min = 1,
+     .max = INT32_MAX},
     {.key = NULL},
 };
 SECTION(lr_scale, "rule", "The learning rate and the batch size");
@@ -100,18 +103,19 @@ SECTION(lr_scale, "rule", "The learning rate and the batch size");
 
 static const struct config_field dp_fields[] = {
     {"server", CONFIG_ENUM, offsetof(struct dp_config, server), "shared",
-     "shared: device 0 computes and serves; dedicated: one more rank serves; sharded: each serves "
-     "a slice; cpu: one more rank serves, in the host's memory",
+     "shared: device 0 computes and is the server, too; dedicated: one more device is the server; sharded: each device "
+     "serves a slice; cpu: one more rank is the server, in the host's memory",
      .choices = "shared|dedicated|sharded|cpu"},
     {"scatter", CONFIG_ENUM, offsetof(struct dp_config, scatter), "direct",
-     "direct: every device reads its own samples; server: they come through the server", .choices = "direct|server"},
+     "direct: every device loads its own samples; server: the server loads all samples and sends them",
+     .choices = "direct|server"},
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
-     "Send gradients to the server while backward is still computing others; auto: on accelerators",
+     "Send gradients to the server while backward still computes others; auto: only on accelerators",
      .choices = "auto|on|off"},
     {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
-     "0: all wait for each other in every step; else a server of its own steps the optimizer for "
-     "each gradient that comes, and a worker may be so many of its steps ahead of the slowest. In "
-     "turn, never more than one ahead, unless deterministic is false",
+     "0: all workers wait for each other in every step. N > 0: a server of its own (dedicated or cpu) updates the "
+     "weights for each gradient that arrives, and a worker may be N steps ahead of the slowest one; unless "
+     "deterministic is false, the workers take turns and are at most one step ahead",
      .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},
     {.key = NULL},
 };
@@ -119,52 +123,51 @@ SECTION(dp, "server", "The parameter server; used in mode dp");
 
 static const struct config_field bucket_fields[] = {
     {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
-     "Size of the first, so that sharing begins early", .min = 0, NO_LIMIT},
+     "Size of the first bucket; a small one lets the exchange begin early", .min = 0, NO_LIMIT},
     {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
-     "Size of the others; 0: every parameter is a message of its own; flat: one message for all, "
-     "whatever 'first' is",
+     "Size of the other buckets; 0: every parameter is a message of its own; flat: one message for all parameters, and "
+     "'first' has no effect",
      .min = 0, NO_LIMIT, .choices = "flat", .word = -1, .also = "bucket_cap_mb"},
     {.key = NULL},
 };
-SECTION(bucket, "cap", "How many bytes of gradients are shared at once; in dp, too");
+SECTION(bucket, "cap", "How many bytes of gradients travel in one message; used in modes ddp and dp");
 
 static const struct config_field sync_fields[] = {
     {"every", CONFIG_INT, offsetof(struct sync_config, every), "1",
-     "Steps from one sharing to the next. 1: gradients are shared in every step; more: each device "
-     "steps by its own samples, and then the weights are averaged (local SGD)",
+     "Number of steps between two exchanges. 1: gradients are shared in every step; more: each device makes these "
+     "steps with its own samples, and then the weights are averaged (local SGD)",
      .min = 1, .max = 1000000},
     {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
-     "The optimizer's state where that is more than 1: local to each device, or averaged with the "
-     "weights",
+     "The optimizer's state if 'every' is more than 1: local to each device, or averaged with the weights",
      .choices = "local|average"},
     {.key = NULL},
 };
-SECTION(sync, "every", "How often devices share what they have learned; used in mode ddp");
+SECTION(sync, "every", "How often devices exchange gradients or weights; used in mode ddp");
 
 static const struct config_field ddp_fields[] = {
     {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
     {"sync", CONFIG_SECTION, offsetof(struct ddp_config, sync), .extra = &sync_section},
     {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
-     .help = "Share gradients while backward is still computing others"},
+     .help = "Share gradients while backward still computes others"},
     {.key = NULL},
 };
 SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
 
 static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
-     "Of each device's port, each way: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
-    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s", "What every message takes longer: 50us",
-     .min = 0, .max = 60},
+     "Bandwidth of each device's port, in each direction: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
+    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s",
+     "Time that is added to every message: 50us", .min = 0, .max = 60},
     {.key = NULL},
 };
-SECTION(emulate, "bandwidth", "Links as slow as you say, to see what a network would do");
+SECTION(emulate, "bandwidth", "Slower links than the real ones, to see the effect of a network");
 
 static const struct config_field comm_fields[] = {
     {"backend", CONFIG_ENUM, offsetof(struct comm_config, backend), "auto",
-     "What moves gradients that lie on GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's "
-     "library (nccl, mode ddp), or the host, by link and algorithm",
+     "How gradients move between GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's library (nccl, mode ddp), or "
+     "through the host, by link and algorithm",
      .choices = "auto|host|peer|nccl", .also = "dist_backend"},
-    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto", "What carries bytes: "
+    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto", "How bytes travel between ranks: "
 #define LINK(KIND, name, joins, launched, about) about
 #include "engine/base/links.def"
      ,
@@ -173,76 +176,77 @@ static const struct config_field comm_fields[] = {
 #include "engine/base/links.def"
     },
     {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
-     .help = "How ranks add up: auto, direct, ring, star, tree, halving_doubling, hierarchical; "
-             "native: the MPI library's own, with its bits"},
+     .help = "Algorithm by which ranks add up their gradients: auto, direct, ring, star, tree, halving_doubling, "
+             "hierarchical; native: the MPI library's own, with its bits"},
     {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",
      "Order of additions: tree gives the same bits on any number of devices, ring the same in dp "
      "and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
-     "How long to wait for a rank, or for four fifths of it for a GPU, before giving up", .min = 1e-3, .max = 1e9},
+     "How long to wait for a rank before giving up; for a GPU, four fifths of this time", .min = 1e-3, .max = 1e9},
     {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
-     "How long a rank on another host may be silent before it is given up", .min = 0.05, .max = 1e9},
+     "How long a rank on another host may be silent before it counts as lost", .min = 0.05, .max = 1e9},
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
-     .help = "Where ranks listen for other hosts, and what NCCL uses: an address or a name such as "
-             "eth0; auto: the one that reaches run.master"},
+     .help = "Network interface on which ranks listen for other hosts, and which NCCL uses: an address or a name such "
+             "as eth0; auto: the one that reaches run.master"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
-     "Mode ddp: gradients in fewer bytes, at the price of the same bits on any number of devices",
-     .extra = &compress_variants},
+     "Mode ddp: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},
     {.key = NULL},
 };
 SECTION(comm, "algorithm", "How bytes move between devices");
 
 static const struct config_field elastic_fields[] = {
     {"min", CONFIG_INT, offsetof(struct elastic_config, min), "off",
-     "With how few devices: those that are left go on as long as they are so many, and the others are tried again at "
-     "the next checkpoint",
+     "The smallest number of devices: as long as this many are left, they continue, and the lost ones are tried again "
+     "at the next checkpoint",
      .min = 1, .max = RANKS_MAX, .choices = "off"},
     {.key = NULL},
 };
 SECTION(elastic, "min",
-        "Going on without devices that are lost, mode ddp. It needs no run.restarts; where fewer than min are left, "
-        "those start again with all devices");
+        "Whether the run continues when devices are lost, mode ddp. It needs no run.restarts; if fewer than min are "
+        "left, run.restarts decides whether all devices start again");
 
 static const struct config_path token_path = {.before = "file:"};
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
-     "Hosts that run 'engine run' together, with 'devices' each", .min = 1, .max = RANKS_MAX,
+     "Number of hosts that run 'engine run' together; each has 'devices'", .min = 1, .max = RANKS_MAX,
      .also = "num_nodes|nnodes"},
-    {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0", "Which of them this is", .min = 0,
+    {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0", "Number of this host, from 0", .min = 0,
      .max = RANKS_MAX - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
-     .help = "Host of node 0, where all meet: a name or address, :PORT may follow",
+     .help = "Host of node 0, where all nodes meet: a name or address, :PORT may follow",
      .also = "master_addr|rdzv_endpoint"},
-    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Of master", .min = 1, .max = 65535,
+    {"port", CONFIG_INT, offsetof(struct place_config, port), "29500", "Port of master", .min = 1, .max = 65535,
      .also = "master_port"},
     {"init", CONFIG_STRING, offsetof(struct place_config, init), "auto",
-     .help = "How ranks that others start find each other: env://, tcp://HOST:PORT, file:///PATH; "
-             "auto: by the environment of torchrun, Open MPI, PMI or Slurm; none: it is ignored"},
+     .help = "How ranks that another launcher starts find each other: env://, tcp://HOST:PORT, file:///PATH; auto: by "
+             "the environment of torchrun, Open MPI, PMI or Slurm; none: the environment is ignored"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
-     "Which rank this process is, with init tcp:// or file://; auto: by the environment", .min = 0,
-     .max = RANKS_MAX - 1, .choices = "auto", .word = -1},
-    {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto", "How many there are, likewise",
-     .min = 1, .max = RANKS_MAX, .choices = "auto"},
+     "Rank of this process, with init tcp:// or file://; auto: from the environment", .min = 0, .max = RANKS_MAX - 1,
+     .choices = "auto", .word = -1},
+    {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
+     "Number of ranks, with init tcp:// or file://; auto: from the environment", .min = 1, .max = RANKS_MAX,
+     .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},
     {"elastic", CONFIG_SECTION, offsetof(struct place_config, elastic), .extra = &elastic_section},
     {"token", CONFIG_PATH, offsetof(struct place_config, token), "auto",
-     .help = "Where the secret is that all nodes share: env:NAME, file:PATH (which nobody else may "
-             "read), or none; auto: env:ENGINE_TOKEN, on one host a random one",
+     .help = "Place of the secret that all nodes share: env:NAME, file:PATH (a file that nobody else may read), or "
+             "none; auto: env:ENGINE_TOKEN, or on one host a random secret",
      .extra = &token_path},
     {"join_timeout", CONFIG_SECONDS, offsetof(struct place_config, join_timeout), "60s",
-     "How long to wait for ranks and nodes to come", .min = 1e-2, .max = 1e9},
+     "How long ranks and nodes wait for each other at the start", .min = 1e-2, .max = 1e9},
     {.key = NULL},
 };
-SECTION(place, "nodes", "Which processes make up the run");
+SECTION(place, "nodes", "The processes of the run, and how they find each other");
 
 /* ---- GPUs ---- */
 
 static const struct config_field cuda_fields[] = {
     {"graph", CONFIG_ENUM, offsetof(struct cuda_config, graph), "auto",
-     "auto: a step's kernels are recorded once and then started all at once; off: one by one", .choices = "auto|off"},
+     "auto: the kernels of a step are recorded once and then launched together; off: they are launched one by one",
+     .choices = "auto|off"},
     {.key = NULL},
 };
 SECTION(cuda, "graph", "How GPUs are used");
@@ -250,26 +254,29 @@ SECTION(cuda, "graph", "How GPUs are used");
 /* ---- what is kept ---- */
 
 static const struct config_field eval_fields[] = {
-    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep", "How often; off: only at the end", ABOVE_ZERO,
-     .choices = "off", .also = "eval_every|eval_steps|eval_interval|val_check_interval"},
+    {"every", CONFIG_SPAN, offsetof(struct eval_config, every), "1ep", "How often to evaluate; off: only at the end",
+     ABOVE_ZERO, .choices = "off", .also = "eval_every|eval_steps|eval_interval|val_check_interval"},
     {.key = NULL},
 };
-SECTION(eval, "every", "Measuring on validation data");
+SECTION(eval, "every", "Evaluation on validation data");
 
 static const struct config_field checkpoint_fields[] = {
     {"every", CONFIG_SPAN, offsetof(struct checkpoint_config, every), "1ep", "How often to save", ABOVE_ZERO,
      .choices = "off", .also = "save_every|save_steps|save_interval"},
-    {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "How many to keep", .min = 1, .max = 1000000},
+    {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "Number of checkpoints to keep", .min = 1,
+     .max = 1000000},
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
-     .help = "Keep the best by this metric, too", .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
+     .help = "Also keep the best checkpoint by this metric",
+     .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
     {"resume", CONFIG_PATH, offsetof(struct checkpoint_config, resume), "never",
-     .help = "never; auto: go on in the newest run of this name; or the path of a checkpoint or run",
+     .help = "never; auto: continue the newest run of this name; or the path of a checkpoint or run",
      .choices = "never|auto", .also = "resume_from_checkpoint|ckpt_path"},
     {"data", CONFIG_ENUM, offsetof(struct checkpoint_config, data), "same",
-     "same: a checkpoint that was saved with other data is refused; any: it goes on with these", .choices = "same|any"},
+     "same: a checkpoint that was saved with other data is refused; any: training continues with the new data",
+     .choices = "same|any"},
     {.key = NULL},
 };
-SECTION(checkpoint, "every", "Saving, to go on after a stop");
+SECTION(checkpoint, "every", "Checkpoints, from which a stopped run can resume");
 
 /* "|jsonl|csv|..." */
 static const char sink_words[] =
@@ -279,21 +286,20 @@ static const char sink_words[] =
     ;
 static const struct config_field log_fields[] = {
     {"dir", CONFIG_STRING, offsetof(struct log_config, dir), "runs/$name-$time",
-     .help = "Where the run's files go, seen from the working directory",
+     .help = "Folder of the run's files, relative to the working directory",
      .also = "output_dir|output|out_dir|out|logdir|log_dir|save_dir|run_dir"},
     {"every", CONFIG_SPAN, offsetof(struct log_config, every), "50st",
-     "How often to print a line, where there is no terminal for a bar", ABOVE_ZERO,
+     "How often to print a line if there is no terminal for a progress bar", ABOVE_ZERO,
      .also = "log_every|log_interval|logging_steps|print_freq"},
     {"sinks", CONFIG_ENUMS, offsetof(struct log_config, sinks), "[jsonl]",
-     .help = "Where the numbers of every step go: jsonl to metrics.jsonl (always), csv to "
-             "metrics.csv, tensorboard to tb/ for TensorBoard",
+     .help = "Files for the numbers of every step: jsonl writes metrics.jsonl (always), csv metrics.csv, tensorboard "
+             "tb/ for TensorBoard",
      .choices = sink_words + 1, .also = "logger|loggers|tensorboard|report_to"},
     {"dashboard", CONFIG_STRING, offsetof(struct log_config, dashboard), "off",
-     .help = "Show the run while it goes, to a browser: PORT of this host alone, HOST:PORT, or off; "
-             "port 0 is any that is free"},
+     .help = "Show the run in a browser: PORT for this host only, HOST:PORT, or off; port 0 is any free port"},
     {"trace", CONFIG_STRING, offsetof(struct log_config, trace), "off",
-     .help = "Steps of which RUN_DIR/trace.json tells what each rank did when: 10..20st, one step "
-             "as 10, or off"},
+     .help =
+         "Steps for which RUN_DIR/trace.json records what each rank did and when: 10..20st, one step as 10, or off"},
     {.key = NULL},
 };
 /* Each once, and jsonl among them. */
@@ -329,24 +335,24 @@ static const struct config_section log_section = {.name = "log",
 
 static const struct config_field run_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
-     .help = "Of the run; the file's name if it is not given: letters of any script, digits, '-', "
-             "'_' and '.'"},
+     .help = "Name of the run; default: the name of the file. It has letters of any script, digits, '-', '_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
-     .help = "single: one device; dp: parameter server, a thread a device; ddp: all-reduce, a "
-             "process a "
-             "device"},
+     .help = "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
+             "each device"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
      .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
-    {"threads", CONFIG_INT, AT(threads), "auto", "Of each device; auto: the cores shared out", .min = 1, .max = 1024,
-     .choices = "auto", .also = "num_threads"},
+    {"threads", CONFIG_INT, AT(threads), "auto",
+     "Threads of each device; auto: the cores are divided among the devices", .min = 1, .max = 1024, .choices = "auto",
+     .also = "num_threads"},
     {"model", CONFIG_NODE, AT(model), RUN_MODEL_STANDARD,
-     .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}; init: FILE "
-             "beside them begins with its weights, strict: false with those that fit",
+     .help = "A model of the zoo (engine model list), {zoo: NAME, ...} or {layers: [...]}. Also, init: FILE begins "
+             "with the weights of a file, and strict: false takes only those that fit",
      .extra = "zoo", .also = "arch|architecture|network"},
-    {"loss", CONFIG_VARIANT, AT(loss), "cross_entropy", "What is minimised", .extra = &loss_variants,
+    {"loss", CONFIG_VARIANT, AT(loss), "cross_entropy", "The loss function that is minimised", .extra = &loss_variants,
      .also = "criterion|loss_fn|loss_function|objective"},
-    {"data", CONFIG_VARIANT, AT(data.set), "digits", "What is learned: a generated set, or a path",
-     .extra = &dataset_variants, .also = "dataset|data_dir|data_path|data_root"},
+    {"data", CONFIG_VARIANT, AT(data.set), "digits",
+     "The data to learn from: a generated set, or a path, relative to this file's folder", .extra = &dataset_variants,
+     .also = "dataset|data_dir|data_path|data_root"},
     {"batch", CONFIG_SECTION, AT(batch), .extra = &batch_section},
     {"train", CONFIG_SECTION, AT(train), .extra = &train_section},
     {"optimizer", CONFIG_SECTION, AT(optimizer), .extra = &optimizer_section, .also = "optim|opt|optimiser"},
@@ -354,21 +360,20 @@ static const struct config_field run_fields[] = {
      .also = "scheduler|lr_scheduler|lr_schedule"},
     {"lr_scale", CONFIG_SECTION, AT(lr_scale), .extra = &lr_scale_section},
     {"ema", CONFIG_SECTION, AT(ema), .extra = &ema_section},
-    {"seed", CONFIG_INT, AT(seed), "0", "Of all random numbers", .min = 0, NO_LIMIT, .also = "random_seed|manual_seed"},
+    {"seed", CONFIG_INT, AT(seed), "0", "Seed of all random numbers", .min = 0, NO_LIMIT,
+     .also = "random_seed|manual_seed"},
     {"precision", CONFIG_ENUM, AT(precision), "f32",
-     "What factors of products are rounded to (on GPUs, in bf16 and fp16, activations too); "
-     "weights, "
-     "sums and the optimizer are f32 always. fp16 and tf32 are for GPUs",
+     "Format to which the factors of products are rounded (on GPUs, in bf16 and fp16, also activations); weights, sums "
+     "and the optimizer are always f32. fp16 and tf32 need a GPU",
      .choices = "f32|bf16|fp16|tf32", .also = "dtype|amp|mixed_precision|use_bf16|use_fp16",
      .means = "fp32=f32|float32=f32|float=f32|32=f32|full=f32|bfloat16=bf16|bf16_mixed=bf16|float16=fp16|f16=fp16|half="
               "fp16|16=fp16"},
     {"winograd", CONFIG_BOOL, AT(winograd), "true",
-     .help = "Whether the cpu device computes 3x3 convolutions of stride 1 by Winograd's algorithm: "
-             "two to four times as fast as plain sums, with larger rounding errors"},
+     .help = "Compute 3x3 convolutions of stride 1 by Winograd's algorithm on the cpu device: two to four times as "
+             "fast as plain sums, with larger rounding errors"},
     {"sync_batchnorm", CONFIG_BOOL, AT(sync_batchnorm), "false",
-     .help = "Batchnorm by the moments of the whole batch, not of each shard; a device then "
-             "computes its "
-             "shards together"},
+     .help = "Batchnorm uses the moments of the whole batch instead of each shard's; a device then computes its shards "
+             "together"},
     {"recompute", CONFIG_INT, AT(recompute), "1",
      "Activations that are computed again for backward, to save memory: the layers are cut into this many stretches, "
      "and "
@@ -377,8 +382,8 @@ static const struct config_field run_fields[] = {
      .min = 1, .max = 4096, .choices = "auto",
      .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
-     "true: the same run gives the same bits; bitwise: at any number of devices, too; false: two "
-     "runs may differ, which dp.staleness makes use of, and NCCL",
+     "true: the same run gives the same bits; bitwise: also on any number of devices; false: two runs may differ, "
+     "which makes dp.staleness and NCCL faster",
      .choices = "false|true|bitwise"},
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},

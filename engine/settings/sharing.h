@@ -1,5 +1,5 @@
-/* How the ranks of a run share gradients: plain data, decided once from the configuration by the
- * row of its mode, and read by whoever has to know (nobody compares a mode's name). */
+/* How the ranks of a run share gradients: plain data, decided once from the configuration by the row of its mode. All
+ * code that depends on the mode reads this; no code compares a mode's name. */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>

@@ -1,10 +1,9 @@
-/* Where and when a run began: what a reader of its times must know of the machine. env.json in its
- * directory. */
+/* The machine and the time at which a run began, which a reader of its times must know: env.json in its directory. */
 #pragma once
 #include "engine/base/json.h"
 
 enum { LOADS = 3 };
-/* Load averages of 1, 5 and 15 minutes; false where the system tells none. */
+/* Load averages of 1, 5 and 15 minutes; false if the system does not provide them. */
 bool environment_load(double out[LOADS]);
 /* One object: processor, cores (that this process may use), governor, load, memory, kernel, host (a
  * digest: machines are told apart, none is named), time, engine, compiler. What cannot be known is

@@ -47,7 +47,7 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
 /* Of one that has failed nothing is used any more. */
 static void follow(struct metrics *m, int kind, enum error err) {
     if (err == ERR_NONE) return;
-    log_warn("%s: the run goes on without it", error_message());
+    log_warn("%s: the run continues without it", error_message());
     sink_find(kind)->close(m->sink[kind]);
     m->sink[kind] = NULL;
 }

@@ -1,4 +1,4 @@
-/* The parts of a step, by which its time is told, and what each is called where. */
+/* The phases of a step, into which reports divide its time, and their names in each kind of output. */
 #pragma once
 
 /*  phase     in metrics, in summary.json, in words, in a trace */

@@ -1,5 +1,4 @@
-/* What a person sees while it runs, on standard error: on a terminal one line that is redrawn,
- * elsewhere plain lines. */
+/* The progress of a run on standard error: on a terminal one line that is redrawn, elsewhere plain lines. */
 #include "engine/tell/tell.h"
 
 #include "engine/settings/run_config.h"

@@ -1,5 +1,4 @@
-/* What outputs are worth beside their loss: numbers that a run reports, stops at and keeps the best
- * of. */
+/* Scores of outputs besides their loss: numbers that a run reports, stops at, and keeps the best of. */
 #pragma once
 #include "engine/model/graph.h"
 
@@ -34,9 +33,10 @@ int64_t score_best(const float *y, int64_t n);
 /* counts (classes, classes) += 1 at (label, answer) for each row. */
 void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_t classes, double *counts);
 
-/* Of one class of a confusion matrix. */
+/* The counts of one class of a confusion matrix. */
 struct class_score {
-    double samples, answers, right; /* that are of it, that were said to be, both */
+    double samples, answers, right; /* samples of the class, samples that were predicted as the class, samples that
+                                     * are both */
     double precision, recall;       /* NaN: nothing was said to be of it, or nothing is */
 };
 struct class_score confusion_class(const double *counts, int64_t classes, int64_t k);

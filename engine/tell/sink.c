@@ -42,7 +42,7 @@ static enum error cut_torn_line(int fd, const char *path) {
     if (!S_ISREG(st.st_mode)) return ERR_NONE;
     off_t end = whole_lines(fd, st.st_size);
     if (end < 0 || (end < st.st_size && ftruncate(fd, end) != 0))
-        return FAIL(ERR_IO, "cannot go on with '%s': %s", path, strerror(errno));
+        return FAIL(ERR_IO, "cannot continue '%s': %s", path, strerror(errno));
     return ERR_NONE;
 }
 

@@ -1,6 +1,6 @@
-/* Where a run's numbers go. A sink is one file in sinks/ and one line in sinks.def. Sinks are rank
- * 0's: all calls come from its thread, in the order in which things happen. One that fails is
- * closed with a warning, and the run goes on without it. */
+/* A sink: a destination of a run's numbers. Each sink is one file in sinks/ and one line in sinks.def. Sinks belong
+ * to rank 0: all calls come from its thread, in the order of events. A failed sink is closed with a warning and never
+ * used again; the run continues without it. */
 #pragma once
 #include "engine/config/tree.h"
 #include "engine/tell/score.h"
@@ -44,7 +44,7 @@ struct sink_ops {
     /* Makes the file, or goes on with it: of what is there, steps behind p->step will come again.
      * When it fails, the run does not begin. */
     enum error (*open)(const struct sink_place *p, void **out);
-    /* What they tell may stay in memory until the next flush. NULL: of no interest here. */
+    /* Their data may stay in memory until the next flush. NULL: the sink does not need this event. */
     enum error (*step)(void *sink, const struct step_record *r);
     enum error (*val)(void *sink, int64_t step, const struct val_result *v);
     enum error (*event)(void *sink, const struct sink_event *e);

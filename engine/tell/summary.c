@@ -1,5 +1,4 @@
-/* What the end of a run says: one table for people, one JSON object for programs, from the same
- * numbers. */
+/* The summary at the end of a run: one table for people, one JSON object for programs, from the same numbers. */
 #include "engine/tell/tell.h"
 
 #include "engine/settings/run_config.h"

@@ -1,4 +1,4 @@
-/* What a run tells of itself: its steps' times and numbers, the summary, the progress on a terminal. */
+/* The reports of a run about itself: its steps' times and numbers, the summary, the progress on a terminal. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/json.h"
@@ -14,7 +14,7 @@ void val_json(const struct val_result *v, const char *key, struct json *j);
 /* "loss 0.1234, accuracy 98.20 %, top-5 99.90 %, perplexity 5.21": what there is. */
 char *val_text(const struct val_result *v, char out[160]);
 struct metrics;
-/* Of a job whose training begins behind 'step', and is to end with 'steps'. */
+/* Begins the report of a job whose training begins after 'step', and is to end with 'steps'. */
 MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out);
 /* What is said of "started", but for its name. */
 void metrics_start(struct metrics *m, const struct sink_event *e);
@@ -86,7 +86,7 @@ MUST_CHECK enum error summary_show(const struct summary *s, const struct job *jo
 /* ---- progress ---- */
 struct progress;
 struct progress_state {
-    int64_t step, steps, epoch, epochs; /* steps, epochs: of the whole run; 0: nobody knows */
+    int64_t step, steps, epoch, epochs; /* steps, epochs: of the whole run; 0: unknown */
     double seconds, budget;             /* of steps: spent, and to be spent; infinite where steps are known */
     bool last;
     double loss, accuracy, lr, samples_per_s, ms, comm_exposed; /* comm: share of the step */

@@ -19,7 +19,7 @@ enum trace_kind {
     TRACE_LAYER, /* a layer's part of a forward or backward */
     TRACE_CALL,  /* of the group */
     TRACE_WAIT,  /* for a call on the communication lane */
-    TRACE_READY, /* no span: so many bytes of gradients are final */
+    TRACE_READY, /* not a span: this many bytes of gradients are final */
     TRACE_KINDS
 };
 enum trace_lane { TRACE_COMPUTE, TRACE_EXCHANGE, TRACE_DEVICE, TRACE_LANES };
@@ -74,7 +74,7 @@ struct trace_rank {
 };
 /* ERR_DATA: not of the form, or damaged. */
 MUST_CHECK enum error trace_read(const char *path, struct pool *pool, struct trace_rank *out);
-/* What one bucket did in one step. */
+/* The times of one bucket in one step. */
 struct trace_bucket {
     int64_t step, bytes;
     int bucket;

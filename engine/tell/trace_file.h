@@ -1,5 +1,5 @@
-/* What a rank's trace file holds: a head, the bytes of the buckets, events, and the names that they refer to, one
- * after another with a NUL behind each. Numbers as this kind of machine has them. */
+/* The format of a rank's trace file: a header, the bytes of the buckets, events, and the names that they refer to,
+ * each followed by a NUL. Numbers have the byte order of the machine. */
 #pragma once
 #include "engine/tell/trace.h"
 

@@ -43,7 +43,7 @@ static enum error check_head(const char *path, const char *file, size_t n, struc
     if (h->check != crc32c(0, file + TRACE_CHECKED, n - TRACE_CHECKED))
         return FAIL(ERR_DATA, "'%s' is damaged, or cut: its checksum is another", path);
     if (!head_is_sound(h)) return FAIL(ERR_DATA, "'%s': the head makes no sense", path);
-    if (bytes_of(h) != n) return FAIL(ERR_DATA, "'%s' has %zu bytes, but its head tells of %zu", path, n, bytes_of(h));
+    if (bytes_of(h) != n) return FAIL(ERR_DATA, "'%s' has %zu bytes, but its header says %zu", path, n, bytes_of(h));
     return ERR_NONE;
 }
 

@@ -1,5 +1,4 @@
-/* Which cores threads may use: a rank may be bound to cores of its own, and the threads that serve
- * it must not be. */
+/* The cores that threads may use: a rank may be bound to cores of its own, and the threads that serve it must not be. */
 #include "engine/train/internal.h"
 
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* What must be equal for a resume to be exact: whatever decides which numbers are computed, and
- * nothing that decides where. */
+/* The identity of a run, which must be equal for an exact resume: everything that decides which numbers are computed,
+ * and nothing that decides where. */
 #include "engine/base/text.h"
 #include "engine/save/init.h"
 #include "engine/train/internal.h"

@@ -1,4 +1,4 @@
-/* What goes wrong on purpose, where it can be done in one place. */
+/* Faults on purpose, as far as they can be done in one place. */
 #include "engine/train/inject.h"
 
 #include "engine/base/clock.h"

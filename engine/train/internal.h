@@ -1,4 +1,4 @@
-/* What the files of train/ share among themselves. */
+/* Declarations that the files of train/ share. */
 #pragma once
 #include "engine/train/trainer.h"
 
@@ -6,7 +6,7 @@
 
 MUST_CHECK enum error trainer_open(struct trainer *t);
 void trainer_close(struct trainer *t);
-/* For messages: what this rank and its device are at. */
+/* The current work of this rank and its device, for messages. */
 void trainer_note(struct trainer *t, const char *doing);
 /* Seconds of steps after which the run ends; infinite where train.for is no time. */
 double trainer_budget(const struct trainer *t);
@@ -30,7 +30,7 @@ void update_close(struct trainer *t);
 /* Has t->average whole on every rank; nothing to do where it is off, or has been since the last step. */
 MUST_CHECK enum error trainer_share_average(struct trainer *t);
 bool update_is_whole(const struct trainer *t); /* this rank steps the whole arena; else its slices, or nothing */
-/* Plans what trainer_compute will run for such a batch, of which only the sizes matter. */
+/* Plans the work of trainer_compute for such a batch; only its sizes matter. */
 void compute_plan(struct trainer *t); /* this rank's laps */
 MUST_CHECK enum error compute_prepare(struct trainer *t, const struct step_batch *b);
 /* What a header says, of gradients or of values. */
@@ -44,7 +44,7 @@ float scaling_factor(const struct trainer *t); /* 1 where it is off */
 void scaling_undo(struct trainer *t, double *partial, int64_t blocks);
 void scaling_follow(struct trainer *t); /* after each step, on every rank */
 
-/* That each shard of each batch has as many samples as the model's batchnorms need. */
+/* Checks that each shard of each batch has as many samples as the model's batchnorms need. */
 MUST_CHECK enum error batches_check(const struct trainer *t);
 /* Rank 0 begins with first weights or a checkpoint; mode->start gives all of it to the others, the
  * counters, the run's id and the normalisation are given here. */
@@ -55,7 +55,7 @@ MUST_CHECK enum error trainer_values(const struct trainer *t, const float *arena
 /* What must be equal for a resume to be exact: "key=value\n" lines, in the settings' pool. NULL:
  * out of memory. */
 const char *trainer_identity(const struct job *job);
-/* The same of what the data hold: numbers of samples, and digests of these. */
+/* The same for the data: numbers of samples, and digests of the samples. */
 MUST_CHECK enum error data_identity(const struct trainer *t, const char **out);
 /* A digest of the validation samples themselves, also of those that the engine draws. */
 MUST_CHECK enum error data_val_digest(const struct trainer *t, uint32_t *out);
@@ -64,8 +64,7 @@ MUST_CHECK enum error data_digest(const struct trainer *t, char out[SHA256_TEXT]
 
 MUST_CHECK enum error rescue_open(struct trainer *t); /* the mode is open; see run.h */
 
-/* Threads that serve a rank (loader, saver) run on any core of the process, not on the one that the
- * rank is bound to. */
+/* Lets threads that serve a rank (loader, saver) run on any core of the process, not only on the rank's core. */
 void affinity_note(void); /* before the first rank is bound */
 void affinity_free(cpu_set_t *bound);
 void affinity_restore(const cpu_set_t *bound);

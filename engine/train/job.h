@@ -1,4 +1,4 @@
-/* A job: what is to be done with a configuration, by which ranks, and where to. Plain data that all ranks of a run
+/* A job: the work on a configuration, its ranks, and the folder of its output. Plain data that all ranks of a run
  * share, set before they start. */
 #pragma once
 #include "engine/base/digest.h"
@@ -19,11 +19,12 @@ enum job_task {
     JOB_ASK       /* trainer_load: no gradients, one device */
 };
 
-/* A run goes on without devices that were lost, or with such that are back. */
+/* The change of a run that continues without lost devices, or with returned ones. */
 struct job_change {
     int began, from, to;        /* devices: of the run's first start, before the change, now */
     int losses, returns;        /* of devices, since the first start */
-    int wait;                   /* for so many checkpoints, before all devices are tried again; 0: all are there */
+    int wait;                   /* the number of checkpoints before all devices are tried again; 0: no device is
+                                 * missing */
     int lost[RANKS_MAX], nlost; /* ranks, as they were numbered before; none: devices are back */
     int64_t seen;               /* when, by clock_ns */
 };
@@ -56,16 +57,15 @@ struct job {
     const char *data_digest; /* of job_facts, where several hosts must have the same */
 };
 
-/* Opens what the configuration names and builds the model, without running: all that can be wrong
- * before ranks start. What is wrong at a place of the configuration is added to errors. */
+/* Opens the data and builds the model of a configuration, without running: finds all errors that can be found before
+ * ranks start. Errors at a place of the configuration are added to errors. */
 struct job_facts {
     int64_t parameters, train, val, steps, per_epoch;
     char data[SHA256_TEXT]; /* digest of shapes, sizes and samples; "" on one host */
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
 
-/* That this host has the units that the configuration lists, where it can be known without opening
- * one. */
+/* Checks that this host has the units that the configuration lists, if this can be known without opening one. */
 MUST_CHECK enum error job_check_units(const struct job *job);
 
 /* The keys of a configuration that must be the same on all hosts of a run (but for devices and

@@ -1,5 +1,5 @@
-/* What a mode is, seen from the trainer: how the ranks start and how their gradients become one
- * update. Implemented in modes/, one file each; the engine calls it and knows none of them. */
+/* A mode, as the trainer sees it: how the ranks start and how their gradients become one update. Modes are
+ * implemented in modes/, one file each; the engine calls them and knows none of them. */
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/settings/sharing.h"
@@ -23,14 +23,14 @@ struct mode_stats {
 struct mode_ops {
     const char *name, *summary;
     enum place_kind place;
-    /* Once a configuration, when its own values and kind of devices are known: decides what is
-     * 'auto' among the mode's keys, and r->c->sharing but for its place and the sizes of buckets. */
+    /* Called once for a configuration, when its own values and kind of devices are known: decides the mode's keys
+     * that are 'auto', and r->c->sharing except its place and the sizes of buckets. */
     enum error (*choose)(struct resolve *r);
     /* When all else is decided: adds errors about what makes no sense together. */
     void (*check)(struct resolve *r);
-    /* Once a run: starts the ranks (here, as threads, as processes), each of which calls
-     * trainer_run, and returns when all have ended. The exit code is for main; ERR_NONE with a code
-     * other than 0 when a rank has already said why. */
+    /* Called once for a run: starts the ranks (here, as threads, or as processes), each of which calls trainer_run,
+     * and returns when all have ended. The exit code is for main; ERR_NONE with a code other than 0 means that a rank
+     * has already reported the reason. */
     enum error (*launch)(const struct job *job, int *exit_code);
     /* Once a rank: joins the others, opens the device (trainer_open_device), and fills *standing,
      * which is t->standing. What it points to lives until close. */
@@ -42,7 +42,7 @@ struct mode_ops {
      * every rank, and *out are these sums; where ranks step alone or a server does not wait
      * (SHARE_AVERAGE, SHARE_STALE) they need be so only where trainer_meets. */
     enum error (*step)(struct mode *m, struct learned *out);
-    /* Where sharing.brought: the next batch of this rank's shards. */
+    /* If sharing.brought: loads the next batch of this rank's shards. */
     enum error (*bring)(struct mode *m, const struct step_batch **out);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
     enum error (*sum)(struct mode *m, double *v, int n);
@@ -50,11 +50,11 @@ struct mode_ops {
     enum error (*share_buffers)(struct mode *m);
     /* All ranks leave with the whole of t->average. */
     enum error (*share_average)(struct mode *m);
-    /* Where ranks have slices: rank 0's t->whole receives the state of all of them. */
+    /* If ranks have slices: rank 0's t->whole receives the state of all ranks. */
     enum error (*collect)(struct mode *m);
     /* This rank stops because of 'reason': the others must not wait for it. */
     void (*abort)(struct mode *m, const char *reason);
-    /* What this rank is doing, for the others' messages; text lives as long as the run. */
+    /* Sets the current work of this rank, for the others' messages; the text must live as long as the run. */
     void (*note)(struct mode *m, const char *doing, int64_t step);
     /* Payload bytes to and from other ranks, and nanoseconds that communication ran beside
      * computing, so far. */

@@ -1,4 +1,4 @@
-/* A rank's run: what the loop keeps between steps. */
+/* A rank's run: the state of the loop between steps. */
 #pragma once
 #include "engine/save/checkpoint.h"
 #include "engine/tell/tell.h"
@@ -23,7 +23,7 @@ struct run {
     bool ending;                      /* the last step was the last, as a rank wanted it, ... */
     bool stopped, timed_out, reached; /* ... by a signal or since the time is over; train.until is reached */
     bool tired;                       /* train.patience is over */
-    bool renews;                      /* it ends here, to go on from this checkpoint with all devices */
+    bool renews;                      /* the run ends here, to continue from this checkpoint with all devices */
     int64_t checkpoints;              /* that were due */
     bool settled;                     /* what was due after the last step has been done */
     struct learned learned;           /* by the last step */

@@ -11,7 +11,7 @@ void stop_install(void);
 void stop_at_once(bool on, const char *leaves);
 /* A group of processes that is killed when a second signal ends this one at once; 0: none. */
 void stop_kills(int group);
-/* Another rank was asked: this one has to end as if it had been, too. */
+/* Another rank got the signal: this rank must end as if it had got it, too. */
 void stop_with_others(void);
 int stop_signal(void); /* 0, SIGINT or SIGTERM */
 /* 130 or 143 for a signal. */

@@ -151,8 +151,8 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
                     "positions\ntake a model of sequences, such as gpt-mini",
                     t->model->name, shape_text(y, text), d->name, (long long)outputs, (long long)rows);
     return FAIL(ERR_CONFIG,
-                "model '%s' gives %s outputs, but data '%s' has %lld %s\nits last layer has to give "
-                "as many for a sample, as linear: $classes does",
+                "model '%s' gives %s outputs, but data '%s' has %lld %s\nthe last layer must give that many outputs "
+                "for a sample, as linear: $classes does",
                 t->model->name, shape_text(y, text), d->name, (long long)outputs, d->classes ? "classes" : "targets");
 }
 
@@ -421,7 +421,7 @@ enum error job_check_units(const struct job *job) {
     for (int i = 0; i < d->listed; i++)
         if (d->unit[i] >= here)
             return FAIL(ERR_DEVICE,
-                        "there is no %s:%d: this machine has %d of them, counted from 0\nengine "
+                        "%s:%d does not exist: this machine has %d, counted from 0\nengine "
                         "devices shows what is there",
                         d->kind, d->unit[i], here);
     return ERR_NONE;

@@ -26,10 +26,9 @@ struct step_sums { /* of the global batch, the same on every rank */
 };
 struct learned { /* by a step: the sums of the last 'count' steps, it among them */
     const struct step_sums *of;
-    int64_t count; /* 0: a later step will tell (ranks that step alone) */
+    int64_t count; /* 0: a later step will report it (ranks that step alone) */
 };
-/* Of the arena: floats that this rank steps. Both ends are multiples of NORM_BLOCK, or the arena's
- * own. */
+/* The floats of the arena that this rank updates. Both ends are multiples of NORM_BLOCK, or the arena's own ends. */
 struct slice {
     int64_t begin, end;
     int64_t at; /* where its optimizer state begins in each of trainer.slots */
@@ -72,7 +71,7 @@ struct feed {                   /* what this rank computes with */
 };
 struct arenas { /* in the device's memory, parameters one after another */
     float *values, *buffers, *grads[GRAD_ARENAS];
-    float *buffers_before;     /* this step; NULL: nobody will ask for them */
+    float *buffers_before;     /* this step; NULL: not needed */
     int leaving;               /* of grads: what leaves, side by side */
     int64_t apart;             /* floats from one to the next of those grads that leave; 0: only the first does */
     float *slots[OPTIM_SLOTS]; /* optimizer state of this rank's slices, one after another */
@@ -96,9 +95,9 @@ struct tensors {     /* how the optimizer treats each of the model's parameters:
 struct rate {
     double base, now; /* the learning rate: of the schedule's peak, of this step */
     double growth;    /* by which lr_scale has multiplied it */
-    double norm;      /* of the last gradient; 0: nobody asked for it */
-    float scale;      /* what the gradient is multiplied by: clipping, and fp16's scale off again */
-    int64_t updates;  /* that the optimizer has made beside one a step */
+    double norm;      /* norm of the last gradient; 0: not computed */
+    float scale;      /* factor of the gradient: clipping, and the inverse of fp16's scale */
+    int64_t updates;  /* updates of the optimizer in addition to one for each step */
 };
 struct trainer {
     const struct job *job;
@@ -132,13 +131,13 @@ struct trainer {
     int64_t phase_ns[PHASES];
     struct trace *trace;     /* NULL: there is none */
     struct tracing *tracing; /* when it records; NULL likewise */
-    struct timers *timers;   /* of an asynchronous device's passes; NULL: the host's clock tells all */
+    struct timers *timers;   /* times of an asynchronous device's passes; NULL: the host's clock measures all */
     struct lag lag;          /* of a device that is slow on purpose */
     double *confusion;       /* (classes, classes) of the last evaluation; NULL: not counted */
     struct answers *answers; /* of the last evaluation to its samples; NULL: not counted */
 };
 
-/* The whole life of one rank. On error, the others have been told. */
+/* Runs the whole life of one rank. On error, the others have been informed. */
 MUST_CHECK enum error trainer_run(const struct job *job, int rank, const struct place *place);
 
 /* A trained network to ask: data, model and graph of the job (mode single, JOB_ASK) with the weights
@@ -165,7 +164,7 @@ MUST_CHECK enum error trainer_get_sums(struct trainer *t);
  * after trainer_norm (trainer_norm_blocks of them), squares after trainer_measure (when there are any). Both are
  * zero where others measure, so that their sum over the ranks is exact. */
 MUST_CHECK enum error trainer_norm(struct trainer *t);
-int64_t trainer_norm_blocks(const struct trainer *t); /* 0: nobody asks for the norm */
+int64_t trainer_norm_blocks(const struct trainer *t); /* 0: the norm is not needed */
 MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
 /* All of it, sums included, on a rank that has the whole arena. */
@@ -176,11 +175,11 @@ void trainer_count_updates(struct trainer *t, int64_t more);
 bool trainer_meets(const struct trainer *t, int64_t step);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
-/* Where the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */
+/* The position at which the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */
 int trainer_leaf(const struct trainer *t, int worker);
 /* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. */
 int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]);
-/* The loader's batches for some shards (in training order, from where the run stands). */
+/* The loader's batches for some shards (in training order, from the run's current position). */
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 
 /* ---- within train/ ---- */

@@ -1,4 +1,4 @@
-/* What must be equal on all hosts of a run, or on all ranks that another launcher has started. */
+/* The facts that must be equal on all hosts of a run, or on all ranks that another launcher has started. */
 #pragma once
 #include "engine/train/trainer.h"
 #include "transport/launch/rendezvous.h"

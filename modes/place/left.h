@@ -1,5 +1,5 @@
-/* The devices that a run of several processes has just now: all at first, fewer once some are lost and the others go on
- * (run.elastic), all again when they are tried again. What the ranks are told of it. */
+/* The current devices of a run of several processes: all at first, fewer once some are lost and the others continue
+ * (run.elastic), all again when they are tried again; and what the ranks are told about them. */
 #pragma once
 #include "engine/settings/run_config.h"
 #include "engine/train/job.h"
@@ -27,7 +27,7 @@ void left_back_off(struct left *l, int64_t due);
 /* From so many devices to so many, of all nodes; 'here' of the lost ones are of nodes that go on. Where none is, nodes
  * that come back alone decide when devices are tried again. */
 void left_note(struct left *l, int from, int to, int here);
-/* What the key 'devices' says of them: "cpu:3", "cuda:0,2". */
+/* The value of the key 'devices' for them: "cpu:3", "cuda:0,2". */
 MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, const char **out);
 
 /* A change as text that a rank is given in its environment; "" where there was none. */

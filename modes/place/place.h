@@ -1,5 +1,5 @@
-/* Where the ranks of a run are: in this thread alone, as threads of this process, as processes. A
- * place starts the ranks, each of which calls trainer_run with what it needs to find the others. */
+/* The place of the ranks of a run: in this thread, as threads of this process, or as processes. A place starts the
+ * ranks, each of which calls trainer_run with what it needs to find the others. */
 #pragma once
 #include "engine/train/trainer.h"
 #include "transport/group.h"

@@ -49,9 +49,9 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
     if (r->lines[0] && !alone) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN) return;
-    log_info("logs: %s/rank*.log - who was where: engine inspect %s", job->run_dir, job->run_dir);
+    log_info("logs: %s/rank*.log - where each rank was: engine inspect %s", job->run_dir, job->run_dir);
     if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
-        log_info("to go on from the last checkpoint: engine run %s", job->run_dir);
+        log_info("to continue from the last checkpoint: engine run %s", job->run_dir);
 }
 
 /* Seconds that another node has to come, once its ranks must have ended. */

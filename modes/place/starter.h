@@ -1,8 +1,8 @@
-/* What starts the ranks of mode ddp on this host: with the other nodes if there are any, and again after a loss. */
+/* Starts the ranks of mode ddp on this host: with the other nodes if there are any, and again after a loss. */
 #pragma once
 #include "engine/train/job.h"
 
-/* What it tells its ranks by the environment, beside where they meet (station.h). */
+/* The environment variables that it sets for its ranks, besides the meeting place (station.h). */
 #define RESUME_VARIABLE "ENGINE_RESUME"
 #define RUN_VARIABLE "ENGINE_RUN_ID"
 #define DEVICES_VARIABLE "ENGINE_DEVICES"

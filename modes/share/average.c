@@ -43,7 +43,7 @@ static void warn_of_resume(const struct share *l) {
     const struct trainer *t = l->m->t;
     if (t->rank > 0 || !t->job->resume || t->job->task != JOB_TRAIN) return;
     if (l->state || t->standing.ranks == 1 || t->optim->nslots == 0) return;
-    log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks go on from that one");
+    log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks continue from that state");
 }
 
 static enum error open(struct mode *m) {

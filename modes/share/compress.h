@@ -1,4 +1,4 @@
-/* What compressed.c shares with the kinds of compression, a file each: compress_NAME.c. */
+/* The interface between compressed.c and the kinds of compression, one file each: compress_NAME.c. */
 #pragma once
 #include "modes/step.h"
 
@@ -6,7 +6,7 @@ struct compress;
 struct packet {    /* of a bucket */
     float *g;      /* its gradients, without the arena's header */
     float *rest;   /* what was not sent of them, by error feedback; NULL without */
-    int64_t begin; /* where they stand in the arena */
+    int64_t begin; /* their positions in the arena */
     int64_t n;
     void *wire, *back;    /* what travels: of the first exchange, of the second */
     int64_t nwire, nback; /* for the kind: how much of it */

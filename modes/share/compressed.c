@@ -70,7 +70,7 @@ static enum error open_compress(struct mode *m, struct compress *c) {
     c->t = t;
     c->group = m->team.group;
     if (c->ops->feedback && t->rank == 0 && t->job->resume)
-        log_warn("what comm.compress: %s had not sent yet is in no checkpoint: it begins at zero", c->name);
+        log_warn("checkpoints do not hold what comm.compress: %s had not sent yet: it begins at zero", c->name);
     return open_packets(c, m->cut);
 }
 

@@ -198,7 +198,7 @@ static bool worker_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
         if (late < 0 || s->since < *since) late = w, *since = s->since;
     }
     if (late >= 0)
-        snprintf(words, GROUP_WORDS, "rank %d has not come with its gradient of step %lld within", late + 1,
+        snprintf(words, GROUP_WORDS, "rank %d has not sent its gradient of step %lld within", late + 1,
                  (long long)l->m->slot[late].step);
     pthread_mutex_unlock(&l->m->mutex);
     return late >= 0;

@@ -23,7 +23,7 @@ MUST_CHECK enum error mailbox_await_taking(struct mailbox *m, struct group *g, i
 MUST_CHECK enum error mailbox_await(struct mailbox *m, struct group *g, int worker);
 /* It has its weights: it computes now, and the next one's leave. */
 void mailbox_received(struct mailbox *m, struct group *g, int worker);
-/* Where all meet: until all have received what this one has. */
+/* Waits until all have received what this rank has, where all meet. */
 MUST_CHECK enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker);
 
 /* ---- the server ---- */
@@ -32,7 +32,7 @@ void mailbox_begin(struct mailbox *m, int64_t step);
 /* Until a gradient is ready: the one that has been so for longest, or that of one worker. It is
  * then the server's. */
 MUST_CHECK enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out);
-/* The server is at work on something else: nobody's wait for it is in vain. */
+/* The server works on something else: no wait for it is in vain. */
 void mailbox_alive(struct mailbox *m);
 /* The weights for that worker are on their way, after those of the workers that were answered before. */
 void mailbox_answer(struct mailbox *m, struct group *g, int worker);

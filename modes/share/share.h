@@ -14,8 +14,8 @@
 
 struct resolve;
 struct share_ops { /* every function but update may be NULL: there is nothing to do */
-    /* Of any run's configuration, whatever its mode: adds errors about keys that ask for this share
-     * where it cannot be. */
+    /* For the configuration of any run, in any mode: adds errors about keys that ask for this share if it is not
+     * possible. */
     void (*check)(struct resolve *r);
     /* Allocates what the share keeps, m->share. May set m->cut (else the buckets of the
      * configuration) and the trainer's slices. Collective where it allocates what peers read. */
@@ -33,7 +33,7 @@ struct share_ops { /* every function but update may be NULL: there is nothing to
     /* Updates the weights and has them where they are needed: returns with the step's values and
      * trainer.sums on this rank, as mode_ops.step says. */
     enum error (*update)(struct mode *m);
-    /* Where ranks have slices: rank 0's trainer.whole receives the state of all of them. */
+    /* If ranks have slices: rank 0's trainer.whole receives the state of all ranks. */
     enum error (*collect)(struct mode *m);
     /* Where each rank averages the weights that it steps (trainer.average): all receive the whole. */
     enum error (*spread)(struct mode *m);
@@ -41,7 +41,7 @@ struct share_ops { /* every function but update may be NULL: there is nothing to
     bool subtrees;
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);
-    /* Adds what it counts beside the group's bytes. */
+    /* Adds its own counts to the group's bytes. */
     void (*stats)(const struct mode *m, struct mode_stats *out);
     /* Completes the banner's line, which says already what moves gradients in how many buckets. */
     void (*describe)(const struct mode *m, char *line, size_t size);

@@ -325,7 +325,7 @@ static void refused(void **state) {
     assert_non_null(strstr(error_message(), "/nowhere/module.so"));
     setenv("ENGINE_MPI_MODULE", "libm.so.6", 1);
     assert_fails(ERR_DEVICE, group_open(&p, &g));
-    assert_non_null(strstr(error_message(), "is no module of the engine"));
+    assert_non_null(strstr(error_message(), "is not a module of the engine"));
     unsetenv("ENGINE_MPI_MODULE");
     unsetenv("PMI_RANK");
 }

@@ -87,7 +87,7 @@ static void advises_by_what_it_measures(void **state) {
     const struct json_value *checks = member(root, "checks");
     assert_int_equal(checks->count, device_host_cores() >= 2 ? 2 : 0);
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
-    assert_says(p.out, "What ddp.sync does is not simulated: the advice is for ddp.sync=1.");
+    assert_says(p.out, "The effect of ddp.sync is not simulated: the advice is for ddp.sync=1.");
     assert_says(p.err, "measuring a step on one device in f32");
     char *text;
     size_t n;
@@ -103,9 +103,13 @@ static void measures_links_of_this_machine(void **state) {
     if (device_host_cores() < 2) skip();
     program_run(&p, 120, "advise", SMALL, "--devices", "2", "--memory", "1GB", "--scaling", "weak", "--quiet", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
-    static const char *const says[] = {
-        "The fastest: ",           "On each number of devices", "Where it turns over",       "Checked on this machine",
-        "thread, 2 ranks: fitted", "shm, 2 ranks: fitted",      "Each device has 32 samples"};
+    static const char *const says[] = {"The fastest: ",
+                                       "On each number of devices",
+                                       "Where another mode takes over",
+                                       "Checked on this machine",
+                                       "thread, 2 ranks: fitted",
+                                       "shm, 2 ranks: fitted",
+                                       "Each device has 32 samples"};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
     assert_string_equal(p.err, "");
 }
@@ -131,7 +135,7 @@ static void says_what_is_wrong(void **state) {
         const char *option, *value, *says;
         int code;
     } wrong[] = {
-        {"--devices", "4..2", "numbers from 1 to 4096, as in 2,4,8 or 1..64", 64},
+        {"--devices", "4..2", "numbers from 1 to 4096, such as 2,4,8 or 1..64", 64},
         {"--devices", "0", "numbers from 1 to 4096", 64},
         {"--devices", "2,,4", "numbers from 1 to 4096", 64},
         {"--devices", "1..9999", "numbers from 1 to 4096", 64},

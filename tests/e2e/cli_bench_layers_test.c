@@ -75,7 +75,7 @@ static void wrong_input_is_told(void **state) {
         {{"--model", "lenet", "--input", "3x3"}, 78, "zoo:lenet"},
         {{"--model", "{layers: [flatten, {linear: 7}]}", "--classes", "9"}, 78, "--classes"},
         {{"/no/such.yaml"}, 66, "/no/such.yaml"},
-        {{"/no/such.yaml", "--model", "mlp"}, 64, "a configuration says"},
+        {{"/no/such.yaml", "--model", "mlp"}, 64, "a configuration already has"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *const *w = wrong[i].words;

@@ -178,8 +178,8 @@ static void refused(void **state) {
         {"train=60 s", "got \"60 s\""},
         {"train=60", "did you mean '60ep', '60st' or '60s'?"},
         {"eval=60s", "'eval' must be off or a length such as 5ep (epochs) or 200st (steps)"},
-        {"schedule=cosine", "give it a length of its own, as in schedule: {name: cosine, for: 5ep}"},
-        {"schedule=linear", "schedule 'linear' has to know the last step, which nobody does where train.for is a time"},
+        {"schedule=cosine", "give it a length of its own, for example schedule: {name: cosine, for: 5ep}"},
+        {"schedule=linear", "schedule 'linear' must know the last step, which is unknown if train.for is a time"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         program_run(&other, 20, "run", "--set", "train=60s", "--set", bad[i][0], NULL);

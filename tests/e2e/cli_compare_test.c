@@ -93,7 +93,7 @@ static void a_matrix_is_run_and_gone_on_with(void **state) {
     assert_int_equal(unlink(first("cells/ddp*/run-03/compare.json")), 0);
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
     assert_code(0);
-    assert_non_null(strstr(p.err, "18 of 20 runs are in"));
+    assert_non_null(strstr(p.err, "18 of 20 runs are already in"));
     assert_non_null(strstr(p.err, "[20/20]"));
     assert_null(strstr(p.err, "[18/20]"));
     assert_non_null(strstr(p.out, "same losses and weights, bit for bit: yes (2 of 2 pairs; the same in all cells)"));
@@ -124,7 +124,7 @@ static void gates_fail_with_exit_code_one(void **state) {
                 "B.step_time > 10000 * A.step_time", NULL);
     assert_code(0);
     assert_non_null(strstr(p.out, "gate passed"));
-    assert_non_null(strstr(p.err, " runs are in")); /* and no other */
+    assert_non_null(strstr(p.err, " runs are already in")); /* and no other */
     assert_null(strstr(p.err, "run 1 "));
     program_run(&p, 60, "compare", "--modes", "dp,dp", config, "--dir", folder, "--repeats", "3", NULL);
     assert_code(78);
@@ -213,7 +213,7 @@ static void seeds_are_trainings(void **state) {
     /* another choice of seeds takes what there is */
     program_run(&p, 60, "compare", file, "--dir", folder, "--repeats", "5", "--quick", NULL);
     assert_code(0);
-    assert_non_null(strstr(p.err, "15 of 15 runs are in"));
+    assert_non_null(strstr(p.err, "15 of 15 runs are already in"));
 }
 
 static void an_interrupt_leaves_results_to_go_on_with(void **state) {
@@ -228,15 +228,15 @@ static void an_interrupt_leaves_results_to_go_on_with(void **state) {
     assert_code(130);
     for (int i = 0; i < 200 && program_orphans(); i++) usleep(10000);
     assert_int_equal(program_orphans(), 0);
-    assert_non_null(strstr(p.out, "not all runs are there"));
+    assert_non_null(strstr(p.out, "some runs are missing"));
     assert_int_equal(count("results.json"), 1);
     int done = count("cells/*/run-*/compare.json");
     assert_true(done >= 2 && done < 10);
     assert_int_equal(count("cells/*/run-0[0-9]"), done);
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
     assert_code(0);
-    assert_non_null(strstr(p.err, "of 10 runs are in"));
-    assert_null(strstr(p.out, "not all runs are there"));
+    assert_non_null(strstr(p.err, "of 10 runs are already in"));
+    assert_null(strstr(p.out, "some runs are missing"));
 }
 
 static void words_that_make_no_sense_are_usage(void **state) {

@@ -124,9 +124,9 @@ static void names_bad_files(void **state) {
     } wrong[] = {
         {"latin.txt", "caf\xe9 au lait, caf\xe9 noir", "byte 4"},
         {"short.txt", "too short", "windows"},
-        {"data_batch_1.bin", "no record", "no whole number of records"},
-        {"odd.bin", "\1\2\3", "no whole number of tokens"},
-        {"x.npy", "\x93NUMPZ and more", "no .npy file"},
+        {"data_batch_1.bin", "no record", "not a multiple of records"},
+        {"odd.bin", "\1\2\3", "not a multiple of tokens"},
+        {"x.npy", "\x93NUMPZ and more", "not a .npy file"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *path = scratch_path(wrong[i].name);

@@ -377,8 +377,8 @@ static void refused(void **state) {
     static const char *const wrong[][3] = {
         {"devices=cpu:4", "run.elastic.min=5", "'run.elastic.min' is 5, but the run begins with 4 devices"},
         {"devices=cpu:4", "run.elastic.min=0", "must be off or an integer from 1 to"},
-        {"mode=dp", "run.elastic=1", "goes on without a device's process, but mode 'dp' has none"},
-        {"devices=cpu:1", "mode=single", "goes on without a device's process, but mode 'single' has none"},
+        {"mode=dp", "run.elastic=1", "continues without a device's process, but mode 'dp' has no processes"},
+        {"devices=cpu:1", "mode=single", "continues without a device's process, but mode 'single' has no processes"},
         {"devices=cpu:3", "comm.algorithm=halving_doubling", "is not for 3 devices (set by --set) that share 4 shards"},
         {"ddp.sync=4", "run.elastic=1", "each device steps by its own samples (ddp.sync.every"},
     };

@@ -94,7 +94,7 @@ static void commands_stand_beside_the_engine(void **state) {
     assert_code(0);
     assert_says(p.out, "fast faster");
     assert_says(p.out, "'slow' is a command of yours");
-    assert_says(p.out, "not compared, since a command has told of no weights_sha256");
+    assert_says(p.out, "not compared, since a command reported no weights_sha256");
     char given[700], here[600];
     assert_non_null(realpath(scratch_folder(), here));
     snprintf(given, sizeof given, "3 4 2 x %s\n", here);
@@ -109,7 +109,7 @@ static void commands_stand_beside_the_engine(void **state) {
     script("own.sh", "# another\n" STEPS);
     compare(text);
     assert_code(0);
-    assert_says(p.err, "9 of 27 runs are in");
+    assert_says(p.err, "9 of 27 runs are already in");
     assert_int_equal(count("cells/*"), 5);
 }
 
@@ -149,11 +149,11 @@ static void failures_are_told(void **state) {
     script("own.sh", "echo epoch 1\n");
     compare(ONE(""));
     assert_code(65);
-    assert_says(p.err, "run 1: the command ended well, but told of no step");
+    assert_says(p.err, "run 1: the command ended with code 0, but reported no step");
     script("own.sh", STEPS);
     compare(ONE("warmup: 12st\n"));
     assert_code(65);
-    assert_says(p.err, "told of 12 steps, all of them warm-up");
+    assert_says(p.err, "reported 12 steps, all of them warm-up");
     save_text(file, "sides: {a: {command: [no-such-program]}, b: {mode: dp}}\nrepeats: 4\nmetrics: [step_time]\n");
     program_run(&p, 60, "compare", file, "--dir", folder, NULL);
     assert_code(74);
@@ -189,7 +189,7 @@ static void a_timeout_ends_all_of_it(void **state) {
     script("own.sh", text);
     compare(ONE("timeout: 0.5s\n"));
     assert_code(75);
-    assert_says(p.err, "was not done in 0.5 s (timeout), and was ended");
+    assert_says(p.err, "did not finish within 0.5 s (timeout), and was ended");
     await_end(await_pid(path));
     snprintf(text, sizeof text, STEPS "sleep 100 & echo $! >%s\n", scratch_path("child-2"));
     script("own.sh", text); /* ends well, and leaves one behind */
@@ -324,7 +324,7 @@ static void what_was_lost_is_begun_again(void **state) {
              scratch_path("under.sh"));
     compare(text);
     assert_code(0);
-    assert_says(p.err, "it is begun again, 2 of 2");
+    assert_says(p.err, "repeating the run, 2 of 2");
     assert_says(p.out, "lost ranks or hosts: 1 run was begun again, 2 times in all");
     assert_says(text_of("results.json"), "\"again\":2");
     program_run(&p, 60, "compare", file, "--dir", folder, NULL); /* nor forgotten */
@@ -363,7 +363,7 @@ static void hosts_are_nodes_of_a_run(void **state) {
     setenv("PATH", old, 1);
     free(old);
     assert_code(0);
-    assert_says(p.err, "it is begun again, 1 of 2");
+    assert_says(p.err, "repeating the run, 1 of 2");
     assert_says(p.out, "bit for bit: yes (1 of 1 pairs");
     assert_says(text_of("results.json"), "\"hosts\":[\"user@127.0.0.1\",\"lost\"]");
     assert_says(text_of("cells/two*/run-01/summary.json"), "\"devices\":2");
@@ -385,11 +385,11 @@ static void mistakes_are_told_at_their_place(void **state) {
         {"{command: {a: 1}}", "'command' is a text for the shell"},
         {"{command: ''}", "'command' is a text for the shell"},
         {"{command: [a, {b: 1}]}", "'command' is a text, or a list of 1 to 128 words"},
-        {"{command: x, devices: many}", "of a command 'devices' is a number"},
-        {"{command: x, hosts: [a]}", "a command starts its own"},
+        {"{command: x, devices: many}", "for a command, 'devices' is a number"},
+        {"{command: x, hosts: [a]}", "a command must start its own"},
         {"{command: x, env: [a]}", "'env' is a map"},
         {"{command: x, env: {'a b': 1}}", "needs a name of letters"},
-        {"{command: x, env: {ENGINE_SEED: 1}}", "the experiment's own"},
+        {"{command: x, env: {ENGINE_SEED: 1}}", "reserved for the experiment"},
         {"{mode: ddp, hosts: ['-oProxyCommand=x', b]}", "is no name of a host"},
         {"{mode: ddp, hosts: ['a b', b]}", "is no name of a host"},
         {"{mode: ddp, hosts: []}", "'hosts' is a text, or a list"},

@@ -85,7 +85,7 @@ static void without_a_gpu_it_is_told(void **state) {
     program_run(&p, 60, "run", "--devices", "cuda:0", "--set", dir, NULL);
     assert_int_equal(p.code, 69); /* once, and before there is a directory */
     const char *error = strstr(p.err, "error: ");
-    if (!error || strstr(error + 1, "error: ") || strstr(p.err, "to go on from")) fail_msg("%s", p.err);
+    if (!error || strstr(error + 1, "error: ") || strstr(p.err, "to continue from")) fail_msg("%s", p.err);
     assert_int_not_equal(access(scratch_path("no-gpu"), F_OK), 0);
 }
 

@@ -247,18 +247,18 @@ static void told_where_it_is_measured(void **state) {
 static void refused(void **state) {
     (void)state;
     static const char *const wrong[][3] = {
-        {"mode=dp", "inject.slow={device: 4, by: 50%}", "there is no device 4: 4 devices"},
+        {"mode=dp", "inject.slow={device: 4, by: 50%}", "device 4 does not exist: there are 4 devices"},
         {"mode=dp", "inject.slow=-50%", "a share such as 50% or 0.5"},
         {"mode=dp", "inject.slow={by: 50%, chance: 101%}", "must be at most 100%, got"},
         {"mode=dp", "inject.fault=stop", "in mode 'dp' (set by --set) that is all of the run"},
         {"devices=cpu:1", "inject.fault=stop", "fault 'stop' with one device (set by --set)"},
-        {"mode=ddp", "inject.fault={device: 4, kind: nan}", "there is no device 4: 4 devices"},
+        {"mode=ddp", "inject.fault={device: 4, kind: nan}", "device 4 does not exist: there are 4 devices"},
         {"mode=ddp", "inject.fault={step: 0, kind: nan}", "'inject.fault.step' must be an integer >= 1"},
         {"mode=dp", "inject.slow={device: 1}", "'inject.slow.device' does nothing without"},
         {"mode=dp", "inject.slow.chance=10%", "'inject.slow.chance' does nothing without"},
         {"mode=dp", "inject.fault.device=1", "'inject.fault.device' does nothing without"},
         {"mode=dp", "inject.fault={step: 3}", "without 'inject.fault.kind'"},
-        {"ddp.sync=4", "inject.mistake=mean_of_means", "is what local SGD does by right"},
+        {"ddp.sync=4", "inject.mistake=mean_of_means", "is the correct behaviour of local SGD"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         const char *const more[] = {wrong[i][0], wrong[i][1], steps40, NULL};

@@ -172,7 +172,7 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
                                        "lab.yaml:3:12: error: a step's name is of letters",
                                        "a step has one of run, compare, bench and engine",
                                        "'exit' must be at most 255",
-                                       "'into' names a run among the steps before, not 'e'",
+                                       "'into' names a run among the earlier steps, not 'e'",
                                        "step 'f': ",
                                        "nothing.yaml",
                                        "'claims' is a list of one or more"};
@@ -199,7 +199,7 @@ static void labs_are_listed_shown_and_copied(void **state) {
     assert_true(has_file("lab.yaml") && has_file("ps-vs-ring.yaml") && has_file("README.md"));
     program_run(&p, 20, "lab", "copy", "03", folder, NULL);
     assert_code(73);
-    assert_says(p.err, "is there already");
+    assert_says(p.err, "already exists");
     program_run(&p, 20, "lab", "copy", "03", NULL);
     assert_code(64);
     program_run(&p, 20, "lab", "runn", "03", NULL);
@@ -257,7 +257,7 @@ static void every_claim_holds(void **state) {
         }
         print_message("%s: %.1f s\n", name, p.seconds);
         all += p.seconds;
-        const char *what = strstr(p.out, "What should come out");
+        const char *what = strstr(p.out, "Expected results");
         if (p.code != 0) fail_msg("lab %s: exit code %d\n%s%s", name, p.code, what ? what : p.out, p.err);
         assert_null(strstr(what, " NO  "));
         assert_reports(dir);

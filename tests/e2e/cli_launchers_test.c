@@ -443,7 +443,7 @@ static void port_taken(void **state) {
     snprintf(who, sizeof who, "127.0.0.1:%d: the port is taken by process %d (", port, (int)getpid());
     const struct rank both[] = {
         {{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 73, {who}},
-        {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "run.join_timeout=1s"}, 75, {"does not answer as a store"}}};
+        {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "run.join_timeout=1s"}, 75, {"does not answer like a store"}}};
     wrongly("the port is taken", both, 2, 5);
     close(fd);
 }

@@ -165,7 +165,7 @@ static void what_is_in_the_way_is_named(void **state) {
         snprintf(option, sizeof option, "--dashboard=%s", wrong[i]);
         program_run(&p, 30, "run", option, NULL);
         assert_int_equal(p.code, 78);
-        assert_non_null(strstr(p.err, "'log.dashboard' is no address"));
+        assert_non_null(strstr(p.err, "'log.dashboard' is not an address"));
     }
     program_run(&p, 30, "run", "--dashboard=no.such.host.invalid:0", NULL);
     assert_int_equal(p.code, 69);

@@ -350,7 +350,7 @@ static void wrong_wishes_are_told(void **state) {
         {{writer, "--json"}, 64, "--json"},
         {{writer, "--prompt", ""}, 64, "empty"},
         {{writer, "--prompt", "A"}, 65, "--prompt: "},
-        {{run_dir, "--tokens", "3"}, 78, "no text"},
+        {{run_dir, "--tokens", "3"}, 78, "not a text"},
         {{"/no/such/run"}, 66, "/no/such/run"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

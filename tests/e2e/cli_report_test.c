@@ -74,7 +74,7 @@ static void a_traced_run_tells_more(void **state) {
     if (p.code) fail_msg("%s", p.err);
     program_run(&p, 30, "report", dir, "-o", "-", NULL);
     static const char *const says[] = {"rank by rank",   "queued",      "on the wire",
-                                       "the step waits", "1: bucket 1", "Of steps 4 to 10"};
+                                       "the step waits", "1: bucket 1", "among the traced steps 4 to 10"};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++)
         if (!strstr(p.out, says[i])) fail_msg("no '%s'", says[i]);
 }

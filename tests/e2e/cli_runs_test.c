@@ -87,7 +87,7 @@ static void others_checkpoints_are_left_alone(void **state) {
         ends_with(73);
         training_says(&p, "holds checkpoints of another run");
         training_says(&p, id);
-        training_says(&p, "to go on with it: engine run");
+        training_says(&p, "to continue it: engine run");
         char *after = all_files(dir);
         assert_string_equal(after, before);
         free(before);

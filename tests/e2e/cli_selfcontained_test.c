@@ -86,9 +86,9 @@ static void pictures_need_no_folder(void **state) {
     program_run(&p, 30, "predict", run, one, "--json", NULL);
     check_kept();
     program_run(&p, 30, "predict", run, "val:0", NULL);
-    check_refused(78, "/sqare is no class of the network, which was trained on 'circle', 'square'");
+    check_refused(78, "/sqare is not a class of the network, which was trained on 'circle', 'square'");
     program_run(&p, 30, "eval", run, NULL);
-    check_refused(78, "/sqare is no class of the network");
+    check_refused(78, "/sqare is not a class of the network");
     assert_ok(file_remove_tree(path("p")));
     program_run(&p, 30, "predict", run, one, "--json", NULL);
     check_kept();

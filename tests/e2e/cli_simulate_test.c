@@ -112,9 +112,9 @@ static void a_trace_tells_more(void **state) {
     const struct json_value *root = program_json(&p, pool);
     assert_true(number(json_get(root, "measured"), "traced_steps") == 20); /* 10 of 2 ranks */
     program_run(&p, 20, "simulate", traced, "--devices", "2", NULL);
-    assert_says(p.out, "ready as the trace tells");
+    assert_says(p.out, "ready as traced");
     program_run(&p, 20, "simulate", run_dir, "--devices", "2", NULL);
-    assert_says(p.out, "ready as layers' work tells");
+    assert_says(p.out, "ready by each layer's work");
 }
 
 static void a_configuration_is_measured_first(void **state) {
@@ -193,10 +193,10 @@ static void says_what_is_wrong(void **state) {
     assert_int_equal(p.code, 0); /* each on the devices that it is for */
     program_run(&p, 10, "simulate", run_dir, "--devices", "3", "--algorithm", "halving_doubling", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "halving_doubling is not a way to add among 3 devices");
+    assert_says(p.err, "halving_doubling cannot add among 3 devices");
     program_run(&p, 10, "simulate", run_dir, "--devices", "6", "--per-host", "4", "--algorithm", "hierarchical", NULL);
     assert_int_equal(p.code, 78);
-    assert_says(p.err, "hierarchical is not a way to add among 6 devices");
+    assert_says(p.err, "hierarchical cannot add among 6 devices");
 }
 
 int main(void) {

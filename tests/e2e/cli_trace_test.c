@@ -458,7 +458,7 @@ static void a_rank_is_killed(void **state) {
     assert_int_equal(p.code, 75);
     program_run(&p, 20, "inspect", dir, "--trace", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
-    assert_non_null(strstr(p.out, "1 rank of 2: the others have left no trace"));
+    assert_non_null(strstr(p.out, "1 rank of 2: the others left no trace"));
     read_trace(dir);
     assert_true(count('X', "step ", 0) >= 10);
     assert_int_equal(count('M', "process_name", 1), 0);

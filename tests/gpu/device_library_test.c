@@ -56,7 +56,7 @@ static void what_is_no_library_is_told(void **state) {
     (void)state;
     setenv(variable, folder, 1);
     put_file(blaslt_file, NULL, "this is no library\n");
-    expect_failure("cuBLASLt 13 cannot be loaded", "install what it needs");
+    expect_failure("cuBLASLt 13 cannot be loaded", "install the libraries that it needs");
     assert_non_null(strstr(error_message(), folder));
     remove_file(blaslt_file);
 }

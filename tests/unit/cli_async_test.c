@@ -346,7 +346,7 @@ static void failures_have_names(void **state) {
     for (int i = 0; i < 2; i++) {
         told(second_fails, orders[i], ERR_DATA, "broken on purpose");
         told(server_fails, orders[i], ERR_DATA, "broken on purpose");
-        told(second_hangs, orders[i], ERR_TIMEOUT, "rank 2 has not come with its gradient of step 6");
+        told(second_hangs, orders[i], ERR_TIMEOUT, "rank 2 has not sent its gradient of step 6");
     }
 }
 

@@ -177,11 +177,11 @@ static const struct {
                        "    1 | a: \"x\\0y\"\n"
                        "      |    ^~~~~~\n"
                        "1 error.\n"},
-    {"a: 1\nb: \xff\xfe\n", "c.yaml:2:4: error: this is no YAML text: invalid leading UTF-8 octet\n1 error.\n"},
+    {"a: 1\nb: \xff\xfe\n", "c.yaml:2:4: error: this is not YAML: invalid leading UTF-8 octet\n1 error.\n"},
     {"\x7f"
      "ELF\x02\x01",
-     "c.yaml:1:1: error: this is no YAML text: control characters are not allowed\n1 error.\n"},
-    {"\x1f\x8b\x08", "c.yaml:1:1: error: this is no YAML text: control characters are not allowed\n1 error.\n"},
+     "c.yaml:1:1: error: this is not YAML: control characters are not allowed\n1 error.\n"},
+    {"\x1f\x8b\x08", "c.yaml:1:1: error: this is not YAML: control characters are not allowed\n1 error.\n"},
     {"\"\\e[31m\": 1\n\"\\e[31m\": 2\n", /* nothing in a message steers the terminal */
      "c.yaml:2:1: error: duplicate key '?[31m' (first set at 1:1)\n"
      "    2 | \"\\e[31m\": 2\n"
@@ -198,7 +198,7 @@ static void wrong_texts(void **state) {
     }
     assert_fails(ERR_CONFIG, parse(f, "a: 1\nb: x\0y\n", 12));
     assert_string_equal(config_errors_text(f->e, f->pool),
-                        "c.yaml:2:5: error: this is no YAML text: control characters are not allowed\n1 error.\n");
+                        "c.yaml:2:5: error: this is not YAML: control characters are not allowed\n1 error.\n");
 }
 
 /* What can be used stays in the tree, for what else is wrong with it to be told as well. */
@@ -383,10 +383,9 @@ static void wrong_sets(void **state) {
     static const struct {
         const char *set, *report;
     } cases[] = {
-        {"seed", "--set seed: error: no key and value\n      hint: write KEY=VALUE, as in "
-                 "optimizer.lr=0.1\n1 error.\n"},
-        {"=3", "--set =3: error: no key and value\n      hint: write KEY=VALUE, as in "
-               "optimizer.lr=0.1\n1 error.\n"},
+        {"seed",
+         "--set seed: error: no key and value\n      hint: write KEY=VALUE, such as optimizer.lr=0.1\n1 error.\n"},
+        {"=3", "--set =3: error: no key and value\n      hint: write KEY=VALUE, such as optimizer.lr=0.1\n1 error.\n"},
         {"a..b=3", "--set a..b=3: error: a key is missing\n      hint: write keys as in "
                    "optimizer.lr\n1 error.\n"},
         {"a.=3", "--set a.=3: error: a key is missing\n      hint: write keys as in "
@@ -397,7 +396,7 @@ static void wrong_sets(void **state) {
         {"l[99999999999]=3", "--set l[99999999999]=3: error: bad list index\n      hint: as in "
                              "model.layers[2]\n1 error.\n"},
         {"l[0]x=3", "--set l[0]x=3: error: bad key\n      hint: write keys as in optimizer.lr\n1 error.\n"},
-        {"s[0]=3", "--set s[0]=3: error: 's' is no list in the configuration\n1 error.\n"},
+        {"s[0]=3", "--set s[0]=3: error: 's' is not a list in the configuration\n1 error.\n"},
         {"s=[1", "--set s=[1: error: did not find expected ',' or ']'\n1 error.\n"},
         {"s=*x", "--set s=*x: error: aliases ('*x') are not allowed\n1 error.\n"},
         {"s={a: 1, a: 2}", "--set s={a: 1, a: 2}: error: duplicate key 'a'\n1 error.\n"},

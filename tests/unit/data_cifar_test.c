@@ -94,11 +94,11 @@ static void test_refused(void **state) {
     folder_put("none");
     check_says(yaml_of("none", ""), true, ERR_INPUT, "no train.bin of CIFAR-100");
     file_put("data_batch_2.bin", bytes, n - 1);
-    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "no whole number");
+    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "not a multiple");
     file_put("data_batch_2.bin", bytes, 0);
-    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "no whole number");
+    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "not a multiple");
     file_put_gz("data_batch_2.bin", bytes, n - 5);
-    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "no whole number");
+    check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "not a multiple");
     bytes[PIXELS + 1] = 10;
     file_put("data_batch_2.bin", bytes, n);
     check_says(yaml_of("data_batch_2.bin", ", val: 1"), true, ERR_DATA, "record 1 has label 10");

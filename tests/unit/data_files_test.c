@@ -85,8 +85,8 @@ struct lie {
 
 /* 20 images of 4 x 4: 16 bytes of header and 320 of data. */
 static const struct lie idx_lies[] = {
-    {"magic", "no IDX file", 0, 1, 0, 0},
-    {"type 0", "no IDX file", 2, 0, 0, 0},
+    {"magic", "not an IDX file", 0, 1, 0, 0},
+    {"type 0", "not an IDX file", 2, 0, 0, 0},
     {"floats", "type 0x0d", 2, 13, 0, 0},
     {"no dimensions", "0 dimensions", 3, 0, 0, 0},
     {"many dimensions", "200 dimensions", 3, 200, 0, 0},

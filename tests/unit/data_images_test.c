@@ -286,7 +286,7 @@ static void test_refused(void **state) {
     folder_put("g/zzz");
     char more[1024];
     snprintf(more, sizeof more, ", val: %s", scratch_path("g"));
-    check_says(yaml_of("f", more), false, ERR_DATA, "g/zzz is no class");
+    check_says(yaml_of("f", more), false, ERR_DATA, "g/zzz is not a class");
     folder_put("f/b");
     check_says(yaml_of("f", ", val: 1"), true, ERR_DATA, "f/b holds no pictures");
     png_put("f/b/1.jpg", 2, 20, 20, PNG_COLOR_TYPE_RGB, 8); /* what it is counts, not its name */

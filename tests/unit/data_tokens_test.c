@@ -243,7 +243,7 @@ static void test_refused(void **state) {
     snprintf(yaml, sizeof yaml, "{set: text, train: %s, val: %s, context: 2}", good, file_put("other.txt", "abcd", 4));
     check_says(yaml, false, ERR_DATA, "U+0064 before byte 4");
     check_says(set_of("{set: tokens, train: %s, context: 2, type: i32}", file_put("o.bin", "abcde", 5)), true, ERR_DATA,
-               "no whole number of tokens");
+               "not a multiple of tokens");
     check_says(set_of("{set: tokens, train: %s, val: 1, context: 1, type: i32}",
                       file_put("n.bin", "\1\0\0\0\xff\xff\xff\xff\1\0\0\0", 12)),
                true, ERR_DATA, "token -1 at place 1");

@@ -106,7 +106,7 @@ static void the_first_step_that_differs_is_named(void **state) {
     b = a, b.name = "b", b.losses = "other"; /* not in what was written down */
     assert_ok(two(NULL));
     assert_int_equal(c.pair[0].step, 0);
-    assert_non_null(strstr(compare_bits(&c, &c.pair[0]), "in each step"));
+    assert_non_null(strstr(compare_bits(&c, &c.pair[0]), "in all steps"));
 }
 
 static void other_trainings_are_refused(void **state) {
@@ -458,7 +458,8 @@ static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
     assert_ok(compare_judge(&c));
     double mean = 0.5 / 8, variance = 0.75 / 8 - mean * mean;
     assert_true(fabs(c.pair[0].answer[0].set_error - sqrt(variance / 8)) < 1e-12);
-    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "the same 8 validation samples measure all seeds"));
+    assert_true(c.nnotes > 0 &&
+                strstr(c.note[c.nnotes - 1], "all seeds are measured on the same 8 validation samples"));
     write_right("a1", "x--x----", "0000000b");
     write_right("b1", "--xx----", "0000000b");
     assert_ok(compare_judge(&c));
@@ -490,7 +491,7 @@ static void what_has_not_run_is_not_said_to_differ(void **state) {
     c.cell[0].nruns = 0;
     assert_ok(compare_judge(&c));
     const char *text = table_of(&c);
-    assert_null(strstr(text, "changes what is computed"));
+    assert_null(strstr(text, "changes the computation"));
     assert_non_null(strstr(text, "same losses and weights: not known, since no pair has runs on"));
     assert_string_equal(compare_bits(&c, &c.pair[0]), "-");
 }

@@ -145,7 +145,7 @@ static void all_that_is_wrong_is_told_at_its_place(void **state) {
     assert_report("name: x\n", (const char *const[]){"there is neither a matrix nor sides", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nexclude: [{mode: single}, {device: 1}]\n",
                   (const char *const[]){"yaml:3:18: error: exclude: no such value",
-                                        "yaml:3:28: error: exclude: 'device' is no axis", NULL});
+                                        "yaml:3:28: error: exclude: 'device' is not an axis", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: 3\n",
                   (const char *const[]){"yaml:3:10: error: 3 runs", "at least 5", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nwarmup: 50st\n",
@@ -194,7 +194,7 @@ static void sides_have_names_and_several_keys(void **state) {
                   (const char *const[]){"yaml:2:19: error: sides: 'b' needs a map", NULL});
     assert_report(BASE "sides: {a: {mode: dp}}\n", (const char *const[]){"yaml:2:8: error: 'sides' names 2 to", NULL});
     assert_report(BASE "sides: {a: {mode: dp}, b: {mode: ddp}}\nmatrix: {mode: [single]}\n",
-                  (const char *const[]){"yaml:3:10: error: 'mode' is set by sides already", NULL});
+                  (const char *const[]){"yaml:3:10: error: 'mode' is already set by sides", NULL});
     assert_report(BASE "sides: {a: {mode: dp}, b: {mod: ddp}}\n", (const char *const[]){"unknown key 'mod'", NULL});
 }
 
@@ -211,7 +211,7 @@ static void repeats_may_be_seeds(void **state) {
     assert_true(x.nseeds == 0 && x.repeats == 5 && x.most == 20);
     experiment_close(&x);
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: [1, 2, 1, 4, 5]}\n",
-                  (const char *const[]){"yaml:3:25: error: seed 1 is there twice", NULL});
+                  (const char *const[]){"yaml:3:25: error: seed 1 appears twice", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: many}\n",
                   (const char *const[]){"yaml:3:18: error: 'seeds' is a number", NULL});
     assert_report(BASE "matrix: {mode: [dp, ddp]}\nrepeats: {seeds: 3}\n",
@@ -234,16 +234,14 @@ static void each_metric_knows_what_is_practical(void **state) {
     assert_report(BASE "matrix: {mode: [dp, ddp]}\npractical: {val_accuracy: 2%, time: 1%}\n"
                        "metrics: [step_time, val_accuracy]\n",
                   (const char *const[]){"yaml:3:27: error: 'val_accuracy' is a share from 0pt to 100pt, not '2%'",
-                                        "yaml:3:31: error: practical: 'time' is none of the metrics", NULL});
+                                        "yaml:3:31: error: practical: 'time' is not one of the metrics", NULL});
 }
 
 static void unfair_pairs_are_refused(void **state) {
     (void)state;
-    assert_report("base: {train: 50st}\nmatrix:\n  devices: [cpu:1, cpu:9]\n  mode: [dp, ddp]\n",
-                  (const char *const[]){"yaml:3:20",
-                                        "no fair comparison: batch.shards is '8' beside "
-                                        "'16'",
-                                        "1 error.", NULL});
+    assert_report(
+        "base: {train: 50st}\nmatrix:\n  devices: [cpu:1, cpu:9]\n  mode: [dp, ddp]\n",
+        (const char *const[]){"yaml:3:20", "not a fair comparison: batch.shards is '8' and '16'", "1 error.", NULL});
     /* what the axis itself changes is the question */
     assert_ok(open_text("base: {train: 50st, mode: dp, devices: cpu:2, dp: {server: dedicated}}\n"
                         "matrix: {dp.staleness: [0, 4, unbounded]}\n"));
@@ -297,13 +295,13 @@ static void gates_are_read(void **state) {
         {"ddp[colour=red].step_time > 1", "no axis 'colour'"},
         {"ddp[devices].step_time > 1", "'devices' is wanted as AXIS=VALUE"},
         {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted behind 'ddp[devices=cpu:1]'"},
-        {"ddp.step_time > 2 * ddp.predicted", "before anything is predicted"},
-        {"ddp.step_time > dp.step_time + much", "a number is wanted at 'much'"},
+        {"ddp.step_time > 2 * ddp.predicted", "cannot use predictions"},
+        {"ddp.step_time > dp.step_time + much", "a number is expected at 'much'"},
         {"ddp.step_time > 1 @ colour == red", "no axis 'colour'"},
         {"ddp.step_time > 1 and more", "not understood: 'and more'"},
         {"3 > 2", "SIDE.METRIC is wanted first"},
-        {"", "a quantity is wanted"},
-        {"ddp.step_time > 1 @ devices ==", "a value is wanted"},
+        {"", "a quantity is expected"},
+        {"ddp.step_time > 1 @ devices ==", "a value is expected"},
     };
     const char *text = BASE "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n"
                             "metrics: [step_time, {time_to: {val.accuracy: 0.9}}]\n";

@@ -240,14 +240,14 @@ static void refused(const char *name, const char *text, const char *message) {
 
 static void what_is_missing_is_told(void **state) {
     (void)state;
-    refused("output.txt", "epoch 1\n", "told of no step");
+    refused("output.txt", "epoch 1\n", "reported no step");
     assert_non_null(strstr(error_hint(), "\"step\": 1"));
-    refused("output.txt", "x\n{'step': 1, 'loss': 2}\n", "line 2 of what it printed begins with '{' and is no JSON");
-    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n", "told of 1 steps, all of them warm-up");
-    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n{\"step\": 1, \"loss\": 3}\n", "step 1 is told twice");
-    refused("output.txt", "{\"step\": 1.5, \"loss\": 2}\n", "line 1: step 1.5 is no step");
-    refused("output.txt", "{\"step\": -1, \"loss\": 2}\n", "step -1 is no step");
-    refused("output.txt", "{\"step\": 1e300, \"loss\": 2}\n", "is no step");
+    refused("output.txt", "x\n{'step': 1, 'loss': 2}\n", "line 2 of its output begins with '{' but is not JSON");
+    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n", "reported 1 steps, all of them warm-up");
+    refused("output.txt", "{\"step\": 1, \"loss\": 2}\n{\"step\": 1, \"loss\": 3}\n", "step 1 is reported twice");
+    refused("output.txt", "{\"step\": 1.5, \"loss\": 2}\n", "line 1: step 1.5 is not a step number");
+    refused("output.txt", "{\"step\": -1, \"loss\": 2}\n", "step -1 is not a step number");
+    refused("output.txt", "{\"step\": 1e300, \"loss\": 2}\n", "is not a step number");
     refused("output.txt", "{\"weights_sha256\": \"abc\"}\n", "weights_sha256 is 'abc'");
     refused("command.jsonl", "{\"step\": 1, \"loss\": 2}\n{\"step\": 2,\n", "command.jsonl: line 2: ");
     refused("command.jsonl", "{\"step\": 1, \"loss\": 2}\n7\n", "line 2: no object");

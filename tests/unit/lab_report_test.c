@@ -548,8 +548,8 @@ static void a_page_has_an_end(void **state) {
     const struct report_section *s = section("time");
     assert_int_equal(s->nplots, REPORT_PLOTS);
     assert_int_equal(s->cut, PLACES - REPORT_PLOTS);
-    assert_non_null(strstr(s->text[s->ntexts - 1], "6 plots more"));
-    assert_string_equal(s->plot[7].title, "Step time by what it is spent on, lr 7");
+    assert_non_null(strstr(s->text[s->ntexts - 1], "6 more plots"));
+    assert_string_equal(s->plot[7].title, "Step time by phase, lr 7");
     assert_int_equal(section("speedup")->cut, 2 * PLACES - REPORT_PLOTS);
     write_as(REPORT_HTML);
 }

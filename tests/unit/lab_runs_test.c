@@ -197,8 +197,8 @@ static void experiments_are_one_row(void **state) {
     put("z", "results.json", "[]", 2);
     assert_ok(runs_list(top, false, pool, &all));
     assert_int_equal(all.count, 3);
-    is("x", RUN_UNFINISHED, "goes on");
-    is("y", RUN_UNFINISHED, "goes on");
+    is("x", RUN_UNFINISHED, "continues it");
+    is("y", RUN_UNFINISHED, "continues it");
     is("z", RUN_UNREADABLE, "not what engine compare writes");
     const struct listed *x = find("x"), *y = find("y");
     assert_string_equal(x->verdict, "b is faster");

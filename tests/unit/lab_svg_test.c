@@ -161,7 +161,7 @@ static void sixty_four_ranks_fit(void **state) {
     p.category = many;
     p.ncategories = 80;
     check(&p);
-    assert_non_null(strstr(out.text, "16 rows more are in the table"));
+    assert_non_null(strstr(out.text, "16 more rows are in the table"));
     p.kind = PLOT_GROUPED;
     p.nseries = 2;
     check(&p);

@@ -219,7 +219,7 @@ static void test_mistakes_in_the_language(void **state) {
     (void)state;
     assert_refused("{layers: [{linear: $(2 +)}]}", digits, "a number was expected");
     assert_refused("{layers: [{linear: $(2 + x)}]}", digits, "'+' takes numbers");
-    assert_refused("{layers: [{linear: $(1 / 0)}]}", digits, "is no number");
+    assert_refused("{layers: [{linear: $(1 / 0)}]}", digits, "is not a number");
     assert_refused("{layers: [{linear: $(7 / 2)}]}", digits, "3.5");
     assert_refused("{layers: [{linear: $((2)}]}", digits, "a ')' is missing");
     assert_refused("{layers: [{linear: $(2 3)}]}", digits, "'3)' was not expected");
@@ -314,8 +314,8 @@ static void test_mistakes_in_names_and_inputs(void **state) {
                    "the name 'a' is taken");
     assert_refused("{layers: [{linear: {units: 3, name: linear2}}, {linear: 3}]}", five, "the name 'linear2' is taken");
     assert_refused("{layers: [{linear: {units: 3, name: input}}]}", five, "the name 'input' is taken");
-    assert_refused("{layers: [{linear: {units: 3, name: 'a/b'}}]}", five, "is no name for a layer");
-    assert_refused("{layers: [{linear: {units: 3, name: ''}}]}", five, "is no name for a layer");
+    assert_refused("{layers: [{linear: {units: 3, name: 'a/b'}}]}", five, "is not a valid name for a layer");
+    assert_refused("{layers: [{linear: {units: 3, name: ''}}]}", five, "is not a valid name for a layer");
     assert_refused("{layers: [{linear: 3}, add]}", five, "add needs 'from'");
     assert_refused("{layers: [{linear: 3}, add]}", five, "hint: engine help add\n");
     assert_refused("{layers: [{linear: {units: 5, name: first}}, {add: {from: frist}}]}", five,

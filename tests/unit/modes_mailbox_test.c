@@ -77,7 +77,7 @@ static void serve_all_but_one(struct rank *r) {
         if (err == ERR_NONE && taken == 100) err = mailbox_take(box, r->group, 1, &who);
     }
     double took = clock_seconds(clock_ns() - began);
-    check_late(r, err, "rank 2 has not come with its gradient of step 1 within");
+    check_late(r, err, "rank 2 has not sent its gradient of step 1 within");
     check(took > 0.29 && took < 3, "after %g s", took);
 }
 
@@ -97,7 +97,7 @@ static void serve_the_punctual(struct rank *r) {
         if (err == ERR_NONE) mailbox_answer(box, r->group, who);
         if (err == ERR_NONE) mailbox_received(box, r->group, who);
     }
-    check_late(r, err, "rank 2 has not come");
+    check_late(r, err, "rank 2 has not sent");
 }
 
 static void late_among_the_punctual(void **state) {
@@ -165,7 +165,7 @@ static void take_before_the_turn(struct rank *r) {
     int who;
     if (r->index) return;
     answer_both(r); /* until its turn comes nobody is late: rank 1 is not named */
-    check_late(r, mailbox_take(box, r->group, MAILBOX_ANY, &who), "rank 2 has not come");
+    check_late(r, mailbox_take(box, r->group, MAILBOX_ANY, &who), "rank 2 has not sent");
 }
 
 static void meet_before_all_have(struct rank *r) {

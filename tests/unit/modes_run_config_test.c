@@ -422,8 +422,8 @@ static const struct {
     {"mode: single\ndevices: cpu:2", NULL, "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
     {"devices: cpu:2\nmode: single", NULL,
      "c.yaml:2:7: error: mode 'single' runs on one device, but 'devices' is cpu:2 (set at 1:10)"},
-    {"devices: cpu:2\nbatch: {shards: 3}", NULL, "c.yaml:2:17: error: 3 shards are no power of two"},
-    {"devices: cpu:2\nbatch: {shards: 6}", NULL, "c.yaml:2:17: error: 6 shards are no power of two"},
+    {"devices: cpu:2\nbatch: {shards: 3}", NULL, "c.yaml:2:17: error: 3 shards are not a power of two"},
+    {"devices: cpu:2\nbatch: {shards: 6}", NULL, "c.yaml:2:17: error: 6 shards are not a power of two"},
     {"devices: cpu:4\nbatch: {shards: 2}", NULL,
      "c.yaml:2:17: error: 2 shards are not enough for 4 devices (set at 1:10)"},
     {"devices: cpu:8\nbatch: 4", NULL,
@@ -448,7 +448,7 @@ static const struct {
     {"mode: dp\nrun: {restarts: 1}", NULL,
      "c.yaml:2:17: error: 'run.restarts' starts processes again, but mode 'dp' has none"},
     {"mode: dp\nrun: {elastic: 1}", NULL,
-     "c.yaml:2:16: error: 'run.elastic' goes on without a device's process, but mode 'dp' has none"},
+     "c.yaml:2:16: error: 'run.elastic' continues without a device's process, but mode 'dp' has no processes"},
     {"devices: cpu:2\nrun: {elastic: {min: 3}}", NULL,
      "c.yaml:2:22: error: 'run.elastic.min' is 3, but the run begins with 2 devices (set at 1:10)"},
     {"mode: dp\ndevices: cpu:3\nbatch: {shards: 8}\ncomm: {algorithm: tree}", NULL,
@@ -458,8 +458,8 @@ static const struct {
     {"devices: cpu:4\ncomm: {algorithm: tree, order: ring}", NULL,
      "c.yaml:2:19: error: algorithm 'tree' cannot add in order 'ring' (set at 2:32)"},
     {"devices: cpu:2\nrun: {elastic: 1}\ncomm: {algorithm: tree}", NULL,
-     "c.yaml:2:16: error: 'run.elastic' goes on with any number of devices, but comm.algorithm 'tree' (set at 3:19) is "
-     "not for any"},
+     "c.yaml:2:16: error: 'run.elastic' continues with any number of devices, but comm.algorithm 'tree' (set at 3:19) "
+     "does not support every number"},
     {"run: {init: udp://x}", NULL,
      "c.yaml:1:13: error: 'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, "
      "got \"udp://x\""},
@@ -467,8 +467,7 @@ static const struct {
      "c.yaml:1:13: error: 'run.init' is env://, but RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT "
      "are not all set"},
     {"run: {init: \"file:///tmp/x\"}", NULL,
-     "c.yaml:1:13: error: 'run.init' is file:///tmp/x, but which rank this is and of how many is "
-     "not told"},
+     "c.yaml:1:13: error: 'run.init' is file:///tmp/x, but the number of this rank and of all ranks is not set"},
     {"comm: {emulate: {bandwidth: fast}}", NULL,
      "c.yaml:1:29: error: 'comm.emulate.bandwidth' must be off or a rate such as 1Gbit or 250MB (a "
      "second), got \"fast\""},
@@ -491,7 +490,7 @@ static const struct {
      "c.yaml:1:20: error: 'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (set "
      "at 1:37)"},
     {"train: 60s\nschedule: {name: cosine, warmup: 5st}", NULL,
-     "c.yaml:2:11: error: schedule 'cosine' has to know the last step, which nobody does where train.for is a time "
+     "c.yaml:2:11: error: schedule 'cosine' must know the last step, which is unknown if train.for is a time "
      "(set at 1:8)"},
     {"eval: off\ntrain: {until: {val.loss: 1}}", NULL,
      "c.yaml:2:17: error: 'train.until' needs validation, but 'eval' is off (set at 1:7)"},
@@ -514,8 +513,8 @@ static const struct {
     {"- mode: dp", NULL, "c.yaml:1:1: error: a configuration is a map of keys"},
     {"\x7f"
      "ELF\x02\x01\x01",
-     NULL, "c.yaml:1:1: error: this is no YAML text: control characters are not allowed"},
-    {"seed: \xff", NULL, "c.yaml:1:7: error: this is no YAML text: invalid leading UTF-8 octet"},
+     NULL, "c.yaml:1:1: error: this is not YAML: control characters are not allowed"},
+    {"seed: \xff", NULL, "c.yaml:1:7: error: this is not YAML: invalid leading UTF-8 octet"},
     {"a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[", NULL, "c.yaml:1:35: error: nested deeper than 32 levels"},
 };
 
@@ -545,8 +544,8 @@ static void launched(void **state) {
                    "WORLD_SIZE)"},
         {"run: {restarts: 1}", "c.yaml:1:17: error: 'run.restarts' is for ranks that 'engine run' "
                                "starts; here torchrun does"},
-        {"run: {elastic: 2}", "c.yaml:1:16: error: torchrun may start another number of ranks the next time, for "
-                              "which the shards must stay as many"},
+        {"run: {elastic: 2}", "c.yaml:1:16: error: torchrun may start another number of ranks the next time, but the "
+                              "number of shards must stay the same"},
         {"run: {elastic: 2}\nbatch: {shards: 8}", NULL},
         {"run: {init: \"tcp://b:2\"}", NULL},
     };

@@ -125,7 +125,7 @@ static void test_what_does_not_fit_is_listed(void **state) {
     assert_said("the file has 'module.a.weight'");
     assert_said("the file has 'n.wieght'");
     assert_said("'b.weight' is F32 2x2 there, and 3x2 in this model");
-    assert_said("'head.bias' is there, and this model has no such tensor");
+    assert_said("the file has 'head.bias', but this model has no such tensor");
     assert_said("'strict: false' beside init");
     model_init(m, 1, values, buffers);
     assert_fails(ERR_CONFIG, init_load(&s, m, values, buffers));
@@ -158,11 +158,11 @@ static void test_a_common_prefix_is_taken_off(void **state) {
         t[n++] = tensor("lm_head.weight", "F32", 2, 0, ones, 4);
         s = source(t, n, true);
         assert_fails(ERR_CONFIG, check(&s));
-        assert_said("'lm_head.weight' is there, and this model has no such tensor");
+        assert_said("the file has 'lm_head.weight', but this model has no such tensor");
         t[n - 1].name = "b.bias"; /* which of the two is meant? */
         s = source(t, n, true);
         assert_fails(ERR_CONFIG, check(&s));
-        assert_said("b.bias' is there, and this model has no such tensor");
+        assert_said("b.bias', but this model has no such tensor");
     }
 }
 

@@ -117,8 +117,8 @@ static const struct {
 } wrong[] = {
     {"RANK=1\nWORLD_SIZE=2", "RANK and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not"},
     {"RANK=2\nWORLD_SIZE=2\n" MASTER, "RANK=2, but WORLD_SIZE=2: ranks are from 0 to 1"},
-    {"RANK=one\nWORLD_SIZE=2\n" MASTER, "RANK='one' is no number of ranks"},
-    {"RANK=-1\nWORLD_SIZE=2\n" MASTER, "RANK='-1' is no number of ranks"},
+    {"RANK=one\nWORLD_SIZE=2\n" MASTER, "RANK='one' is not a number of ranks"},
+    {"RANK=-1\nWORLD_SIZE=2\n" MASTER, "RANK='-1' is not a number of ranks"},
     {"RANK=0\nWORLD_SIZE=0\n" MASTER, "WORLD_SIZE=0: no ranks"},
     {"RANK=0\nWORLD_SIZE=2\nLOCAL_RANK=2\nLOCAL_WORLD_SIZE=2\n" MASTER,
      "env://: rank 2 of 2 on this host, of 2 in all"},

@@ -149,7 +149,7 @@ static void a_node_without_a_device_is_told(void **state) {
     play(&s);
     goes_on(&s, 1, 2, 2, 4);
     assert_int_equal(s.err[2], ERR_PEER);
-    assert_string_equal(s.said[2], "the run goes on without node 2, of which no device is left");
+    assert_string_equal(s.said[2], "the run continues without node 2, of which no device is left");
 }
 
 static void too_few(void **state) {

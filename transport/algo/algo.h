@@ -49,7 +49,7 @@ int band_terms(const struct band *b, int rank, int *first);
 /* Whether every addition is of two subtrees that have as many terms: a power of two of them. */
 bool band_is_even(const struct band *b);
 
-/* Where the ranks stand in the order of addition: see group_position. */
+/* The places of the ranks in the order of addition: see group_position. */
 struct places {
     int size, hosts;
     int locals;           /* ranks of every host, if each host's are a subtree; else 0 */
@@ -106,7 +106,7 @@ struct collective {
     struct traffic *traffic;
 };
 
-/* What the cost of an algorithm depends on; the same on all ranks. */
+/* The properties on which the cost of an algorithm depends; the same on all ranks. */
 struct terrain {
     const struct places *places;
     bool near;                 /* ranks of one host reach each other's memory */
@@ -145,8 +145,8 @@ bool algo_suits(const struct algo_ops *a, enum order order, const struct places 
 /* The cheapest of those that can add in this order; of equal ones, the first in the list. */
 const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, enum kind kind, bool several,
                                      size_t bytes);
-/* What it takes for an all_reduce of which size, and why: "halving_doubling up to 64 KB, direct
- * above: alpha 45 us, 1.2 GB/s". */
+/* The algorithm for each size of an all_reduce, and the reason: "halving_doubling up to 64 KB, direct above: alpha 45
+ * us, 1.2 GB/s". */
 enum { CHOICES_MAX = 240 };
 void algo_choices(const struct terrain *t, enum order order, bool several, char out[CHOICES_MAX]);
 

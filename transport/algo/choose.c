@@ -1,6 +1,5 @@
-/* Which algorithm "auto" takes: the one whose formula, over the link's own alpha and beta, gives
- * the least time for this many bytes. Formulas, alpha and beta are the same on all ranks, so all
- * choose alike. */
+/* The choice of "auto": the algorithm whose formula, over the link's own alpha and beta, gives the least time for
+ * this many bytes. Formulas, alpha and beta are the same on all ranks, so all choose alike. */
 #include "engine/base/text.h"
 #include "transport/algo/algo.h"
 

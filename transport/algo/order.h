@@ -34,6 +34,6 @@ void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *i
 
 /* dst[i] = a[i] op b[i]; dst may be a or b. AVERAGE: adds. */
 void combine(enum dtype t, enum redop op, int64_t n, void *dst, const void *a, const void *b);
-/* What follows the last addition of a sum: the division of an average. Once for each element, by
- * whoever made that addition; order_sum has done it. */
+/* The step after the last addition of a sum: the division of an average. It is done once for each element, by the
+ * rank that made the last addition; order_sum includes it. */
 void sum_complete(const struct sum *s, int64_t n, void *data);

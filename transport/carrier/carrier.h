@@ -30,7 +30,7 @@ struct carrier_ops {
      * it gives (also when it then fails) is closed in any case. why, of a size of 256: for the
      * banner. */
     enum error (*open)(struct group *g, struct carrier **out, char *why);
-    /* Returns when nobody uses this rank's memory any more. Not collective. */
+    /* Returns when no other rank uses this rank's memory any more. Not collective. */
     void (*close)(struct carrier *c);
     /* The same on all ranks. NULL: it takes all. */
     bool (*takes)(const struct carrier *cr, const struct collective *c);
@@ -52,10 +52,10 @@ void carrier_close(struct group *g);
 MUST_CHECK enum error carrier_alloc(struct group *g, size_t bytes, void **out);
 bool carrier_holds(const struct group *g, const struct collective *c);
 bool carrier_is_sole(const struct group *g);
-/* Who carries a call whose buffer is there. */
+/* The carrier of a call whose buffer is on an accelerator. */
 struct carrier *carrier_for(const struct group *g, const struct collective *c);
 MUST_CHECK enum error carrier_run(struct carrier *cr, struct collective *c);
-/* What a rank alone sends itself. */
+/* The transfer of a rank to itself. */
 MUST_CHECK enum error carrier_alone(struct group *g, struct collective *c);
 
 /* ---- for those who write one ---- */

@@ -1,4 +1,4 @@
-/* What can be told of NCCL without a group. */
+/* Information about NCCL that needs no group. */
 #pragma once
 #include "engine/device/runtime.h"
 

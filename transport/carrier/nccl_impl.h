@@ -1,4 +1,4 @@
-/* What nccl.c and nccl_moves.c share: the inside of the carrier "nccl". */
+/* The inside of the carrier "nccl", which nccl.c and nccl_moves.c share. */
 #pragma once
 #include "transport/carrier/carrier.h"
 #include "transport/carrier/nccl_library.h"

@@ -8,9 +8,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* Where the ranks of one group find each other, made before they start. Thread ranks share the
- * object; process ranks inherit its descriptor and join by meeting_join. It is for one group, and
- * what that group allocates lives as long as the meeting: free it after the last rank has ended. */
+/* The meeting place of the ranks of one group, made before they start. Thread ranks share the object; process ranks
+ * inherit its descriptor and join by meeting_join. It is for one group, and memory that the group allocates lives as
+ * long as the meeting: free it after the last rank has ended. */
 struct meeting;
 MUST_CHECK enum error meeting_create(int size, struct meeting **out);        /* for threads */
 MUST_CHECK enum error meeting_create_shared(int size, struct meeting **out); /* for processes; a memfd */

@@ -40,7 +40,7 @@ static enum error read_number(lookup get, const char *name, struct launcher *l, 
     int64_t n;
     if (!text) return ERR_NONE;
     if (!text_int(text, &n) || n < 0 || n > 1000000)
-        return FAIL(ERR_USAGE, "%s='%.32s' is no number of ranks\nunset it, or set run.init: none", name, text);
+        return FAIL(ERR_USAGE, "%s='%.32s' is not a number of ranks\nunset it, or set run.init: none", name, text);
     *out = (int)n;
     note_used(l, name);
     return ERR_NONE;
@@ -251,8 +251,8 @@ enum error launcher_place(const char *master, const char *job, const char *name,
     if (master && *master) return ERR_NONE;
     if (locals != size)
         return FAIL(ERR_CONFIG,
-                    "%s has started %d ranks, %s of them here, and tells nothing of where they can "
-                    "meet\nset MASTER_ADDR and MASTER_PORT for all ranks",
+                    "%s has started %d ranks, %s of them here, but does not say where they can meet\nset MASTER_ADDR "
+                    "and MASTER_PORT for all ranks",
                     name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
     *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
                 : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),

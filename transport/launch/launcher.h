@@ -17,8 +17,8 @@ struct launcher {
     char variables[256]; /* those that were used: "RANK, WORLD_SIZE" */
     int rank, size;
     int local, locals; /* of those on this host; -1, 0: not told */
-    char master[300];  /* HOST:PORT, or "": not told */
-    char job[128];     /* what tells this run from others, or "" */
+    char master[300];  /* HOST:PORT, or "": unknown */
+    char job[128];     /* distinguishes this run from others, or "" */
 };
 /* get: what looks a variable up; NULL: getenv. *found is false when there is none. ERR_USAGE: variables that lie,
  * contradict each other, or lack what is needed. */

@@ -91,8 +91,9 @@ static bool is_end(const char *text) {
 
 enum error nodes_suffice(int left, int lost, int least) {
     if (!lost)
-        return FAIL(ERR_PEER, "no device is known to be lost, so that the others could go on without it\n"
-                              "run.restarts starts all again");
+        return FAIL(
+            ERR_PEER,
+            "no device is known to be lost, so the others cannot continue without it\nrun.restarts starts all again");
     if (left >= least) return ERR_NONE;
     return FAIL(ERR_PEER, "%d device%s left, and the run needs %d to go on (run.elastic.min)", left,
                 left == 1 ? " is" : "s are", least);
@@ -303,7 +304,7 @@ static enum error too_late(const struct nodes *n, enum error err) {
         return FAIL(ERR_TIMEOUT,
                     "node 0 (%s), which keeps the checkpoints and the store, has ended or is lost, and did not come "
                     "back within %.3g s\n"
-                    "without it the others cannot go on: start all nodes again, node 0 with --resume",
+                    "without it the others cannot continue: start all nodes again, node 0 with --resume",
                     n->p->master, n->p->timeout);
     if (err)
         return FAIL(ERR_TIMEOUT,
@@ -353,7 +354,7 @@ static enum error read_members(struct nodes *n, const struct member *m, struct n
     for (int i = 0; i < n->count; i++) {
         struct present *at = &n->at[i];
         if (sscanf(m[i].blob, "%4d %llu", &at->locals, &at->member) != 2 || at->locals < 1)
-            return FAIL(ERR_DATA, "node %d (%s) tells nothing that makes sense", at->index, m[i].who);
+            return FAIL(ERR_DATA, "node %d (%s) sent a message that makes no sense", at->index, m[i].who);
         at->first = out->world;
         out->world += at->locals;
     }
@@ -401,7 +402,7 @@ enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_rou
     snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(text, " "), text);
     read_nodes(n, text);
     if (n->own < 0)
-        return FAIL(ERR_PEER, "the run goes on without node %d, of which %s", n->p->index,
+        return FAIL(ERR_PEER, "the run continues without node %d, of which %s", n->p->index,
                     loss && !loss->locals ? "no device is left" : "nothing was heard in time");
     out->taken_in = !loss && strchr(text, ' ');
     return meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);

@@ -19,7 +19,7 @@ struct nodes_params {
     int least;       /* ranks that are enough to go on when others are lost; 0: all are needed */
     double patience; /* with least: how long node 0 waits for a node that may be lost */
 };
-/* That 'left' ranks can go on without 'lost' others. ERR_PEER: they cannot. */
+/* Checks that 'left' ranks can continue without 'lost' others. ERR_PEER: they cannot. */
 MUST_CHECK enum error nodes_suffice(int left, int lost, int least);
 /* HOST:PORT of a HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
 MUST_CHECK enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out);
@@ -48,5 +48,5 @@ struct nodes_round {
 /* All nodes are here, for the first time or (loss NULL) once more; with a loss, those that are left. out's texts live
  * until the next call. ERR_PEER: too few are left. */
 MUST_CHECK enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out);
-/* Whether nodes that have come back wait to be taken in, as far as the store tells (NULL: none does). */
+/* Whether nodes that have come back wait to join, according to the store (NULL: none does). */
 bool nodes_wait(struct store *s);

@@ -1,5 +1,4 @@
-/* What one rank writes: a pipe, from which it goes to a file as it is and to the log line by line.
- */
+/* The output of one rank: a pipe, whose contents go to a file unchanged and to the log line by line. */
 #pragma once
 #include "transport/launch/launch.h"
 

@@ -1,4 +1,4 @@
-/* A started rank's first look around: what its starter told it by ENGINE_LAUNCH. */
+/* A started rank reads what its starter put into ENGINE_LAUNCH. */
 #include "transport/launch/launch.h"
 #include "transport/launch/spawn.h"
 

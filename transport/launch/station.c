@@ -85,7 +85,7 @@ static enum error find_key(struct station *s, const struct station_params *p, ch
     TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
     TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
-    if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is no key", name);
+    if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is not a key", name);
     secret_key(p->token && *p->token ? p->token : now, now, strlen(now), key);
     return ERR_NONE;
 }
@@ -106,7 +106,7 @@ static enum error open_port(struct station *s, const struct station_params *p) {
 static enum error check_told(const struct member *m, int rank) {
     const struct told *t = (const struct told *)(const void *)m->blob;
     bool good = m->bytes >= sizeof *t && memchr(t->node, 0, NODE_MAX) && memchr(t->address, 0, ADDRESS_MAX);
-    return good ? ERR_NONE : FAIL(ERR_DATA, "rank %d (%s) tells nothing that makes sense", rank, m->who);
+    return good ? ERR_NONE : FAIL(ERR_DATA, "rank %d (%s) sent a message that makes no sense", rank, m->who);
 }
 
 /* Hosts are numbered in the order of their first ranks. */

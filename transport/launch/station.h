@@ -21,12 +21,11 @@ struct station_params {
     int nfacts;
     double timeout;
 };
-/* What the starter of ranks tells them by the environment, beside TOKEN_VARIABLE. */
+/* The environment variables that the starter of ranks sets, besides TOKEN_VARIABLE. */
 #define STORE_VARIABLE "ENGINE_STORE"
 #define ROUND_VARIABLE "ENGINE_ROUND"
 #define NODE_VARIABLE "ENGINE_NODE"
-/* What the starter of this process has told: master (NULL: the ranks share all they need), token,
- * round and node. */
+/* The values from the starter of this process: master (NULL: the ranks share all they need), token, round and node. */
 MUST_CHECK enum error station_told(struct pool *pool, struct station_params *out);
 struct station;
 MUST_CHECK enum error station_open(const struct station_params *p, struct station **out);

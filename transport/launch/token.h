@@ -1,4 +1,4 @@
-/* Where a process finds the secret that all processes of a run share. */
+/* The place of the secret that all processes of a run share. */
 #pragma once
 #include "engine/base/memory.h"
 #include "transport/secret.h"

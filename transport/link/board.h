@@ -36,9 +36,9 @@ struct member {
     struct counter steps[LANES]; /* syncs that the owner has reached */
     struct bell bell[LANES];
     struct note note;
-    _Alignas(LINE) _Atomic int32_t pid; /* 0: nobody has come yet */
+    _Alignas(LINE) _Atomic int32_t pid; /* 0: no rank has come yet */
     _Atomic uint32_t left;
-    _Atomic uint64_t space; /* process_space of the owner, 0: not told yet */
+    _Atomic uint64_t space; /* process_space of the owner, 0: not yet known */
 };
 
 /* Bytes from one rank to another on one lane. A message is a line that labels it and its bytes,

@@ -1,5 +1,5 @@
-/* What stands before the bytes of every message: the call that it belongs to. Ranks that are out of
- * step find out by it before a byte is misread. */
+/* The label before the bytes of every message: the call to which the message belongs. By it ranks that are out of
+ * step notice before a byte is misread. */
 #pragma once
 #include "transport/link/link.h"
 

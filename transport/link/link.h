@@ -14,7 +14,7 @@
 
 enum { LANES = 2, DESCRIBED_MAX = 160 };
 
-/* What a rank has called, as its peers check it. */
+/* The call of a rank, as its peers check it. */
 struct call {
     uint64_t what;     /* kind, type, operation, root: compared, not understood */
     int64_t count;     /* compared */
@@ -35,7 +35,7 @@ struct link_params {
     uint64_t group;              /* which group: streams of another are not taken for this one's */
     const int *names;            /* what messages call the ranks; NULL: their numbers here */
     void *user;
-    /* For messages: what this rank is doing on the lane, "all_reduce 412 (4.0 MB)". */
+    /* The current call of this rank on the lane, for messages: "all_reduce 412 (4.0 MB)". */
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
     enum error (*disagree)(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
@@ -85,7 +85,7 @@ struct link_ops {
     enum error (*meet)(struct link *l, int lane, const struct call *c, void *mine, void **at);
     /* All ranks have called as often as this one. As meet, for the call of the last meet. */
     enum error (*sync)(struct link *l, int lane);
-    /* As sync, among the ranks of this host. NULL: all ranks are on one host. */
+    /* Like sync, but among the ranks of this host. NULL: all ranks are on one host. */
     enum error (*sync_near)(struct link *l, int lane);
     /* Memory of rank r that all ranks can read: a small message laid there by its owner before the
      * meet number 'sequence' may be read after it, and is overwritten no earlier than two meets
@@ -122,7 +122,7 @@ struct link_ops {
     /* group_await and group_wake, on lane 0. NULL, both: ranks do not share their memory. */
     enum error (*await)(struct link *l, const struct group_wait *w);
     void (*wake)(struct link *l, int peer);
-    /* What this rank is doing, for the others' messages. */
+    /* Sets the current work of this rank, for the others' messages. */
     void (*note)(struct link *l, const char *doing, int64_t step);
 };
 
@@ -133,7 +133,7 @@ const struct link_ops *link_find(const char *name);
 static inline bool link_is_far(const struct link_ops *link) {
     return link->row->joins == JOINS_HOSTS;
 }
-/* What messages call a rank. */
+/* The name of a rank in messages. */
 static inline int link_rank_name(const struct link_params *p, int rank) {
     return p->names ? p->names[rank] : rank;
 }

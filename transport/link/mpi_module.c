@@ -46,8 +46,8 @@ static bool find_file(char out[PATH_MAX]) {
 static enum error missing(void) {
     if (!strcmp(ENGINE_FOUND_MPI, "found"))
         return FAIL(ERR_DEVICE,
-                    "link mpi: no %s beside the program or in " ENGINE_MODULES "\ninstall it "
-                    "there, or set %s to where it is",
+                    "link mpi: no %s beside the program or in " ENGINE_MODULES
+                    "\ninstall it there, or set %s to its path",
                     file, variable);
     return FAIL(ERR_DEVICE, "link mpi: this engine was built without MPI\nbuild it where an MPI "
                             "library is found (Debian: libopenmpi-dev), or use comm.link: auto");
@@ -65,7 +65,7 @@ static enum error load(const struct mpi_calls **out) {
                     "host",
                     dlerror());
     const struct mpi_calls *calls = dlsym(handle, MPI_MODULE_SYMBOL);
-    if (!calls) return FAIL(ERR_DEVICE, "link mpi: %s is no module of the engine", path);
+    if (!calls) return FAIL(ERR_DEVICE, "link mpi: %s is not a module of the engine", path);
     if (calls->bytes != sizeof *calls || strcmp(calls->engine, ENGINE_VERSION) != 0)
         return FAIL(ERR_DEVICE,
                     "link mpi: %s is of another engine than this, which is %s\ninstall both "

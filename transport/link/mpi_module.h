@@ -9,8 +9,8 @@ struct mpi {
     const struct mpi_calls *calls;
     int rank, size; /* of all that were started together */
 };
-/* Loads the module and starts MPI, if nobody has. ERR_DEVICE: it cannot be had here; ERR_USAGE:
- * no launcher of MPI's has started this process. */
+/* Loads the module and starts MPI, unless it is started already. ERR_DEVICE: it is not available here; ERR_USAGE: no
+ * launcher of MPI has started this process. */
 MUST_CHECK enum error mpi_start(const struct mpi **out);
 /* Whether the module is there and fits; starts nothing. */
 MUST_CHECK enum error mpi_probe(void);

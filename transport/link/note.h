@@ -1,4 +1,4 @@
-/* What a rank is doing, written by it many times a step and read by others while it changes. */
+/* The current work of a rank, which the rank writes many times a step and others read while it changes. */
 #pragma once
 #include "transport/link/words.h"
 #include <stdatomic.h>

@@ -184,7 +184,7 @@ enum error shared_failure(struct link *l) {
         sched_yield();
         state = atomic_load(&b->failed);
     }
-    if (state == FAILING) return FAIL(ERR_PEER, "a rank died while it told why the group failed");
+    if (state == FAILING) return FAIL(ERR_PEER, "a rank died while it reported why the group failed");
     return FAIL((enum error)b->error, "%s", b->reason);
 }
 

@@ -1,4 +1,4 @@
-/* What the links over shared memory have in common, which is all but who maps the board. */
+/* The common part of the links over shared memory: everything except the mapping of the board. */
 #pragma once
 #include "transport/link/board.h"
 

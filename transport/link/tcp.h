@@ -1,11 +1,10 @@
-/* What other links use of the link over TCP: its parts. Every l is one that tcp_open gave. */
+/* The parts of the link over TCP that other links use. Every l is from tcp_open. */
 #pragma once
 #include "transport/link/link.h"
 
 /* Between whom messages pass over TCP. Every rank hears of every other in any case. */
 enum reach { REACH_NOBODY, REACH_OTHER_HOSTS, REACH_ALL };
-/* As link_ops.open, for a link that has the given ops. Its callbacks are not asked before
- * tcp_opened. */
+/* Like link_ops.open, for a link with the given ops. Its callbacks are not called before tcp_opened. */
 MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach,
                                struct link **out);
 void tcp_opened(struct link *l);

@@ -38,7 +38,7 @@ static int move_all(struct dialing *d, nng_stream *s, void *buf, size_t n, void 
 }
 
 static enum error check_listener(const struct dialing *d, const struct challenge *c) {
-    if (c->magic != HELLO_MAGIC) return FAIL(ERR_PEER, "%s: there listens something that is no rank", d->where);
+    if (c->magic != HELLO_MAGIC) return FAIL(ERR_PEER, "%s: the program that listens there is not a rank", d->where);
     if (c->version != HELLO_VERSION)
         return FAIL(ERR_MISMATCH, "%s speaks version %u of the link, this rank %d", d->where, (unsigned)c->version,
                     HELLO_VERSION);
@@ -127,7 +127,7 @@ enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t d
     tcp_name(p, peer, name);
     snprintf(d.where, sizeof d.where, "%s at %.*s", name, ADDRESS_MAX, address);
     if (strncmp(address, "tcp://", 6) || nng_stream_dialer_alloc(&d.dialer, address) != 0)
-        return FAIL(ERR_DATA, "'%.*s' is no address of a rank", ADDRESS_MAX, address);
+        return FAIL(ERR_DATA, "'%.*s' is not the address of a rank", ADDRESS_MAX, address);
     if (nng_aio_alloc(&d.aio, NULL, NULL) != 0) {
         err = FAIL(ERR_MEMORY, "out of memory while reaching %s", d.where);
     } else {

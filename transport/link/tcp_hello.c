@@ -1,4 +1,4 @@
-/* What both sides of a hello compute. */
+/* The computations of both sides of a hello. */
 #include "transport/link/tcp_impl.h"
 
 #include <string.h>

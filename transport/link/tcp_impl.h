@@ -70,7 +70,7 @@ MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes
 
 /* ---- the link ---- */
 
-/* What a rank tells of itself, from time to time and when it is asked. */
+/* The state that a rank reports about itself, from time to time and on request. */
 struct state {
     struct call call[LANES];
     struct sighting seen;
@@ -101,7 +101,7 @@ struct peer {
     struct stream stream[STREAMS];
     struct line *line[STREAMS]; /* NULL where there is no stream */
     int fd[LANES];              /* of the lanes' streams, which own them; else -1 */
-    /* What follows is t->mutex's. */
+    /* t->mutex protects the following members. */
     nng_aio *send, *recv;
     struct frame out, in;
     size_t out_done, in_done;
@@ -151,7 +151,7 @@ struct tcp_lane {
     struct vigil vigil;
     struct call met;           /* the last; t->mutex's */
     char waits[DESCRIBED_MAX]; /* in what its thread waits, "" : it does not; t->mutex's */
-    int awaited;               /* for whom; -1: for nobody */
+    int awaited;               /* the rank that is waited for; -1: none */
 };
 
 struct block { /* of memory that alloc gave */
@@ -233,7 +233,7 @@ struct timespec tcp_until(double seconds);
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the
  * deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
-/* What 'peer' sent is not what came: fails the group. */
+/* The message of 'peer' was changed on the way: fails the group. */
 MUST_CHECK enum error tcp_changed(struct tcp *t, int lane, int peer);
 /* The stream to 'peer' is broken: the control stream will say why. */
 MUST_CHECK enum error tcp_broken(struct tcp *t, int lane, int peer);

@@ -298,7 +298,7 @@ static enum error check_key(const char *key, bool near, const char *host) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
     if ((near || !*key) && !address_is_loopback(host))
-        return FAIL(ERR_CONFIG, "ranks on other hosts are to reach %s, but there is no token\nset run.token", host);
+        return FAIL(ERR_CONFIG, "ranks on other hosts must reach %s, but there is no token\nset run.token", host);
     return ERR_NONE;
 }
 

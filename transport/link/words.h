@@ -1,10 +1,10 @@
-/* What the links say of a peer that does not come: the same words, whatever the link. */
+/* The messages of all links about a peer that does not come. */
 #pragma once
 #include "transport/link/link.h"
 
 enum { REASON_MAX = 600, NOTE_TEXT = 48, NAME_MAX_BYTES = 96 };
 
-/* What a peer was last known to do. */
+/* The last known work of a peer. */
 struct sighting {
     char doing[NOTE_TEXT + 1]; /* "": nothing is known */
     int64_t step;

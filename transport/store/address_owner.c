@@ -1,5 +1,5 @@
-/* Who listens on a port of this host: the kernel's table of sockets gives a socket's number, and
- * the process that has it open is found by going through the descriptors of all. */
+/* The process that listens on a port of this host: the kernel's table of sockets gives a socket's number, and the
+ * descriptors of all processes are searched for it. */
 #include "transport/store/address.h"
 
 #include <dirent.h>

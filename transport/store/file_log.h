@@ -19,8 +19,8 @@ enum log_state { LOG_EMPTY, LOG_WHOLE };
 MUST_CHECK enum error log_read_header(int fd, const char *path, struct log_header *h, enum log_state *state);
 /* Empties the file and writes the header. */
 MUST_CHECK enum error log_begin(int fd, const char *path, const char *run, const char *who, struct log_header *h);
-/* Applies the records from *end to the file's end, and moves *end there. A last record that is not
- * whole is cut off: its writer was killed before it was told of success. */
+/* Applies the records from *end to the file's end, and moves *end there. An incomplete last record is cut off: its
+ * writer was killed before success was reported to it. */
 MUST_CHECK enum error log_replay(int fd, const char *path, struct table *t, off_t *end);
 /* Appends what the key holds now (at NULL: nothing), or leaves the file as it was. */
 MUST_CHECK enum error log_append(int fd, const char *path, const char *key, struct bytes value, off_t *end);

@@ -75,7 +75,7 @@ static const struct store_ops *find_kind(const char *url, const char **where) {
 enum error store_open(const struct store_params *p, struct store **out) {
     const char *where, *url = p->url ? p->url : "";
     const struct store_ops *ops = find_kind(url, &where);
-    if (!ops) return FAIL(ERR_CONFIG, "'%.200s' is no store\nwrite file:///PATH or tcp://HOST:PORT", url);
+    if (!ops) return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", url);
     if (p->token && strlen(p->token) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a token of %zu characters\nat most %d are allowed", strlen(p->token), SECRET_MAX);
     if (p->run && strlen(p->run) > STORE_KEY_MAX)
@@ -121,7 +121,7 @@ bool store_sees(struct store *s, uint64_t member) {
 
 static enum error check(const struct request *q) {
     if (!store_key_ok(q->key, strlen(q->key), q->op == STORE_LIST))
-        return FAIL(ERR_USAGE, "'%.300s' is no key\n1 to %d printable characters without a space", q->key,
+        return FAIL(ERR_USAGE, "'%.300s' is not a key\na key has 1 to %d printable characters without a space", q->key,
                     STORE_KEY_MAX);
     if (q->value.n > STORE_VALUE_MAX || q->expected.n > STORE_VALUE_MAX)
         return FAIL(ERR_USAGE, "%zu bytes for the key '%s'\na store takes at most %d",

@@ -50,11 +50,11 @@ MUST_CHECK enum error store_get(struct store *s, const char *key, double timeout
 MUST_CHECK enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n);
 /* Adds to a decimal number (0 where there is none) and gives the sum. ERR_DATA: no number. */
 MUST_CHECK enum error store_add(struct store *s, const char *key, int64_t delta, int64_t *out);
-/* Sets the key if it holds 'expected' (NULL: if it is not there). *swapped tells; *now is what the
- * key holds afterwards. */
+/* Sets the key if its value is 'expected' (NULL: if the key does not exist). *swapped says whether it did; *now is
+ * the value afterwards. */
 MUST_CHECK enum error store_swap(struct store *s, const char *key, const char *expected, const char *desired,
                                  struct pool *pool, bool *swapped, char **now);
-/* *found (may be NULL) tells whether it was there. */
+/* *found (may be NULL) says whether the key existed. */
 MUST_CHECK enum error store_delete(struct store *s, const char *key, bool *found);
 /* Keys that begin so, sorted. */
 MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count);

@@ -1,5 +1,5 @@
-/* What a kind of store must do. Every operation is one request and one answer: a kind has one call,
- * and what is answered is decided in one place (table.h). */
+/* The contract of a kind of store. Every operation is one request and one answer: a kind has one call, and the answer
+ * is computed in one place (table.h). */
 #pragma once
 #include "engine/base/clock.h"
 #include "transport/secret.h"
@@ -68,7 +68,7 @@ struct store_ops {
 
 /* "tcp", "/path/file": as text of its own, which open gives the store as its url. */
 MUST_CHECK enum error store_name(struct store *s, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* What a key, and where 'prefix' the beginning of one, may look like. */
+/* The valid form of a key, or if 'prefix' of the beginning of one. */
 bool store_key_ok(const char *key, size_t n, bool prefix);
 /* A copy of what an answer borrows. */
 MUST_CHECK enum error store_keep(struct pool *pool, struct bytes *value);

@@ -173,8 +173,7 @@ static enum error line_dial(struct tcp *t, struct line *l, int64_t deadline) {
                  why);
     } while (store_pause(&us, LONGEST_PAUSE, deadline));
     return FAIL(ERR_TIMEOUT,
-                "the store %s could not be reached within %s: %s\nis who serves it running, and is "
-                "this its address?",
+                "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
                 t->store.url, text_of_seconds(clock_seconds(clock_ns() - began), time), why);
 }
 
@@ -187,7 +186,7 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
                     "program everywhere",
                     t->store.url, s->version, WIRE_VERSION);
     if (s->kind == WIRE_REFUSED)
-        return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of who serves it",
+        return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server",
                     t->store.url);
     if (s->kind == WIRE_FOREIGN)
         return FAIL(ERR_CONFIG,
@@ -374,8 +373,8 @@ static enum error meet(struct tcp *t, const struct store_params *p, struct line 
 }
 
 static enum error fail_meeting(const struct tcp *t, int lost) {
-    if (lost == NNG_EPROTO) return FAIL(ERR_PEER, "at %s is no store of this program", t->store.url);
-    return FAIL(ERR_TIMEOUT, "what is at %s does not answer as a store: %s", t->store.url, nng_strerror(lost));
+    if (lost == NNG_EPROTO) return FAIL(ERR_PEER, "at %s there is no store of this program", t->store.url);
+    return FAIL(ERR_TIMEOUT, "the program at %s does not answer like a store: %s", t->store.url, nng_strerror(lost));
 }
 
 static enum error meet_until(struct tcp *t, const struct store_params *p, int64_t deadline) {

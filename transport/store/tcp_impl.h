@@ -1,4 +1,4 @@
-/* What the parts of a tcp store share. */
+/* The interface between the parts of a tcp store. */
 #pragma once
 #include "transport/remote.h"
 #include "transport/store/address.h"
@@ -37,7 +37,7 @@ struct guest { /* a connection */
     struct request q;
     bool leaves; /* after the reply */
     int64_t came;
-    /* What follows is the server's lock's. */
+    /* The server's lock protects the following members. */
     bool proven, unwanted, parked;
     uint64_t client;    /* that has proven the secret here */
     int index;          /* in the server's guests */

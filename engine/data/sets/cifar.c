@@ -39,7 +39,7 @@ static enum error folder_files(const char *folder, bool train, struct files *out
     }
     if (train && out->count == BATCHES) return ERR_NONE;
     if (out->count > 0)
-        return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, where others of CIFAR-10 are", out->count + 1, folder);
+        return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, which has other files of CIFAR-10", out->count + 1, folder);
     return FAIL(ERR_INPUT,
                 "no %s of CIFAR-10 and no %s of CIFAR-100 in %s\nthe binary version is "
                 "meant, not the one for Python or Matlab",
@@ -69,7 +69,7 @@ static enum error records_count(struct input *in, int64_t record, int64_t *out) 
     if (!in->packed) {
         *out = in->size / record;
         if (in->size % record || *out == 0)
-            return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of records of %lld bytes", in->path,
+            return FAIL(ERR_DATA, "%s: %lld bytes are not a multiple of records of %lld bytes", in->path,
                         (long long)in->size, (long long)record);
         return ERR_NONE;
     }
@@ -79,10 +79,9 @@ static enum error records_count(struct input *in, int64_t record, int64_t *out) 
         total += got;
     } while (got == (int64_t)sizeof bytes);
     *out = total / record;
-    return total % record || *out == 0
-               ? FAIL(ERR_DATA, "%s: %lld unpacked bytes are no whole number of records of %lld", in->path,
-                      (long long)total, (long long)record)
-               : ERR_NONE;
+    return total % record || *out == 0 ? FAIL(ERR_DATA, "%s: %lld unpacked bytes are not a multiple of records of %lld",
+                                              in->path, (long long)total, (long long)record)
+                                       : ERR_NONE;
 }
 
 static enum error files_count(const struct files *f, int64_t record, int64_t *out) {
@@ -205,11 +204,11 @@ static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct cifar_config, train),
      .help = "Folder of the binary files (data_batch_1.bin ..., or train.bin), or one of them"},
     {"val", CONFIG_PATH, offsetof(struct cifar_config, val),
-     .help = "The same for validation, or how many samples to hold out at the end of 'train' "
-             "(5000, 10%); when absent the folder's own, else 10%",
+     .help = "The same for validation, or how many samples to hold out at the end of 'train' (5000, 10%); default: the "
+             "folder's own validation files, else 10%",
      .extra = &part_path},
     {"labels", CONFIG_ENUM, offsetof(struct cifar_config, labels), .standard = "fine",
-     .help = "Of CIFAR-100: its 100 fine classes or its 20 coarse ones", .choices = "fine|coarse"},
+     .help = "Labels of CIFAR-100: the 100 fine classes or the 20 coarse ones", .choices = "fine|coarse"},
     {0},
 };
 

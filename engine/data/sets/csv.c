@@ -89,7 +89,7 @@ static enum error target_set(struct csv *s, const struct table *t, int64_t class
                     t->path);
     if (t->ask.no_target || !classes || target->count) return ERR_NONE;
     if (!t->classes)
-        return FAIL(ERR_DATA, "%s: targets that are no classes, as those of %s are", t->path,
+        return FAIL(ERR_DATA, "%s: its targets are not classes, but those of %s are", t->path,
                     t->ask.knower ? t->ask.knower : "what the network was trained on");
     return classes_find(t->path, classes, t->largest, &d->classes);
 }
@@ -253,7 +253,7 @@ static const struct config_field fields[] = {
      .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
      .extra = &part_path},
     {"target", CONFIG_STRING, AT(table.target),
-     .help = "Column to predict, by name or by number from 1; the last when absent", .also = "label|labels"},
+     .help = "Column to predict, by name or by number from 1; default: the last one", .also = "label|labels"},
     {"columns", CONFIG_STRINGS, AT(table.columns),
      .help = "Columns to predict it from, by name or by number from 1; all others when absent", .also = "features"},
     {"without", CONFIG_STRINGS, AT(table.without), .help = "Columns to leave out, by name or by number from 1",
@@ -278,8 +278,8 @@ const struct dataset_ops dataset_csv = {
                 .size = sizeof(struct csv_config),
                 .shorthand = "train",
                 .help =
-                    "Columns of numbers and of text, which becomes a value for each category; the target is a class "
-                    "where it is text or whole numbers, unless loss is mse, which is of values",
+                    "Columns of numbers and of text, which becomes a value for each category; the target is a class if "
+                    "it is text or whole numbers, unless loss is mse, which needs values",
                 .check = csv_check},
     .recognises = csv_recognises,
     .open = csv_open,

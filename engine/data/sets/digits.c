@@ -123,7 +123,7 @@ const struct dataset_ops dataset_digits = {
     .section = {.name = "digits",
                 .fields = drawn_fields,
                 .size = sizeof(struct drawn_config),
-                .help = "Grey 28x28 figures that the engine draws itself; needs no file"},
+                .help = "Grey 28x28 digits that the engine generates; needs no file"},
     .open = digits_open,
     .read = drawn_read,
     .label = drawn_label,

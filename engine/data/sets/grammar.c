@@ -140,11 +140,11 @@ static enum error grammar_open(const void *config, bool train, uint64_t seed, co
 
 static const struct config_field fields[] = {
     {"train", CONFIG_INT, offsetof(struct grammar_config, train), .standard = "8000",
-     .help = "Training samples to write", .min = 1, .max = 1e9},
-    {"val", CONFIG_INT, offsetof(struct grammar_config, val), .standard = "800", .help = "Validation samples to write",
+     .help = "Number of training samples", .min = 1, .max = 1e9},
+    {"val", CONFIG_INT, offsetof(struct grammar_config, val), .standard = "800", .help = "Number of validation samples",
      .min = 1, .max = 1e9},
     {"context", CONFIG_INT, offsetof(struct grammar_config, context), .standard = "128",
-     .help = "Characters of a sample", .min = 1, .max = 1 << 20},
+     .help = "Number of characters in a sample", .min = 1, .max = 1 << 20},
     {0},
 };
 
@@ -152,8 +152,7 @@ const struct dataset_ops dataset_grammar = {
     .section = {.name = "grammar",
                 .fields = fields,
                 .size = sizeof(struct grammar_config),
-                .help = "Nested sentences that the engine makes up, character by character; needs "
-                        "no file"},
+                .help = "Nested sentences that the engine generates, character by character; needs no file"},
     .open = grammar_open,
     .read = token_read,
     .close = token_close,

@@ -11,13 +11,13 @@ static enum error idx_header(struct input *in, struct array *out) {
     enum { UNSIGNED_BYTES = 8 };
     TRY(input_read(in, magic, sizeof magic));
     if (magic[0] || magic[1] || magic[2] < 8 || magic[2] > 14)
-        return FAIL(ERR_DATA, "%s: no IDX file: it begins with %02x %02x %02x %02x", in->path, magic[0], magic[1],
+        return FAIL(ERR_DATA, "%s: not an IDX file: it begins with %02x %02x %02x %02x", in->path, magic[0], magic[1],
                     magic[2], magic[3]);
     if (magic[2] != UNSIGNED_BYTES)
         return FAIL(ERR_DATA, "%s: IDX elements of type 0x%02x\nonly unsigned bytes (0x08) are read", in->path,
                     magic[2]);
     if (magic[3] < 1 || magic[3] > ARRAY_DIMS)
-        return FAIL(ERR_DATA, "%s: %d dimensions, where 1 to %d are read", in->path, magic[3], ARRAY_DIMS);
+        return FAIL(ERR_DATA, "%s: %d dimensions, but 1 to %d are supported", in->path, magic[3], ARRAY_DIMS);
     *out = (struct array){.type = ELEMENT_U8, .ndim = magic[3]};
     for (int i = 0; i < out->ndim; i++) {
         TRY(input_read(in, dim, sizeof dim));

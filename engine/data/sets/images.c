@@ -134,7 +134,7 @@ static enum error class_number(const struct listing *numbered, const struct data
     }
     char names[200];
     class_names(like, names);
-    return FAIL(ERR_CONFIG, "%s/%s is no class of the network, which was trained on %s", root, name, names);
+    return FAIL(ERR_CONFIG, "%s/%s is not a class of the network, which was trained on %s", root, name, names);
 }
 
 /* The folders get the numbers of a network's classes; a class without a folder has an empty name. */
@@ -241,7 +241,7 @@ static enum error folders_check(struct images *s, const char *root) {
     enum error err = folder_list(root, "", wanted_folder, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
         if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name, by_name))
-            err = FAIL(ERR_DATA, "%s/%s is no class: training has no folder of that name", root, l.name[i]);
+            err = FAIL(ERR_DATA, "%s/%s is not a class: training has no folder of that name", root, l.name[i]);
     free(l.name);
     return err;
 }
@@ -421,17 +421,16 @@ static bool images_recognises(const char *path) {
 
 static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct images_config, train),
-     .help = "Folder with a folder of pictures for each class; or with 'train' and 'val' in it, "
-             "which are such folders"},
+     .help = "Folder that has a folder of pictures for each class, or that has two such folders, 'train' and 'val'"},
     {"val", CONFIG_PATH, offsetof(struct images_config, val),
-     .help = "The same for validation, or how many pictures to hold out, of all classes alike (500, "
-             "10%); when absent the one beside 'train', else 10%",
+     .help = "The same for validation, or how many pictures to hold out, evenly from all classes (500, 10%); default: "
+             "the folder beside 'train', else 10%",
      .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048, .also = "image_size|img_size|resolution"},
     {"resize", CONFIG_INT, offsetof(struct images_config, resize), .standard = "auto",
-     .help = "What the shorter side is resized to before the middle is cut out; auto: size / 0.875", .min = 1,
-     .max = 65500, .choices = "auto"},
+     .help = "Length of the shorter side before the middle is cut out; auto: size / 0.875", .min = 1, .max = 65500,
+     .choices = "auto"},
     {"resample", CONFIG_ENUM, offsetof(struct images_config, resample),
      .help =
          "engine (the default): resized and cut out in one step, JPEG decoded at a part of its size where that will "
@@ -446,7 +445,7 @@ const struct dataset_ops dataset_images = {
                 .size = sizeof(struct images_config),
                 .shorthand = "train",
                 .also = "imagenet|imagefolder|image_folder|folder",
-                .help = "A folder of JPEG, PNG and WebP pictures, a folder a class"},
+                .help = "JPEG, PNG and WebP pictures, with a folder for each class"},
     .recognises = images_recognises,
     .open = images_open,
     .read = images_read,

@@ -82,7 +82,7 @@ static enum error read_dim(struct cursor *c, int64_t *out) {
     if (!isdigit((unsigned char)*c->at)) return unexpected(c);
     for (*out = 0; isdigit((unsigned char)*c->at); c->at++)
         if (__builtin_mul_overflow(*out, (int64_t)10, out) || __builtin_add_overflow(*out, *c->at - '0', out))
-            return FAIL(ERR_DATA, "%s: a dimension of its array is beyond all measure", c->path);
+            return FAIL(ERR_DATA, "%s: a dimension of its array is too large", c->path);
     return ERR_NONE;
 }
 
@@ -95,7 +95,7 @@ static enum error read_shape(struct cursor *c, struct array *out) {
         TRY(expect(c, ')'));
         break;
     }
-    return out->ndim ? ERR_NONE : FAIL(ERR_DATA, "%s: a single number, no array", c->path);
+    return out->ndim ? ERR_NONE : FAIL(ERR_DATA, "%s: a single number, not an array", c->path);
 }
 
 static enum error header_parse(struct cursor *c, struct array *out) {
@@ -128,7 +128,7 @@ static enum error npy_header(struct input *in, struct array *out) {
     uint8_t start[8], length[4] = {0};
     char text[HEADER_MAX + 1];
     TRY(input_read(in, start, sizeof start));
-    if (memcmp(start, "\x93NUMPY", 6) != 0) return FAIL(ERR_DATA, "%s: no .npy file", in->path);
+    if (memcmp(start, "\x93NUMPY", 6) != 0) return FAIL(ERR_DATA, "%s: not a .npy file", in->path);
     if (start[6] < 1 || start[6] > 3) return FAIL(ERR_DATA, "%s: version %d of .npy is unknown", in->path, start[6]);
     TRY(input_read(in, length, start[6] == 1 ? 2 : 4));
     uint32_t n = length[0] | (uint32_t)length[1] << 8 | (uint32_t)length[2] << 16 | (uint32_t)length[3] << 24;

@@ -198,8 +198,7 @@ const struct dataset_ops dataset_shapes = {
     .section = {.name = "shapes",
                 .fields = drawn_fields,
                 .size = sizeof(struct drawn_config),
-                .help = "Colour 32x32 pictures of ten plane figures that the engine draws itself; "
-                        "needs no file"},
+                .help = "Colour 32x32 pictures of ten plane figures that the engine generates; needs no file"},
     .open = shapes_open,
     .read = drawn_read,
     .label = drawn_label,

@@ -40,12 +40,12 @@ static void spirals_close(struct dataset *d) {
 }
 
 static const struct config_field fields[] = {
-    {"classes", CONFIG_INT, offsetof(struct spirals_config, classes), .standard = "3", .help = "Arms", .min = 2,
-     .max = 64},
-    {"train", CONFIG_INT, offsetof(struct spirals_config, train), .standard = "600", .help = "Training samples",
+    {"classes", CONFIG_INT, offsetof(struct spirals_config, classes), .standard = "3",
+     .help = "Number of arms, one for each class", .min = 2, .max = 64},
+    {"train", CONFIG_INT, offsetof(struct spirals_config, train), .standard = "600",
+     .help = "Number of training samples", .min = 1, .max = 1e9},
+    {"val", CONFIG_INT, offsetof(struct spirals_config, val), .standard = "300", .help = "Number of validation samples",
      .min = 1, .max = 1e9},
-    {"val", CONFIG_INT, offsetof(struct spirals_config, val), .standard = "300", .help = "Validation samples", .min = 1,
-     .max = 1e9},
     {"noise", CONFIG_REAL, offsetof(struct spirals_config, noise), .standard = "0.2",
      .help = "Standard deviation of the angle, in radians", .max = 10},
     {0},

@@ -184,8 +184,8 @@ static const struct config_field fields[] = {
      .help = "File of validation text, or how many windows to hold out at the end of 'train' "
              "(100, 10%)",
      .extra = &part_path, .also = "val_split|validation_split|val_size|test_size"},
-    {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128", .help = "Tokens of a sample",
-     .min = 1, .max = 1 << 20},
+    {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128",
+     .help = "Number of tokens in a sample", .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_ENUM, offsetof(struct text_config, vocabulary), .standard = "characters",
      .help = "A token is a byte (256 of them), or a character (UTF-8; those of the training file)",
      .choices = "bytes|characters"},

@@ -34,7 +34,7 @@ static enum error vocabulary_find(const struct tokens_config *c, int width, int6
     if ((*out = c->vocabulary)) return ERR_NONE;
     TRY(token_scan(c->train, largest_piece, &l));
     if (l.value >= VOCABULARY_MAX)
-        return FAIL(ERR_DATA, "%s: token %lld, where all are below %d\nis data.type right?", c->train,
+        return FAIL(ERR_DATA, "%s: token %lld, but all must be below %d\nis data.type right?", c->train,
                     (long long)l.value, VOCABULARY_MAX);
     *out = l.value + 1;
     return ERR_NONE;
@@ -44,7 +44,7 @@ static enum error tokens_count(const char *path, int width, int64_t *out) {
     int64_t size;
     TRY(token_file_size(path, &size));
     if (size % width)
-        return FAIL(ERR_DATA, "%s: %lld bytes are no whole number of tokens of %d\nis data.type right?", path,
+        return FAIL(ERR_DATA, "%s: %lld bytes are not a multiple of tokens of %d\nis data.type right?", path,
                     (long long)size, width);
     *out = size / width;
     return ERR_NONE;
@@ -133,16 +133,15 @@ static const struct config_field fields[] = {
              "(100, 10%)",
      .extra = &part_path},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
-     .help = "Of a token in the file: 16 bits without a sign, 32 bits with one; little end first",
-     .choices = "u16|i32"},
-    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128", .help = "Tokens of a sample",
-     .min = 1, .max = 1 << 20},
+     .help = "Type of a token in the file: 16 bits unsigned or 32 bits signed, little-endian", .choices = "u16|i32"},
+    {"context", CONFIG_INT, offsetof(struct tokens_config, context), .standard = "128",
+     .help = "Number of tokens in a sample", .min = 1, .max = 1 << 20},
     {"vocabulary", CONFIG_INT, offsetof(struct tokens_config, vocabulary), .standard = "auto",
-     .help = "Tokens there are; auto: the largest of the training file and one", .min = 1, .max = VOCABULARY_MAX,
-     .choices = "auto"},
+     .help = "Number of different tokens; auto: the largest one in the training file plus one", .min = 1,
+     .max = VOCABULARY_MAX, .choices = "auto"},
     {"characters", CONFIG_PATH, offsetof(struct tokens_config, characters),
-     .help = "File of the characters that tokens stand for, ascending, or 'bytes'; without it "
-             "there is no text",
+     .help = "File of the characters that tokens stand for, in ascending order, or 'bytes'; without it predictions "
+             "have no text",
      .choices = "bytes"},
     {0},
 };

@@ -24,7 +24,7 @@ static const char *hint_of(cudaError_t e) {
         return "\ninstall NVIDIA's driver, version 580 or later, and see that nvidia-smi lists the "
                "GPU";
     case cudaErrorNoDevice:
-        return "\nsee that nvidia-smi lists a GPU, and what CUDA_VISIBLE_DEVICES is set to";
+        return "\ncheck that nvidia-smi lists a GPU, and the value of CUDA_VISIBLE_DEVICES";
     case cudaErrorNoKernelImageForDevice:
         return "\nthis engine was built for other GPUs: configure with "
                "-DCMAKE_CUDA_ARCHITECTURES=native";
@@ -35,7 +35,7 @@ static const char *hint_of(cudaError_t e) {
     case cudaErrorIllegalAddress:
     case cudaErrorLaunchFailure:
     case cudaErrorMisalignedAddress:
-        return "\nthe GPU has stopped; compute-sanitizer tells which kernel it was";
+        return "\nthe GPU has stopped; compute-sanitizer finds the kernel";
     case cudaErrorECCUncorrectable:
     case cudaErrorHardwareStackError:
         return "\nthe GPU itself is faulty: nvidia-smi -q shows its errors";
@@ -132,7 +132,7 @@ static enum error check_unit(struct cuda *c, int unit) {
     if (unit < 0 || unit >= count)
         return FAIL(ERR_DEVICE, "there is no GPU %d: this machine has %d\nthey are counted from 0", unit, count);
     if (!cuda_unit_about(unit, &u))
-        return FAIL(ERR_DEVICE, "GPU %d does not answer\nsee what nvidia-smi says of it", unit);
+        return FAIL(ERR_DEVICE, "GPU %d does not answer\nsee the output of nvidia-smi", unit);
     memcpy(c->name, u.name, sizeof c->name);
     c->processors = u.processors;
     c->capability = 10 * u.major + u.minor;

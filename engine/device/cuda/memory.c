@@ -90,7 +90,7 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
     (void)cudaMemGetInfo(&left, &all);
     return FAIL(ERR_MEMORY,
                 "GPU %d (%s) has no %s left: %s of its %s are free\n"
-                "a smaller batch, or batch.accumulate, needs less; nvidia-smi shows who else uses it",
+                "a smaller batch, or batch.accumulate, needs less; nvidia-smi shows the other processes that use it",
                 c->base.params.unit, c->name, text_of_bytes((double)bytes, asked),
                 text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
 }

@@ -13,7 +13,7 @@ static enum error gelu_plan(const void *config, const struct shape *x, struct la
 
 static const struct config_field fields[] = {
     {"approximate", CONFIG_ENUM, offsetof(struct gelu_config, approximate), "none", .choices = "none|tanh",
-     .help = "Whether tanh stands in for erf, as GPT-2 has it"},
+     .help = "Use tanh instead of erf, as GPT-2 does"},
     {0},
 };
 

@@ -14,7 +14,7 @@ static enum error leaky_relu_plan(const void *config, const struct shape *x, str
 
 static const struct config_field fields[] = {
     {"slope", CONFIG_REAL, offsetof(struct leaky_relu_config, slope), "0.01", .also = "negative_slope|alpha",
-     .help = "What x is multiplied by where it is not above 0"},
+     .help = "Factor of x if x is not above 0"},
     {0},
 };
 
@@ -23,10 +23,10 @@ const struct layer_ops layer_leaky_relu = {
                 .fields = fields,
                 .size = sizeof(struct leaky_relu_config),
                 .shorthand = "slope",
-                .help = "x where it is above 0, and a small part of it elsewhere",
+                .help = "x if it is above 0, and a small part of x otherwise",
                 .also = "torch.nn.LeakyReLU"},
     .out = LAYER_SAME,
-    .formula = "y = x where x > 0, else slope * x",
+    .formula = "y = x if x > 0, else slope * x",
     .example = "- leaky_relu: 0.1",
     .of = "64",
     .inputs = 1,

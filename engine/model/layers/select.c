@@ -8,7 +8,7 @@ struct select_config {
 static enum error select_plan(const void *config, const struct shape *x, struct layer_plan *p) {
     const struct select_config *c = config;
     if (c->row >= x->dim[0])
-        return FAIL(ERR_CONFIG, "there is no row %lld: rows are counted from 0 to %lld", (long long)c->row,
+        return FAIL(ERR_CONFIG, "row %lld does not exist: rows are counted from 0 to %lld", (long long)c->row,
                     (long long)x->dim[0] - 1);
     p->y = (struct shape){.ndim = 1, .dim = {x->dim[1]}};
     p->op = (struct op_desc){.kind = OP_SELECT, .x = *x, .y = p->y, .select = {c->row}};

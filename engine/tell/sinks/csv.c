@@ -102,7 +102,7 @@ static enum error read_rows(struct csv *c, int64_t last) {
     while (fgets(line, sizeof line, f) && keep_row(c, line, last))
         c->at = c->end, c->end += (off_t)strlen(line), c->written = true;
     if (ferror(f) || fseeko(f, c->end, SEEK_SET) != 0)
-        return FAIL(ERR_IO, "cannot go on with metrics.csv: %s", strerror(errno));
+        return FAIL(ERR_IO, "cannot continue metrics.csv: %s", strerror(errno));
     return cut(c);
 }
 

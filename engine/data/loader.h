@@ -6,8 +6,8 @@
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 
-/* value = (raw - mean) * scale, per channel of a plane, else one pair for all features. */
-enum { CHANNELS_MAX = 16 };
+/* value = (raw - mean) * scale, per channel of a plane, per column of a table, else one pair for all features. */
+enum { CHANNELS_MAX = 1024 };
 struct normalization {
     int channels; /* 1: one pair for all values */
     float mean[CHANNELS_MAX], scale[CHANNELS_MAX];

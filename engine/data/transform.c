@@ -95,7 +95,8 @@ void normalization_set(const struct dataset *d, struct normalization *n, int k, 
 }
 
 static int channels_of(const struct dataset *d) {
-    return d->plane && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
+    bool apart = d->plane || d->ops->column_name;
+    return apart && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
 }
 
 /* Adds each channel's sum and sum of squares of one raw sample. */
@@ -167,18 +168,23 @@ bool normalization_equal(const struct normalization *a, const struct normalizati
     return a->channels == b->channels && !memcmp(a->mean, b->mean, bytes) && !memcmp(a->scale, b->scale, bytes);
 }
 
+/* The first few, where a table has more. */
+static int add_words(const struct dataset *d, const struct normalization *n, bool deviations, char *out, int size) {
+    enum { SHOWN = 16 };
+    double of[2];
+    int used = 0;
+    for (int k = 0; k < n->channels && k < SHOWN; k++) {
+        normalization_tell(d, n, k, &of[0], &of[1]);
+        used += snprintf(out + used, (size_t)(size - used), " %.6g", of[deviations]);
+    }
+    return used + snprintf(out + used, (size_t)(size - used), "%s", n->channels > SHOWN ? " ..." : "");
+}
+
 char *normalization_words(const struct dataset *d, const struct normalization *n, char out[640]) {
-    double mean, std;
     int used = snprintf(out, 640, "mean");
-    for (int k = 0; k < n->channels; k++) {
-        normalization_tell(d, n, k, &mean, &std);
-        used += snprintf(out + used, 640 - (size_t)used, " %.6g", mean);
-    }
-    used += snprintf(out + used, 640 - (size_t)used, ", deviation");
-    for (int k = 0; k < n->channels; k++) {
-        normalization_tell(d, n, k, &mean, &std);
-        used += snprintf(out + used, 640 - (size_t)used, " %.6g", std);
-    }
+    used += add_words(d, n, false, out + used, 640 - used);
+    used += snprintf(out + used, (size_t)(640 - used), ", deviation");
+    add_words(d, n, true, out + used, 640 - used);
     return out;
 }
 

@@ -44,8 +44,8 @@ static const struct config_field common_fields[] = {
              "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
-     .help = "auto: by mean and deviation of the first 1000 samples; off: bytes / 255; or {mean: [..], "
-             "std: [..]}"},
+     .help = "auto: by mean and deviation of the first 1000 samples, of each channel of a picture and each column of a "
+             "table; off: bytes / 255; or {mean: [..], std: [..]}"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
      .help = "Use only this many training samples, the first ones; 0: all", .max = 1e15},
     {"order", CONFIG_ENUM, offsetof(struct data_config, order),

@@ -27,7 +27,7 @@ static enum error numbers_parse(const struct node *node, double out[CHANNELS_MAX
     *at = node;
     *count = node->kind == NODE_LIST ? node->count : 1;
     if (*count < 1 || *count > CHANNELS_MAX)
-        return FAIL(ERR_CONFIG, "%s takes 1 to %d numbers, one a channel", node->key, CHANNELS_MAX);
+        return FAIL(ERR_CONFIG, "%s takes 1 to %d numbers, one for each channel or column", node->key, CHANNELS_MAX);
     for (int i = 0; i < *count; i++) {
         const struct node *item = node->kind == NODE_LIST ? node->items[i] : node;
         *at = item;
@@ -155,8 +155,8 @@ enum error normalization_find(struct dataset *d, const struct data_config *c, st
     }
     if (n.count != 1 && n.count != d->shape.dim[0])
         return FAIL(ERR_CONFIG,
-                    "normalize has %d means, but samples of '%s' have %lld channels\ngive one for "
-                    "all, or one each",
+                    "normalize has %d means, but samples of '%s' have %lld channels or columns\ngive one "
+                    "for all, or one each",
                     n.count, d->name, (long long)d->shape.dim[0]);
     out->channels = n.count;
     for (int k = 0; k < n.count; k++) normalization_set(d, out, k, n.mean[k], n.std[k]);

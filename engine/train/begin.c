@@ -70,14 +70,25 @@ static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
     if (halves[0] > 0 || halves[1] > 0) snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
 }
 
-static void norm_put(const struct normalization *n, double *out) {
-    *out++ = n->channels;
-    for (int k = 0; k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
+/* Channels of a picture travel with the counters; a table with more columns sends the others behind them. */
+enum { NORM_FIRST = 16 };
+
+static void norm_put(const struct normalization *n, int from, int to, double *out) {
+    for (int k = from; k < to && k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
 }
 
-static void norm_get(const double *in, struct normalization *n) {
-    n->channels = (int)*in++;
-    for (int k = 0; k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+static void norm_get(struct normalization *n, int from, int to, const double *in) {
+    for (int k = from; k < to && k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+}
+
+static enum error norm_send_rest(struct trainer *t) {
+    struct normalization *n = &t->feed.norm;
+    double rest[2 * (CHANNELS_MAX - NORM_FIRST)] = {0};
+    if (n->channels <= NORM_FIRST) return ERR_NONE;
+    if (t->rank == 0) norm_put(n, NORM_FIRST, n->channels, rest);
+    TRY(t->job->mode->sum(t->mode, rest, 2 * (n->channels - NORM_FIRST)));
+    norm_get(n, NORM_FIRST, n->channels, rest);
+    return ERR_NONE;
 }
 
 enum error trainer_begin(struct trainer *t) {
@@ -92,7 +103,7 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 12, PATIENCE = ID + 2, PLAIN = PATIENCE + 4, NORM = 1 + 2 * CHANNELS_MAX };
+    enum { ID = 12, PATIENCE = ID + 2, PLAIN = PATIENCE + 4, NORM = 1 + 2 * NORM_FIRST };
     _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
@@ -103,12 +114,15 @@ enum error trainer_begin(struct trainer *t) {
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
         memcpy(at + PATIENCE, &c->patience, sizeof c->patience);
-        norm_put(&t->feed.norm, at + PLAIN);
+        at[PLAIN] = t->feed.norm.channels;
+        norm_put(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
     memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
-    norm_get(at + PLAIN, &t->feed.norm);
+    t->feed.norm.channels = (int)at[PLAIN];
+    norm_get(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
+    TRY(norm_send_rest(t));
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];

@@ -169,7 +169,7 @@ static void order_and_choice(void **state) {
     assert_true(strstr(p.out, "deep/er/two") && !strstr(p.out, "\none"));
     program_run(&p, 30, "runs", top, "--name", "nothing", NULL);
     assert_int_equal(p.code, 0);
-    assert_non_null(strstr(p.out, "none of 4 below"));
+    assert_non_null(strstr(p.out, "none of the 4 below"));
     program_run(&p, 30, "runs", top, "--all", NULL);
     assert_int_equal(count(p.out, "x/cells/"), 2);
     program_run(&p, 30, "runs", top, "--csv", NULL);

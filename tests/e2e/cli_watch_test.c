@@ -206,7 +206,7 @@ static void what_is_wrong_is_named(void **state) {
     assert_non_null(strstr(p.err, "is a file"));
     program_run(&p, 30, "dashboard", top, "--at", "here", NULL);
     assert_int_equal(p.code, 64);
-    assert_non_null(strstr(p.err, "no address"));
+    assert_non_null(strstr(p.err, "is not an address"));
 }
 
 /* Files that are damaged, or would never end: an answer, and the server goes on. */

@@ -2,6 +2,8 @@
  * needs to be read in the same way. */
 #include "tests/unit/data_fixture.h"
 
+#include <math.h>
+
 #include "engine/data/columns.h"
 #include "engine/data/preprocessing.h"
 
@@ -215,6 +217,50 @@ static void a_checkpoint_reads_other_files(void **state) {
     pool_free(pool);
 }
 
+/* More columns than a picture has channels, of scales from 1 to 1e6: each has its own mean and deviation, which a checkpoint
+ * keeps. */
+static void columns_are_normalised_apart(void **state) {
+    (void)state;
+    enum { COLUMNS = 40, ROWS = 30 };
+    struct setup s;
+    struct dataset *d;
+    struct normalization n;
+    struct pool *pool;
+    struct preprocessing *p;
+    const char *text;
+    FILE *f = fopen(scratch_path("wide.csv"), "w");
+    assert_non_null(f);
+    for (int r = 0; r < ROWS; r++) {
+        for (int c = 0; c < COLUMNS; c++) fprintf(f, "%d,", (c % 7 + 1) * (r * 7 % 11 + c) * (c % 3 ? 1 : 10000));
+        fprintf(f, "%d\n", r % 2);
+    }
+    fclose(f);
+    setup_make(&s, yaml_of("wide.csv", ", val: 5"));
+    assert_ok(dataset_open(&s.config, true, 1, &d));
+    assert_ok(normalization_find(d, &s.config, &n));
+    assert_int_equal(n.channels, COLUMNS);
+    for (int c = 0; c < COLUMNS; c++) {
+        double sum = 0, square = 0, mean, std;
+        for (int r = 0; r < ROWS - 5; r++) sum += (c % 7 + 1) * (r * 7 % 11 + c) * (c % 3 ? 1 : 10000);
+        for (int r = 0; r < ROWS - 5; r++) {
+            double off = (c % 7 + 1) * (r * 7 % 11 + c) * (c % 3 ? 1 : 10000) - sum / (ROWS - 5);
+            square += off * off;
+        }
+        normalization_tell(d, &n, c, &mean, &std);
+        assert_true(fabs(mean - sum / (ROWS - 5)) <= 1e-5 * mean + 1e-6);
+        assert_true(fabs(std - sqrt(square / (ROWS - 5))) <= 1e-4 * std);
+    }
+    assert_ok(pool_create(&pool));
+    assert_ok(preprocessing_text(d, &n, pool, &text));
+    assert_ok(preprocessing_parse(text, "file", pool, &p));
+    assert_true(normalization_equal(&n, &p->norm));
+    char words[640];
+    assert_non_null(strstr(normalization_words(d, &n, words), " ..., deviation"));
+    dataset_close(d);
+    setup_free(&s);
+    pool_free(pool);
+}
+
 /* Without a header, columns are known by their places, with or without the target. */
 static void samples_without_a_header(void **state) {
     (void)state;
@@ -249,6 +295,7 @@ int main(void) {
         cmocka_unit_test(too_many_categories_are_refused),
         cmocka_unit_test(other_files_are_read_as_training_was),
         cmocka_unit_test(a_checkpoint_reads_other_files),
+        cmocka_unit_test(columns_are_normalised_apart),
         cmocka_unit_test(samples_without_a_header),
     };
     return cmocka_run_group_tests_name("csv", tests, NULL, NULL);

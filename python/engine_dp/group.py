@@ -9,7 +9,7 @@ Arrays are numpy's, or anything that lies in the host's memory and has a buffer,
 
 import ctypes
 import threading
-from typing import Any, List, NamedTuple, Optional, Set, Union
+from typing import Any, Dict, List, NamedTuple, Optional, Union
 
 import numpy
 
@@ -17,7 +17,7 @@ from ._library import EngineError, Init, Stats, check, library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
-_MOST = 128  # works, half of what the library has room for, before those that have ended are looked for
+_MANY, _MOST = 128, 250  # works that nobody has waited for: the library has room for 256
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
 
@@ -106,7 +106,7 @@ class Work:
                 except BaseException as e:
                     self._error = e
                 self._handle = self._keep = self._finish = None
-                self._group._flying.discard(self)
+                self._group._flying.pop(self, None)
         if self._error:
             raise self._error
         return self._result
@@ -149,7 +149,7 @@ class Group:
     def _begin(self) -> None:
         self._parts: List["Group"] = []
         self._lock = threading.Lock()
-        self._flying: Set[Work] = set()  # those that nobody has waited for yet
+        self._flying: Dict[Work, None] = {}  # those that nobody has waited for yet, the oldest first
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
@@ -225,18 +225,18 @@ class Group:
 
     def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
         handle = ctypes.c_void_p()
-        if len(self._flying) >= _MOST:
+        if len(self._flying) >= _MANY:
             self._land()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
-            self._flying.add(work)
+            self._flying[work] = None
         return work.wait() if wait else work
 
     def _land(self) -> None:
-        """Waits for the works that have ended, so that there is room for others."""
+        """Waits for the works that have ended, and for the oldest where there is no room for another."""
         for work in list(self._flying):
-            if work.done():
+            if work.done() or len(self._flying) >= _MOST:
                 try:
                     work.wait()
                 except EngineError:

@@ -70,6 +70,13 @@ def beside(g):
     works[-1].wait()
 
 
+def forgotten(g):
+    """More than there is room for, and nobody waits."""
+    for k in range(600):
+        g.all_reduce(np.full(500, k, "f4"), wait=False)
+    np.testing.assert_array_equal(g.all_reduce(np.ones(3)), [g.size] * 3)
+
+
 def parts(g):
     half = g.split(g.rank % 2)
     np.testing.assert_array_equal(half.all_reduce(np.array([g.rank])), [sum(range(g.rank % 2, g.size, 2))])
@@ -147,6 +154,7 @@ def main(part):
         for type in ("f2", "f4", "f8", "i4", "i8", "u1", "i1", "?"):
             moves(g, type)
         beside(g)
+        forgotten(g)
         parts(g)
         others(g)
 

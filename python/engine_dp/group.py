@@ -17,7 +17,7 @@ from ._library import EngineError, Init, Stats, check, library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
-_MANY, _MOST = 128, 250  # works that nobody has waited for: the library has room for 256
+_MANY, _MOST = 128, 250  # calls since one that nobody has waited for: the library has room for 256
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
 
@@ -149,7 +149,8 @@ class Group:
     def _begin(self) -> None:
         self._parts: List["Group"] = []
         self._lock = threading.Lock()
-        self._flying: Dict[Work, None] = {}  # those that nobody has waited for yet, the oldest first
+        self._calls = 0
+        self._flying: Dict[Work, int] = {}  # those that nobody has waited for yet, the oldest first; which call each is
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
@@ -225,22 +226,32 @@ class Group:
 
     def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
         handle = ctypes.c_void_p()
-        if len(self._flying) >= _MANY:
+        if self._age() >= _MANY:
             self._land()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
-            self._flying[work] = None
+            self._calls += 1
+            self._flying[work] = self._calls
         return work.wait() if wait else work
 
+    def _age(self) -> int:
+        """Calls since the oldest that nobody has waited for."""
+        try:
+            return self._calls - next(iter(self._flying.values()), self._calls)
+        except RuntimeError:  # another thread has just waited for one
+            return 0
+
     def _land(self) -> None:
-        """Waits for the works that have ended, and for the oldest where there is no room for another."""
+        """Waits for the works that have ended, the oldest first, as they end in the order of their starts; and for the oldest
+        where there is no room for another."""
         for work in list(self._flying):
-            if work.done() or len(self._flying) >= _MOST:
-                try:
-                    work.wait()
-                except EngineError:
-                    pass  # whoever waits for it is told
+            if not work.done() and self._age() < _MOST:
+                break
+            try:
+                work.wait()
+            except EngineError:
+                pass  # whoever waits for it is told
 
     def _op(self, op: str, memory: _Memory) -> int:
         if op not in OPS:

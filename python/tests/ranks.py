@@ -74,6 +74,10 @@ def forgotten(g):
     """More than there is room for, and nobody waits."""
     for k in range(600):
         g.all_reduce(np.full(500, k, "f4"), wait=False)
+    old = g.all_reduce(np.ones(3), wait=False)
+    for k in range(600):
+        g.all_reduce(np.ones(3))
+    np.testing.assert_array_equal(old.wait(), [g.size] * 3)
     np.testing.assert_array_equal(g.all_reduce(np.ones(3)), [g.size] * 3)
 
 

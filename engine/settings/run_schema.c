@@ -111,7 +111,7 @@ static const struct config_field dp_fields[] = {
      .choices = "direct|server"},
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
      "Send gradients to the server while backward still computes others; auto: only on accelerators",
-     .choices = "auto|on|off"},
+     .choices = "auto|on|off", .means = "true=on|yes=on|false=off|no=off"},
     {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
      "0: all workers wait for each other in every step. N > 0: a server of its own (dedicated or cpu) updates the "
      "weights for each gradient that arrives, and a worker may be N steps ahead of the slowest one; unless "

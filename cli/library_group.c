@@ -228,24 +228,32 @@ int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long
 }
 
 /* Only root's recv is written: what the others send may be read where it lies. */
-int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
-                  enum engine_op op, int root) {
+static enum error reduce(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                         enum engine_type type, enum engine_op op, int root) {
     bool here = root == group_rank(g->group);
     if (here) copy_in(recv, send, bytes_of(count, type));
-    return error_exit_code(group_reduce(g->group, GROUP_INLINE, here ? recv : (void *)(uintptr_t)send, count,
-                                        type_of(type), op_of(op), root));
+    return group_reduce(g->group, how, here ? recv : (void *)(uintptr_t)send, count, type_of(type), op_of(op), root);
+}
+
+int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                  enum engine_op op, int root) {
+    return error_exit_code(reduce(g, GROUP_INLINE, send, recv, count, type, op, root));
 }
 
 int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
     return error_exit_code(group_broadcast(g->group, GROUP_INLINE, buf, count, type_of(type), root));
 }
 
-int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
-    enum error err = cut(g, count, type);
+static enum error all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                             enum engine_type type) {
+    TRY(cut(g, count, type));
     size_t each = bytes_of(count, type);
-    if (err) return error_exit_code(err);
     copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
-    return error_exit_code(group_all_gather(g->group, GROUP_INLINE, recv, g->part, type_of(type)));
+    return group_all_gather(g->group, how, recv, g->part, type_of(type));
+}
+
+int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
+    return error_exit_code(all_gather(g, GROUP_INLINE, send, recv, count, type));
 }
 
 int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
@@ -282,10 +290,14 @@ int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, 
     return error_exit_code(err);
 }
 
+static enum error all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                             enum engine_type type) {
+    TRY(cut(g, count, type));
+    return group_all_to_all(g->group, how, send, g->part, recv, g->part, type_of(type));
+}
+
 int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
-    enum error err = cut(g, count, type);
-    if (!err) err = group_all_to_all(g->group, GROUP_INLINE, send, g->part, recv, g->part, type_of(type));
-    return error_exit_code(err);
+    return error_exit_code(all_to_all(g, GROUP_INLINE, send, recv, count, type));
 }
 
 int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer) {
@@ -318,11 +330,7 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
 int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                         enum engine_op op, int root, struct engine_work **out) {
     struct work *w = NULL;
-    bool here = root == group_rank(g->group);
-    if (here) copy_in(recv, send, bytes_of(count, type));
-    return started(group_reduce(g->group, GROUP_COMM(&w), here ? recv : (void *)(uintptr_t)send, count, type_of(type),
-                                op_of(op), root),
-                   &w, out);
+    return started(reduce(g, GROUP_COMM(&w), send, recv, count, type, op, root), &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
@@ -334,19 +342,13 @@ int engine_broadcast_start(struct engine_group *g, void *buf, long long count, e
 int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = cut(g, count, type);
-    size_t each = bytes_of(count, type);
-    if (err) return started(err, &w, out);
-    copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
-    return started(group_all_gather(g->group, GROUP_COMM(&w), recv, g->part, type_of(type)), &w, out);
+    return started(all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
 int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = cut(g, count, type);
-    if (!err) err = group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->part, type_of(type));
-    return started(err, &w, out);
+    return started(all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
 static void copy_cuts(const long long *cuts, int size, int64_t *out) {
@@ -398,17 +400,17 @@ int engine_recv_start(struct engine_group *g, void *buf, long long count, enum e
     return started(group_recv(g->group, GROUP_COMM(&w), buf, count, type_of(type), peer), &w, out);
 }
 
+int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+}
+
 int engine_work_done(const struct engine_work *w) {
     return work_done((const struct work *)w);
 }
 
 int engine_work_wait(struct engine_work *w) {
     return error_exit_code(work_wait((struct work *)w));
-}
-
-int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
-    struct work *w = NULL;
-    return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
 }
 
 void engine_group_abort(struct engine_group *g, const char *reason) {

@@ -26,12 +26,11 @@ import torch.distributed as dist
 from . import group as _group
 from ._library import EngineError, check, library
 
-_TYPES = {
-    torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3, torch.int32: 4, torch.int64: 5, torch.uint8: 6,
-}
+_TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
                torch.complex128: torch.float64}
-_OPS = {"SUM": 0, "PRODUCT": 1, "MIN": 2, "MAX": 3, "AVG": 4, "BAND": 5, "BOR": 6, "BXOR": 7}
+_NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or", "BXOR": "xor"}
+_OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
 _NUMBERS = ("bandwidth", "latency")
 _KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
 
@@ -122,14 +121,6 @@ def _only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
 # ---- works ----
 
 
-class _Failure(dist.DistBackendError):
-    pass
-
-
-def _raise(e: EngineError) -> None:
-    raise _Failure(str(e)) from None
-
-
 class Work(dist._Work):
     """What a collective call gives. Its parts wait in the order of their starts; then the results are put in place."""
 
@@ -146,7 +137,7 @@ class Work(dist._Work):
         end = time.monotonic() + seconds
         while not self.is_completed():
             if time.monotonic() > end:
-                raise _Failure(f"the call has not ended within {seconds:g} s")
+                raise dist.DistBackendError(f"the call has not ended within {seconds:g} s")
             time.sleep(1e-4)
 
     def wait(self, timeout: Any = None) -> bool:
@@ -161,7 +152,7 @@ class Work(dist._Work):
                     if self._finish:
                         self._finish()
                 except (EngineError, ValueError) as e:
-                    self._error = _Failure(str(e))
+                    self._error = dist.DistBackendError(str(e))
                 self._over = True
                 self._parts, self._finish = [], None
         if self._error:
@@ -259,7 +250,7 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
             g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
             g.barrier()
         except EngineError as e:
-            raise _Failure(str(e)) from None
+            raise dist.DistBackendError(str(e)) from None
         finally:
             if told is not None:
                 os.environ[_STARTED] = told
@@ -352,7 +343,7 @@ class ProcessGroup(dist.ProcessGroup):
         try:
             return (on or self.engine)._start(name, list(arguments), None, keep, False)
         except EngineError as e:
-            _raise(e)
+            raise dist.DistBackendError(str(e)) from None
 
     def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor], finish: Optional[Callable[[], None]] = None,
               source: int = -1) -> Work:

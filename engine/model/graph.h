@@ -36,9 +36,9 @@ void graph_free(struct graph *g);
 /* Before anything is prepared: parameters that stay as they are (by number, borrowed; NULL: none). Their gradients are
  * zero. 'stops': backward ends where no parameter that is trained precedes. */
 void graph_freeze(struct graph *g, const int *frozen, bool stops);
-/* Before any batch is prepared: activations are kept at the borders of so many stretches of steps alone, and the others
- * are computed again when backward needs them. STRETCHES_AUTO: as many as need the least memory; 1, the default: all are
- * kept. The bits do not depend on it. Not for batches together. */
+/* Before any batch is prepared: keeps activations only at the borders of this many stretches of steps, and computes the
+ * others again when backward needs them. STRETCHES_AUTO takes the number that needs the least memory; 1, the default,
+ * keeps all. The bits do not depend on it. Batches that are computed together cannot have it. */
 enum { STRETCHES_AUTO = 0 };
 void graph_stretches(struct graph *g, int stretches);
 /* Plans for batches of n samples in these segments (NULL: one), if that is not done yet. */

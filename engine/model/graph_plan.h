@@ -54,9 +54,10 @@ MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum
 MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
                                   const int *frozen, const struct segments *segments, int stretches, struct plan **out);
 void plan_free(struct plan *p);
-/* The ops are there: cuts the steps into so many stretches, or fewer (STRETCHES_AUTO: what needs the least memory), and
- * gives the activations their places. */
+/* After the ops are created: cuts the steps into at most this many stretches (STRETCHES_AUTO: the number that needs the
+ * least memory), and gives the activations their places. */
 MUST_CHECK enum error plan_stretches(struct plan *p, int stretches);
-/* Bytes as an arena holds them, and the next place of an arena of so many bytes. ERR_MEMORY: they cannot be counted. */
+/* plan_lines rounds bytes up to whole lines. plan_place takes the next place of an arena; ERR_MEMORY: the total cannot be
+ * counted in 63 bits. */
 int64_t plan_lines(const struct plan *p, int64_t bytes);
 MUST_CHECK enum error plan_place(const struct plan *p, int64_t *total, int64_t bytes, int64_t *out);

@@ -1,5 +1,5 @@
-/* Evaluation, of the averaged weights where there are such (ema). The set is cut in batches and shards by the training rule, without shuffling or
- * padding, so that every sample counts exactly once. Each shard's sums are kept apart until the end:
+/* Evaluation, of the averaged weights if the run has them (ema). The set is cut in batches and shards by the training
+ * rule, without shuffling or padding, so that every sample counts exactly once. Each shard's sums are kept apart until the end:
  * every rank then adds all of them in the same tree order, whoever computed them. What is counted
  * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
  *

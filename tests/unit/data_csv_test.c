@@ -173,6 +173,16 @@ static void other_files_are_read_as_training_was(void **state) {
     }
 }
 
+/* What a checkpoint keeps of the set, read back. */
+static struct preprocessing *kept(struct dataset *d, const struct normalization *n, struct pool *pool) {
+    struct preprocessing *p;
+    const char *text;
+    assert_ok(preprocessing_text(d, n, pool, &text));
+    assert_non_null(text);
+    assert_ok(preprocessing_parse(text, "file", pool, &p));
+    return p;
+}
+
 static void a_checkpoint_reads_other_files(void **state) {
     (void)state;
     struct setup s;
@@ -180,15 +190,12 @@ static void a_checkpoint_reads_other_files(void **state) {
     struct normalization n;
     struct pool *pool;
     struct preprocessing *p;
-    const char *text;
     assert_ok(pool_create(&pool));
     put("t.csv", table);
     setup_make(&s, yaml_of("t.csv", ", val: 1, without: id"));
     assert_ok(dataset_open(&s.config, true, 1, &d));
     assert_ok(normalization_find(d, &s.config, &n));
-    assert_ok(preprocessing_text(d, &n, pool, &text));
-    assert_non_null(text);
-    assert_ok(preprocessing_parse(text, "file", pool, &p));
+    p = kept(d, &n, pool);
     assert_ok(dataset_check_like(d, &p->set.base));
     dataset_close(d);
     setup_free(&s);
@@ -227,7 +234,6 @@ static void columns_are_normalised_apart(void **state) {
     struct normalization n;
     struct pool *pool;
     struct preprocessing *p;
-    const char *text;
     FILE *f = fopen(scratch_path("wide.csv"), "w");
     assert_non_null(f);
     for (int r = 0; r < ROWS; r++) {
@@ -251,8 +257,7 @@ static void columns_are_normalised_apart(void **state) {
         assert_true(fabs(std - sqrt(square / (ROWS - 5))) <= 1e-4 * std);
     }
     assert_ok(pool_create(&pool));
-    assert_ok(preprocessing_text(d, &n, pool, &text));
-    assert_ok(preprocessing_parse(text, "file", pool, &p));
+    p = kept(d, &n, pool);
     assert_true(normalization_equal(&n, &p->norm));
     char words[640];
     assert_non_null(strstr(normalization_words(d, &n, words), " ..., deviation"));
@@ -267,13 +272,11 @@ static void samples_without_a_header(void **state) {
     struct pool *pool;
     struct normalization n = {.channels = 1, .scale = {1}};
     struct preprocessing *p;
-    const char *text;
     struct dataset *d;
     assert_ok(pool_create(&pool));
     put("t.csv", "1,x,10\n2,y,20\n1,x,30\n");
     d = set_open(yaml_of("t.csv", ", val: 1, target: 2"), true);
-    assert_ok(preprocessing_text(d, &n, pool, &text));
-    assert_ok(preprocessing_parse(text, "file", pool, &p));
+    p = kept(d, &n, pool);
     dataset_close(d);
     static const char *const files[] = {"7,70\n", "7,whatever,70\n"};
     for (int i = 0; i < 2; i++) {

@@ -188,12 +188,12 @@ static enum error host_measure(struct device *d, const struct rule *r, const str
 struct update {
     const struct rule *rule;
     const struct rule_span *spans;
-    int count, lanes;
-    int64_t n; /* of all spans */
+    int count;
 };
 
 /* Elements [begin, end) of the spans, one span after another. */
-static void update_chunk(const struct update *u, int64_t begin, int64_t end) {
+static void update_part(void *ctx, int64_t begin, int64_t end) {
+    const struct update *u = ctx;
     int64_t at = 0;
     for (int i = 0; i < u->count && at < end; at += u->spans[i].n, i++) {
         struct rule_span s = u->spans[i];
@@ -206,20 +206,12 @@ static void update_chunk(const struct update *u, int64_t begin, int64_t end) {
     }
 }
 
-/* Every thread has a lane of chunks, the first, the one that is 'lanes' behind it, and so on: what backward wrote last
- * is still in a cache, and each gets its share of that. */
-static void update_lanes(void *ctx, int64_t begin, int64_t end) {
-    enum { CHUNK = 4 * GRAIN };
-    const struct update *u = ctx;
-    for (int64_t lane = begin; lane < end; lane++)
-        for (int64_t at = lane * CHUNK; at < u->n; at += u->lanes * CHUNK)
-            update_chunk(u, at, at + CHUNK < u->n ? at + CHUNK : u->n);
-}
-
+/* Each thread updates one piece. */
 static enum error host_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count) {
-    struct update u = {.rule = r, .spans = spans, .count = count, .lanes = helpers(d) ? d->params.threads : 1};
-    for (int i = 0; i < count; i++) u.n += spans[i].n;
-    threads_share(helpers(d), u.lanes, 1, update_lanes, &u);
+    struct update u = {r, spans, count};
+    int64_t n = 0;
+    for (int i = 0; i < count; i++) n += spans[i].n;
+    threads_share(helpers(d), n, GRAIN, update_part, &u);
     return ERR_NONE;
 }
 

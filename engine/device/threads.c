@@ -1,5 +1,9 @@
-/* Helpers wait for a round of work, and the calling thread for the last of them. A wait first spins, since a sleeper
+/* Helpers wait for a round of work, and the calling thread for the last part of it. A wait first spins, since a sleeper
  * takes the kernel fifty microseconds to wake, and sleeps on a futex when it takes long.
+ *
+ * Every thread has a part of its own, so that what it wrote in one round is in its cache in the next. Whoever is ready
+ * also takes the parts that nobody has begun: a helper that is late, since it slept or its core is somebody else's, holds
+ * nobody up. It may even come when the next round has begun; then it takes a part of that.
  *
  * Spinning is right on a core of one's own and ruinous on one that is shared: the scheduler counts it as work, so that
  * the thread has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others.
@@ -36,14 +40,15 @@ struct threads {
     int64_t n, grain, parts;
     void (*work)(void *ctx, int64_t begin, int64_t end);
     void *ctx;
-    bool stop;
+    _Atomic bool stop;
 
-    _Alignas(64) struct word left; /* helpers that are still at it */
+    _Alignas(64) struct word left; /* parts that are not done */
     _Alignas(64) _Atomic int64_t busy_until;
     struct helper {
+        _Alignas(64) _Atomic bool open; /* its part is to be done, and nobody has begun it */
         struct threads *of;
         pthread_t thread;
-        int number;
+        int number; /* of the thread, and of its part */
     } helper[];
 };
 
@@ -108,12 +113,23 @@ static void wake_sleepers(struct word *w) {
 
 /* ---- sharing a loop ---- */
 
-static void do_part(const struct threads *t, int64_t part) {
+/* What the round consists of is written before its parts are opened, and stays until the last one is done. */
+static void do_part(struct threads *t, int64_t part) {
     int64_t grains = (t->n + t->grain - 1) / t->grain;
     int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
     working = true;
-    if (part < t->parts && begin < t->n) t->work(t->ctx, begin, end < t->n ? end : t->n);
+    t->work(t->ctx, begin, end < t->n ? end : t->n);
     working = false;
+    if (atomic_fetch_sub(&t->left.value, 1) == 1) wake_sleepers(&t->left);
+}
+
+/* Does all parts that are open: that of the thread itself first, then those after it. */
+static void do_open(struct threads *t) {
+    int helpers = t->count - 1, first = self > 0 ? self - 1 : 0;
+    for (int i = 0; i < helpers; i++) {
+        struct helper *h = &t->helper[(first + i) % helpers];
+        if (atomic_load(&h->open) && atomic_exchange(&h->open, false)) do_part(t, h->number);
+    }
 }
 
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
@@ -125,10 +141,12 @@ void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)
     int64_t grains = (count + grain - 1) / grain;
     t->n = count, t->grain = grain, t->work = work, t->ctx = ctx;
     t->parts = t->count < grains ? t->count : grains;
-    atomic_store(&t->left.value, (uint32_t)t->count - 1);
+    atomic_store(&t->left.value, (uint32_t)t->parts);
+    for (int64_t part = 1; part < t->parts; part++) atomic_store(&t->helper[part - 1].open, true);
     atomic_fetch_add(&t->round.value, 1);
     wake_sleepers(&t->round);
     do_part(t, 0);
+    do_open(t);
     for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) wait_for(t, &t->left, left);
 }
 
@@ -137,11 +155,10 @@ static void *help(void *arg) {
     struct threads *t = h->of;
     self = h->number;
     t->begin(t->user);
-    for (uint32_t seen = 0;; seen++) {
+    for (uint32_t seen = 0;; do_open(t)) {
         wait_for(t, &t->round, seen);
+        seen = atomic_load(&t->round.value);
         if (t->stop) return NULL;
-        do_part(t, h->number);
-        if (atomic_fetch_sub(&t->left.value, 1) == 1) wake_sleepers(&t->left);
     }
 }
 

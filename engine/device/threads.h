@@ -13,9 +13,9 @@ MUST_CHECK enum error threads_create(int count, void (*begin)(const void *user),
 void threads_free(struct threads *t); /* NULL is fine */
 
 /* Calls work(ctx, begin, end) over parts of [0, count), one a thread, in parallel; parts begin at multiples of
- * 'grain'. On the calling thread alone when t is NULL, count is no more than 'grain', or work itself calls. Which part a
- * thread gets is a function of the numbers alone. One thread at a time may call, and what works for it. Allocates
- * nothing. */
+ * 'grain'. On the calling thread alone when t is NULL, count is no more than 'grain', or work itself calls. Where
+ * parts begin is a function of the numbers alone; a thread that is late leaves its part to another. One thread at a time
+ * may call, and what works for it. Allocates nothing. */
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx);
 

@@ -1,5 +1,5 @@
-/* The threads of a device share loops: each element once, parts that the numbers decide, and no wake-up lost however
- * long anybody sleeps in between. */
+/* The threads of a device share loops: each element once, parts that the numbers decide, no wake-up lost however long
+ * anybody sleeps in between, and no wait for a helper that has not come. */
 #include "tests/harness/harness.h"
 
 #include "engine/device/device.h"
@@ -7,6 +7,7 @@
 #include "engine/device/threads.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ static struct threads *open_threads(int count) {
 
 struct loop {
     int64_t count, grain;
-    int who[ELEMENTS];
+    int64_t from[ELEMENTS]; /* where its part begins */
     _Atomic int seen[ELEMENTS];
     long nap[MOST]; /* ns that each sleeps in its part */
 };
@@ -44,16 +45,21 @@ static void take(void *ctx, int64_t first, int64_t end) {
     assert_true(first % l->grain == 0 && (end % l->grain == 0 || end == l->count));
     rest(l->nap[threads_self()]);
     for (int64_t i = first; i < end; i++) {
-        l->who[i] = threads_self();
+        l->from[i] = first;
         atomic_fetch_add(&l->seen[i], 1);
     }
 }
 
+/* As many parts as threads where there are enough grains, even ones, whoever did them. */
 static void check_once(const struct loop *l, int threads) {
+    int64_t grains = (l->count + l->grain - 1) / l->grain, parts = 0;
     for (int64_t i = 0; i < ELEMENTS; i++) {
         assert_int_equal(atomic_load(&l->seen[i]), i < l->count);
-        if (i < l->count) assert_in_range(l->who[i], i ? l->who[i - 1] : 0, threads - 1); /* in their order */
+        if (i >= l->count || l->from[i] != i) continue;
+        if (i > 0) assert_in_range((i - l->from[i - 1]) / l->grain, grains / threads, (grains + threads - 1) / threads);
+        parts++;
     }
+    assert_int_equal(parts, grains < threads ? grains : threads);
 }
 
 static void each_element_once(void **state) {
@@ -68,7 +74,6 @@ static void each_element_once(void **state) {
                 l.count = count, l.grain = grain;
                 threads_share(t, count, grain, take, &l);
                 check_once(&l, threads);
-                if (count >= threads * grain) assert_int_equal(l.who[count - 1], threads - 1); /* all have a part */
             }
         threads_free(t);
     }
@@ -80,8 +85,35 @@ static void every_helper_begins(void **state) {
     atomic_store(&begun, 0);
     struct threads *t = open_threads(MOST);
     threads_share(t, MOST, 1, take, &l);
-    assert_int_equal(atomic_load(&begun), MOST - 1);
     threads_free(t);
+    assert_int_equal(atomic_load(&begun), MOST - 1);
+}
+
+static sem_t come;
+
+static void begin_late(const void *user) {
+    (void)user;
+    while (sem_wait(&come) != 0) {
+    }
+}
+
+/* Were anybody waited for, this test would have no end. */
+static void a_late_helper_holds_nobody_up(void **state) {
+    static struct loop l;
+    struct threads *t;
+    (void)state;
+    sem_init(&come, 0, 0);
+    assert_ok(threads_create(3, begin_late, NULL, &t));
+    for (int round = 0; round < 3; round++) {
+        memset(&l, 0, sizeof l);
+        l.count = ELEMENTS, l.grain = 1;
+        threads_share(t, ELEMENTS, 1, take, &l);
+        check_once(&l, 3);
+        if (round == 1) sem_post(&come);
+    }
+    sem_post(&come);
+    threads_free(t);
+    sem_destroy(&come);
 }
 
 /* Sleepers on both sides: the caller between loops and within its part, helpers within theirs, each for less and for
@@ -106,20 +138,29 @@ static void no_wake_up_is_lost(void **state) {
     threads_free(t);
 }
 
+struct look {
+    int blocked[2];
+    _Atomic int looking;
+};
+
+/* Each part is begun before one of them ends, so the helper does one. */
 static void look_at_signals(void *ctx, int64_t first, int64_t end) {
+    struct look *l = ctx;
     sigset_t blocked;
-    (void)end;
+    (void)first, (void)end;
     pthread_sigmask(SIG_SETMASK, NULL, &blocked);
-    ((int *)ctx)[first] = sigismember(&blocked, SIGTERM);
+    l->blocked[threads_self()] = sigismember(&blocked, SIGTERM);
+    atomic_fetch_add(&l->looking, 1);
+    while (atomic_load(&l->looking) < 2) rest(30000);
 }
 
 static void helpers_take_no_signals(void **state) {
-    int blocked[2] = {-1, -1};
+    struct look l = {{-1, -1}, 0};
     (void)state;
     struct threads *t = open_threads(2);
-    threads_share(t, 2, 1, look_at_signals, blocked);
-    assert_int_equal(blocked[0], 0);
-    assert_int_equal(blocked[1], 1);
+    threads_share(t, 2, 1, look_at_signals, &l);
+    assert_int_equal(l.blocked[0], 0);
+    assert_int_equal(l.blocked[1], 1);
     threads_free(t);
 }
 
@@ -159,9 +200,9 @@ static void updates_are_shared(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_element_once),  cmocka_unit_test(every_helper_begins),
-        cmocka_unit_test(no_wake_up_is_lost), cmocka_unit_test(helpers_take_no_signals),
-        cmocka_unit_test(updates_are_shared),
+        cmocka_unit_test(each_element_once),       cmocka_unit_test(every_helper_begins),
+        cmocka_unit_test(no_wake_up_is_lost),      cmocka_unit_test(a_late_helper_holds_nobody_up),
+        cmocka_unit_test(helpers_take_no_signals), cmocka_unit_test(updates_are_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,8 +33,8 @@
 enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8, TILE_FLOATS = ROWS_MAX * VECS * LANES_MAX };
 enum { EDGE_FLOATS = 32 * 2 * LANES_MAX }; /* of the largest tile of any kind */
 
-struct tile { /* what the innermost loops need */
-    int64_t k, lda, ldb, ldc;
+struct tile { /* what the innermost loops need: of 'count' tiles, one below the other */
+    int64_t count, k, lda, ldb, ldc;
     const float *a, *b;
     float *c;
     const float *next; /* where the next tile's C is; NULL: nowhere */
@@ -129,7 +129,7 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
     int64_t wide = b->wide, step = r->how == PACK_PAIRS ? 2 : 1;
     bool whole = wide == b->columns;
     float *c = tile_target(r, b, i);
-    struct tile t = {.ldb = r->packs_b ? wide : g->ldb};
+    struct tile t = {.count = 1, .ldb = r->packs_b ? wide : g->ldb};
     tile_left(r, b, i, &t);
     const float *left = t.a, *right = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j;
     for (int s = 0; s < r->segments; s++) {
@@ -149,14 +149,15 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
         memcpy(c + row * r->ldc, slots[0] + row * wide, (size_t)b->columns * sizeof *c);
 }
 
-/* A tile that sticks out of C goes through a buffer. */
-static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows) {
+/* Tiles, 'count' of them where the first one is whole. A tile that sticks out of C goes through a buffer. */
+static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows, int64_t count) {
     _Alignas(ALIGNMENT) float edge[EDGE_FLOATS];
     const struct gemm *g = r->g;
     int64_t vecs = b->wide / r->kind->lanes, wide = b->wide, rows = at_most(b->i + b->rows - i, 1 << log_rows);
     bool whole = wide == b->columns && rows == 1 << log_rows;
     float *c = tile_target(r, b, i);
-    struct tile t = {.k = b->k,
+    struct tile t = {.count = count,
+                     .k = b->k,
                      .ldc = whole ? r->ldc : wide,
                      .ldb = r->packs_b ? wide : g->ldb,
                      .b = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j,
@@ -172,19 +173,22 @@ static void tile_run(const struct run *r, const struct block *b, int64_t i, int 
 
 static void tiles_run(const struct run *r, const struct block *b) {
     int log_rows = __builtin_ctz((unsigned)r->kind->rows);
-    for (int64_t i = b->i, end = b->i + b->rows; i < end; i += 1 << log_rows) {
+    for (int64_t i = b->i, end = b->i + b->rows, count = 1; i < end; i += count << log_rows) {
         while (i + (1 << log_rows) > end && 1 << log_rows > r->kind->least_rows) log_rows--;
+        bool whole = b->wide == b->columns && i + (1 << log_rows) <= end;
+        if (!r->segments) count = whole ? (end - i) >> log_rows : 1;
         if (r->segments)
             tile_tree(r, b, i, log_rows);
         else
-            tile_run(r, b, i, log_rows);
+            tile_run(r, b, i, log_rows, count);
     }
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */
 enum {
     N_BLOCK = 768,
-    PACK_B_ROWS = 256, /* more rows of C than this pay for a packed B */
+    /* More rows of C than this pay for a packed B: AVX2's panels are one and a half cache lines wide, others' whole ones. */
+    PACK_B_ROWS = LANES == 8 ? 64 : 256,
     B_FLOATS = K_BLOCK * N_BLOCK,
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
     A_FLOATS = K_BLOCK * 256, /* with what else passes, a usual second-level cache */
@@ -322,7 +326,7 @@ static void pieces_run(const struct run *r) {
     }
 }
 
-/* ---- threads: by columns, each packing its own; by rows, where columns are few --------------- */
+/* ---- threads: by columns, each packing its own; by rows, where columns are few or a turned A is packed */
 struct job {
     const struct gemm *g;
     float *pack;
@@ -364,7 +368,9 @@ size_t gemm_pack_bytes(const struct device *dev) {
 
 void gemm_run(const struct device *dev, const struct gemm *g, void *pack) {
     struct job job = {g, pack};
-    bool by_columns = g->n >= 2 * LANES_MAX * (int64_t)dev->params.threads;
+    int64_t threads = dev->params.threads;
+    bool turned = g->a_transposed && g->m >= 4 * ROWS_MAX * threads && g->m >= g->n / 2; /* no row is packed twice */
+    bool by_columns = !turned && g->n >= 2 * LANES_MAX * threads;
     if (by_columns)
         cpu_parallel(dev, g->n, LANES_MAX, columns_part, &job);
     else

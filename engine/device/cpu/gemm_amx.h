@@ -39,11 +39,12 @@ static void amx_leave(void) {
     TILES_RELEASE();
 }
 
-/* As TILE(body) of gemm_tile.h; k is a multiple of 16. */
-static inline __attribute__((always_inline)) void amx_body(const bool low, const bool right, const struct tile *t) {
+/* As TILE(one) of gemm_tile.h; k is a multiple of 16. */
+static inline __attribute__((always_inline)) void amx_one(const bool low, const bool right, const struct tile *t,
+                                                          const float *a, float *c) {
     const int64_t size = sizeof(float), lda = t->lda * size, ldb = t->ldb * size, ldc = t->ldc * size;
-    const float *a = t->a, *b = t->b;
-    float *c = t->c, *under = c + AMX_ROWS * t->ldc;
+    const float *b = t->b;
+    float *under = c + AMX_ROWS * t->ldc;
     TILES_SEE(t);
     TILE_ZERO(0);
     TILE_ZERO(1);
@@ -70,6 +71,11 @@ static inline __attribute__((always_inline)) void amx_body(const bool low, const
     if (low) TILE_STORE(2, under, ldc);
     if (low && right) TILE_STORE(3, under + 16, ldc);
     TILES_SEE(t);
+}
+
+static inline __attribute__((always_inline)) void amx_body(const bool low, const bool right, const struct tile *t) {
+    const int64_t rows = low ? 2 * AMX_ROWS : AMX_ROWS;
+    for (int64_t i = 0; i < t->count * rows; i += rows) amx_one(low, right, t, t->a + i * t->lda, t->c + i * t->ldc);
 }
 
 static void amx_16x1(const struct tile *t) {

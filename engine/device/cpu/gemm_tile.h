@@ -17,29 +17,29 @@ typedef float TILE(loose) __attribute__((vector_size(4 * TILE_LANES), aligned(4)
 #define TILE_PACKING PACK_ROUNDED
 #endif
 
-/* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more'. 'grouped': A is packed, rows floats
+/* C (rows, vecs) = A (rows, k) B (k, vecs), or C += when 'more': the tile at c. 'grouped': A is packed, rows floats
  * for each k. k goes in as many parts as there are rows, so that the next tile's C is asked for row
  * by row: all at once would hold up A and B. */
-static inline __attribute__((always_inline)) void TILE(body)(const int rows, const int vecs, const bool grouped,
-                                                             const struct tile *t) {
+static inline __attribute__((always_inline)) void TILE(one)(const int rows, const int vecs, const bool grouped,
+                                                            const struct tile *t, const float *a, float *c,
+                                                            const float *next) {
     TILE(vector) sum[TILE_ROWS][3];
     const float *row[TILE_ROWS], *b = t->b;
     UNROLL for (int r = 0; r < rows; r++) {
-        row[r] = t->a + r * t->lda;
+        row[r] = a + r * t->lda;
         UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (TILE(vector)){0};
     }
     if (t->more) {
         UNROLL for (int r = 0; r < rows; r++) {
-            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] =
-                *(const TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES);
+            UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = *(const TILE(loose) *)(c + r * t->ldc + v * TILE_LANES);
         }
     }
-    int64_t part = t->next ? (t->k + rows - 1) / rows : t->k, p = 0;
-    const float *c = t->next, *left_row = t->a + rows * t->lda;
-    for (int64_t end = 0; p < t->k; c += t->ldc, left_row += t->lda) {
+    int64_t part = next ? (t->k + rows - 1) / rows : t->k, p = 0;
+    const float *c_next = next, *left_row = a + rows * t->lda;
+    for (int64_t end = 0; p < t->k; c_next += t->ldc, left_row += t->lda) {
         const float *ahead = left_row;
-        if (t->next) {
-            UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch(c + v * TILE_LANES, 1);
+        if (next) {
+            UNROLL for (int v = 0; v < vecs; v++) __builtin_prefetch(c_next + v * TILE_LANES, 1);
         }
         end = end + part < t->k ? end + part : t->k;
         for (; p < end; p++, b += t->ldb, ahead += rows) {
@@ -47,7 +47,7 @@ static inline __attribute__((always_inline)) void TILE(body)(const int rows, con
             TILE(vector) line[3];
             UNROLL for (int v = 0; v < vecs; v++) line[v] = *(const TILE(loose) *)(b + v * TILE_LANES);
             UNROLL for (int r = 0; r < rows; r++) {
-                float left = grouped ? t->a[p * rows + r] : row[r][p];
+                float left = grouped ? a[p * rows + r] : row[r][p];
                 UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = TILE_ADD(sum[r][v], left, line[v]);
             }
         }
@@ -59,8 +59,14 @@ static inline __attribute__((always_inline)) void TILE(body)(const int rows, con
         }
     }
     UNROLL for (int r = 0; r < rows; r++) {
-        UNROLL for (int v = 0; v < vecs; v++) * (TILE(loose) *)(t->c + r * t->ldc + v * TILE_LANES) = sum[r][v];
+        UNROLL for (int v = 0; v < vecs; v++) * (TILE(loose) *)(c + r * t->ldc + v * TILE_LANES) = sum[r][v];
     }
+}
+
+static inline __attribute__((always_inline)) void TILE(body)(const int rows, const int vecs, const bool grouped,
+                                                             const struct tile *t) {
+    for (int64_t i = 0; i < t->count * rows; i += rows)
+        TILE(one)(rows, vecs, grouped, t, t->a + i * t->lda, t->c + i * t->ldc, t->next ? t->next + i * t->ldc : NULL);
 }
 
 #define TILE_FUNCTION(rows, vecs)                                                                                      \

@@ -10,7 +10,9 @@
  *   GET /api/metrics?since=N  lines of metrics.jsonl from byte N, whole ones, at most so many; the
  *                             header Engine-Next is the N to ask for next */
 #pragma once
+#include "engine/base/json.h"
 #include "engine/train/trainer.h"
+#include "transport/recorder.h"
 
 #define DASHBOARD_STANDARD "127.0.0.1:8080"
 struct dashboard;
@@ -24,3 +26,5 @@ void dashboard_follow(struct dashboard *d, const struct job *job);
 /* The run has ended with this code: waits until a page that is looking has seen that, at most 1 s,
  * and ends. NULL is fine. */
 void dashboard_close(struct dashboard *d, int code);
+/* What a rank does, as one object. ended: its run has. */
+void dashboard_rank(struct json *j, const struct recording *r, bool ended);

@@ -7,11 +7,8 @@
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "engine/base/version.h"
-#include "transport/recorder.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -47,7 +44,7 @@ bool board_metrics(const struct board_state *s, int64_t *since, bool *last, FILE
 /* ---- ranks ---- */
 static const char *state_of(const struct recording *r, bool ended) {
     if (r->closed) return r->clean ? "ended" : "failed";
-    return ended || (kill(r->pid, 0) != 0 && errno == ESRCH) ? "lost" : "runs";
+    return ended || r->process == PROCESS_GONE ? "lost" : r->process == PROCESS_STOPPED ? "stopped" : "runs";
 }
 
 /* The last call to the group that it has begun. */
@@ -56,6 +53,9 @@ static void tell_call(struct json *j, const struct recording *r, int64_t now) {
     const struct recording_call *c = &r->calls[r->ncalls - 1];
     json_open(j, "call", '{');
     json_string(j, "name", c->name);
+    if (c->call.sequence) json_int(j, "number", c->call.sequence);
+    if (!c->call.sequence) json_int(j, "peer", c->call.peer);
+    json_int(j, "bytes", c->bytes);
     json_int(j, "count", c->call.count);
     json_string(j, "type", c->type);
     json_bool(j, "open", c->ended == 0);
@@ -63,7 +63,7 @@ static void tell_call(struct json *j, const struct recording *r, int64_t now) {
     json_close(j, '}');
 }
 
-static void tell_rank(struct json *j, const struct recording *r, bool ended) {
+void dashboard_rank(struct json *j, const struct recording *r, bool ended) {
     int64_t now = clock_ns();
     json_open(j, NULL, '{');
     json_int(j, "rank", r->rank);
@@ -86,7 +86,7 @@ static void tell_ranks(struct json *j, const struct board_state *s) {
         struct pool *pool;
         snprintf(path, sizeof path, "%s/flight/rank%d.bin", s->run_dir, i);
         if (access(path, R_OK) != 0 || pool_create(&pool) != ERR_NONE) continue;
-        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) tell_rank(j, &r, s->ended);
+        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) dashboard_rank(j, &r, s->ended);
         pool_free(pool);
     }
 }

@@ -1,5 +1,5 @@
-/* engine inspect: what is in a checkpoint, a safetensors file or a run directory. Checks all it
- * shows. */
+/* engine inspect: what is in a checkpoint, a safetensors file or a run directory, and where the ranks of groups are.
+ * Checks all it shows. */
 #include "cli/inspect.h"
 
 #include "cli/cli.h"
@@ -191,7 +191,7 @@ static enum error show_flight(const char *dir, struct pool *pool) {
     }
     if (n == 0) return ERR_NONE;
     char *text;
-    TRY(recording_merge(ranks, n, pool, &text));
+    TRY(recording_merge(ranks, n, true, pool, &text));
     fputs(text, stdout);
     return ERR_NONE;
 }
@@ -256,9 +256,11 @@ static enum error show_folder(struct shown *s, const char *path) {
 static enum error show(const char *path, bool json, struct pool *pool) {
     struct stat st;
     struct shown s = {.pool = pool, .json = json};
-    if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "no file or folder '%s'", path);
+    bool groups = !path || stat(path, &st) != 0;
     json_init(&s.j);
-    enum error err = S_ISDIR(st.st_mode) ? show_folder(&s, path) : show_file(&s, path);
+    enum error err = groups                ? inspect_groups(path, json ? &s.j : NULL, pool)
+                     : S_ISDIR(st.st_mode) ? show_folder(&s, path)
+                                           : show_file(&s, path);
     if (err == ERR_NONE && json) return cli_json(&s.j, stdout);
     json_fini(&s.j);
     return err;
@@ -266,13 +268,18 @@ static enum error show(const char *path, bool json, struct pool *pool) {
 
 static int run(const struct cli *cli) {
     const struct options *o = cli->options;
+    if (o->trace && !o->path) return cli_usage(cli, "--trace needs a run directory");
     if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
     enum error err = o->trace ? merge_trace(o->path, cli->pool) : show(o->path, o->json, cli->pool);
     return cli_end(err);
 }
 
 static const struct option options[] = {
-    {"PATH", NULL, NULL, CONFIG_STRING, AT(path), .missing = "one path is needed", .one = "path"},
+    {"PATH|PID|GROUP", NULL,
+     "a file or folder; or a process, or the name of a group: in which call each of its ranks is, since when, and who "
+     "has "
+     "not come. Without it: all groups of programs on this host",
+     CONFIG_STRING, AT(path), .one = "path"},
     OPTION_JSON("one JSON object on standard output"),
     {"--trace", NULL,
      "merges the traces of a run's ranks (log.trace) into RUN_DIR/trace.json, for a run that lost ranks; other runs do "
@@ -282,7 +289,8 @@ static const struct option options[] = {
 
 const struct command command_inspect = {
     .name = "inspect",
-    .summary = "shows and checks a checkpoint, a safetensors file or a run directory",
+    .summary = "shows and checks a checkpoint, a safetensors file or a run directory; or where the ranks of a hung "
+               "program are",
     OPTIONS(options),
     .run = run,
 };

@@ -4,6 +4,7 @@
 
 #include "engine/base/limits.h"
 #include "engine/base/memory.h"
+#include "transport/flight.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"
@@ -22,6 +23,9 @@ struct engine_group {
     size_t scratch_bytes;
     int64_t part[RANKS_MAX + 1];
     char choice[256];
+    struct flight *flight; /* NULL: nothing is recorded */
+    int splits;            /* so far */
+    bool aborted;
 };
 
 static const enum dtype types[] = {
@@ -120,8 +124,10 @@ static enum error open_group(const struct engine_init *init, struct engine_group
     p.algorithm = init->algorithm ? init->algorithm : "auto";
     p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
     p.timeout = init->timeout > 0 ? init->timeout : 60;
+    p.mail = true;
     p.emulate = (struct emulation){.bandwidth = init->bandwidth / 8, .latency = init->latency};
-    return group_open(&p, &g->group);
+    TRY(group_open(&p, &g->group));
+    return flight_open(g->group, NULL, 0, 0, &g->flight);
 }
 
 int engine_group_open(const struct engine_init *init, struct engine_group **out) {
@@ -142,6 +148,7 @@ int engine_group_open(const struct engine_init *init, struct engine_group **out)
 void engine_group_close(struct engine_group *g) {
     if (!g) return;
     group_close(g->group);
+    flight_close(g->flight, g->aborted);
     station_close(g->station);
     memory_free(g->scratch);
     pool_free(g->pool);
@@ -166,6 +173,7 @@ int engine_group_split(struct engine_group *g, int color, int key, struct engine
     struct group *part;
     void *memory;
     *out = NULL;
+    g->splits++;
     enum error err = group_split(g->group, color, key, &part);
     if (err || !part) return error_exit_code(err);
     err = memory_alloc(sizeof(struct engine_group), &memory);
@@ -175,7 +183,11 @@ int engine_group_split(struct engine_group *g, int color, int key, struct engine
     }
     *out = memory;
     (*out)->group = part;
-    return 0;
+    err = flight_open(part, g->flight, g->splits, color, &(*out)->flight);
+    if (!err) return 0;
+    engine_group_close(*out);
+    *out = NULL;
+    return error_exit_code(err);
 }
 
 int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out) {
@@ -300,12 +312,18 @@ int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long
     return error_exit_code(all_to_all(g, GROUP_INLINE, send, recv, count, type));
 }
 
-int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer) {
-    return error_exit_code(group_send(g->group, GROUP_INLINE, buf, count, type_of(type), peer));
+int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
+                long long tag) {
+    struct work *w;
+    enum error err = group_post(g->group, buf, count, type_of(type), peer, tag, &w);
+    return error_exit_code(err ? err : work_wait(w));
 }
 
-int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer) {
-    return error_exit_code(group_recv(g->group, GROUP_INLINE, buf, count, type_of(type), peer));
+int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer, long long tag,
+                int *source) {
+    struct work *w;
+    enum error err = group_take(g->group, buf, count, type_of(type), peer, tag, source, &w);
+    return error_exit_code(err ? err : work_wait(w));
 }
 
 int engine_barrier(struct engine_group *g) {
@@ -389,15 +407,15 @@ int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long cou
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
-                      struct engine_work **out) {
+                      long long tag, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_send(g->group, GROUP_COMM(&w), buf, count, type_of(type), peer), &w, out);
+    return started(group_post(g->group, buf, count, type_of(type), peer, tag, &w), &w, out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
-                      struct engine_work **out) {
+                      long long tag, int *source, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_recv(g->group, GROUP_COMM(&w), buf, count, type_of(type), peer), &w, out);
+    return started(group_take(g->group, buf, count, type_of(type), peer, tag, source, &w), &w, out);
 }
 
 int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
@@ -414,6 +432,7 @@ int engine_work_wait(struct engine_work *w) {
 }
 
 void engine_group_abort(struct engine_group *g, const char *reason) {
+    g->aborted = true;
     group_abort(g->group, reason);
 }
 
@@ -421,4 +440,46 @@ void engine_group_stats(const struct engine_group *g, struct engine_stats *out) 
     struct group_stats s;
     group_get_stats(g->group, &s);
     *out = (struct engine_stats){s.sent, s.received, s.collectives, (double)s.busy_ns * 1e-9};
+}
+
+/* ---- what the group has recorded ---- */
+
+const char *engine_group_name(const struct engine_group *g) {
+    return flight_name(g->flight);
+}
+
+void engine_group_label(struct engine_group *g, const char *label) {
+    recorder_label(flight_recorder(g->flight), label);
+}
+
+int engine_group_calls(const struct engine_group *g, int started, long long number, struct engine_call *out, int n) {
+    enum { ROUND = 32 };
+    struct recording_call calls[ROUND];
+    const struct recorder *r = flight_recorder(g->flight);
+    int count = 0, got = ROUND;
+    while (r && count < n && got == ROUND) {
+        got =
+            recorder_recall(r, started ? LANE_COMM : LANE_INLINE, number, calls, n - count < ROUND ? n - count : ROUND);
+        for (int i = 0; i < got; i++) {
+            const struct recording_call *c = &calls[i];
+            out[count] = (struct engine_call){.number = c->number,
+                                              .sequence = c->call.sequence,
+                                              .bytes = c->bytes,
+                                              .began = c->began,
+                                              .ended = c->ended,
+                                              .root = c->call.peer,
+                                              .code = error_exit_code((enum error)c->error)};
+            memcpy(out[count++].name, c->name, sizeof c->name);
+            number = c->number + 1;
+        }
+    }
+    return count;
+}
+
+int engine_group_clock(struct engine_group *g, long long *offset, long long *round_trip) {
+    int64_t add, took;
+    enum error err = group_compare_clocks(g->group, &add, &took);
+    *offset = add;
+    *round_trip = took;
+    return error_exit_code(err);
 }

@@ -48,8 +48,8 @@ ENGINE_API const char *engine_hint(void);
  *     engine_all_reduce(g, x, x, n, ENGINE_F32, ENGINE_SUM);
  *     engine_group_close(g);
  *
- * Every rank makes the same calls in the same order, from one thread; ranks that disagree, die or
- * do not come are named in engine_message() on all others. All functions give 0, or an exit code.
+ * Every rank makes the same calls in the same order, from one thread (messages go beside them); ranks that disagree, die
+ * or do not come are named in engine_message() on all others. All functions give 0, or an exit code.
  * Once one has failed, the group stays failed. send and recv may be the same memory. */
 enum engine_type { ENGINE_F32, ENGINE_F64, ENGINE_F16, ENGINE_BF16, ENGINE_I32, ENGINE_I64, ENGINE_U8 };
 enum engine_op {
@@ -110,8 +110,15 @@ ENGINE_API int engine_reduce_scatter(struct engine_group *g, const void *send, v
 /* send and recv do not overlap. */
 ENGINE_API int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count,
                                  enum engine_type type);
-ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer);
-ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer);
+/* Messages from one rank to another, in no order with the other calls. A send does not wait for its receive: what comes
+ * before it is asked for is kept in the receiver's memory. A receive names the rank, or ENGINE_ANY, and the tag; messages
+ * of one rank with one tag are received in the order in which they were sent. Both ends give the same type and count.
+ * source: where the rank goes that has sent it; may be NULL. */
+enum { ENGINE_ANY = -1 };
+ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
+                           long long tag);
+ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
+                           long long tag, int *source);
 ENGINE_API int engine_barrier(struct engine_group *g);
 
 /* Beside the caller's own work, up to 256 at a time, in the order of their starts; they may be
@@ -143,9 +150,10 @@ ENGINE_API int engine_scatter_start(struct engine_group *g, void *buf, long long
 ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
                                            enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,
-                                 int peer, struct engine_work **out);
+                                 int peer, long long tag, struct engine_work **out);
+/* Any number at a time; source is written before engine_work_wait returns. */
 ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
-                                 struct engine_work **out);
+                                 long long tag, int *source, struct engine_work **out);
 ENGINE_API int engine_barrier_start(struct engine_group *g, struct engine_work **out);
 ENGINE_API int engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
@@ -159,6 +167,28 @@ struct engine_stats {
     double busy; /* seconds that started calls have run */
 };
 ENGINE_API void engine_group_stats(const struct engine_group *g, struct engine_stats *out);
+
+/* ---- what 'engine inspect' shows of a group, while it runs and after it was killed: its last calls. They lie in
+ * /dev/shm/engine-flight-UID, or in the folder that ENGINE_FLIGHT names (empty: nothing is recorded) ---- */
+/* "18a9c5d2f0417e33", of a group that was split from it "18a9c5d2f0417e33.1-0": the same on all ranks, and no other
+ * group's. "": nothing is recorded, as of a group of one. */
+ENGINE_API const char *engine_group_name(const struct engine_group *g);
+/* What the group is for, shown beside its name; at most 47 bytes are kept. */
+ENGINE_API void engine_group_label(struct engine_group *g, const char *label);
+struct engine_call {
+    char name[24];          /* "all_reduce" */
+    long long number;       /* of this rank's calls, those that were started and the others apart, from 0 */
+    long long sequence;     /* of collectives, likewise, the same on all ranks; messages are not recorded */
+    long long bytes;        /* of its payload */
+    long long began, ended; /* ns of CLOCK_MONOTONIC; ended 0: it runs */
+    int root, code;         /* root: -1: none; code: the exit code */
+};
+/* Those that were started (1) or not (0), from that number on, of the last 512; at most n. Gives how many. Any thread. */
+ENGINE_API int engine_group_calls(const struct engine_group *g, int started, long long number, struct engine_call *out,
+                                  int n);
+/* By all ranks: what to add to this rank's CLOCK_MONOTONIC to have rank 0's, both in ns. It is off by at most half of
+ * round_trip; 0: both are on one host. */
+ENGINE_API int engine_group_clock(struct engine_group *g, long long *offset, long long *round_trip);
 
 #ifdef __cplusplus
 }

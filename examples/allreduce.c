@@ -41,9 +41,9 @@ int main(void) {
     char word[32] = "";
     int next = (rank + 1) % size, last = (rank + size - 1) % size;
     if (rank == 0) snprintf(word, sizeof word, "around %d ranks", size);
-    if (size > 1 && rank == 0) need(engine_send(g, word, sizeof word, ENGINE_U8, next), "send");
-    if (size > 1) need(engine_recv(g, word, sizeof word, ENGINE_U8, last), "recv");
-    if (size > 1 && rank > 0) need(engine_send(g, word, sizeof word, ENGINE_U8, next), "send");
+    if (size > 1 && rank == 0) need(engine_send(g, word, sizeof word, ENGINE_U8, next, 0), "send");
+    if (size > 1) need(engine_recv(g, word, sizeof word, ENGINE_U8, last, 0, NULL), "recv");
+    if (size > 1 && rank > 0) need(engine_send(g, word, sizeof word, ENGINE_U8, next, 0), "send");
 
     need(engine_barrier(g), "barrier");
     if (rank == 0)

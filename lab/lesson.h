@@ -36,6 +36,7 @@ struct lesson {
     const char *folder, *title, *question;
     double minutes;
     int64_t gpus, nodes; /* that it needs */
+    const char *python;  /* the module, or NULL */
     int nsteps, nclaims, nlooks;
     struct lesson_step step[LESSON_STEPS];
     const char *look[LESSON_LOOKS];

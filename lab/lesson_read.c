@@ -4,6 +4,7 @@
 #include "engine/base/text.h"
 #include "engine/device/device.h"
 #include "lab/claim.h"
+#include "lab/process.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -14,12 +15,14 @@
 
 struct raw_needs {
     int64_t gpus, nodes;
+    const char *python;
 };
 #define AT(member) offsetof(struct raw_needs, member)
 static const struct config_field needs_fields[] = {
     {"gpus", CONFIG_INT, AT(gpus), "0", "Number of GPUs on this host", .min = 0, .max = 64},
     {"nodes", CONFIG_INT, AT(nodes), "0", "Number of hosts in the allocation in which the lab runs", .min = 0,
      .max = 4096},
+    {"python", CONFIG_STRING, AT(python), NULL, "Module that python3 has to find"},
     {.key = NULL},
 };
 #undef AT
@@ -37,7 +40,7 @@ static const struct config_field fields[] = {
     {"title", CONFIG_STRING, AT(title), NULL, .help = "The subject of the lab, in a few words"},
     {"question", CONFIG_STRING, AT(question), NULL, .help = "What it answers"},
     {"minutes", CONFIG_REAL, AT(minutes), "1", "Approximate duration", .min = 0, .max = 10000},
-    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "Hardware that the lab needs", .extra = &needs_schema},
+    {"needs", CONFIG_SECTION, AT(needs), NULL, .help = "What the lab needs of this machine", .extra = &needs_schema},
     {"steps", CONFIG_NODE, AT(steps), NULL, .help = "The steps to run, in this order"},
     {"look", CONFIG_NODE, AT(look), NULL, .help = "What to look at in the output of the steps"},
     {"claims", CONFIG_NODE, AT(claims), NULL, .help = "The expected results, which are checked"},
@@ -274,7 +277,7 @@ static enum error read_all(struct reader *r) {
     TRY(go_on(err));
     TRY(go_on(config_read(&schema, root, l->pool, r->e, &raw)));
     l->title = raw.title ? raw.title : "", l->question = raw.question ? raw.question : "";
-    l->minutes = raw.minutes, l->gpus = raw.needs.gpus, l->nodes = raw.needs.nodes;
+    l->minutes = raw.minutes, l->gpus = raw.needs.gpus, l->nodes = raw.needs.nodes, l->python = raw.needs.python;
     TRY(read_list(r, root, "steps", raw.steps, read_step));
     if (raw.look) TRY(read_list(r, root, "look", raw.look, read_look));
     TRY(read_list(r, root, "claims", raw.claims, read_claim));
@@ -333,6 +336,19 @@ static int64_t nodes_here(void) {
     return 1;
 }
 
+static enum error has_module(const struct lesson *l) {
+    char *line = pool_printf(l->pool, "import %s", l->python);
+    const struct process p = {"python3", (const char *const[]){"-c", line, NULL}, .out = "/dev/null",
+                              .err = "/dev/null"};
+    int code = 0;
+    if (!line) return ERR_MEMORY;
+    if (process_run(&p, l->pool, &code, NULL) == ERR_NONE && code == 0) return ERR_NONE;
+    return FAIL(ERR_DEVICE,
+                "this lab needs the Python module %s, which python3 does not find\n"
+                "docs/python.md says how to install it; a virtual environment has to be active",
+                l->python);
+}
+
 enum error lesson_needs(const struct lesson *l) {
     int64_t gpus = l->gpus ? gpus_here() : 0, nodes = l->nodes ? nodes_here() : 0;
     if (gpus < l->gpus)
@@ -344,5 +360,5 @@ enum error lesson_needs(const struct lesson *l) {
                     "this lab needs %lld hosts, and this is %lld\nstart it in an allocation of "
                     "Slurm, or follow its README by hand",
                     (long long)l->nodes, (long long)nodes);
-    return ERR_NONE;
+    return l->python ? has_module(l) : ERR_NONE;
 }

@@ -171,7 +171,7 @@ void mode_stats(struct mode *m, struct mode_stats *out) {
 
 enum error mode_watch(struct mode *m, struct trace_clock *clock) {
     if (m->ops->settle) TRY(m->ops->settle(m));
-    return team_watch(&m->team, m->t, m->place, clock);
+    return team_watch(&m->team, m->t, clock);
 }
 
 const char *mode_describe(struct mode *m) {

@@ -16,8 +16,8 @@ static void open_recorder(struct team *m, const struct trainer *t, int size) {
     int n = snprintf(folder, sizeof folder, "%s/flight", t->job->run_dir);
     if (n >= (int)sizeof folder) return;
     snprintf(path, sizeof path, "%s/rank%d.bin", folder, t->rank);
-    if (file_make_folders(folder) != ERR_NONE || recorder_open(path, t->rank, size, &m->recorder) != ERR_NONE)
-        log_warn("no flight recorder: %s", error_message());
+    const struct recorder_params p = {.path = path, .rank = t->rank, .size = size, .calls = RECORDER_CALLS};
+    if (recorder_open(&p, &m->recorder) != ERR_NONE) log_warn("no flight recorder: %s", error_message());
 }
 
 /* Where devices have memory of their own, something has to carry what lies there. */

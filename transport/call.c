@@ -63,7 +63,8 @@ enum error call_check(struct group *g, const struct collective *c) {
     size_t bytes;
     if ((unsigned)c->sum.type >= DTYPES || (unsigned)c->sum.op >= REDOPS)
         return group_fail(g, ERR_BUG, "%s: no type %d or operation %d", kind, (int)c->sum.type, (int)c->sum.op);
-    if (c->root < 0 || c->root >= g->size || (has_peer(c->kind) && c->root == g->rank))
+    bool any = c->root == GROUP_ANY && c->lane == LANE_IN && g->size > 1;
+    if (!any && (c->root < 0 || c->root >= g->size || (has_peer(c->kind) && c->root == g->rank)))
         return group_fail(g, ERR_BUG, "%s: rank %d as root or peer of rank %d, of %d", kind, c->root, g->rank, g->size);
     if (c->sum.count < 0 || __builtin_mul_overflow((size_t)c->sum.count, 8, &bytes))
         return group_fail(g, ERR_BUG, "%s: %lld elements", kind, (long long)c->sum.count);
@@ -99,7 +100,7 @@ static int64_t common_count(const struct group *g, const struct collective *c) {
 }
 
 /* A send and its receive bear one label. */
-static struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence) {
+struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence) {
     enum kind kind = has_peer(c->kind) ? KIND_SEND : c->kind;
     uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
@@ -147,26 +148,30 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
 
 enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
     struct group *g = user;
-    const struct collective *c = g->lanes[lane].running;
+    enum kind kind = lane == LANE_IN ? KIND_RECV : g->lanes[lane].running->kind;
     char a[DESCRIBED_MAX], b[DESCRIBED_MAX], number[64] = "";
     call_text(theirs, NULL, a);
-    call_text(mine, c->kind == KIND_RECV ? "recv" : NULL, b);
+    call_text(mine, kind == KIND_RECV ? "recv" : NULL, b);
     if (mine->sequence) snprintf(number, sizeof number, " as collective %u", (unsigned)mine->sequence);
-    if (theirs->what == mine->what && c->kind == KIND_ALL_TO_ALL && theirs->sequence == mine->sequence)
+    if (theirs->what == mine->what && kind == KIND_ALL_TO_ALL && theirs->sequence == mine->sequence)
         return group_fail(g, ERR_MISMATCH, "%s%s: rank %d sends rank %d a part of another size than it expects", a,
                           number, peer, g->rank);
     return group_fail(g, ERR_MISMATCH, "rank %d called %s%s where rank %d called %s", peer, a, number, g->rank, b);
 }
 
-/* "all_reduce 412 (4.0 MB)" */
-void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
-    const struct group *g = user;
-    const struct collective *c = g->lanes[lane].running;
+static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
+    char peer[32] = "any rank", tag[32] = "", bytes[32];
+    if (c->root != GROUP_ANY) snprintf(peer, sizeof peer, "rank %d", c->root);
+    if (c->lane >= LANES) snprintf(tag, sizeof tag, ", tag %lld", (long long)c->tag);
+    snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_names[c->kind], c->kind == KIND_SEND ? "to" : "from", peer,
+             tag, text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+}
+
+void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char bytes[32];
     const char *name = kind_names[c->kind];
     if (has_peer(c->kind))
-        snprintf(out, DESCRIBED_MAX, "%s %s rank %d (%s)", name, c->kind == KIND_SEND ? "to" : "from", c->root,
-                 text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+        message_words(c, out);
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
     else
@@ -174,9 +179,17 @@ void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
                  text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }
 
+void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
+    struct group *g = user;
+    struct collective in = {0};
+    if (lane == LANE_IN) in = mail_shown(g);
+    call_words(lane == LANE_IN ? &in : g->lanes[lane].running, out);
+}
+
 /* ---- the way it takes ---- */
 
 static enum error run_pair(struct collective *c) {
+    if (c->lane == LANE_OUT) return mail_send(c);
     return c->kind == KIND_SEND ? collective_send(c, c->root, c->buf, c->sum.count)
                                 : collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
 }
@@ -246,7 +259,7 @@ enum error call_move(struct group *g, struct collective *c) {
     return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
 }
 
-static void record(const struct group *g, const struct collective *c) {
+static void record(struct recorder *recorder, const struct collective *c) {
     bool other = has_root(c->kind) || has_peer(c->kind);
     const struct recorded_call r = {.sequence = c->call.sequence,
                                     .lane = (uint8_t)c->lane,
@@ -255,7 +268,7 @@ static void record(const struct group *g, const struct collective *c) {
                                     .op = (uint8_t)c->sum.op,
                                     .peer = other ? c->root : -1,
                                     .count = c->sum.count};
-    recorder_begin(g->params.recorder, &r);
+    recorder_begin(recorder, &r);
 }
 
 int64_t call_clock(struct group *g) {
@@ -294,10 +307,11 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     struct carrier *carrier = c->there && moves_or_pairs(c) ? carrier_for(g, c) : NULL;
     c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
-    record(g, c);
+    struct recorder *recorder = c->lane < LANES ? g->params.recorder : NULL;
+    record(recorder, c);
     int64_t began = call_clock(g);
     enum error err = carrier ? carrier_run(carrier, c) : call_move(g, c);
     call_tell(g, c, began, false);
-    recorder_end(g->params.recorder, c->lane, (int)err);
+    recorder_end(recorder, c->lane, (int)err);
     return err;
 }

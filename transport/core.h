@@ -24,6 +24,7 @@ struct work {
 };
 
 struct queue;
+struct mail;
 struct party;
 struct held;
 struct carrier;
@@ -40,12 +41,13 @@ struct group {
     struct party *party;       /* of a subgroup: where the ranks of this host met, or NULL */
     struct roster *roster;     /* of a subgroup: its own, or NULL */
     char name[16];             /* "rank 2", for log lines of the communication lane */
-    struct lane_state lanes[LANES];
+    struct lane_state lanes[ALL_LANES];
     struct carrier *carrier, *staged; /* of buffers on accelerators (carrier/carrier.h), or NULL;
                                          perhaps one and the same */
     char carried[256];                /* why this carrier */
     struct held *held;                /* with a carrier: what group_alloc gave */
-    struct queue *queue;              /* NULL until the communication lane is used */
+    struct queue *queues[ALL_LANES];  /* of LANE_COMM and LANE_OUT; NULL until they are used */
+    struct mail *mail;                /* NULL: there is none */
     struct work finished;             /* what LANE_INLINE returns */
     _Atomic(group_watch_fn) watch;    /* NULL: there is no watch */
     void *watcher;
@@ -57,6 +59,9 @@ struct group {
 MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 /* The way over the host's memory; c->buf is there. */
 MUST_CHECK enum error call_move(struct group *g, struct collective *c);
+/* What a call is, for messages: "all_reduce 412 (4.0 MB)". */
+void call_words(const struct collective *c, char out[DESCRIBED_MAX]);
+struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence);
 /* Runs on the lane's thread. Any failure is the group's. patient: the thread may spin. */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);
 /* Reports to the watch, if there is one, that the activity that began at 'began' (ns) has ended now. waited: the wait
@@ -70,13 +75,27 @@ enum error call_disagree(void *user, int lane, int peer, const struct call *mine
 MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- work.c: the communication lane ---- */
+/* ---- work.c: the queues of LANE_COMM and LANE_OUT ---- */
 
+/* c->lane says which. */
 MUST_CHECK enum error queue_submit(struct group *g, const struct collective *c, struct work **out);
-/* Until all of it has run. */
+/* Until all of LANE_COMM has run. */
 void queue_drain(struct group *g);
-/* Ends the lane's thread; work still in flight fails the group. */
+/* Ends the lanes' threads; work still in flight fails the group. */
 void queue_stop(struct group *g);
+
+/* ---- mail.c: messages by tags ---- */
+
+MUST_CHECK enum error mail_open(struct group *g);
+/* Receives that have not ended are withdrawn. */
+void mail_close(struct group *g);
+/* A send, on LANE_OUT. */
+MUST_CHECK enum error mail_send(struct collective *c);
+/* A receive: its work is ended by mail_wait. */
+MUST_CHECK enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out);
+MUST_CHECK enum error mail_wait(struct work *w);
+/* What LANE_IN does. */
+struct collective mail_shown(struct group *g);
 
 /* ---- split.c: subgroups ---- */
 

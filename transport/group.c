@@ -94,6 +94,7 @@ static enum error open_link(struct group *g) {
                              .meeting = p->meeting,
                              .roster = p->roster,
                              .port = p->port,
+                             .mail = p->mail,
                              .group = p->id,
                              .user = g,
                              .describe = call_describe,
@@ -157,6 +158,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     TRY_GOTO(err, open_lanes(g), failed);
     TRY_GOTO(err, meet_all(g), failed);
     TRY_GOTO(err, carrier_open(g), failed);
+    if (p->mail && p->size > 1) TRY_GOTO(err, mail_open(g), failed);
     *out = g;
     return ERR_NONE;
 failed:
@@ -167,6 +169,7 @@ failed:
 void group_close(struct group *g) {
     if (!g) return;
     queue_stop(g);
+    mail_close(g);
     carrier_close(g);
     if (g->link) g->link->ops->close(g->link);
     for (int i = 0; i < LANES; i++) memory_free(g->lanes[i].scratch);
@@ -319,6 +322,31 @@ enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t c
     return start(g, how, &c);
 }
 
+static enum error check_message(struct group *g, const struct collective *c) {
+    if (!g->params.mail) return group_fail(g, ERR_BUG, "rank %d: the group was opened without messages", g->rank);
+    return call_check(g, c);
+}
+
+enum error group_post(struct group *g, const void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
+                      struct work **out) {
+    struct collective c = {.kind = KIND_SEND,
+                           .lane = LANE_OUT,
+                           .buf = (char *)(uintptr_t)buf, /* read only */
+                           .sum = {.count = count, .type = t},
+                           .root = peer,
+                           .tag = tag};
+    TRY(check_message(g, &c));
+    return queue_submit(g, &c, out);
+}
+
+enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, int peer, int64_t tag, int *source,
+                      struct work **out) {
+    struct collective c = {
+        .kind = KIND_RECV, .lane = LANE_IN, .buf = buf, .sum = {.count = count, .type = t}, .root = peer, .tag = tag};
+    TRY(check_message(g, &c));
+    return mail_ask(g, &c, source, out);
+}
+
 enum error group_barrier_on(struct group *g, struct dispatch how) {
     struct collective c = {.kind = KIND_BARRIER};
     return start(g, how, &c);
@@ -355,7 +383,7 @@ void group_watch(struct group *g, group_watch_fn watch, void *user) {
 
 void group_get_stats(const struct group *g, struct group_stats *out) {
     *out = (struct group_stats){0};
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < ALL_LANES; i++) {
         const struct lane_state *l = &g->lanes[i];
         out->sent += atomic_load_explicit(&l->traffic.sent, memory_order_relaxed);
         out->received += atomic_load_explicit(&l->traffic.received, memory_order_relaxed);

@@ -29,6 +29,7 @@ struct group_params {
     const struct roster *roster; /* NULL: all ranks are on this host. Borrowed, as are the next two */
     struct port *port;           /* this rank's, for links to other hosts; else NULL */
     struct recorder *recorder;   /* of this rank; NULL: none */
+    bool mail;                   /* messages by tags (group_post) are possible, in its subgroups, too */
     uint64_t id;                 /* of the group, the same on all ranks; no two at a time have one */
     struct emulation emulate;
     /* How buffers on accelerators travel: "auto" or a name of carriers.def, the same on all ranks. NULL: all buffers
@@ -122,6 +123,16 @@ MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const voi
                                  int peer);
 MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                  int peer);
+/* Messages, where params.mail is set: beside the calls, and in no order with them. A post waits for no receive: what
+ * comes before it is asked for is kept in the receiver's memory. It is received by rank (or GROUP_ANY) and tag, and those
+ * of one rank and one tag in the order in which they were posted. Both ends give the same type and count. Up to
+ * GROUP_WORKS posts may be begun and not waited for; of takes, any number. source: where the rank of a take's message
+ * goes, before work_wait returns; NULL: nowhere. Buffers are the host's. */
+enum { GROUP_ANY = -1 };
+MUST_CHECK enum error group_post(struct group *g, const void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
+                                 struct work **out);
+MUST_CHECK enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
+                                 int *source, struct work **out);
 MUST_CHECK enum error group_barrier_on(struct group *g, struct dispatch how);
 MUST_CHECK static inline enum error group_barrier(struct group *g) {
     return group_barrier_on(g, GROUP_INLINE);
@@ -154,6 +165,9 @@ void group_abort(struct group *g, const char *reason);
 void group_note(struct group *g, const char *doing, int64_t step);
 
 /* ---- for those who measure ---- */
+/* Collective: what to add to this rank's clock_ns to have rank 0's, and the time that the message took which has told (the
+ * error is at most half of it; 0: it is the same clock). */
+MUST_CHECK enum error group_compare_clocks(struct group *g, int64_t *offset, int64_t *round_trip);
 struct group_event {  /* a call that has run, or (waited) that somebody waited for */
     const char *name; /* "all_reduce"; static */
     enum lane lane;   /* that it ran on; of a wait, that it was for */

@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/base/process.h"
 #include "transport/algo/algo.h"
 #include "transport/recorder_file.h"
 
@@ -20,7 +21,9 @@
 struct recorder {
     struct record_head *head; /* the mapping */
     struct record *records;
-    uint64_t calls[LANES]; /* so far */
+    uint32_t a_lane;
+    _Atomic uint64_t calls[LANES]; /* so far */
+    _Atomic bool failed;
 };
 
 static const char *const kind_names[] = {
@@ -43,17 +46,22 @@ static int64_t wall_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static void write_head(struct record_head *h, int rank, int size) {
+static void write_head(struct record_head *h, const struct recorder_params *p) {
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
-    h->rank = rank;
-    h->size = size;
+    h->rank = p->rank;
+    h->size = p->size;
     h->pid = (int32_t)getpid();
+    h->started = process_start(h->pid, NULL);
+    h->a_lane = (uint32_t)(p->calls / LANES);
     h->wall = wall_ns();
     h->clock = clock_ns();
     (void)gethostname(h->host, sizeof h->host - 1);
     for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
         snprintf(h->kinds[i], sizeof h->kinds[i], "%s", kind_names[i]);
-    for (int t = 0; t < DTYPES; t++) snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
+    for (int t = 0; t < DTYPES; t++) {
+        snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
+        h->bytes[t] = (uint8_t)dtype_size((enum dtype)t);
+    }
     h->check = record_head_check(h);
 }
 
@@ -67,37 +75,44 @@ static enum error make_folder_of(const char *path) {
 }
 
 /* The file has all its blocks from here on: a full disk is an error now and no signal later. */
-static enum error file_create(const char *path, int *out) {
+static size_t file_bytes(const struct recorder_params *p) {
+    return RECORD_HEAD + (size_t)p->calls * sizeof(struct record);
+}
+
+static enum error file_create(const struct recorder_params *p, int *out) {
+    const char *path = p->path;
     TRY(make_folder_of(path));
     if (unlink(path) != 0 && errno != ENOENT) return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, p->private ? 0600 : 0666);
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     int why;
-    do why = posix_fallocate(fd, 0, RECORD_FILE);
+    do why = posix_fallocate(fd, 0, (off_t)file_bytes(p));
     while (why == EINTR);
     if (why) {
         close(fd);
+        (void)unlink(path);
         return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(why));
     }
     *out = fd;
     return ERR_NONE;
 }
 
-static enum error file_map(const char *path, void **out) {
+static enum error file_map(const struct recorder_params *p, void **out) {
     int fd = -1;
-    TRY(file_create(path, &fd));
-    *out = mmap(NULL, RECORD_FILE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TRY(file_create(p, &fd));
+    *out = mmap(NULL, file_bytes(p), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     int why = errno;
     close(fd);
-    if (*out == MAP_FAILED) return FAIL(ERR_IO, "cannot map '%s': %s", path, strerror(why));
+    if (*out == MAP_FAILED) return FAIL(ERR_IO, "cannot map '%s': %s", p->path, strerror(why));
     return ERR_NONE;
 }
 
-enum error recorder_open(const char *path, int rank, int size, struct recorder **out) {
-    assert(rank >= 0 && rank < size && size <= RANKS_MAX);
+enum error recorder_open(const struct recorder_params *p, struct recorder **out) {
+    assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MAX);
+    assert(p->calls >= LANES && p->calls <= RECORDER_CALLS && p->calls % LANES == 0);
     void *memory, *map;
     TRY(memory_alloc(sizeof(struct recorder), &memory));
-    enum error err = file_map(path, &map);
+    enum error err = file_map(p, &map);
     if (err) {
         memory_free(memory);
         return err;
@@ -105,25 +120,38 @@ enum error recorder_open(const char *path, int rank, int size, struct recorder *
     struct recorder *r = *out = memory;
     r->head = map;
     r->records = (struct record *)(void *)((char *)map + RECORD_HEAD);
-    write_head(r->head, rank, size);
+    r->a_lane = (uint32_t)(p->calls / LANES);
+    write_head(r->head, p);
     return ERR_NONE;
+}
+
+void recorder_leave(struct recorder *r, enum recorded_end how) {
+    if (r->head->pid == (int32_t)getpid()) atomic_store(&r->head->end, how); /* not in a copy that fork has made */
 }
 
 void recorder_close(struct recorder *r, bool clean) {
     if (!r) return;
-    atomic_store(&r->head->end, clean ? RECORD_CLEAN : RECORD_FAILED);
-    munmap(r->head, RECORD_FILE);
+    recorder_leave(r, clean ? RECORDED_CLEAN : RECORDED_FAILED);
+    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * LANES * sizeof(struct record));
     memory_free(r);
 }
 
+void recorder_label(struct recorder *r, const char *label) {
+    if (r) snprintf(r->head->label, sizeof r->head->label, "%s", label);
+}
+
+bool recorder_failed(const struct recorder *r) {
+    return atomic_load(&r->failed);
+}
+
 static struct record *record_of(const struct recorder *r, int lane, uint64_t number) {
-    return &r->records[(size_t)lane * RECORDS_A_LANE + number % RECORDS_A_LANE];
+    return &r->records[(size_t)lane * r->a_lane + number % r->a_lane];
 }
 
 void recorder_begin(struct recorder *r, const struct recorded_call *c) {
     if (!r) return;
     assert(c->lane < LANES);
-    uint64_t number = r->calls[c->lane]++;
+    uint64_t number = atomic_load_explicit(&r->calls[c->lane], memory_order_relaxed);
     struct record *e = record_of(r, c->lane, number);
     atomic_store_explicit(&e->check, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* nothing below is seen with the old check */
@@ -139,12 +167,14 @@ void recorder_begin(struct recorder *r, const struct recorded_call *c) {
     e->type = c->type;
     e->op = c->op;
     atomic_store_explicit(&e->check, record_check(e), memory_order_release);
+    atomic_store_explicit(&r->calls[c->lane], number + 1, memory_order_release);
 }
 
 void recorder_end(struct recorder *r, int lane, int error) {
     if (!r) return;
     assert(lane >= 0 && lane < LANES && r->calls[lane] > 0);
     struct record *e = record_of(r, lane, r->calls[lane] - 1);
+    if (error) atomic_store(&r->failed, true);
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     atomic_store_explicit(&e->ended, clock_ns(), memory_order_release);
 }
@@ -161,4 +191,15 @@ void recorder_note(struct recorder *r, const char *doing, int64_t step) {
     atomic_store_explicit(&h->step, step, memory_order_relaxed);
     atomic_store_explicit(&h->noted, clock_ns(), memory_order_relaxed);
     atomic_store_explicit(&h->noting, turn + 2, memory_order_release);
+}
+
+int recorder_recall(const struct recorder *r, int lane, int64_t number, struct recording_call *out, int n) {
+    int64_t calls = (int64_t)atomic_load(&r->calls[lane]), oldest = calls > r->a_lane ? calls - r->a_lane : 0;
+    int count = 0;
+    for (int64_t i = number > oldest ? number : oldest; i < calls && count < n; i++) {
+        struct record e, *at = record_of(r, lane, (uint64_t)i);
+        memcpy(&e, at, sizeof e);
+        if (record_read(r->head, &e, (size_t)(at - r->records), &out[count])) count += out[count].number == i;
+    }
+    return count;
 }

@@ -6,12 +6,22 @@
 
 enum { RECORDER_CALLS = 4096, RECORDER_TEXT = 48 };
 struct recorder;
-/* Creates or replaces path ("RUN_DIR/flight/rank3.bin") and its folder, never grows it afterwards.
- */
-MUST_CHECK enum error recorder_open(const char *path, int rank, int size, struct recorder **out);
-/* Closes the recording; the file stays and records how the rank ended. If this is never called, the file shows that
- * the rank did not end by itself. */
+struct recorder_params {
+    const char *path; /* "RUN_DIR/flight/rank3.bin" */
+    int rank, size;
+    int calls;    /* that are kept, an even number of at most RECORDER_CALLS */
+    bool private; /* only this user may read the file */
+};
+/* Creates or replaces the file and its folder, and never grows the file afterwards. */
+MUST_CHECK enum error recorder_open(const struct recorder_params *p, struct recorder **out);
+/* How a rank has left: closed it after all went well, or after a failure; or its process ended without closing it. If
+ * nothing is ever noted, the rank did not end by itself. */
+enum recorded_end { RECORDED_OPEN, RECORDED_CLEAN, RECORDED_FAILED, RECORDED_EXIT };
+void recorder_leave(struct recorder *r, enum recorded_end how);
+/* Leaves and closes the recording; the file stays. */
 void recorder_close(struct recorder *r, bool clean);
+/* What the recording is called where several are shown. */
+void recorder_label(struct recorder *r, const char *label);
 
 struct recorded_call {
     uint32_t sequence;            /* of collectives on the lane; 0 for send and recv */
@@ -25,21 +35,33 @@ void recorder_begin(struct recorder *r, const struct recorded_call *c);
 void recorder_end(struct recorder *r, int lane, int error);
 /* Records the current work of the rank: "backward of conv4". */
 void recorder_note(struct recorder *r, const char *doing, int64_t step);
+bool recorder_failed(const struct recorder *r); /* whether any call has */
 
 /* ---- reading, after the fact; the file may be cut or hold anything ---- */
 struct recording_call {
     struct recorded_call call;
     int64_t began, ended; /* ns of the monotonic clock; ended 0: it never did */
     int error;
-    char name[24]; /* "all_reduce": as the writer called it */
-    char type[8];  /* "f32" */
+    int64_t number; /* of the lane's calls, from 0 */
+    int64_t bytes;  /* of the payload */
+    char name[24];  /* "all_reduce": as the writer called it */
+    char type[8];   /* "f32" */
+};
+/* What is known of the rank's process. */
+enum recorded_process {
+    PROCESS_UNKNOWN, /* it is on another host */
+    PROCESS_GONE,
+    PROCESS_LIVES,
+    PROCESS_STOPPED, /* by a signal or a debugger */
 };
 struct recording {
     int rank, size, pid;
-    char host[64];
+    enum recorded_process process;
+    char host[64], label[RECORDER_TEXT];
     int64_t wall, clock; /* ns: what both clocks showed when it was opened, to compare hosts */
     bool closed;         /* the rank has ended by itself; else it was killed, or still runs */
     bool clean;          /* and well */
+    bool exited;         /* its process has ended by itself, and did not leave the group before */
     char doing[RECORDER_TEXT];
     int64_t step, noted;          /* of the note; and when */
     struct recording_call *calls; /* oldest first */
@@ -47,5 +69,11 @@ struct recording {
 };
 /* ERR_DATA: not a recorder's file, or damaged. */
 MUST_CHECK enum error recording_read(const char *path, struct pool *pool, struct recording *out);
-/* The text that 'engine inspect' prints for the recordings of one run's ranks: where each rank was. */
-MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, struct pool *pool, char **text);
+/* The text that 'engine inspect' prints for the recordings of one run's or group's ranks: what they wait for, and, if
+ * whole, where each rank is or was. */
+MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text);
+
+/* ---- reading, while it is written, by the process itself ---- */
+/* The own calls of a lane from that number on, of those that are kept, at most n; any thread. Gives how many. One that
+ * still runs has no end. */
+int recorder_recall(const struct recorder *r, int lane, int64_t number, struct recording_call *out, int n);

@@ -10,28 +10,31 @@ enum {
     RECORD_HEAD = 4096,
     RECORD_KINDS = 32,
     RECORD_TYPES = 16,
-    RECORDS_A_LANE = RECORDER_CALLS / LANES,
+    RECORDS_A_LANE = RECORDER_CALLS / LANES, /* at most */
     RECORD_FILE = RECORD_HEAD + RECORDER_CALLS * 64,
 };
-#define RECORD_MAGIC "engine flight 1"
+#define RECORD_MAGIC "engine flight 2"
 
-enum record_end { RECORD_OPEN, RECORD_CLEAN, RECORD_FAILED };
 struct record_head {
     char magic[16];
     int32_t rank, size, pid;
-    uint32_t check; /* crc32c of what is written once: the head up to 'end', with 0 here */
+    uint32_t check;   /* crc32c of what is written once: the head up to 'end', with 0 here */
+    uint64_t started; /* the process, as process_start says */
+    uint32_t a_lane;  /* places for calls of each lane */
     int64_t wall, clock;
     char host[64];
     char kinds[RECORD_KINDS][24], types[RECORD_TYPES][8];
-    _Atomic uint32_t end;    /* enum record_end */
-    _Atomic uint32_t noting; /* odd while the note changes */
+    uint8_t bytes[RECORD_TYPES]; /* of an element of each type */
+    _Atomic uint32_t end;        /* enum recorded_end */
+    _Atomic uint32_t noting;     /* odd while the note changes */
     _Atomic int64_t noted, step;
     _Atomic uint64_t doing[RECORDER_TEXT / 8];
+    char label[RECORDER_TEXT];
 };
 _Static_assert(sizeof(struct record_head) <= RECORD_HEAD, "the head is one page");
 
 /* One call. 'check' is 0 while the rest is being written, and fits it otherwise; the end of the
- * call is not part of it. Call number n of a lane lies at place n modulo RECORDS_A_LANE. */
+ * call is not part of it. Call number n of a lane lies at place n modulo a_lane. */
 struct record {
     _Atomic uint32_t check;
     _Atomic int32_t error;
@@ -58,5 +61,7 @@ static inline uint32_t record_check(const struct record *r) {
     return (uint32_t)h | 1;
 }
 
+/* The record's call: false where it is torn or damaged. place: where it lies, of all lanes' records. */
+bool record_read(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out);
 /* Of the head's part that is written once. */
 uint32_t record_head_check(const struct record_head *h);

@@ -1,10 +1,12 @@
 /* The flight recorder's reading side: one rank's file, which may be cut, torn or hold anything. */
 #include "engine/base/file.h"
+#include "engine/base/process.h"
 #include "transport/recorder_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* Text of a file, as a terminal bears it; src may lack its end. */
 static void copy_text(char *dst, size_t size, const char *src, size_t n) {
@@ -20,9 +22,20 @@ enum { KNOWN_ERRORS = 0 ERRORS(X) };
 static enum error check_head(const char *path, const struct record_head *h) {
     if (memcmp(h->magic, RECORD_MAGIC, sizeof h->magic))
         return FAIL(ERR_DATA, "'%s' is not a flight recorder's file", path);
-    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 || h->rank >= h->size)
+    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 || h->rank >= h->size ||
+        h->a_lane < 1 || h->a_lane > RECORDS_A_LANE)
         return FAIL(ERR_DATA, "'%s': the head is damaged", path);
     return ERR_NONE;
+}
+
+/* Processes of other hosts are not looked for. */
+static enum recorded_process find_process(const struct record_head *h, const char *host) {
+    char here[64] = "", state = 0;
+    (void)gethostname(here, sizeof here - 1);
+    if (strcmp(here, host) != 0 || h->pid <= 0) return PROCESS_UNKNOWN;
+    unsigned long long started = process_start(h->pid, &state);
+    if (started == 0 || started != h->started) return PROCESS_GONE;
+    return state == 'T' || state == 't' ? PROCESS_STOPPED : PROCESS_LIVES;
 }
 
 /* A note that was being written when the rank died is left out. */
@@ -32,9 +45,12 @@ static void read_head(const struct record_head *h, struct recording *out) {
                               .pid = h->pid,
                               .wall = h->wall,
                               .clock = h->clock,
-                              .closed = h->end != RECORD_OPEN,
-                              .clean = h->end == RECORD_CLEAN};
+                              .closed = h->end != RECORDED_OPEN,
+                              .clean = h->end == RECORDED_CLEAN,
+                              .exited = h->end == RECORDED_EXIT};
     copy_text(out->host, sizeof out->host, h->host, sizeof h->host);
+    copy_text(out->label, sizeof out->label, h->label, sizeof h->label);
+    out->process = find_process(h, out->host);
     if (h->noting % 2 || h->noting == 0) return;
     char doing[RECORDER_TEXT];
     memcpy(doing, h->doing, sizeof doing);
@@ -43,10 +59,16 @@ static void read_head(const struct record_head *h, struct recording *out) {
     out->noted = h->noted;
 }
 
-/* False for a place that was never used, or whose record is torn or damaged. */
-static bool read_record(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out) {
+static int64_t payload(const struct record_head *h, const struct record *e) {
+    int64_t bytes;
+    if (e->type >= RECORD_TYPES || e->count < 0) return 0;
+    return __builtin_mul_overflow(e->count, (int64_t)h->bytes[e->type], &bytes) ? 0 : bytes;
+}
+
+/* False for a place that was never used, too. */
+bool record_read(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out) {
     if (e->check == 0 || e->check != record_check(e)) return false;
-    if (e->lane != place / RECORDS_A_LANE || e->number % RECORDS_A_LANE != place % RECORDS_A_LANE) return false;
+    if (e->lane != place / h->a_lane || e->number % h->a_lane != place % h->a_lane) return false;
     if (e->ended != 0 && e->ended < e->began) return false;
     *out = (struct recording_call){.call = {.sequence = e->sequence,
                                             .lane = e->lane,
@@ -57,6 +79,8 @@ static bool read_record(const struct record_head *h, const struct record *e, siz
                                             .count = e->count},
                                    .began = e->began,
                                    .ended = e->ended,
+                                   .number = (int64_t)e->number,
+                                   .bytes = payload(h, e),
                                    .error = e->error >= 0 && e->error < KNOWN_ERRORS ? e->error : (int)ERR_BUG};
     if (e->kind < RECORD_KINDS && *h->kinds[e->kind])
         copy_text(out->name, sizeof out->name, h->kinds[e->kind], sizeof h->kinds[0]);
@@ -76,17 +100,21 @@ enum error recording_read(const char *path, struct pool *pool, struct recording 
     size_t n;
     struct record_head head;
     TRY(file_read(path, RECORD_FILE, pool, &bytes, &n));
-    if (n != RECORD_FILE)
-        return FAIL(ERR_DATA, "'%s' has %zu bytes, a flight recorder's file %d", path, n, RECORD_FILE);
+    if (n < RECORD_HEAD)
+        return FAIL(ERR_DATA, "'%s' has %zu bytes, a flight recorder's file at least %d", path, n, RECORD_HEAD);
     memcpy(&head, bytes, sizeof head);
     TRY(check_head(path, &head));
+    size_t places = (size_t)head.a_lane * LANES;
+    if (n != RECORD_HEAD + places * sizeof(struct record))
+        return FAIL(ERR_DATA, "'%s' has %zu bytes, and should have %zu", path, n,
+                    RECORD_HEAD + places * sizeof(struct record));
     read_head(&head, out);
-    out->calls = pool_alloc(pool, RECORDER_CALLS * sizeof *out->calls);
+    out->calls = pool_alloc(pool, places * sizeof *out->calls);
     if (!out->calls) return ERR_MEMORY;
-    for (size_t i = 0; i < RECORDER_CALLS; i++) {
+    for (size_t i = 0; i < places; i++) {
         struct record e;
         memcpy(&e, bytes + RECORD_HEAD + i * sizeof e, sizeof e);
-        out->ncalls += read_record(&head, &e, i, &out->calls[out->ncalls]);
+        out->ncalls += record_read(&head, &e, i, &out->calls[out->ncalls]);
     }
     qsort(out->calls, (size_t)out->ncalls, sizeof *out->calls, by_time);
     return ERR_NONE;

@@ -1,7 +1,8 @@
-/* The post-mortem: the recordings of one run's ranks, laid beside each other. On each lane the
- * ranks' collectives are numbered alike, so the first number that not all have finished is where it
- * went wrong: who came, who did not, who called something else; and what each was doing. */
-#include "engine/base/error.h"
+/* The report of where the ranks of a run or a group are, or were when it ended: their recordings, laid beside each
+ * other. On each lane the ranks' collectives are numbered alike, so the first number that not all have finished is where
+ * they wait or where it went wrong: who came, who did not, who called something else; and what each was doing. */
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
 #include "transport/link/link.h"
 #include "transport/recorder.h"
 
@@ -13,7 +14,7 @@ struct merge {
     const struct recording *ranks;
     int n;
     FILE *out;
-    double end;           /* the last sign of life of any rank */
+    double end;           /* now, if a rank's process lives; else the last sign of life of any rank */
     uint32_t next[LANES]; /* the first collective that not all have finished; 0: none was called */
 };
 
@@ -48,6 +49,10 @@ static double wall_of(const struct recording *r, int64_t clock) {
     return ((double)r->wall + ((double)clock - (double)r->clock)) * 1e-9;
 }
 
+static bool is_here(const struct recording *r) {
+    return !r->closed && (r->process == PROCESS_LIVES || r->process == PROCESS_STOPPED);
+}
+
 static double last_sign(const struct recording *r) {
     int64_t last = r->clock > r->noted ? r->clock : r->noted;
     for (int i = 0; i < r->ncalls; i++) {
@@ -70,8 +75,18 @@ static bool same_call(const struct recorded_call *a, const struct recorded_call 
 
 static void print_call(const struct merge *m, const struct recording_call *c) {
     fprintf(m->out, "%s", c->name);
+    char bytes[32];
     if (c->call.sequence) fprintf(m->out, " %u", (unsigned)c->call.sequence);
     if (!c->call.sequence && c->call.peer >= 0) fprintf(m->out, " with rank %d", c->call.peer);
+    if (c->bytes) fprintf(m->out, " (%s)", text_of_bytes((double)c->bytes, bytes));
+}
+
+/* "10:02:11": of this host's clock. */
+static void print_time(const struct merge *m, double wall) {
+    time_t seconds = (time_t)wall;
+    struct tm t;
+    char text[16];
+    if (localtime_r(&seconds, &t) && strftime(text, sizeof text, "%H:%M:%S", &t)) fprintf(m->out, "%s", text);
 }
 
 /* "all_reduce(f32, 1024)", with what else may differ. */
@@ -127,6 +142,15 @@ static void print_mismatches(const struct merge *m, int lane, const struct recor
     }
 }
 
+static double longest_wait(const struct merge *m, int lane) {
+    double longest = 0;
+    for (int i = 0; i < m->n; i++) {
+        const struct recording_call *c = find_call(&m->ranks[i], lane, m->next[lane]);
+        if (c && lasted(m, &m->ranks[i], c) > longest) longest = lasted(m, &m->ranks[i], c);
+    }
+    return longest;
+}
+
 static void print_lane(const struct merge *m, int lane) {
     uint32_t next = m->next[lane];
     const struct recording_call *done = any_call(m, lane, next - 1), *open = any_call(m, lane, next);
@@ -146,6 +170,7 @@ static void print_lane(const struct merge *m, int lane) {
             fprintf(m->out, " did not");
         else
             fprintf(m->out, "and not all finished it");
+        if (longest_wait(m, lane) >= 0.05) fprintf(m->out, "; the longest wait there: %.1f s", longest_wait(m, lane));
     }
     fprintf(m->out, "\n");
     if (open) print_mismatches(m, lane, open);
@@ -154,36 +179,53 @@ static void print_lane(const struct merge *m, int lane) {
 /* ---- one rank ---- */
 
 static void print_last_call(const struct merge *m, const struct recording *r, const struct recording_call *c) {
-    fprintf(m->out, is_done(c) ? "was last in " : "was in ");
+    bool here = is_here(r) && !c->ended;
+    fprintf(m->out, is_done(c) ? "was last in " : here ? "is in " : "was in ");
     print_call(m, c);
     if (is_done(c))
         fprintf(m->out, ", done");
     else if (c->ended)
         fprintf(m->out, " for %.1f s, which failed: %s", lasted(m, r, c), error_text((enum error)c->error));
-    else
+    else if (!here)
         fprintf(m->out, " for %.1f s, which never ended", lasted(m, r, c));
+    else {
+        fprintf(m->out, " for %.1f s, since ", lasted(m, r, c));
+        print_time(m, wall_of(r, c->began));
+    }
 }
 
 /* What it missed on a lane, and how long the others waited there. */
 static void print_missed(const struct merge *m, const struct recording *r, int lane) {
     const struct recording_call *open = any_call(m, lane, m->next[lane]);
     if (!open || find_call(r, lane, m->next[lane])) return;
-    double longest = 0;
-    for (int i = 0; i < m->n; i++) {
-        const struct recording_call *c = find_call(&m->ranks[i], lane, m->next[lane]);
-        if (c && lasted(m, &m->ranks[i], c) > longest) longest = lasted(m, &m->ranks[i], c);
-    }
-    fprintf(m->out, "; it never entered ");
+    fprintf(m->out, is_here(r) ? "; it has not entered " : "; it never entered ");
     print_call(m, open);
     fprintf(m->out, ", where ");
     print_ranks(m, lane, m->next[lane], true);
-    fprintf(m->out, " waited %.1f s", longest);
+    fprintf(m->out, " waited %.1f s", longest_wait(m, lane));
+}
+
+/* The calls before the last one, the latest first. */
+static void print_before(const struct merge *m, const struct recording *r) {
+    enum { SHOWN = 4 };
+    char took[32];
+    if (r->ncalls < 2) return;
+    fprintf(m->out, "  before: ");
+    for (int i = r->ncalls - 2, k = 0; i >= 0 && k < SHOWN; i--, k++) {
+        const struct recording_call *c = &r->calls[i];
+        fprintf(m->out, k ? ", " : "");
+        print_call(m, c);
+        fprintf(m->out, c->ended ? " %s" : " open", text_of_seconds(lasted(m, r, c), took));
+    }
+    fprintf(m->out, "\n");
 }
 
 static void print_rank(const struct merge *m, const struct recording *r) {
     const struct recording_call *last = r->ncalls ? &r->calls[r->ncalls - 1] : NULL;
-    fprintf(m->out, "rank %d (pid %d on %s) ", r->rank, r->pid, r->host);
+    fprintf(m->out, "rank %d (pid %d on %s%s) ", r->rank, r->pid, r->host,
+            !r->closed && r->process == PROCESS_STOPPED ? ", stopped" : "");
     if (r->clean) fprintf(m->out, "ended well; ");
+    if (r->exited) fprintf(m->out, "has ended without leaving the group; ");
     if (last)
         print_last_call(m, r, last);
     else
@@ -194,8 +236,10 @@ static void print_rank(const struct merge *m, const struct recording *r) {
     }
     for (int lane = 0; lane < LANES && !r->clean; lane++)
         if (m->next[lane]) print_missed(m, r, lane);
-    if (!r->clean) fprintf(m->out, "; last sign of life %.1f s before the end", m->end - last_sign(r));
+    if (!r->clean)
+        fprintf(m->out, "; last sign of life %.1f s %s", m->end - last_sign(r), is_here(r) ? "ago" : "before the end");
     fprintf(m->out, "\n");
+    if (!r->clean) print_before(m, r);
 }
 
 /* ---- all ---- */
@@ -208,25 +252,34 @@ static void print_missing(const struct merge *m) {
         here[m->ranks[i].rank] = true;
     }
     for (int r = 0; r < size && r < RANKS_MAX; r++)
-        if (!here[r]) fprintf(m->out, "rank %d of %d has left no recording\n", r, size);
+        if (!here[r]) fprintf(m->out, "rank %d of %d has left no recording here\n", r, size);
 }
 
-/* The cause of a loss as a rule: the others see it, say so, and close their recordings. */
+/* A rank that was killed is the cause of a loss as a rule: the others see it, say so, and close their recordings. */
 static void print_open(const struct merge *m) {
-    int shown = 0;
-    for (int i = 0; i < m->n; i++) {
-        if (m->ranks[i].closed) continue;
-        fprintf(m->out, shown++ ? ", %d" : "killed, or still running: rank %d", m->ranks[i].rank);
+    static const char *const words[] = {[PROCESS_UNKNOWN] = "killed, or still running",
+                                        [PROCESS_GONE] = "killed",
+                                        [PROCESS_LIVES] = "running",
+                                        [PROCESS_STOPPED] = "stopped"};
+    for (unsigned p = PROCESS_UNKNOWN; p <= PROCESS_STOPPED; p++) {
+        int shown = 0;
+        for (int i = 0; i < m->n; i++) {
+            if (m->ranks[i].closed || m->ranks[i].process != p) continue;
+            if (!shown++) fprintf(m->out, "%s: rank ", words[p]);
+            fprintf(m->out, shown > 1 ? ", %d" : "%d", m->ranks[i].rank);
+        }
+        if (shown) fprintf(m->out, "\n");
     }
-    if (shown) fprintf(m->out, "\n");
 }
 
-static void print_all(struct merge *m) {
-    int clean = 0;
+static void print_all(struct merge *m, bool whole) {
+    int clean = 0, calls = 0;
     for (int i = 0; i < m->n; i++) {
-        double sign = last_sign(&m->ranks[i]);
+        const struct recording *r = &m->ranks[i];
+        double sign = is_here(r) ? wall_of(r, clock_ns()) : last_sign(r);
         if (i == 0 || sign > m->end) m->end = sign;
-        clean += m->ranks[i].clean;
+        clean += r->clean;
+        calls += r->ncalls;
     }
     fprintf(m->out, "flight recorder: %d rank%s, %d ended well\n", m->n, m->n == 1 ? "" : "s", clean);
     print_open(m);
@@ -234,20 +287,21 @@ static void print_all(struct merge *m) {
         m->next[lane] = m->n ? next_of(m, lane) : 0;
         if (m->next[lane]) print_lane(m, lane);
     }
-    for (int i = 0; i < m->n; i++) print_rank(m, &m->ranks[i]);
+    if (!calls && m->n > 1) fprintf(m->out, "nothing was called\n");
+    for (int i = 0; i < m->n && whole && (calls || m->n == 1); i++) print_rank(m, &m->ranks[i]);
     print_missing(m);
 }
 
-enum error recording_merge(const struct recording *ranks, int n, struct pool *pool, char **text) {
+enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text) {
     char *written = NULL;
     size_t length = 0;
     struct merge m = {.ranks = ranks, .n = n, .out = open_memstream(&written, &length)};
     if (!m.out) return FAIL(ERR_MEMORY, "cannot allocate a text");
-    print_all(&m);
-    bool whole = !ferror(m.out);
-    whole = fclose(m.out) == 0 && whole;
-    *text = whole ? pool_strndup(pool, written, length) : NULL;
+    print_all(&m, whole);
+    bool good = !ferror(m.out);
+    good = fclose(m.out) == 0 && good;
+    *text = good ? pool_strndup(pool, written, length) : NULL;
     free(written);
-    if (!whole) return FAIL(ERR_MEMORY, "cannot allocate a text");
+    if (!good) return FAIL(ERR_MEMORY, "cannot allocate a text");
     return *text ? ERR_NONE : ERR_MEMORY;
 }

@@ -1,5 +1,5 @@
-/* The communication lane: one thread for each group, started on first use, that runs what it is
- * given in order. The work lies in a ring of slots; nothing is allocated for a call. Who waits for
+/* The communication lane, and that on which messages leave: one thread each for a group, started on first use, that runs
+ * what it is given in order. The work lies in a ring of slots; nothing is allocated for a call. Who waits for
  * the oldest work, before the thread has begun it, runs it himself: that saves two changes of
  * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
@@ -15,6 +15,8 @@
 #include <string.h>
 
 struct queue {
+    struct group *group;
+    int lane;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t more, done;
@@ -30,10 +32,10 @@ static struct work *work_at(struct queue *q, uint32_t index) {
 }
 
 /* Runs the oldest work. The mutex is held on entry and on return, not while it runs. */
-static void run_first(struct group *g, bool patient) {
-    struct queue *q = g->queue;
+static void run_first(struct queue *q, bool patient) {
+    struct group *g = q->group;
     struct work *w = work_at(q, q->first);
-    struct lane_state *lane = &g->lanes[LANE_COMM];
+    struct lane_state *lane = &g->lanes[q->lane];
     q->busy = true;
     atomic_store(&w->state, WORK_RUNNING);
     pthread_mutex_unlock(&q->mutex);
@@ -52,28 +54,27 @@ static void run_first(struct group *g, bool patient) {
 }
 
 static void *lane_thread(void *arg) {
-    struct group *g = arg;
-    struct queue *q = g->queue;
+    struct queue *q = arg;
     fesetenv(&q->float_mode);
-    log_set_prefix(g->name);
+    log_set_prefix(q->group->name);
     pthread_mutex_lock(&q->mutex);
     while (!q->stop) {
         if (q->busy || q->first == q->next)
             pthread_cond_wait(&q->more, &q->mutex);
         else
-            run_first(g, false);
+            run_first(q, false);
     }
     pthread_mutex_unlock(&q->mutex);
     return NULL;
 }
 
 void queue_drain(struct group *g) {
-    struct queue *q = g->queue;
+    struct queue *q = g->queues[LANE_COMM];
     if (!q) return;
     pthread_mutex_lock(&q->mutex);
     while (q->first != q->next) {
         if (!q->busy)
-            run_first(g, true);
+            run_first(q, true);
         else
             pthread_cond_wait(&q->done, &q->mutex);
     }
@@ -81,20 +82,22 @@ void queue_drain(struct group *g) {
 }
 
 /* Signals are for the program's own threads. */
-static int start_thread(struct group *g) {
+static int start_thread(struct queue *q) {
     sigset_t all, old;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&g->queue->thread, NULL, lane_thread, g);
+    int err = pthread_create(&q->thread, NULL, lane_thread, q);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return err;
 }
 
-static enum error queue_start(struct group *g) {
+static enum error queue_start(struct group *g, int lane) {
     size_t each = 2 * (size_t)(g->size + 1), parts = each * GROUP_WORKS * sizeof(int64_t);
     void *memory;
     TRY(memory_alloc(sizeof(struct queue) + parts, &memory));
-    struct queue *q = g->queue = memory;
+    struct queue *q = g->queues[lane] = memory;
+    q->group = g;
+    q->lane = lane;
     pthread_mutex_init(&q->mutex, NULL);
     pthread_cond_init(&q->more, NULL);
     pthread_cond_init(&q->done, NULL);
@@ -103,9 +106,9 @@ static enum error queue_start(struct group *g) {
         q->works[i].group = g;
         q->works[i].part = q->parts + (size_t)i * each;
     }
-    int err = start_thread(g);
+    int err = start_thread(q);
     if (!err) return ERR_NONE;
-    g->queue = NULL;
+    g->queues[lane] = NULL;
     memory_free(q);
     return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
 }
@@ -126,8 +129,8 @@ static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
 }
 
 enum error queue_submit(struct group *g, const struct collective *c, struct work **out) {
-    if (!g->queue) TRY(queue_start(g));
-    struct queue *q = g->queue;
+    if (!g->queues[c->lane]) TRY(queue_start(g, c->lane));
+    struct queue *q = g->queues[c->lane];
     struct work *w = work_at(q, q->next); /* only this thread changes next */
     if (atomic_load(&w->state) != WORK_FREE)
         return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for", g->rank, GROUP_WORKS);
@@ -144,12 +147,11 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     return ERR_NONE;
 }
 
-static void await(struct group *g, struct work *w) {
-    struct queue *q = g->queue;
+static void await(struct queue *q, struct work *w) {
     pthread_mutex_lock(&q->mutex);
     while (atomic_load(&w->state) != WORK_DONE) {
         if (!q->busy && work_at(q, q->first) == w)
-            run_first(g, true);
+            run_first(q, true);
         else
             pthread_cond_wait(&q->done, &q->mutex);
     }
@@ -159,8 +161,9 @@ static void await(struct group *g, struct work *w) {
 enum error work_wait(struct work *w) {
     struct group *g = w->group;
     if (w == &g->finished) return ERR_NONE;
+    if (w->call.lane == LANE_IN) return mail_wait(w);
     int64_t began = call_clock(g);
-    if (atomic_load(&w->state) != WORK_DONE) await(g, w);
+    if (atomic_load(&w->state) != WORK_DONE) await(g->queues[w->call.lane], w);
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
@@ -171,9 +174,8 @@ bool work_done(const struct work *w) {
     return w == &w->group->finished || atomic_load(&w->state) == WORK_DONE;
 }
 
-void queue_stop(struct group *g) {
-    struct queue *q = g->queue;
-    if (!q) return;
+static void stop(struct queue *q) {
+    struct group *g = q->group;
     pthread_mutex_lock(&q->mutex);
     bool unfinished = q->first != q->next;
     q->stop = true;
@@ -190,6 +192,11 @@ void queue_stop(struct group *g) {
     pthread_mutex_destroy(&q->mutex);
     for (int i = 0; i < GROUP_WORKS; i++)
         if (q->works[i].ready) device_runtime(g->params.device)->mark_free(q->works[i].ready);
+    g->queues[q->lane] = NULL;
     memory_free(q);
-    g->queue = NULL;
+}
+
+void queue_stop(struct group *g) {
+    for (int lane = 0; lane < ALL_LANES; lane++)
+        if (g->queues[lane]) stop(g->queues[lane]);
 }

@@ -37,6 +37,7 @@ struct ranks {
     void (*fn)(struct rank *r);
     const void *user;
     double heartbeat;
+    bool mail;
     /* Ranks with accelerators: of which kind, which units; the first 'hosted' ranks have none. */
     const struct device_ops *devices;
     int units, hosted;
@@ -66,6 +67,11 @@ __attribute__((format(printf, 3, 4))) static inline void rank_wrong(struct rank 
     } while (0)
 #define check_ok(expr) check((expr) == ERR_NONE, "%s", error_message())
 
+static inline void nap(double seconds) {
+    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
+    nanosleep(&t, NULL);
+}
+
 /* Keeps what a call gave. */
 static inline void rank_result(struct rank *r, enum error err) {
     r->err = err;
@@ -82,6 +88,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .leaves = p->leaves,
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .heartbeat = p->heartbeat,
+                                 .mail = p->mail,
                                  .carrier = p->carrier,
                                  .bitwise = p->bitwise,
                                  .emulate = p->emulate,

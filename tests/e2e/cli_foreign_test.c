@@ -374,7 +374,7 @@ static void hosts_are_nodes_of_a_run(void **state) {
         tries += !strncmp(text, "-o BatchMode=yes ", 17);
     }
     fclose(f);
-    assert_int_equal(tries, 10);
+    assert_in_range(tries, 9, 10); /* the one beside the lost host may be ended before it writes */
 }
 
 /* ---- mistakes ---- */

@@ -146,7 +146,7 @@ static void a_rank_is_killed(void **state) {
     training_gone();
     double steps[29];
     training_numbers(dir, "ms", steps, 29); /* and not before */
-    assert_non_null(strstr(training_inspect(dir), "killed, or still running: rank 1\n"));
+    assert_non_null(strstr(training_inspect(dir), "killed: rank 1\n"));
 }
 
 /* From the last checkpoint, and from the beginning where there is none. */

@@ -181,6 +181,17 @@ static void what_is_wrong_with_a_lab_is_told_at_its_place(void **state) {
     assert_code(66);
 }
 
+static void a_python_module_that_is_missing_is_named(void **state) {
+    (void)state;
+    assert_int_equal(mkdir(folder, 0755), 0);
+    write_file("lab.yaml", "title: t\nquestion: q\nneeds: {python: no_such_module_here}\n"
+                           "steps: [{name: net, engine: [model, summary, lenet, --json]}]\n"
+                           "claims: [{text: JSON, check: net.layers.fc1.parameters > 1000}]\n");
+    program_run(&p, 60, "lab", "run", folder, "-q", NULL);
+    assert_code(69);
+    assert_says(p.err, "needs the Python module no_such_module_here, which python3 does not find");
+}
+
 /* ---- those that come with the program ---- */
 
 static void labs_are_listed_shown_and_copied(void **state) {
@@ -235,7 +246,8 @@ static void assert_reports(const char *dir) {
     if (!none) globfree(&found);
 }
 
-/* The one test of what the labs say: they take some seconds each. One that needs GPUs or hosts that are not here says so. */
+/* The one test of what the labs say: they take some seconds each. One that needs GPUs, hosts or Python's modules
+ * that are not here says so. */
 static void every_claim_holds(void **state) {
     (void)state;
     struct pool *pool;
@@ -272,6 +284,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_claim_that_does_not_hold_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_step_that_fails_ends_the_lab, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_wrong_with_a_lab_is_told_at_its_place, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_python_module_that_is_missing_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(labs_are_listed_shown_and_copied, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_changed_copy_stays_as_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(every_claim_holds, set_up, tear_down),

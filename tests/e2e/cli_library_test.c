@@ -272,14 +272,14 @@ static void calls_over_tcp(void **state) {
  * others look, so that its number names no process any more. */
 static void killed_by_hand(void **state) {
     (void)state;
-    static const char *const links[] = {"shm", "tcp"}, *const plays[] = {"lose", "lose-another"};
-    for (int i = 0; i < 4; i++)
+    static const char *const links[] = {"shm", "tcp"}, *const plays[] = {"lose", "lose-another", "lose-sender"};
+    for (int i = 0; i < 6; i++)
         shell(0,
               "export TEST_LINK=%s MASTER_ADDR=127.0.0.1 MASTER_PORT=%d WORLD_SIZE=3; "
               "RANK=1 %s %s & b=$!; RANK=2 %s %s & c=$!; RANK=0 %s %s & a=$!; "
               "wait $b; [ $? = 137 ] && wait $a && wait $c",
-              links[i / 2], 28000 + (int)(getpid() % 900), ranks, plays[i % 2], ranks, plays[i % 2], ranks,
-              plays[i % 2]);
+              links[i / 3], 28000 + (int)(getpid() % 900), ranks, plays[i % 3], ranks, plays[i % 3], ranks,
+              plays[i % 3]);
 }
 
 /* ---- training ---- */

@@ -18,6 +18,7 @@ static void pass(const char *module, const char *needs) {
     setenv("ENGINE_PROGRAM", ENGINE_BINARY_DIR "/engine", 1);
     setenv("PYTHONPATH", ENGINE_SOURCE_DIR "/python:" ENGINE_SOURCE_DIR "/python/tests", 1);
     setenv("PYTHONDONTWRITEBYTECODE", "1", 1);
+    (void)scratch_folder(); /* where groups record */
     const char *const words[] = {python, "-W", "error", "-m", "unittest", module, NULL};
     program_spawn(&p, words);
     if (!program_wait(&p, 300) || p.code != 0) fail_msg("%s%s", p.out, p.err);
@@ -27,6 +28,11 @@ static void pass(const char *module, const char *needs) {
 static void groups(void **state) {
     (void)state;
     pass("test_group", "numpy");
+}
+
+static void inspect(void **state) {
+    (void)state;
+    pass("test_inspect", "numpy");
 }
 
 static void runs(void **state) {
@@ -39,11 +45,20 @@ static void torch(void **state) {
     pass("test_torch", "numpy, torch");
 }
 
+static void servers(void **state) {
+    (void)state;
+    pass("test_server", "numpy, torch");
+}
+
+static void compression(void **state) {
+    (void)state;
+    pass("test_compress", "numpy, torch");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(groups),
-        cmocka_unit_test(runs),
-        cmocka_unit_test(torch),
+        cmocka_unit_test(groups), cmocka_unit_test(inspect), cmocka_unit_test(runs),
+        cmocka_unit_test(torch),  cmocka_unit_test(servers), cmocka_unit_test(compression),
     };
     return cmocka_run_group_tests_name("the Python package", tests, NULL, NULL);
 }

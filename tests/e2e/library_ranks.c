@@ -141,9 +141,24 @@ static void pass_on(int type) {
     give(send, type);
     clear();
     for (long i = 0; i < N; i++) put(wanted, i, type, given(last, i));
-    if (rank == 0) need(engine_send(group, send, N, type, next) == 0);
-    need(engine_recv(group, recv, N, type, last) == 0 && same(recv, type, N));
-    if (rank > 0) need(engine_send(group, send, N, type, next) == 0);
+    if (rank == 0) need(engine_send(group, send, N, type, next, 0) == 0);
+    need(engine_recv(group, recv, N, type, last, 0, NULL) == 0 && same(recv, type, N));
+    if (rank > 0) need(engine_send(group, send, N, type, next, 0) == 0);
+}
+
+/* All but the first send it what each has in two tags; it takes the second before the first, and from whoever comes. */
+static void send_to_first(void) {
+    int taken[MOST] = {0}, source = -1;
+    int32_t x = -1;
+    for (int tag = 1; rank > 0 && tag <= 2; tag++) {
+        x = rank * 10 + tag;
+        need(engine_send(group, &x, 1, ENGINE_I32, 0, tag) == 0);
+    }
+    for (int tag = 2; rank == 0 && tag > 0; tag--)
+        for (int i = 1; i < size; i++) {
+            need(engine_recv(group, &x, 1, ENGINE_I32, ENGINE_ANY, tag, &source) == 0);
+            need(source > 0 && source < size && x == source * 10 + tag && ++taken[source] == 3 - tag);
+        }
 }
 
 static void wait_for_all(void) {
@@ -154,6 +169,7 @@ static void wait_for_all(void) {
         pass_on(type);
         need(engine_barrier(group) == 0);
     }
+    send_to_first();
 }
 
 /* ---- the calls that are waited for later ---- */
@@ -175,9 +191,9 @@ static void begin(struct engine_work **work, int *n) {
         if (size == 1) continue;
         for (int turn = 0; turn < 2; turn++)
             if ((rank == 0) == (turn == 0))
-                need(engine_send_start(group, sent[w], N, ENGINE_I32, next, &work[(*n)++]) == 0);
+                need(engine_send_start(group, sent[w], N, ENGINE_I32, next, 0, &work[(*n)++]) == 0);
             else
-                need(engine_recv_start(group, got[w], N, ENGINE_I32, last, &work[(*n)++]) == 0);
+                need(engine_recv_start(group, got[w], N, ENGINE_I32, last, 0, NULL, &work[(*n)++]) == 0);
     }
 }
 
@@ -259,7 +275,33 @@ static void start_the_rest(void) {
     need(stats.calls > 0 && (size == 1 || stats.sent > 0) && stats.busy >= 0);
 }
 
+/* What the group has recorded of its calls. */
+static void look_back(void) {
+    enum { MOST_CALLS = 600 };
+    static struct engine_call calls[MOST_CALLS];
+    float x[3] = {0};
+    struct engine_work *w;
+    long long offset = 1, trip = 1;
+    int before = engine_group_calls(group, 1, 0, calls, MOST_CALLS);
+    long long next = before ? calls[before - 1].number + 1 : 0;
+    need((size == 1) == !*engine_group_name(group));
+    engine_group_label(group, "of the test");
+    need(engine_all_reduce_start(group, x, x, 3, ENGINE_F32, ENGINE_SUM, &w) == 0 && engine_work_wait(w) == 0);
+    need(engine_broadcast_start(group, x, 2, ENGINE_U8, size - 1, &w) == 0 && engine_work_wait(w) == 0);
+    int n = engine_group_calls(group, 1, next, calls, MOST_CALLS);
+    need(n == (size > 1 ? 2 : 0));
+    need(n == 0 || (!strcmp(calls[0].name, "all_reduce") && calls[0].bytes == 12 && calls[0].root == -1));
+    need(n == 0 || (!strcmp(calls[1].name, "broadcast") && calls[1].bytes == 2 && calls[1].root == size - 1));
+    need(n == 0 || (calls[0].number == next && calls[1].sequence == calls[0].sequence + 1 && calls[1].code == 0));
+    need(n == 0 || (calls[0].began <= calls[0].ended && calls[0].ended <= calls[1].began));
+    need(engine_group_calls(group, 1, next, calls, 1) == (size > 1) &&
+         engine_group_calls(group, 1, next + 2, calls, 1) == 0);
+    need(engine_group_clock(group, &offset, &trip) == 0 && trip >= 0);
+    need(rank > 0 || (offset == 0 && trip == 0));
+}
+
 static void start_all(void) {
+    look_back();
     start_the_rest();
     for (int order = 0; order < 4; order++) start_and_wait(order);
     look();
@@ -334,9 +376,9 @@ static void disagree(void) {
     need(strstr(engine_message(), "all_reduce(f32, 4, sum)") != NULL);
 }
 
-/* Rank 1 is killed while the others wait, for it or for each other; they learn of it from their
- * group, whoever has started them. */
-static void lose(int for_each_other) {
+/* Rank 1 is killed while the others wait, in a sum or for messages of the given ranks; they learn of it from their group,
+ * whoever has started them. */
+static void lose(const int *from) {
     struct timespec before, after;
     int64_t x = 0;
     need(engine_barrier(group) == 0 && size == 3);
@@ -345,27 +387,33 @@ static void lose(int for_each_other) {
         kill(getpid(), SIGKILL);
     }
     clock_gettime(CLOCK_MONOTONIC, &before);
-    need((for_each_other ? engine_recv(group, &x, 1, ENGINE_I64, 2 - rank)
-                         : engine_all_reduce(group, &x, &x, 1, ENGINE_I64, ENGINE_SUM)) == 75);
+    need((from ? engine_recv(group, &x, 1, ENGINE_I64, from[rank], 0, NULL)
+               : engine_all_reduce(group, &x, &x, 1, ENGINE_I64, ENGINE_SUM)) == 75);
     clock_gettime(CLOCK_MONOTONIC, &after);
     need(strstr(engine_message(), "rank 1 (") && strstr(engine_message(), "has died"));
     need(after.tv_sec - before.tv_sec < 10);
 }
 
 static void lose_awaited(void) {
-    lose(0);
+    lose(NULL);
 }
 
+/* Ranks 0 and 2 wait for each other, or for rank 1 and for anybody. */
 static void lose_another(void) {
-    lose(1);
+    lose((const int[]){2, 0, 0});
+}
+
+static void lose_sender(void) {
+    lose((const int[]){1, 0, ENGINE_ANY});
 }
 
 static const struct {
     const char *name;
     void (*play)(void);
-} parts[] = {{"wait", wait_for_all}, {"start", start_all},   {"parts", use_parts},
-             {"many", too_many},     {"refuse", refuse},     {"disagree", disagree},
-             {"give-up", give_up},   {"lose", lose_awaited}, {"lose-another", lose_another}};
+} parts[] = {{"wait", wait_for_all},      {"start", start_all},   {"parts", use_parts},
+             {"many", too_many},          {"refuse", refuse},     {"disagree", disagree},
+             {"give-up", give_up},        {"lose", lose_awaited}, {"lose-another", lose_another},
+             {"lose-sender", lose_sender}};
 
 int main(int argc, char **argv) {
     struct engine_group *none = (void *)&size;

@@ -38,6 +38,7 @@ const char *scratch_folder(void) {
         snprintf(folder, sizeof folder, "%s/engine-test-XXXXXX", base ? base : "/tmp");
         if (!mkdtemp(folder)) fail_msg("cannot make %s: %s", folder, strerror(errno));
         atexit(remove_folder);
+        setenv("ENGINE_FLIGHT", scratch_path("flight"), 1); /* where groups of programs record */
     }
     return folder;
 }

@@ -7,12 +7,6 @@
 #include "tests/conformance/ranks.h"
 
 #include <signal.h>
-#include <time.h>
-
-static void nap(double seconds) {
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
-}
 
 static void assert_has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);

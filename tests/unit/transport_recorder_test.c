@@ -42,6 +42,11 @@ static void record(struct recorder *r, const struct recorded_call *c, int error)
     recorder_end(r, c->lane, error);
 }
 
+static enum error open_at(const char *path, int rank, int size, struct recorder **out) {
+    const struct recorder_params p = {.path = path, .rank = rank, .size = size, .calls = RECORDER_CALLS};
+    return recorder_open(&p, out);
+}
+
 /* ---- one file ---- */
 
 static void what_was_recorded_is_read(void **state) {
@@ -49,7 +54,7 @@ static void what_was_recorded_is_read(void **state) {
     struct recorder *r;
     struct recording got;
     const char *path = scratch_path("flight/deep/rank1.bin");
-    assert_ok(recorder_open(path, 1, 4, &r));
+    assert_ok(open_at(path, 1, 4, &r));
     struct recorded_call a = sum_call(1, 100), b = {.sequence = 1,
                                                     .lane = 1,
                                                     .kind = KIND_BROADCAST,
@@ -79,6 +84,46 @@ static void what_was_recorded_is_read(void **state) {
     assert_string_equal(got.calls[1].name, "all_reduce");
 }
 
+/* By the process itself, while the lane goes on. */
+static void own_calls_are_recalled(void **state) {
+    (void)state;
+    enum { PLACES = 8, MANY = 21 };
+    struct recorder *r;
+    struct recording_call got[MANY];
+    struct recording read;
+    struct stat st;
+    const struct recorder_params p = {
+        .path = scratch_path("own.bin"), .size = 2, .calls = PLACES * LANES, .private = true};
+    assert_ok(recorder_open(&p, &r));
+    recorder_label(r, "of \x1b[31m the test");
+    for (uint32_t i = 1; i <= MANY; i++) {
+        struct recorded_call c = sum_call(i, i);
+        c.lane = 1;
+        recorder_begin(r, &c);
+        if (i < MANY) recorder_end(r, 1, i == 3 ? ERR_PEER : ERR_NONE);
+    }
+    assert_true(recorder_failed(r));
+    assert_int_equal(recorder_recall(r, 0, 0, got, MANY), 0);
+    assert_int_equal(recorder_recall(r, 1, 0, got, MANY), PLACES);
+    assert_int_equal(recorder_recall(r, 1, MANY, got, MANY), 0);
+    assert_int_equal(recorder_recall(r, 1, MANY - 3, got, 2), 2);
+    assert_int_equal(got[0].number, MANY - 3);
+    assert_int_equal(got[0].bytes, (MANY - 2) * 4);
+    assert_true(got[1].ended >= got[1].began && got[1].began >= got[0].ended);
+    assert_int_equal(recorder_recall(r, 1, MANY - 1, got, MANY), 1);
+    assert_int_equal(got[0].ended, 0);
+    assert_int_equal(stat(p.path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_ok(recording_read(p.path, pool, &read));
+    assert_int_equal(read.ncalls, PLACES);
+    assert_int_equal(read.process, PROCESS_LIVES);
+    assert_string_equal(read.label, "of ?[31m the test");
+    recorder_leave(r, RECORDED_EXIT);
+    assert_ok(recording_read(p.path, pool, &read));
+    assert_true(read.closed && read.exited && !read.clean);
+    recorder_close(r, true);
+}
+
 static void old_calls_make_room(void **state) {
     (void)state;
     enum { MANY = 3 * RECORDER_CALLS };
@@ -86,7 +131,7 @@ static void old_calls_make_room(void **state) {
     struct recording got;
     struct stat st;
     const char *path = scratch_path("many.bin");
-    assert_ok(recorder_open(path, 0, 1, &r));
+    assert_ok(open_at(path, 0, 1, &r));
     struct recorded_call stuck = {.sequence = 1, .lane = 1, .kind = KIND_REDUCE};
     recorder_begin(r, &stuck);
     for (uint32_t i = 1; i <= MANY; i++) {
@@ -103,7 +148,7 @@ static void old_calls_make_room(void **state) {
     assert_false(got.clean);
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_size, RECORD_FILE);
-    assert_ok(recorder_open(path, 0, 1, &r)); /* replaced, not continued */
+    assert_ok(open_at(path, 0, 1, &r)); /* replaced, not continued */
     recorder_close(r, false);
     assert_ok(recording_read(path, pool, &got));
     assert_int_equal(got.ncalls, 0);
@@ -125,7 +170,7 @@ static void lanes_do_not_disturb_each_other(void **state) {
     struct recording got;
     pthread_t id;
     int lanes[2] = {0};
-    assert_ok(recorder_open(scratch_path("lanes.bin"), 0, 1, &r));
+    assert_ok(open_at(scratch_path("lanes.bin"), 0, 1, &r));
     assert_int_equal(pthread_create(&id, NULL, other_lane, r), 0);
     for (uint32_t i = 1; i <= 5000; i++) {
         struct recorded_call c = sum_call(i, 1);
@@ -147,8 +192,8 @@ static void without_a_recorder_nothing_happens(void **state) {
     record(NULL, &c, ERR_NONE);
     recorder_note(NULL, "forward", 1);
     recorder_close(NULL, true);
-    assert_fails(ERR_CREATE, recorder_open("/proc/nowhere/rank0.bin", 0, 1, &r));
-    assert_fails(ERR_CREATE, recorder_open(scratch_folder(), 0, 1, &r));
+    assert_fails(ERR_CREATE, open_at("/proc/nowhere/rank0.bin", 0, 1, &r));
+    assert_fails(ERR_CREATE, open_at(scratch_folder(), 0, 1, &r));
 }
 
 /* ---- a rank that is killed ---- */
@@ -156,7 +201,7 @@ static void without_a_recorder_nothing_happens(void **state) {
 /* Records until it is killed, in the middle of something. */
 static int run_victim(const char *path) {
     struct recorder *r;
-    if (recorder_open(path, 2, 4, &r)) return 1;
+    if (open_at(path, 2, 4, &r)) return 1;
     for (uint32_t i = 1;; i++) {
         struct recorded_call c = sum_call(i, i);
         recorder_note(r, "backward of conv4", i);
@@ -198,6 +243,7 @@ static void a_killed_rank_leaves_its_last_calls(void **state) {
         close(ready);
         assert_ok(recording_read(path, pool, &got));
         assert_int_equal(got.pid, pid);
+        assert_int_equal(got.process, PROCESS_GONE);
         assert_false(got.clean);
         assert_true(got.ncalls >= RECORDS_A_LANE - 1);
         for (int k = 0; k < got.ncalls; k++) {
@@ -230,7 +276,7 @@ static char whole[RECORD_FILE], damaged[RECORD_FILE + 64];
 
 static void make_file(const char *path) {
     struct recorder *r;
-    assert_ok(recorder_open(path, 1, 3, &r));
+    assert_ok(open_at(path, 1, 3, &r));
     recorder_note(r, "forward", 5);
     for (uint32_t i = 1; i <= 40; i++) {
         struct recorded_call c = sum_call(i, i);
@@ -253,7 +299,7 @@ static void read_damaged(const char *path, bool must_fail) {
         assert_int_equal(err, ERR_DATA);
     else {
         assert_false(must_fail);
-        assert_ok(recording_merge(&got, 1, own, &text));
+        assert_ok(recording_merge(&got, 1, true, own, &text));
         for (const char *c = text; *c; c++) assert_true(*c == '\n' || (*c >= ' ' && *c <= '~'));
     }
     pool_free(own);
@@ -374,7 +420,7 @@ static struct recording_call timed(uint32_t sequence, double began, double ended
 
 static const char *merged(const struct recording *ranks, int n) {
     char *text;
-    assert_ok(recording_merge(ranks, n, pool, &text));
+    assert_ok(recording_merge(ranks, n, true, pool, &text));
     return text;
 }
 
@@ -402,6 +448,35 @@ static void the_rank_that_did_not_come_is_named(void **state) {
                       "waited 60.0 s; last sign of life 60.5 s before the end");
     assert_says(text, "rank 3 (pid 4712 on hostB) was in all_reduce 412 for 60.0 s, which failed: "
                       "timed out");
+}
+
+/* Ranks that live: their calls last until now, whatever the last sign of life was. */
+static void calls_of_living_ranks_last_until_now(void **state) {
+    (void)state;
+    struct recording_call calls[2][2];
+    struct recording ranks[2];
+    for (int r = 0; r < 2; r++) {
+        calls[r][0] = timed(6, 0.5, 0.75, ERR_NONE);
+        calls[r][1] = timed(7, 1, 0, ERR_NONE);
+        calls[r][0].bytes = calls[r][1].bytes = 4096;
+        ranks[r] = (struct recording){.rank = r, .size = 2, .pid = 4709 + r, .host = "host", .process = PROCESS_LIVES};
+        ranks[r].calls = calls[r];
+        ranks[r].ncalls = r ? 1 : 2;
+        ranks[r].clock = clock_ns() - 31LL * SECOND;
+        for (int i = 0; i < 2; i++) calls[r][i].began += ranks[r].clock, calls[r][i].ended += i ? 0 : ranks[r].clock;
+    }
+    ranks[1].process = PROCESS_STOPPED;
+    const char *text = merged(ranks, 2);
+    assert_says(text, "running: rank 0\nstopped: rank 1\n");
+    assert_says(text, "rank 0 entered all_reduce 7 (4.0 KB), rank 1 did not; the longest wait there: 30.");
+    assert_says(text, "rank 0 (pid 4709 on host) is in all_reduce 7 (4.0 KB) for 30.");
+    assert_says(text, "before: all_reduce 6 (4.0 KB) 250 ms\n");
+    assert_says(text, "rank 1 (pid 4710 on host, stopped) was last in all_reduce 6 (4.0 KB), done; it has not entered "
+                      "all_reduce 7 (4.0 KB), where rank 0 waited 30.");
+    char *brief;
+    assert_ok(recording_merge(ranks, 2, false, pool, &brief));
+    assert_says(brief, "rank 1 did not");
+    assert_null(strstr(brief, "pid"));
 }
 
 /* The rank that waits was killed too, so its call has no end: it lasted until the last sign of
@@ -451,6 +526,7 @@ int main(int argc, char **argv) {
     if (argc == 3 && !strcmp(argv[1], "--victim")) return run_victim(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_recorded_is_read),
+        cmocka_unit_test(own_calls_are_recalled),
         cmocka_unit_test(old_calls_make_room),
         cmocka_unit_test(lanes_do_not_disturb_each_other),
         cmocka_unit_test(without_a_recorder_nothing_happens),
@@ -460,6 +536,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(absurd_numbers_do_no_harm),
         cmocka_unit_test(a_torn_record_is_left_out),
         cmocka_unit_test(the_rank_that_did_not_come_is_named),
+        cmocka_unit_test(calls_of_living_ranks_last_until_now),
         cmocka_unit_test(calls_without_an_end_lasted_to_the_end),
         cmocka_unit_test(ranks_that_called_different_things_are_named),
         cmocka_unit_test(a_good_end_is_said_too),

@@ -9,15 +9,9 @@
 
 #include <math.h>
 #include <signal.h>
-#include <time.h>
 
 static void assert_has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);
-}
-
-static void nap(double seconds) {
-    struct timespec t = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&t, NULL);
 }
 
 /* ---- a path that is slow but right ---- */

@@ -1,5 +1,6 @@
 #include "transport/launch/launcher.h"
 
+#include "engine/base/process.h"
 #include "engine/base/text.h"
 
 #include <stdio.h>
@@ -209,22 +210,6 @@ enum error launcher_find(lookup get, struct launcher *out, bool *found) {
     return *found ? ERR_NONE : check_half(get);
 }
 
-/* When a process started, in ticks since boot: with its number it names one process for ever. */
-static unsigned long long start_of(int pid) {
-    char path[40], text[1024];
-    unsigned long long ticks = 0;
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    size_t n = fread(text, 1, sizeof text - 1, f);
-    fclose(f);
-    text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
-    for (int field = 2; at && field < 22; field++) at = strchr(at + 1, ' ');
-    if (at) ticks = strtoull(at, NULL, 10);
-    return ticks;
-}
-
 /* torchrun's run id may be given again and again, or be "none"; its process is there once. */
 enum error launcher_job(lookup get, struct launcher_job *out) {
     const char *torch = value(get, "TORCHELASTIC_RESTART_COUNT"), *slurm = value(get, "SLURM_JOB_ID"),
@@ -234,7 +219,8 @@ enum error launcher_job(lookup get, struct launcher_job *out) {
     *out = (struct launcher_job){.restarts = 0};
     if (torch) {
         (void)gethostname(host, sizeof host - 1);
-        snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(), start_of((int)getppid()));
+        snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(),
+                 process_start((int)getppid(), NULL));
         return read_number(get, "TORCHELASTIC_RESTART_COUNT", &ignored, &out->restarts);
     }
     if (!slurm) return ERR_NONE;
@@ -256,6 +242,6 @@ enum error launcher_place(const char *master, const char *job, const char *name,
                     name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
     *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
                 : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
-                              start_of((int)getppid()));
+                              process_start((int)getppid(), NULL));
     return *out ? ERR_NONE : ERR_MEMORY;
 }

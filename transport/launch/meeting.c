@@ -45,8 +45,9 @@ static struct board board_plan(int size) {
     size_t ranks = (size_t)size;
     b.slots = up(sizeof b + ranks * sizeof(struct member), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.lent = up(b.pipes + LANES * ranks * ranks * (sizeof(struct pipe) + b.pipe_lines * (size_t)LINE), meeting_page());
-    b.end = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
+    b.lent = up(b.pipes + LANES * ranks * ranks * board_pipe_bytes(&b), meeting_page());
+    b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
+    b.end = up(b.mail + ranks * ranks * board_pipe_bytes(&b), meeting_page());
     b.used = b.end;
     return b;
 }
@@ -105,7 +106,7 @@ enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
     return ERR_NONE;
 }
 
-/* The fixed part, all of it but what is lent filled. */
+/* The fixed part, all of it up to what is lent filled. */
 static enum error extend_fixed(struct meeting *m, const struct board *plan) {
     TRY(meeting_extend(m, plan->lent));
     if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0)
@@ -189,7 +190,7 @@ static enum error check_board(int fd, int size) {
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
-        got.lent != plan.lent || got.end != plan.end || (uint64_t)st.st_size < plan.end)
+        got.lent != plan.lent || got.mail != plan.mail || got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }

@@ -34,7 +34,7 @@ enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
 struct member {
     struct posted posted[LANES][2];
     struct counter steps[LANES]; /* syncs that the owner has reached */
-    struct bell bell[LANES];
+    struct bell bell[ALL_LANES];
     struct note note;
     _Alignas(LINE) _Atomic int32_t pid; /* 0: no rank has come yet */
     _Atomic uint32_t left;
@@ -54,14 +54,25 @@ struct board {
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
     uint32_t pipe_lines;
-    uint64_t slots, pipes, lent, end;       /* offsets; end: of the fixed part */
-    uint64_t lent_bytes;                    /* for each rank and lane; nobody has them until asked */
+    uint64_t slots, pipes, lent, mail, end; /* offsets; mail: pipes, too; end: of the fixed part */
+    uint64_t lent_bytes;                    /* for each rank and lane; lent and mail are not there until asked for */
     _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
     int32_t error;
     char reason[REASON_MAX];
     _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
     struct member member[];
 };
+
+/* Between each two ranks and directions. */
+static inline size_t board_pipe_bytes(const struct board *b) {
+    return sizeof(struct pipe) + b->pipe_lines * (size_t)LINE;
+}
+/* Where the pipes begin in which a rank sends, one for each rank. */
+static inline uint64_t board_pipes(const struct board *b, int way, int from) {
+    size_t size = (size_t)b->size, index = (size_t)from * size;
+    if (way < LANES) return b->pipes + ((size_t)way * size * size + index) * board_pipe_bytes(b);
+    return b->mail + index * board_pipe_bytes(b);
+}
 
 struct meeting {
     int fd; /* -1: for threads */

@@ -44,7 +44,7 @@ struct emulated {
     bool roomy;       /* each rank of this host has a core to itself */
     pthread_mutex_t mutex;
     int64_t out_free, in_free; /* the port: under the mutex */
-    int64_t lag[LANES];        /* of logical time behind the clock, when the last call ended */
+    int64_t lag[ALL_LANES];    /* of logical time behind the clock, when the last call ended */
 };
 
 enum { MICROSECOND = 1000, MILLISECOND = 1000 * MICROSECOND };
@@ -206,6 +206,21 @@ static enum error emulated_lost(struct link *l, int lane) {
     return inner->ops->lost(inner, lane);
 }
 
+static enum error emulated_arrival(struct link *l, int *peer) {
+    struct link *inner = emulated_of(l)->inner;
+    return inner->ops->arrival(inner, peer);
+}
+
+static void emulated_poke(struct link *l) {
+    struct link *inner = emulated_of(l)->inner;
+    inner->ops->poke(inner);
+}
+
+static bool emulated_left(struct link *l, int rank) {
+    struct link *inner = emulated_of(l)->inner;
+    return inner->ops->left(inner, rank);
+}
+
 static void emulated_note(struct link *l, const char *doing, int64_t step) {
     struct link *inner = emulated_of(l)->inner;
     inner->ops->note(inner, doing, step);
@@ -247,6 +262,9 @@ static struct link_ops ops_over(const struct link_ops *inner) {
     ops.await = inner->await ? emulated_await : NULL;
     ops.wake = inner->wake ? emulated_wake : NULL;
     ops.note = emulated_note;
+    ops.arrival = emulated_arrival;
+    ops.poke = emulated_poke;
+    ops.left = emulated_left;
     return ops;
 }
 

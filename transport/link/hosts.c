@@ -1,6 +1,7 @@
 /* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a
  * link of each kind in one: near, in which the ranks of this host have numbers of their own, and
- * far, whose control streams join all ranks, and whose lanes join those of different hosts.
+ * far, whose control streams join all ranks, and whose lanes join those of different hosts. Messages
+ * by tags pass over far alone, so that one thread waits for them in one place.
  *
  * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the
  * kernel what it takes; the near ones run to their end; then the far ones are ended, both at once.
@@ -121,12 +122,13 @@ static enum error hosts_sync(struct link *l, int lane) {
 static enum error hosts_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                  const struct incoming *in) {
     struct hosts *h = hosts_of(l);
-    bool out_near = out && is_near(h, out->peer), in_near = in && is_near(h, in->peer);
+    bool calls = lane < LANES, out_near = calls && out && is_near(h, out->peer);
+    bool in_near = calls && in && is_near(h, in->peer);
     struct outgoing o;
     struct incoming i;
     bool far = (out && !out_near) || (in && !in_near);
     enum error err = ERR_NONE;
-    h->near->patient[lane] = h->link.patient[lane];
+    if (calls) h->near->patient[lane] = h->link.patient[lane];
     if (far) TRY(tcp_begin(h->far, lane, label, out_near ? NULL : out, in_near ? NULL : in));
     if (out_near) {
         o = *out;
@@ -152,6 +154,18 @@ static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
 static enum error hosts_lost(struct link *l, int lane) {
     struct hosts *h = hosts_of(l);
     return pass_on(h, lane, h->near->ops->lost(h->near, lane));
+}
+
+static enum error hosts_arrival(struct link *l, int *peer) {
+    return tcp_arrival(hosts_of(l)->far, peer);
+}
+
+static void hosts_poke(struct link *l) {
+    tcp_poke(hosts_of(l)->far);
+}
+
+static bool hosts_left(struct link *l, int rank) {
+    return tcp_left(hosts_of(l)->far, rank);
 }
 
 static void hosts_note(struct link *l, const char *doing, int64_t step) {
@@ -202,6 +216,7 @@ static enum error open_near(struct hosts *h) {
     p.describe = describe;
     p.disagree = disagree_near;
     p.failed = NULL;
+    p.mail = false;
     p.roster = NULL;
     p.port = NULL;
     const struct link_ops *ops = link_find(p.meeting->fd < 0 ? "thread" : "shm");
@@ -280,4 +295,7 @@ const struct link_ops link_hosts = {
     .failure = hosts_failure,
     .lost = hosts_lost,
     .note = hosts_note,
+    .arrival = hosts_arrival,
+    .poke = hosts_poke,
+    .left = hosts_left,
 };

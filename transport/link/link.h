@@ -3,8 +3,9 @@
  * without progress), looks for ranks that left or died, and gives the group's failure once there is
  * one.
  *
- * A link has two lanes, each with flags and pipes of its own, so that the two never meet. One
- * thread at a time works on a lane. */
+ * A link has two lanes for calls, each with flags and pipes of its own, so that the two never meet,
+ * and where params.mail is set, two for messages by tags (transport/mail.c), on which there is nothing
+ * but exchange: what leaves on LANE_OUT comes on LANE_IN. One thread at a time works on a lane. */
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
@@ -12,7 +13,16 @@
 #include "transport/place.h"
 #include <stdint.h>
 
-enum { LANES = 2, DESCRIBED_MAX = 160 };
+enum { LANES = 2, LANE_OUT = LANES, LANE_IN, ALL_LANES, DESCRIBED_MAX = 160 };
+/* Between two ranks there is one way for each lane of calls, and one for messages. */
+enum { MAIL_WAY = LANES, LINK_WAYS };
+static inline int lane_way(int lane) {
+    return lane < LANES ? lane : MAIL_WAY;
+}
+/* The peer's lane, on which it waits for what this rank does on 'lane'. */
+static inline int lane_facing(int lane) {
+    return lane < LANES ? lane : LANE_OUT + LANE_IN - lane;
+}
 
 /* The call of a rank, as its peers check it. */
 struct call {
@@ -32,6 +42,7 @@ struct link_params {
     struct meeting *meeting;     /* of the ranks on this host; NULL for a link that needs none */
     const struct roster *roster; /* NULL: all ranks are on this host */
     struct port *port;           /* this rank's; NULL for a link that needs none */
+    bool mail;                   /* there are messages by tags: the same on all ranks */
     uint64_t group;              /* which group: streams of another are not taken for this one's */
     const int *names;            /* what messages call the ranks; NULL: their numbers here */
     void *user;
@@ -46,9 +57,9 @@ struct link_params {
 struct link { /* embedded first in each kind's own struct */
     const struct link_ops *ops;
     struct link_params params;
-    bool patient[LANES]; /* waits may spin: the waiting thread has a core to itself */
-    double alpha, beta;  /* seconds a message, seconds a byte: set by open, equal on all ranks */
-    size_t lent_bytes;   /* of a lent memory; set by open, equal on all ranks */
+    bool patient[ALL_LANES]; /* waits may spin: the waiting thread has a core to itself */
+    double alpha, beta;      /* seconds a message, seconds a byte: set by open, equal on all ranks */
+    size_t lent_bytes;       /* of a lent memory; set by open, equal on all ranks */
 };
 
 struct outgoing {
@@ -102,6 +113,13 @@ struct link_ops {
      * be NULL. Both ends must give the same label and the same bytes. */
     enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
+
+    /* Waits until a message begins to come on LANE_IN, from *peer then; the ranks behind the one that *peer
+     * names are looked at first. -1: there was none, but poke was called, or nothing happened. */
+    enum error (*arrival)(struct link *l, int *peer);
+    void (*poke)(struct link *l); /* any thread */
+    /* Whether that rank has left, and the last that it sent on LANE_OUT has begun to be received. Any thread. */
+    bool (*left)(struct link *l, int rank);
 
     /* Does an all_reduce, reduce or broadcast by itself (no half floats), in an order of its own;
      * an average is left undivided. NULL: the link cannot. */

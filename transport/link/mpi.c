@@ -3,8 +3,8 @@
  *
  * MPI tells nothing of ranks that are late or lost, and waits for them for ever. So this is the
  * link over TCP without its lanes (tcp_impl.h): its control streams join all ranks, tell of deaths,
- * say who is late and what it was doing, and make a failure one. Each lane has a space of MPI's (a
- * communicator) instead.
+ * say who is late and what it was doing, and make a failure one. Each lane of calls has a space of
+ * MPI's (a communicator) instead; messages by tags stay on TCP, where one can wait for any of them.
  *
  * A message is cut where both ends know: the label with the first bytes, so many that MPI sends
  * them at once, and pieces of the rest. The receiver checks the label before it takes a piece, so a
@@ -299,6 +299,7 @@ static void give_up(struct tcp *t, int lane) {
 static enum error mpi_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                const struct incoming *in) {
     struct tcp *t = tcp_of(l);
+    if (lane >= LANES) return tcp_exchange(l, lane, label, out, in);
     struct mpi_lane *m = lane_of(t, lane);
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);

@@ -2,6 +2,7 @@
  * counter, the reader the other. Each message is labelled with the call it belongs to, so ranks
  * that are out of step find out before a byte is misread. Pieces are handed over every 16 KB, so
  * that the reader works while the writer writes. */
+#include "engine/base/futex.h"
 #include "transport/link/label.h"
 #include "transport/link/shared.h"
 
@@ -22,10 +23,8 @@ struct transfer {
 };
 
 static struct pipe *pipe_of(const struct shared *s, int lane, int from, int to) {
-    size_t size = (size_t)s->board->size;
-    size_t index = ((size_t)lane * size + (size_t)from) * size + (size_t)to;
-    size_t stride = sizeof(struct pipe) + s->board->pipe_lines * (size_t)LINE;
-    return (struct pipe *)(void *)(s->meeting->base + s->board->pipes + index * stride);
+    uint64_t at = board_pipes(s->board, lane_way(lane), from) + (size_t)to * board_pipe_bytes(s->board);
+    return (struct pipe *)(void *)(s->meeting->base + at);
 }
 
 static struct transfer transfer_of(struct pipe *p, const struct counter *mine, int peer, size_t bytes) {
@@ -80,7 +79,7 @@ static bool send_some(struct shared *s, int lane, struct transfer *t, const stru
     if (bytes) memcpy(run_data(s, t), (const char *)out->data + t->offset, bytes);
     advance(t, n, bytes);
     atomic_store(&t->pipe->written.value, t->done);
-    wake(s, lane, t->peer);
+    wake(s, lane_facing(lane), t->peer);
     return true;
 }
 
@@ -111,7 +110,7 @@ static enum error receive_some(struct shared *s, int lane, struct transfer *t, c
     if (bytes) in->sink(in->ctx, t->offset, run_data(s, t), bytes);
     advance(t, n, bytes);
     atomic_store(&t->pipe->read.value, t->done);
-    wake(s, lane, t->peer);
+    wake(s, lane_facing(lane), t->peer);
     return ERR_NONE;
 }
 
@@ -148,4 +147,46 @@ enum error shared_exchange(struct link *l, int lane, const struct call *label, c
         if (!sent && !received) TRY(wait_either(s, lane, &o, &i));
     }
     return ERR_NONE;
+}
+
+/* ---- messages from anybody ---- */
+
+static bool is_empty(const struct shared *s, int from) {
+    const struct pipe *p = pipe_of(s, LANE_IN, from, s->link.params.rank);
+    return atomic_load(&p->written.value) == atomic_load(&p->read.value);
+}
+
+static int find_full(const struct shared *s, int last) {
+    int size = s->link.params.size, me = s->link.params.rank;
+    for (int i = 1; i <= size; i++) {
+        int r = (last + i) % size;
+        if (r != me && !is_empty(s, r)) return r;
+    }
+    return -1;
+}
+
+enum error shared_arrival(struct link *l, int *peer) {
+    struct shared *s = (struct shared *)l;
+    struct bell *b = &s->me->bell[LANE_IN];
+    uint32_t rung = atomic_load(&b->rung);
+    int last = *peer < 0 ? 0 : *peer;
+    atomic_store(&b->awaited, ANY_PEER);
+    *peer = find_full(s, last);
+    if (*peer < 0 && !atomic_exchange(&s->poked, false) && !atomic_load(&s->board->failed)) {
+        futex_wait(&b->rung, rung, -1);
+        *peer = find_full(s, last);
+    }
+    atomic_store(&b->awaited, AWAKE);
+    return shared_failure(l);
+}
+
+void shared_poke(struct link *l) {
+    struct shared *s = (struct shared *)l;
+    atomic_store(&s->poked, true);
+    ring(&s->me->bell[LANE_IN]);
+}
+
+bool shared_left(struct link *l, int rank) {
+    struct shared *s = (struct shared *)l;
+    return atomic_load(&s->board->member[rank].left) && is_empty(s, rank);
 }

@@ -38,7 +38,9 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     s->me = &b->member[p->rank];
     s->roomy = b->size <= b->cores;
     s->link.lent_bytes = b->lent_bytes;
-    enum error err = take_part(s->me, p->rank);
+    uint64_t mail = board_pipes(b, MAIL_WAY, p->rank);
+    enum error err = p->mail ? meeting_fill(s->meeting, mail, (size_t)p->size * board_pipe_bytes(b)) : ERR_NONE;
+    if (!err) err = take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;

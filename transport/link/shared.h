@@ -11,6 +11,7 @@ struct shared {
     bool roomy;            /* each rank has a core to itself */
     uint64_t space;        /* process_space of this rank */
     bool lent[LANES];      /* there is memory behind what the board lends this rank */
+    _Atomic bool poked;    /* the wait in arrival is to end */
     int64_t warned;        /* since when the rank is late that await has warned of */
 };
 
@@ -24,6 +25,9 @@ void *shared_lent(struct link *l, int lane, int rank);
 enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
 enum error shared_alloc(struct link *l, size_t bytes, void **out);
+enum error shared_arrival(struct link *l, int *peer);
+void shared_poke(struct link *l);
+bool shared_left(struct link *l, int rank);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);
 enum error shared_lost(struct link *l, int lane);
@@ -35,7 +39,8 @@ void shared_note(struct link *l, const char *doing, int64_t step);
 #define SHARED_LINK_OPS                                                                                                \
     .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .slot_bytes = SLOT_BYTES,    \
     .lend = shared_lend, .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail, \
-    .failure = shared_failure, .lost = shared_lost, .note = shared_note
+    .failure = shared_failure, .lost = shared_lost, .note = shared_note, .arrival = shared_arrival,                    \
+    .poke = shared_poke, .left = shared_left
 
 /* ---- waiting (wait.c) ---- */
 
@@ -55,6 +60,8 @@ struct wait {
     bool entering; /* for the message: the peer has not come to the call at all */
 };
 MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w);
+/* Wakes who sleeps there, whatever he waits for. */
+void ring(struct bell *b);
 /* After a counter has been advanced: wakes the peer if it sleeps for that. */
 void wake(struct shared *s, int lane, int peer);
 void wake_peers(struct shared *s, int lane);

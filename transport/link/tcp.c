@@ -145,7 +145,8 @@ static enum error late_joiner(const struct link_params *p, int rank) {
 static enum error take_streams(struct tcp *t, int peer, bool lanes, int64_t deadline) {
     const struct link_params *p = &t->link.params;
     struct hello h = {.group = p->group, .from = (uint32_t)peer, .to = (uint32_t)p->rank, .size = (uint32_t)p->size};
-    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++) {
+    for (h.kind = 0; h.kind < STREAMS; h.kind++) {
+        if (!has_stream(p, h.kind, lanes)) continue;
         enum error err = port_take(p->port, &h, deadline, &t->peers[peer].stream[h.kind]);
         if (err) return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
     }
@@ -209,10 +210,11 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
     t->peers = peers;
+    t->poked = -1;
     for (int r = 0; r < p->size; r++) {
         t->peers[r].of = t;
         t->peers[r].rank = r;
-        for (int i = 0; i < LANES; i++) t->peers[r].fd[i] = -1;
+        for (int i = 0; i < LINK_WAYS; i++) t->peers[r].fd[i] = -1;
     }
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);

@@ -28,3 +28,9 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason);
 enum error tcp_overdue(struct link *l, int lane, const char *otherwise);
 enum error tcp_failure(struct link *l);
 void tcp_note(struct link *l, const char *doing, int64_t step);
+enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                        const struct incoming *in);
+/* Messages pass between all ranks, whatever the reach. */
+enum error tcp_arrival(struct link *l, int *peer);
+void tcp_poke(struct link *l);
+bool tcp_left(struct link *l, int rank);

@@ -115,7 +115,8 @@ static enum error dial_all(struct dialing *d, int peer, bool lanes, struct strea
                       .from = (uint32_t)p->rank,
                       .to = (uint32_t)peer,
                       .size = (uint32_t)p->size};
-    for (h.kind = lanes ? 0 : CONTROL; h.kind < STREAMS; h.kind++) TRY(dial_until(d, h, &out[h.kind]));
+    for (h.kind = 0; h.kind < STREAMS; h.kind++)
+        if (has_stream(p, h.kind, lanes)) TRY(dial_until(d, h, &out[h.kind]));
     return ERR_NONE;
 }
 

@@ -125,7 +125,7 @@ static void take_verdict(struct tcp *t, const struct verdict *v) {
     t->judging = SETTLING;
     health_tell_all(t, FRAME_FAIL);
     for (int r = 0; r < t->link.params.size; r++)
-        for (int i = 0; i < LANES; i++)
+        for (int i = 0; i < LINK_WAYS; i++)
             if (t->peers[r].fd[i] >= 0) shutdown(t->peers[r].fd[i], SHUT_RDWR);
     if (t->beat) nng_aio_cancel(t->beat);
     pthread_cond_broadcast(&t->changed);
@@ -176,7 +176,7 @@ struct sighting health_seen(const struct peer *p) {
 
 /* In what a lane's thread waits for that peer, or NULL. */
 static const char *waits_for(const struct tcp *t, int peer) {
-    for (int i = 0; i < LANES; i++)
+    for (int i = 0; i < ALL_LANES; i++)
         if (*t->lane[i].waits && t->lane[i].awaited == peer) return t->lane[i].waits;
     return NULL;
 }
@@ -261,6 +261,7 @@ static bool frame_heard(struct tcp *t, struct peer *p) {
     case FRAME_LEAVE:
         p->left = true;
         pthread_cond_broadcast(&t->changed);
+        if (t->poked >= 0) tcp_poke(&t->link); /* a receive may be waiting for it */
         return settle(t);
     case FRAME_STATE:
     case FRAME_ASK:

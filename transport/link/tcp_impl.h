@@ -1,6 +1,6 @@
 /* The inside of the link over TCP.
  *
- * Between two ranks there is one stream for each lane and one for control. The higher rank dials
+ * Between two ranks there is one stream for each way and one for control. The higher rank dials
  * the lower. A stream begins with a hello, in which both prove that they hold the run's key, the
  * dialer first, so that strangers get no HMAC by which a secret could be guessed:
  *
@@ -29,15 +29,15 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-enum { CONTROL = LANES, STREAMS = LANES + 1 };
+enum { CONTROL = LINK_WAYS, STREAMS };
 
 /* ---- the hello (tcp_hello.c, tcp_dial.c, tcp_port.c) ---- */
 
-enum { HELLO_VERSION = 2, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
+enum { HELLO_VERSION = 3, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
 #define HELLO_MAGIC 0x6b6e696c65676e65u /* "engelink" */
 struct hello {
     uint64_t magic;
-    uint32_t version, kind; /* kind: a lane or CONTROL */
+    uint32_t version, kind; /* kind: a way or CONTROL */
     uint64_t group;
     uint32_t from, to, size, unused;
     uint8_t nonce[NONCE_BYTES];
@@ -67,6 +67,10 @@ MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int6
 /* Opens the streams of this rank to a lower one. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
                                struct stream out[STREAMS]);
+/* Whether two ranks have a stream of that kind. lanes: calls pass between them over TCP. */
+static inline bool has_stream(const struct link_params *p, uint32_t kind, bool lanes) {
+    return kind == CONTROL || (kind == MAIL_WAY ? p->mail : lanes);
+}
 
 /* ---- the link ---- */
 
@@ -100,7 +104,8 @@ struct peer {
     int rank;
     struct stream stream[STREAMS];
     struct line *line[STREAMS]; /* NULL where there is no stream */
-    int fd[LANES];              /* of the lanes' streams, which own them; else -1 */
+    int fd[LINK_WAYS];          /* of the ways' streams, which own them; else -1 */
+    _Atomic bool mute;          /* no message of it comes any more */
     /* t->mutex protects the following members. */
     nng_aio *send, *recv;
     struct frame out, in;
@@ -165,7 +170,8 @@ struct tcp {
     void *carried;        /* another's own */
     _Atomic bool opened;  /* the caller's callbacks may be asked */
     struct peer *peers;
-    struct tcp_lane lane[LANES];
+    struct tcp_lane lane[ALL_LANES];
+    int poked; /* an eventfd, where there are messages; else -1 */
     struct block *blocks;
 
     nng_aio *beat;
@@ -193,8 +199,6 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 /* ---- tcp_stream.c ---- */
 MUST_CHECK enum error lanes_open(struct tcp *t); /* streams are open */
 void lanes_close(struct tcp *t);
-enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
-                        const struct incoming *in);
 /* For whoever carries messages otherwise: the lane begins an exchange; a label has come. */
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
                  const struct incoming *in);
@@ -212,7 +216,7 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out);
 MUST_CHECK enum error tcp_begin_use(struct link *l);
 #define TCP_LINK_OPS                                                                                                   \
     .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
-    .note = tcp_note
+    .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
 
 /* ---- tcp_health.c ---- */
 MUST_CHECK enum error health_open(struct tcp *t); /* streams are open */

@@ -16,7 +16,9 @@
 #include <poll.h>
 #include <stddef.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 enum {
     PIECE = 128 << 10,  /* received at once for a sink: it fits the cache; whole MIX_BLOCKs */
@@ -88,7 +90,7 @@ static void send_begin(struct tcp *t, int lane, const struct call *label, const 
     s->done = s->total = 0;
     if (!out) return;
     s->peer = out->peer;
-    s->fd = t->peers[out->peer].fd[lane];
+    s->fd = t->peers[out->peer].fd[lane_way(lane)];
     s->label = (struct label){.call = *label, .bytes = out->bytes, .stamp = out->stamp};
     s->data = out->data;
     s->bytes = out->bytes;
@@ -170,7 +172,7 @@ static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {
     r->labelled = false;
     if (!in) return;
     r->peer = in->peer;
-    r->fd = t->peers[in->peer].fd[lane];
+    r->fd = t->peers[in->peer].fd[lane_way(lane)];
     r->total = sizeof r->label + in->bytes;
 }
 
@@ -214,13 +216,13 @@ static void seal_begin(struct tcp *t, int lane) {
     struct receiving *r = &t->lane[lane].in;
     s->mixed = r->mixed = (struct mixture){0};
     if (s->peer >= 0) {
-        s->sealer = &t->peers[s->peer].line[lane]->out;
+        s->sealer = &t->peers[s->peer].line[lane_way(lane)]->out;
         s->sealed = seal_bytes(t, s->peer, s->bytes);
         s->total += SEAL_BYTES + s->sealed;
         seal_make(s->sealer, &s->label, sizeof s->label, s->head);
     }
     if (r->peer >= 0) {
-        r->sealer = &t->peers[r->peer].line[lane]->in;
+        r->sealer = &t->peers[r->peer].line[lane_way(lane)]->in;
         r->sealed = seal_bytes(t, r->peer, r->in->bytes);
         r->total += SEAL_BYTES + r->sealed;
     }
@@ -266,6 +268,51 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
     return tcp_end(l, lane);
 }
 
+/* ---- messages from anybody ---- */
+
+/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
+static bool has_ended(struct peer *p) {
+    char byte;
+    ssize_t n = recv(p->fd[MAIL_WAY], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
+    if (ended) atomic_store(&p->mute, true);
+    return ended;
+}
+
+enum error tcp_arrival(struct link *l, int *peer) {
+    struct tcp *t = tcp_of(l);
+    int size = l->params.size, last = *peer < 0 ? 0 : *peer;
+    struct pollfd f[RANKS_MAX + 1];
+    uint64_t pokes;
+    *peer = -1;
+    TRY(tcp_failure(l));
+    for (int r = 0; r < size; r++)
+        f[r] = (struct pollfd){.fd = t->peers[r].mute ? -1 : t->peers[r].fd[MAIL_WAY], .events = POLLIN};
+    f[size] = (struct pollfd){.fd = t->poked, .events = POLLIN};
+    if (poll(f, (nfds_t)size + 1, -1) < 0) return ERR_NONE; /* a signal */
+    if (f[size].revents && read(t->poked, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
+        return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
+    for (int i = 1; i <= size && *peer < 0; i++) {
+        int r = (last + i) % size;
+        if (f[r].revents && !has_ended(&t->peers[r])) *peer = r;
+    }
+    return tcp_failure(l);
+}
+
+void tcp_poke(struct link *l) {
+    ssize_t n = write(tcp_of(l)->poked, &(uint64_t){1}, sizeof(uint64_t));
+    (void)n; /* at its end it is readable in any case */
+}
+
+/* Its stream ends when it dies, too; then control tells. */
+bool tcp_left(struct link *l, int rank) {
+    struct peer *p = &tcp_of(l)->peers[rank];
+    pthread_mutex_lock(&p->of->mutex);
+    bool left = p->left;
+    pthread_mutex_unlock(&p->of->mutex);
+    return left && atomic_load(&p->mute);
+}
+
 /* ---- opening and closing ---- */
 
 enum error lanes_open(struct tcp *t) {
@@ -273,14 +320,18 @@ enum error lanes_open(struct tcp *t) {
         void *piece;
         TRY(memory_alloc(PIECE, &piece));
         t->lane[i].in.piece = piece;
+    }
+    for (int i = 0; i < LINK_WAYS; i++)
         for (int r = 0; r < t->link.params.size; r++) {
             struct peer *p = &t->peers[r];
             if (p->stream[i].s) TRY(stream_descriptor(p->stream[i].s, &p->fd[i]));
         }
-    }
+    if (t->link.params.mail && (t->poked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+        return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));
     return ERR_NONE;
 }
 
 void lanes_close(struct tcp *t) {
     for (int i = 0; i < LANES; i++) memory_free(t->lane[i].in.piece);
+    if (t->poked >= 0) close(t->poked);
 }

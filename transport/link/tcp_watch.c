@@ -36,6 +36,7 @@ static int find_other_call(struct tcp *t, int lane, struct call *mine, struct ca
 
 static enum error compare_calls(struct tcp *t, int lane) {
     struct call mine, theirs;
+    if (lane >= LANES) return ERR_NONE;
     const struct link_params *p = &t->link.params;
     int r = find_other_call(t, lane, &mine, &theirs);
     return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);

@@ -23,7 +23,7 @@
 
 /* ---- bells ---- */
 
-static void ring(struct bell *b) {
+void ring(struct bell *b) {
     atomic_fetch_add(&b->rung, 1);
     futex_wake(&b->rung, 1);
 }
@@ -42,7 +42,7 @@ void wake_peers(struct shared *s, int lane) {
 
 void wake_all(struct board *b) {
     for (int r = 0; r < b->size; r++)
-        for (int lane = 0; lane < LANES; lane++) ring(&b->member[r].bell[lane]);
+        for (int lane = 0; lane < ALL_LANES; lane++) ring(&b->member[r].bell[lane]);
 }
 
 /* ---- what to say of a peer that does not come ---- */

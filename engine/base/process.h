@@ -1,0 +1,6 @@
+/* Processes of this host, as /proc shows them. */
+#pragma once
+
+/* When the process started, in ticks since boot: with its number this names one process for ever. 0: there is none, or
+ * it has ended. state: where the letter that /proc gives goes ('T': stopped), or NULL. */
+unsigned long long process_start(int pid, char *state);

@@ -1,0 +1,419 @@
+/* Messages by tags, over every link: which come where, whatever the order of sends and receives, and how they fail. */
+#include "tests/harness/harness.h"
+
+#include "engine/base/clock.h"
+#include "tests/conformance/ranks.h"
+
+enum { MESSAGES = 60, LARGEST = 50000 };
+
+/* ---- a message, known to both ends: the n-th that 'from' sends 'to' ---- */
+
+struct message {
+    int64_t tag, count;
+    enum dtype type;
+};
+
+static uint32_t mix(int from, int to, int n, uint32_t i) {
+    uint32_t h = ((uint32_t)from * 16 + (uint32_t)to) * 4096 + (uint32_t)n;
+    h = (h ^ i * 0x9e3779b9u) * 0x85ebca6bu;
+    return h ^ h >> 15;
+}
+
+/* A few tags, so that many messages share one; some are empty, and some longer than a pipe. */
+static struct message message_of(int from, int to, int n) {
+    uint32_t h = mix(from, to, n, 7);
+    return (struct message){.tag = (int64_t)(h % 9) - 4 + ((int64_t)(h % 9 == 8) << 40),
+                            .count = n % 7 == 3    ? 0
+                                     : n % 11 == 5 ? LARGEST - n
+                                                   : (int64_t)(h / 16 % 300),
+                            .type = (enum dtype)(h / 4096 % DTYPES)};
+}
+
+static void message_fill(int from, int to, int n, void *data, size_t bytes) {
+    uint8_t *d = data;
+    for (size_t i = 0; i < bytes; i++) d[i] = (uint8_t)mix(from, to, n, (uint32_t)i);
+}
+
+static void *message_data(int from, int to, int n) {
+    struct message m = message_of(from, to, n);
+    size_t bytes = (size_t)m.count * dtype_size(m.type);
+    void *data = malloc(bytes + 1);
+    message_fill(from, to, n, data, bytes);
+    return data;
+}
+
+static bool message_is(int from, int to, int n, const void *got) {
+    struct message m = message_of(from, to, n);
+    void *want = message_data(from, to, n);
+    bool same = memcmp(got, want, (size_t)m.count * dtype_size(m.type)) == 0;
+    free(want);
+    return same;
+}
+
+static void shuffle(int *order, int n, uint32_t seed) {
+    for (int i = 0; i < n; i++) order[i] = i;
+    for (int i = n - 1; i > 0; i--) {
+        int j = (int)(mix(1, 2, (int)seed, (uint32_t)i) % (uint32_t)(i + 1)), t = order[i];
+        order[i] = order[j], order[j] = t;
+    }
+}
+
+/* ---- any order ---- */
+
+/* Numbers its receives of one rank in an order that keeps those of one tag as they are sent. */
+static void order_of_receives(int from, int to, uint32_t seed, int *order) {
+    int tags[MESSAGES], n = 0;
+    int64_t seen[MESSAGES];
+    shuffle(tags, MESSAGES, seed);
+    bool taken[MESSAGES] = {false};
+    for (int i = 0; i < MESSAGES; i++) { /* a message of this one's tag: the first that is not taken */
+        seen[i] = message_of(from, to, tags[i]).tag;
+        int k = 0;
+        while (taken[k] || message_of(from, to, k).tag != seen[i]) k++;
+        taken[k] = true;
+        order[n++] = k;
+    }
+}
+
+/* Everybody sends everybody else MESSAGES, and receives each of them in another order; some are asked for before they can
+ * have come, some after. Sums go on beside them. */
+static void any_order(struct rank *r) {
+    int world = r->of->world, me = r->index, n = 0, order[MESSAGES], waits[MAX_WORLD * MESSAGES];
+    struct got {
+        struct work *work;
+        void *data;
+        int from, number, source;
+    } *got = calloc((size_t)world * MESSAGES, sizeof *got);
+    struct work **posts = calloc((size_t)world * MESSAGES, sizeof *posts);
+    void **sent = calloc((size_t)world * MESSAGES, sizeof *sent);
+    int posted = 0;
+    for (int phase = 0; phase < 2; phase++) {
+        bool sends = phase == (me + 1) % 2; /* half of the ranks send first */
+        for (int k = 0; sends && k < MESSAGES; k++)
+            for (int to = 0; to < world; to++) {
+                struct message m = message_of(me, to, k);
+                if (to == me) continue;
+                sent[posted] = message_data(me, to, k);
+                check_ok(group_post(r->group, sent[posted], m.count, m.type, to, m.tag, &posts[posted]));
+                posted++;
+            }
+        for (int from = 0; !sends && from < world; from++) {
+            if (from == me) continue;
+            order_of_receives(from, me, (uint32_t)(from * 31 + me), order);
+            for (int k = 0; k < MESSAGES; k++) {
+                struct message m = message_of(from, me, order[k]);
+                struct got *g = &got[n++];
+                *g = (struct got){
+                    .data = malloc((size_t)m.count * dtype_size(m.type) + 1), .from = from, .number = order[k]};
+                check_ok(group_take(r->group, g->data, m.count, m.type, from, m.tag, &g->source, &g->work));
+            }
+        }
+        float sum = (float)me;
+        check_ok(group_all_reduce(r->group, GROUP_INLINE, &sum, 1, DTYPE_F32, REDOP_SUM));
+        check(sum == (float)(world * (world - 1) / 2), "the sum beside them is %g", (double)sum);
+    }
+    shuffle(waits, n, (uint32_t)me);
+    for (int i = 0; i < n; i++) {
+        struct got *g = &got[waits[i]];
+        check_ok(work_wait(g->work));
+        check(g->source == g->from, "a message of rank %d came from rank %d", g->from, g->source);
+        check(message_is(g->from, me, g->number, g->data), "message %d of rank %d", g->number, g->from);
+        free(g->data);
+    }
+    for (int i = 0; i < posted; i++) {
+        check_ok(work_wait(posts[i]));
+        free(sent[i]);
+    }
+    free(got);
+    free(posts);
+    free(sent);
+    check_ok(group_barrier(r->group));
+}
+
+/* ---- from anybody ---- */
+
+/* Rank 0 receives from any; another tag's messages wait for their turn. */
+static void from_anybody(struct rank *r) {
+    enum { EACH = 50 };
+    int world = r->of->world, next[MAX_WORLD] = {0}, other = -1, source = -1;
+    struct work *w;
+    for (int i = 0; r->index > 0 && i < EACH; i++) {
+        int64_t value = r->index * 1000 + i;
+        check_ok(group_post(r->group, &value, 1, DTYPE_I64, 0, 5, &w));
+        check_ok(work_wait(w));
+    }
+    if (r->index == world - 1) {
+        int32_t last = 77;
+        check_ok(group_post(r->group, &last, 1, DTYPE_I32, 0, 6, &w));
+        check_ok(work_wait(w));
+    }
+    if (r->index == 0) {
+        check_ok(group_take(r->group, &other, 1, DTYPE_I32, GROUP_ANY, 6, &source, &w));
+        check_ok(work_wait(w));
+        check(other == 77 && source == world - 1, "%d from %d", other, source);
+    }
+    for (int i = 0; r->index == 0 && i < EACH * (world - 1); i++) {
+        int64_t value = 0;
+        check_ok(group_take(r->group, &value, 1, DTYPE_I64, GROUP_ANY, 5, &source, &w));
+        check_ok(work_wait(w));
+        check(source > 0 && value == source * 1000 + next[source]++, "%lld from %d", (long long)value, source);
+    }
+    check_ok(group_barrier(r->group));
+}
+
+/* ---- at once, and late ---- */
+
+enum { BIG = 4 << 20 };
+
+/* Both send before either receives, more than any pipe holds. */
+static void both_at_once(struct rank *r) {
+    int peer = r->index ^ 1;
+    int32_t *mine = malloc(BIG * sizeof *mine), *theirs = calloc(BIG, sizeof *theirs);
+    struct work *w;
+    for (int i = 0; i < BIG; i++) mine[i] = i * 3 + r->index;
+    check_ok(group_post(r->group, mine, BIG, DTYPE_I32, peer, 1, &w));
+    check_ok(work_wait(w));
+    check_ok(group_barrier(r->group)); /* late: all of it has come */
+    check_ok(group_take(r->group, theirs, BIG, DTYPE_I32, peer, 1, NULL, &w));
+    check_ok(work_wait(w));
+    bool right = true;
+    for (int i = 0; i < BIG; i++) right = right && theirs[i] == i * 3 + peer;
+    check(right, "what came");
+    free(mine);
+    free(theirs);
+    check_ok(group_barrier(r->group));
+}
+
+/* What was sent before the sender has left is received after. */
+static void left_behind(struct rank *r) {
+    int64_t value = 4711;
+    struct work *w;
+    if (r->index) {
+        check_ok(group_post(r->group, &value, 1, DTYPE_I64, 0, 3, &w));
+        check_ok(work_wait(w));
+        group_close(r->group);
+        r->group = NULL;
+        return;
+    }
+    nap(0.2);
+    value = 0;
+    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 3, NULL, &w));
+    check_ok(work_wait(w));
+    check(value == 4711, "%lld", (long long)value);
+}
+
+/* ---- bytes, subgroups, ports ---- */
+
+static void counted(struct rank *r) {
+    char data[1000] = {0};
+    struct group_stats before, after;
+    struct work *w;
+    group_get_stats(r->group, &before);
+    check_ok(group_barrier(r->group));
+    if (r->index) {
+        check_ok(group_post(r->group, data, 1000, DTYPE_U8, 0, 1, &w));
+        check_ok(work_wait(w));
+        check_ok(group_post(r->group, data, 0, DTYPE_U8, 0, 2, &w));
+    } else {
+        check_ok(group_take(r->group, data, 0, DTYPE_U8, 1, 2, NULL, &w));
+        check_ok(work_wait(w));
+        check_ok(group_take(r->group, data, 1000, DTYPE_U8, 1, 1, NULL, &w));
+    }
+    check_ok(work_wait(w));
+    group_get_stats(r->group, &after);
+    check(after.sent - before.sent == (r->index ? 1000 : 0), "sent %lld", (long long)(after.sent - before.sent));
+    check(after.received - before.received == (r->index ? 0 : 1000), "received %lld",
+          (long long)(after.received - before.received));
+    check(after.collectives - before.collectives == 3, /* the barrier, too */ "%lld calls",
+          (long long)(after.collectives - before.collectives));
+    check_ok(group_barrier(r->group));
+}
+
+static void in_subgroups(struct rank *r) {
+    struct group *g = NULL;
+    int32_t mine = 10 + r->index, theirs = 0;
+    int source = -1;
+    struct work *w, *v;
+    check_ok(group_split(r->group, r->index % 2, -r->index, &g));
+    if (!g) return;
+    int peer = 1 - group_rank(g); /* two in each, numbered downwards */
+    check_ok(group_take(g, &theirs, 1, DTYPE_I32, GROUP_ANY, 0, &source, &w));
+    check_ok(group_post(g, &mine, 1, DTYPE_I32, peer, 0, &v));
+    check_ok(work_wait(v));
+    check_ok(work_wait(w));
+    check(source == peer && theirs == 10 + (r->index + 2) % 4, "%d from %d", theirs, source);
+    check_ok(group_barrier(g));
+    group_close(g);
+    check_ok(group_barrier(r->group));
+}
+
+enum { PASSED = 1000000 };
+static const struct emulation port = {.bandwidth = 20e6, .latency = 5e-3}; /* 50 ms for PASSED */
+
+/* Two send to rank 0, whose port passes one after the other. */
+static void through_ports(struct rank *r) {
+    char *data = calloc(2, PASSED);
+    struct work *w[2];
+    int64_t began = clock_ns(); /* rank 0 may be the last that the barrier lets go */
+    check_ok(group_barrier(r->group));
+    if (r->index) {
+        began = clock_ns();
+        check_ok(group_post(r->group, data, PASSED, DTYPE_U8, 0, 1, &w[0]));
+        check_ok(work_wait(w[0]));
+        double took = clock_seconds(clock_ns() - began);
+        check(took >= 0.049, "a send took %g s", took);
+    } else {
+        for (int i = 0; i < 2; i++)
+            check_ok(group_take(r->group, data + i * PASSED, PASSED, DTYPE_U8, GROUP_ANY, 1, NULL, &w[i]));
+        for (int i = 0; i < 2; i++) check_ok(work_wait(w[i]));
+        double took = clock_seconds(clock_ns() - began);
+        check(took >= 0.104, "two took %g s", took);
+    }
+    free(data);
+    check_ok(group_barrier(r->group));
+}
+
+/* ---- failures ---- */
+
+static void wait_to_fail(struct rank *r, int peer) {
+    int64_t value = 0;
+    struct work *w;
+    enum error err = group_take(r->group, &value, 1, DTYPE_I64, peer, 9, NULL, &w);
+    rank_result(r, err ? err : work_wait(w));
+}
+
+static void leave(struct rank *r) {
+    group_close(r->group);
+    r->group = NULL;
+}
+
+static void sender_leaves(struct rank *r) {
+    if (r->index == 1) return leave(r);
+    wait_to_fail(r, r->index ? 0 : 1);
+    check(r->err == ERR_PEER, "error %d", (int)r->err);
+    check(strstr(r->message, "rank 1 has left; rank 0 waits for it in recv from rank 1, tag 9 (8 B)"), "%s",
+          r->message);
+}
+
+static void all_leave(struct rank *r) {
+    if (r->index) return leave(r);
+    wait_to_fail(r, GROUP_ANY);
+    check(r->err == ERR_PEER, "error %d", (int)r->err);
+    check(strstr(r->message, "every other rank has left; rank 0 waits for it in recv from any rank, tag 9 (8 B)"), "%s",
+          r->message);
+}
+
+static void nobody_sends(struct rank *r) {
+    wait_to_fail(r, r->index ? 0 : GROUP_ANY);
+    check(r->err == ERR_TIMEOUT, "error %d", (int)r->err);
+    check(strstr(r->message, "has waited 0.5 s in recv from "), "%s", r->message);
+}
+
+static void somebody_aborts(struct rank *r) {
+    if (r->index == 1) {
+        nap(0.05);
+        group_abort(r->group, "out of coffee");
+    }
+    wait_to_fail(r, r->index == 2 ? GROUP_ANY : 2);
+    check(r->err == ERR_PEER && strstr(r->message, "rank 1: out of coffee"), "%s", r->message);
+}
+
+/* The receive comes first, or the message. */
+static void kinds_differ(struct rank *r) {
+    float three[3] = {0};
+    double four[4] = {0};
+    struct work *w = NULL;
+    bool early = *(const bool *)r->of->user;
+    if (r->index == 1 && !early) nap(0.05);
+    if (r->index == 0 && early) nap(0.05);
+    enum error err = r->index ? group_post(r->group, three, 3, DTYPE_F32, 0, 2, &w)
+                              : group_take(r->group, four, 4, DTYPE_F64, 1, 2, NULL, &w);
+    if (!err) err = work_wait(w);
+    if (!err) err = group_barrier(r->group);
+    rank_result(r, err);
+    check(r->err == ERR_MISMATCH, "error %d", (int)r->err);
+    check(strstr(r->message, "rank 1 called send(f32, 3) where rank 0 called recv(f64, 4)"), "%s", r->message);
+}
+
+static void impossible(struct rank *r) {
+    char c = 0;
+    struct work *w;
+    int bad = *(const int *)r->of->user;
+    if (r->index) {
+        rank_result(r, group_barrier(r->group));
+    } else {
+        int peer = bad == 0 ? 0 : bad == 1 ? GROUP_ANY : 1;
+        rank_result(r, bad == 2 ? group_take(r->group, &c, -1, DTYPE_U8, peer, 0, NULL, &w)
+                                : group_post(r->group, &c, 1, DTYPE_U8, peer, 0, &w));
+    }
+    check(r->err == ERR_BUG, "error %d: %s", (int)r->err, r->message);
+}
+
+/* ---- over every link ---- */
+
+static void run_over_all(struct ranks p) {
+    int links;
+    const struct link_ops *const *link = link_kinds(&links);
+    p.mail = true;
+    for (int l = 0; l < links; l++) {
+        if (link[l]->row->launched) continue;
+        p.link = link[l]->row->name;
+        run_ranks(p, NULL);
+    }
+}
+
+#define OVER_ALL(name, ...)                                                                                            \
+    static void name##_over_all(void **state) {                                                                        \
+        (void)state;                                                                                                   \
+        run_over_all((struct ranks){.fn = name, __VA_ARGS__});                                                         \
+    }
+OVER_ALL(any_order, .world = 3)
+OVER_ALL(from_anybody, .world = 3)
+OVER_ALL(both_at_once, .world = 2)
+OVER_ALL(left_behind, .world = 2)
+OVER_ALL(counted, .world = 2)
+OVER_ALL(in_subgroups, .world = 4)
+OVER_ALL(sender_leaves, .world = 2)
+OVER_ALL(all_leave, .world = 3)
+OVER_ALL(nobody_sends, .world = 2, .timeout = 0.5)
+OVER_ALL(somebody_aborts, .world = 3)
+
+static void more_ranks(void **state) {
+    (void)state;
+    run_over_all((struct ranks){.fn = any_order, .world = 5});
+    run_over_all((struct ranks){.fn = any_order, .world = 3, .emulate = {.bandwidth = 1e9, .latency = 1e-5}});
+}
+
+static void ports_are_passed(void **state) {
+    static const char *const links[] = {"thread", "shm", "tcp"};
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        run_ranks((struct ranks){.fn = through_ports, .world = 3, .mail = true, .link = links[i], .emulate = port},
+                  NULL);
+}
+
+static void kinds_that_differ(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) run_over_all((struct ranks){.fn = kinds_differ, .world = 2, .user = &(bool){i == 1}});
+}
+
+static void what_is_refused(void **state) {
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        run_ranks((struct ranks){.fn = impossible, .world = 2, .mail = true, .link = "thread", .user = &i}, NULL);
+    run_ranks((struct ranks){.fn = impossible, .world = 2, .link = "thread", .user = &(int){3}},
+              NULL); /* without mail */
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_order_over_all),     cmocka_unit_test(more_ranks),
+        cmocka_unit_test(from_anybody_over_all),  cmocka_unit_test(both_at_once_over_all),
+        cmocka_unit_test(left_behind_over_all),   cmocka_unit_test(counted_over_all),
+        cmocka_unit_test(in_subgroups_over_all),  cmocka_unit_test(ports_are_passed),
+        cmocka_unit_test(sender_leaves_over_all), cmocka_unit_test(all_leave_over_all),
+        cmocka_unit_test(nobody_sends_over_all),  cmocka_unit_test(somebody_aborts_over_all),
+        cmocka_unit_test(kinds_that_differ),      cmocka_unit_test(what_is_refused),
+    };
+    return cmocka_run_group_tests_name("messages by tags", tests, NULL, NULL);
+}

@@ -1,0 +1,252 @@
+/* Where the recordings of programs' groups are, and how long. A recording outlives its process, however that dies, so
+ * somebody has to remove it: the rank that leaves last, if all have left well; a process that ends without closing its
+ * groups, at its exit; and of the others whoever opens the next group, once the newest take FLIGHT_KEEP bytes. */
+#include "transport/flight.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "transport/core.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { FLIGHT_CALLS = 1024, FLIGHT_KEEP = 8 << 20 };
+
+struct flight {
+    struct recorder *recorder;
+    char name[FLIGHT_NAME], folder[PATH_MAX + FLIGHT_NAME]; /* folder: of the group */
+    struct flight *next;
+};
+static struct flight *flights; /* of this process */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- reading ---- */
+
+/* The folder of all groups; false: nothing is to be recorded. */
+static bool find_folder(char out[PATH_MAX]) {
+    const char *given = getenv("ENGINE_FLIGHT");
+    int n = given ? snprintf(out, PATH_MAX, "%s", given)
+                  : snprintf(out, PATH_MAX, "/dev/shm/engine-flight-%u", (unsigned)geteuid());
+    return n > 0 && n < PATH_MAX - FLIGHT_NAME - 32;
+}
+
+enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
+    *out = (struct flight_group){.name = name, .ranks = pool_alloc(pool, RANKS_MAX * sizeof *out->ranks)};
+    if (!out->ranks) return ERR_MEMORY;
+    for (int rank = 0; rank < RANKS_MAX; rank++) {
+        struct recording *r = &out->ranks[out->n];
+        struct stat st;
+        char path[PATH_MAX];
+        int length = snprintf(path, sizeof path, "%s/%s/rank%d.bin", folder, name, rank);
+        if (length >= PATH_MAX || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) continue;
+        enum error err = recording_read(path, pool, r);
+        if (err == ERR_MEMORY) return err;
+        if (err) continue;
+        out->lives |= !r->closed && r->process != PROCESS_GONE;
+        if (out->n++ == 0 || r->wall < out->opened) out->opened = r->wall;
+        out->bytes += (size_t)st.st_size;
+    }
+    return ERR_NONE;
+}
+
+static int by_age(const void *a, const void *b) {
+    const struct flight_group *x = a, *y = b;
+    return (x->opened > y->opened) - (x->opened < y->opened);
+}
+
+enum { GROUPS_MAX = 4096 };
+struct list {
+    struct pool *pool;
+    struct flight_group *of;
+    int n;
+    bool brief; /* without the recordings */
+};
+
+static enum error add_group(struct list *l, const char *folder, const char *name) {
+    struct flight_group *g = &l->of[l->n];
+    struct pool *pool = l->pool;
+    if (l->brief) TRY(pool_create(&pool));
+    enum error err = flight_read(folder, name, pool, g);
+    if (l->brief) {
+        pool_free(pool);
+        g->ranks = NULL;
+    }
+    if (!err) l->n += g->n > 0;
+    return err;
+}
+
+static enum error list_groups(const char *folder, struct list *l) {
+    DIR *dir = opendir(folder);
+    enum error err = ERR_NONE;
+    l->of = pool_alloc(l->pool, GROUPS_MAX * sizeof *l->of);
+    if (!l->of) err = ERR_MEMORY;
+    for (struct dirent *e; dir && !err && l->n < GROUPS_MAX && (e = readdir(dir));) {
+        if (strlen(e->d_name) >= FLIGHT_NAME || *e->d_name == '.') continue;
+        const char *name = pool_strndup(l->pool, e->d_name, strlen(e->d_name));
+        err = name ? add_group(l, folder, name) : ERR_MEMORY;
+    }
+    if (dir) closedir(dir);
+    if (!err) qsort(l->of, (size_t)l->n, sizeof *l->of, by_age);
+    return err;
+}
+
+enum error flight_list(struct pool *pool, struct flight_group **out, int *n) {
+    char folder[PATH_MAX];
+    struct list l = {.pool = pool};
+    *n = 0;
+    if (!find_folder(folder)) return ERR_NONE;
+    TRY(list_groups(folder, &l));
+    *out = l.of;
+    *n = l.n;
+    return ERR_NONE;
+}
+
+/* ---- removing ---- */
+
+static bool is_over(const struct flight_group *g) {
+    for (int i = 0; i < g->n; i++)
+        if (!g->ranks[i].clean && !g->ranks[i].exited) return false;
+    return g->n > 0;
+}
+
+/* The last of the ranks here that leave well takes the folder with it. */
+static void drop_if_over(const struct flight *f) {
+    struct pool *pool;
+    struct flight_group g;
+    char folder[PATH_MAX];
+    if (pool_create(&pool) != ERR_NONE) return;
+    bool over = flight_read(f->folder, ".", pool, &g) == ERR_NONE && is_over(&g);
+    if (over && file_remove_tree(f->folder) != ERR_NONE) log_debug("%s", error_message());
+    if (over && !getenv("ENGINE_FLIGHT") && find_folder(folder)) (void)rmdir(folder); /* if that was the last group */
+    pool_free(pool);
+}
+
+static void leave_at_exit(void) {
+    pthread_mutex_lock(&mutex);
+    for (struct flight *f = flights; f; f = f->next) {
+        recorder_leave(f->recorder, recorder_failed(f->recorder) ? RECORDED_FAILED : RECORDED_EXIT);
+        drop_if_over(f);
+    }
+    pthread_mutex_unlock(&mutex);
+}
+
+/* The oldest of those that nobody writes any more, once newer ones take the room. */
+static void sweep(const char *folder) {
+    struct list l = {.brief = true};
+    char path[PATH_MAX];
+    size_t kept = 0;
+    if (pool_create(&l.pool) != ERR_NONE) return;
+    if (list_groups(folder, &l) != ERR_NONE) l.n = 0;
+    for (int i = l.n - 1; i >= 0; i--) {
+        bool full = kept >= FLIGHT_KEEP;
+        if (l.of[i].lives) continue;
+        if (!full) kept += l.of[i].bytes;
+        if (full && snprintf(path, sizeof path, "%s/%s", folder, l.of[i].name) < PATH_MAX &&
+            file_remove_tree(path) != ERR_NONE)
+            log_debug("%s", error_message());
+    }
+    pool_free(l.pool);
+}
+
+/* ---- writing ---- */
+
+/* /dev/shm is everybody's: a folder that somebody else has made, or may write, is not ours to use. */
+static enum error make_folder(const char *folder) {
+    struct stat st;
+    if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+        return FAIL(ERR_CREATE, "cannot create '%s': %s", folder, strerror(errno));
+    if (lstat(folder, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid() || st.st_mode & 022)
+        return FAIL(ERR_CREATE, "'%s' is not a folder that this user alone can write", folder);
+    return ERR_NONE;
+}
+
+/* What no other group is called: by the clock and the process of rank 0. */
+static enum error agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    int64_t id = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + (int64_t)getpid();
+    TRY(group_broadcast(g, GROUP_INLINE, &id, 1, DTYPE_I64, 0));
+    snprintf(out, FLIGHT_NAME, "%llx", (unsigned long long)id);
+    return ERR_NONE;
+}
+
+static bool is_first_here(const struct group *g) {
+    return g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0;
+}
+
+/* A rank that has left at once may have taken the folder with it. */
+static enum error open_file(const struct group *g, struct flight *f) {
+    char path[sizeof f->folder + 32];
+    snprintf(path, sizeof path, "%s/rank%d.bin", f->folder, g->rank);
+    const struct recorder_params p = {
+        .path = path, .rank = g->rank, .size = g->size, .calls = FLIGHT_CALLS, .private = true};
+    enum error err = recorder_open(&p, &f->recorder);
+    return err ? recorder_open(&p, &f->recorder) : err;
+}
+
+static void enlist(struct flight *f) {
+    static bool asked;
+    pthread_mutex_lock(&mutex);
+    if (!asked) asked = atexit(leave_at_exit) == 0;
+    f->next = flights;
+    flights = f;
+    pthread_mutex_unlock(&mutex);
+}
+
+enum error flight_open(struct group *g, const struct flight *parent, int split, int color, struct flight **out) {
+    char folder[PATH_MAX];
+    void *memory;
+    *out = NULL;
+    if (g->size == 1) return ERR_NONE;
+    TRY(memory_alloc(sizeof(struct flight), &memory));
+    struct flight *f = memory;
+    enum error err = ERR_NONE;
+    if (!split)
+        err = agree_on_name(g, f->name);
+    else if (parent && snprintf(f->name, FLIGHT_NAME, "%s.%d-%d", parent->name, split, color) >= FLIGHT_NAME)
+        *f->name = '\0';
+    if (err || !*f->name || !find_folder(folder)) {
+        memory_free(f);
+        return err;
+    }
+    snprintf(f->folder, sizeof f->folder, "%s/%s", folder, f->name);
+    err = make_folder(folder);
+    if (!err && !split && is_first_here(g)) sweep(folder);
+    if (!err) err = open_file(g, f);
+    if (err) {
+        log_warn("no flight recorder: %s", error_message());
+        memory_free(f);
+        return ERR_NONE;
+    }
+    enlist(f);
+    g->params.recorder = f->recorder;
+    *out = f;
+    return ERR_NONE;
+}
+
+void flight_close(struct flight *f, bool failed) {
+    if (!f) return;
+    pthread_mutex_lock(&mutex);
+    struct flight **at = &flights;
+    while (*at != f) at = &(*at)->next;
+    *at = f->next;
+    pthread_mutex_unlock(&mutex);
+    recorder_close(f->recorder, !failed && !recorder_failed(f->recorder));
+    drop_if_over(f);
+    memory_free(f);
+}
+
+const char *flight_name(const struct flight *f) {
+    return f ? f->name : "";
+}
+
+struct recorder *flight_recorder(const struct flight *f) {
+    return f ? f->recorder : NULL;
+}

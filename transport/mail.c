@@ -1,0 +1,357 @@
+/* The mailbox: messages that are received by rank and tag, in any order, beside the calls.
+ *
+ * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by a queue of that
+ * lane (work.c), in the order of the sends; a thread of this file receives on LANE_IN whatever comes,
+ * from anybody, so that a send never waits for its receive, and ranks that send to each other at once
+ * both end. A message goes straight into the memory of the receive that it fits, the oldest of its
+ * rank (or any) and tag; where none has been asked for yet, it is kept until one is.
+ *
+ * The thread waits without end. Who waits for a receive looks for ranks that are late, left or died. */
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "transport/condition.h"
+#include "transport/core.h"
+#include "transport/link/words.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct head {
+    int64_t tag, count;
+    uint32_t type, unused;
+};
+/* A receive: from when it is asked for until it has been waited for. */
+struct letter {
+    struct work work; /* first: whoever has the work has the letter */
+    struct letter *next;
+    int *source;
+};
+/* A message that nobody has asked for yet. */
+struct early {
+    struct early *next;
+    int peer;
+    struct head head;
+    char data[];
+};
+struct mail {
+    pthread_t thread;
+    pthread_mutex_t mutex;
+    pthread_cond_t changed;
+    struct letter *letters; /* in the order of the calls, as the early ones in that of their coming */
+    struct early *early;
+    bool stop, busy, over;   /* busy: with a message; over: the thread has ended */
+    struct collective shown; /* what LANE_IN does, for messages */
+};
+
+static enum work_state state_of(const struct letter *l) {
+    return (enum work_state)atomic_load(&l->work.state);
+}
+
+static void show(struct mail *m, const struct collective *c) {
+    pthread_mutex_lock(&m->mutex);
+    m->shown = *c;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+struct collective mail_shown(struct group *g) {
+    pthread_mutex_lock(&g->mail->mutex);
+    struct collective c = g->mail->shown;
+    pthread_mutex_unlock(&g->mail->mutex);
+    return c;
+}
+
+/* ---- sending ---- */
+
+enum error mail_send(struct collective *c) {
+    struct head h = {.tag = c->tag, .count = c->sum.count, .type = (uint32_t)c->sum.type};
+    struct outgoing out = {.peer = c->root, .data = &h, .bytes = sizeof h};
+    TRY(c->link->ops->exchange(c->link, LANE_OUT, &(struct call){.what = KIND_SEND}, &out, NULL));
+    return c->sum.count ? collective_send(c, c->root, c->buf, c->sum.count) : ERR_NONE;
+}
+
+/* ---- what belongs together (with the mutex) ---- */
+
+static bool fits(const struct letter *l, int peer, int64_t tag) {
+    const struct collective *c = &l->work.call;
+    return (c->root == peer || c->root == GROUP_ANY) && c->tag == tag;
+}
+
+static struct letter *find_letter(const struct mail *m, int peer, int64_t tag) {
+    struct letter *l = m->letters;
+    while (l && !(state_of(l) == WORK_QUEUED && fits(l, peer, tag))) l = l->next;
+    return l;
+}
+
+static struct early **find_early(struct mail *m, const struct letter *l) {
+    struct early **e = &m->early;
+    while (*e && !fits(l, (*e)->peer, (*e)->head.tag)) e = &(*e)->next;
+    return e;
+}
+
+static bool same_kind(const struct letter *l, const struct head *h) {
+    return l->work.call.sum.count == h->count && (uint32_t)l->work.call.sum.type == h->type;
+}
+
+static void deliver(struct group *g, struct letter *l, int peer) {
+    if (l->source) *l->source = peer;
+    atomic_fetch_add(&g->lanes[LANE_IN].collectives, 1);
+    atomic_store(&l->work.state, WORK_DONE);
+    pthread_cond_broadcast(&g->mail->changed);
+}
+
+/* ---- receiving ---- */
+
+/* What comes, as a receive: of which kind the sender says it is. */
+static struct collective incoming_of(struct group *g, int peer, const struct head *h) {
+    struct collective c = {.kind = KIND_RECV,
+                           .link = g->link,
+                           .lane = LANE_IN,
+                           .rank = g->rank,
+                           .size = g->size,
+                           .sum = {.type = (enum dtype)h->type, .count = h->count},
+                           .root = peer,
+                           .tag = h->tag,
+                           .traffic = &g->lanes[LANE_IN].traffic};
+    c.call = call_of(g, &c, 0);
+    return c;
+}
+
+static enum error refuse(struct group *g, const struct letter *l, int peer, const struct head *h) {
+    struct collective theirs = incoming_of(g, peer, h), mine = l->work.call;
+    mine.call = call_of(g, &mine, 0);
+    show(g->mail, &mine);
+    return call_disagree(g, LANE_IN, peer, &mine.call, &theirs.call);
+}
+
+/* Gives what has been kept to whom has asked for it since it began to come. */
+static enum error keep(struct group *g, struct early *e) {
+    struct mail *m = g->mail;
+    pthread_mutex_lock(&m->mutex);
+    struct letter *l = find_letter(m, e->peer, e->head.tag);
+    bool same = l && same_kind(l, &e->head);
+    if (same) {
+        if (e->head.count) memcpy(l->work.call.buf, e->data, bytes_of(&l->work.call, e->head.count));
+        deliver(g, l, e->peer);
+    } else if (!l) {
+        struct early **last = &m->early;
+        while (*last) last = &(*last)->next;
+        *last = e;
+    }
+    pthread_mutex_unlock(&m->mutex);
+    enum error err = l && !same ? refuse(g, l, e->peer, &e->head) : ERR_NONE;
+    if (l) free(e);
+    return err;
+}
+
+static enum error take_early(struct group *g, int peer, const struct head *h, struct collective *c) {
+    char size[32];
+    struct early *e = malloc(sizeof *e + bytes_of(c, h->count));
+    if (!e)
+        return group_fail(g, ERR_MEMORY, "rank %d has no memory for %s that rank %d has sent with tag %lld", g->rank,
+                          text_of_bytes((double)bytes_of(c, h->count), size), peer, (long long)h->tag);
+    *e = (struct early){.peer = peer, .head = *h};
+    enum error err = h->count ? collective_receive(c, peer, e->data, h->count, LAND_COPY) : ERR_NONE;
+    if (!err) return keep(g, e);
+    free(e);
+    return err;
+}
+
+static enum error take_message(struct group *g, int peer) {
+    struct mail *m = g->mail;
+    struct head h;
+    struct incoming in = {.peer = peer, .bytes = sizeof h, .sink = sink_copy, .ctx = &h};
+    show(m, &(struct collective){.kind = KIND_RECV, .lane = LANE_IN, .root = peer});
+    TRY(g->link->ops->exchange(g->link, LANE_IN, &(struct call){.what = KIND_SEND}, NULL, &in));
+    if (h.type >= DTYPES || h.count < 0 || h.count > INT64_MAX / 8)
+        return group_fail(g, ERR_DATA, "rank %d has sent rank %d something that is no message", peer, g->rank);
+    struct collective c = incoming_of(g, peer, &h);
+    pthread_mutex_lock(&m->mutex);
+    struct letter *l = find_letter(m, peer, h.tag);
+    bool same = l && same_kind(l, &h);
+    if (same) atomic_store(&l->work.state, WORK_RUNNING); /* nobody frees it, and no other message is its */
+    m->shown = c;
+    pthread_mutex_unlock(&m->mutex);
+    if (!l) return take_early(g, peer, &h, &c);
+    if (!same) return refuse(g, l, peer, &h);
+    if (h.count) TRY(collective_receive(&c, peer, l->work.call.buf, h.count, LAND_COPY));
+    pthread_mutex_lock(&m->mutex);
+    deliver(g, l, peer);
+    pthread_mutex_unlock(&m->mutex);
+    return ERR_NONE;
+}
+
+/* Gives whether the thread is to end. */
+static bool set_busy(struct mail *m, bool busy) {
+    pthread_mutex_lock(&m->mutex);
+    m->busy = busy;
+    bool stop = m->stop;
+    pthread_mutex_unlock(&m->mutex);
+    return stop;
+}
+
+static void *mail_thread(void *arg) {
+    struct group *g = arg;
+    struct mail *m = g->mail;
+    int peer = -1;
+    log_set_prefix(g->name);
+    for (enum error err = ERR_NONE; !err && !set_busy(m, false);) {
+        err = g->link->ops->arrival(g->link, &peer);
+        if (err || peer < 0) continue;
+        set_busy(m, true);
+        err = take_message(g, peer);
+    }
+    pthread_mutex_lock(&m->mutex);
+    m->over = true;
+    pthread_cond_broadcast(&m->changed);
+    pthread_mutex_unlock(&m->mutex);
+    return NULL;
+}
+
+/* ---- asking ---- */
+
+enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out) {
+    struct mail *m = g->mail;
+    struct letter *l = malloc(sizeof *l), **last = &m->letters;
+    if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
+    *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source};
+    pthread_mutex_lock(&m->mutex);
+    struct early **at = find_early(m, l), *e = *at;
+    bool same = e && same_kind(l, &e->head);
+    while (*last) last = &(*last)->next;
+    *last = l;
+    if (same) {
+        *at = e->next;
+        if (e->head.count) memcpy(c->buf, e->data, bytes_of(c, e->head.count));
+        deliver(g, l, e->peer);
+    }
+    pthread_mutex_unlock(&m->mutex);
+    *out = &l->work;
+    if (e && !same) return refuse(g, l, e->peer, &e->head);
+    if (e) free(e);
+    return ERR_NONE;
+}
+
+/* ---- waiting ---- */
+
+/* Nobody is left who could send it, and nothing that was sent is still on its way to it. */
+static bool is_lost(struct group *g, const struct letter *l) {
+    int root = l->work.call.root;
+    bool left = true;
+    for (int r = 0; r < g->size && left; r++)
+        if (r != g->rank && (root == r || root == GROUP_ANY)) left = g->link->ops->left(g->link, r);
+    pthread_mutex_lock(&g->mail->mutex);
+    bool idle = !g->mail->busy && state_of(l) == WORK_QUEUED;
+    pthread_mutex_unlock(&g->mail->mutex);
+    return left && idle;
+}
+
+static enum error fail_lost(struct group *g, const struct letter *l) {
+    char doing[DESCRIBED_MAX], name[32], text[REASON_MAX];
+    int root = l->work.call.root;
+    call_words(&l->work.call, doing);
+    if (root == GROUP_ANY)
+        snprintf(name, sizeof name, "every other rank");
+    else
+        snprintf(name, sizeof name, "rank %d", root);
+    words_lost(text, name, "has left", NULL, g->rank, doing);
+    return group_fail(g, ERR_PEER, "%s", text);
+}
+
+static enum error look_after(struct group *g, const struct letter *l, int64_t began, bool *warned) {
+    double waited = clock_seconds(clock_ns() - began), timeout = g->params.timeout;
+    const struct link_ops *ops = g->link->ops;
+    char doing[DESCRIBED_MAX];
+    TRY(ops->failure(g->link));
+    show(g->mail, &l->work.call);
+    if (ops->lost) TRY(ops->lost(g->link, LANE_IN));
+    if (is_lost(g, l)) return fail_lost(g, l);
+    call_words(&l->work.call, doing);
+    if (waited >= timeout)
+        return group_fail(g, ERR_TIMEOUT, "rank %d has waited %.3g s in %s: nobody has sent it", g->rank, timeout,
+                          doing);
+    if (waited >= timeout / 6 && !*warned) {
+        log_warn("rank %d has waited %.3g s in %s: nobody has sent it", g->rank, waited, doing);
+        *warned = true;
+    }
+    return ERR_NONE;
+}
+
+static struct timespec soon(double timeout) {
+    double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
+    int64_t ns = clock_ns() + (int64_t)(slice * 1e9);
+    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
+}
+
+/* Until it is done, or the thread, which alone writes to the caller's memory, has ended. */
+static bool await(struct group *g, struct letter *l) {
+    struct mail *m = g->mail;
+    int64_t began = clock_ns();
+    bool warned = false;
+    pthread_mutex_lock(&m->mutex);
+    while (state_of(l) != WORK_DONE && !m->over) {
+        struct timespec until = soon(g->params.timeout);
+        if (pthread_cond_timedwait(&m->changed, &m->mutex, &until) == 0 || state_of(l) != WORK_QUEUED) continue;
+        pthread_mutex_unlock(&m->mutex);
+        if (look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
+        pthread_mutex_lock(&m->mutex);
+    }
+    struct letter **at = &m->letters;
+    while (*at != l) at = &(*at)->next;
+    *at = l->next;
+    bool done = state_of(l) == WORK_DONE;
+    pthread_mutex_unlock(&m->mutex);
+    return done;
+}
+
+enum error mail_wait(struct work *w) {
+    struct group *g = w->group;
+    bool done = await(g, (struct letter *)w);
+    free(w);
+    return done ? ERR_NONE : g->link->ops->failure(g->link);
+}
+
+/* ---- opening and closing ---- */
+
+enum error mail_open(struct group *g) {
+    void *memory;
+    sigset_t all, old;
+    TRY(memory_alloc(sizeof(struct mail), &memory));
+    struct mail *m = memory;
+    pthread_mutex_init(&m->mutex, NULL);
+    condition_init(&m->changed);
+    g->mail = m;
+    sigfillset(&all); /* signals are for the program's own threads */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    int err = pthread_create(&m->thread, NULL, mail_thread, g);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!err) return ERR_NONE;
+    g->mail = NULL;
+    memory_free(m);
+    return FAIL(ERR_CREATE, "cannot start the thread for messages: %s", strerror(err));
+}
+
+void mail_close(struct group *g) {
+    struct mail *m = g->mail;
+    if (!m) return;
+    pthread_mutex_lock(&m->mutex);
+    m->stop = true;
+    pthread_mutex_unlock(&m->mutex);
+    g->link->ops->poke(g->link);
+    pthread_join(m->thread, NULL);
+    for (struct letter *l = m->letters, *next; l; l = next) {
+        next = l->next;
+        free(l);
+    }
+    for (struct early *e = m->early, *next; e; e = next) {
+        next = e->next;
+        free(e);
+    }
+    pthread_cond_destroy(&m->changed);
+    pthread_mutex_destroy(&m->mutex);
+    memory_free(m);
+    g->mail = NULL;
+}

@@ -6,9 +6,10 @@ import pathlib
 import re
 import shutil
 import subprocess
+import sysconfig
 import tempfile
 
-from setuptools import Distribution, setup
+from setuptools import setup
 from setuptools.command.build_py import build_py
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -29,7 +30,8 @@ class build_with_library(build_py):
         if folder is None:
             folder = pathlib.Path(self.build_lib).resolve().parent / "engine"
             cuda = "AUTO" if pathlib.Path("/dev/nvidiactl").exists() else "OFF"  # kernels take minutes to compile
-            options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", f"-DENGINE_CUDA={cuda}", *os.environ.get("ENGINE_CMAKE", "").split()]
+            options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", f"-DENGINE_CUDA={cuda}",
+                       *os.environ.get("ENGINE_CMAKE", "").split()]
             subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
             subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
         package = pathlib.Path(self.build_lib) / "engine_dp"
@@ -40,9 +42,6 @@ class build_with_library(build_py):
                 shutil.copy(next(pathlib.Path(prefix).rglob(name)), package / kind / name)
 
 
-class BinaryDistribution(Distribution):
-    def has_ext_modules(self):
-        return True
-
-
-setup(version=version(), cmdclass={"build_py": build_with_library}, distclass=BinaryDistribution)
+# ctypes loads the library, so that a wheel is for one platform and for every Python.
+setup(version=version(), cmdclass={"build_py": build_with_library},
+      options={"bdist_wheel": {"plat_name": sysconfig.get_platform()}})

@@ -5,7 +5,7 @@ import ctypes.util
 import os
 import pathlib
 import shutil
-from ctypes import POINTER, c_char_p, c_double, c_int, c_longlong, c_ulonglong, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_double, c_int, c_longlong, c_ulonglong, c_void_p
 from typing import Optional
 
 _HERE = pathlib.Path(__file__).resolve().parent
@@ -29,6 +29,13 @@ class Init(ctypes.Structure):
 
 class Stats(ctypes.Structure):
     _fields_ = [("sent", c_longlong), ("received", c_longlong), ("calls", c_longlong), ("busy", c_double)]
+
+
+class Call(ctypes.Structure):
+    _fields_ = [
+        ("name", c_char * 24), ("number", c_longlong), ("sequence", c_longlong), ("bytes", c_longlong), ("began", c_longlong),
+        ("ended", c_longlong), ("root", c_int), ("code", c_int),
+    ]
 
 
 def program() -> str:
@@ -67,6 +74,10 @@ _CALLS = {  # name: (result, arguments)
     "engine_group_alloc": (c_int, [_G, c_ulonglong, _OUT]),
     "engine_group_abort": (None, [_G, c_char_p]),
     "engine_group_stats": (None, [_G, POINTER(Stats)]),
+    "engine_group_name": (c_char_p, [_G]),
+    "engine_group_label": (None, [_G, c_char_p]),
+    "engine_group_calls": (c_int, [_G, c_int, c_longlong, POINTER(Call), c_int]),
+    "engine_group_clock": (c_int, [_G, POINTER(c_longlong), POINTER(c_longlong)]),
     "engine_all_reduce_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_reduce_start": (c_int, [_G, c_void_p, c_void_p, c_longlong, c_int, c_int, c_int, _OUT]),
     "engine_broadcast_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
@@ -77,8 +88,8 @@ _CALLS = {  # name: (result, arguments)
     "engine_gather_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
     "engine_reduce_scatter_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
-    "engine_send_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
-    "engine_recv_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, _OUT]),
+    "engine_send_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, _OUT]),
+    "engine_recv_start": (c_int, [_G, c_void_p, c_longlong, c_int, c_int, c_longlong, POINTER(c_int), _OUT]),
     "engine_barrier_start": (c_int, [_G, _OUT]),
     "engine_work_done": (c_int, [_W]),
     "engine_work_wait": (c_int, [_W]),

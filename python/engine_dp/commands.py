@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 from ._library import EngineError, program
@@ -87,3 +88,9 @@ def runs(folder: PathLike = "runs") -> List[Dict[str, Any]]:
 def dashboard(folder: PathLike = "runs", address: str = "0") -> subprocess.Popen:
     """Starts the dashboard of a run or a folder of runs, beside this program; end it by .terminate()."""
     return subprocess.Popen([program(), "dashboard", os.fspath(folder), "--at", address])
+
+
+def main() -> None:
+    """The command 'engine' of an installed package: the program takes this process's place."""
+    words = [program(), *sys.argv[1:]]
+    os.execv(words[0], words)

@@ -7,9 +7,11 @@ EngineError; a group that has failed stays failed.
 Arrays are numpy's, or anything that lies in the host's memory and has a buffer, DLPack, or torch's data_ptr.
 """
 
+import contextlib
 import ctypes
 import threading
-from typing import Any, Dict, List, NamedTuple, Optional, Union
+import weakref
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
 
 import numpy
 
@@ -18,6 +20,7 @@ from ._library import EngineError, Init, Stats, check, library
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
 _MANY, _MOST = 128, 250  # calls since one that nobody has waited for: the library has room for 256
+_ANY = -1
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
 
@@ -89,6 +92,12 @@ class Work:
         self._group, self._handle, self._result, self._keep, self._finish = group, handle, result, keep, finish
         self._lock = threading.Lock()
         self._error: Optional[BaseException] = None
+        self._source = ctypes.c_int(_ANY)
+
+    @property
+    def source(self) -> int:
+        """Of a recv that has been waited for: the rank that sent it."""
+        return self._source.value
 
     def done(self) -> bool:
         """Whether wait() will not wait."""
@@ -107,6 +116,7 @@ class Work:
                     self._error = e
                 self._handle = self._keep = self._finish = None
                 self._group._flying.pop(self, None)
+                self._group._asked.pop(self, None)
         if self._error:
             raise self._error
         return self._result
@@ -119,6 +129,10 @@ class Statistics(NamedTuple):
     busy: float  # seconds
 
 
+_groups: "weakref.WeakSet[Group]" = weakref.WeakSet()  # that are open in this process
+_watch: Optional[Callable[["Group"], None]] = None  # reads a group's record before old calls have to make room (profile.py)
+
+
 class Group:
     """The ranks of this job.
 
@@ -129,7 +143,7 @@ class Group:
     latency (seconds): of an emulated port of each rank.
 
     Every method that exchanges has wait=False, which gives a Work instead of the result. A rank's calls run in the order
-    in which they are made.
+    in which they are made, but for messages (send and recv), which go beside them.
     """
 
     def __init__(self, init: Optional[str] = None, rank: int = 0, size: int = 0, *, token: Optional[str] = None,
@@ -149,13 +163,18 @@ class Group:
     def _begin(self) -> None:
         self._parts: List["Group"] = []
         self._lock = threading.Lock()
-        self._calls = 0
+        self._calls = self._watched = 0
         self._flying: Dict[Work, int] = {}  # those that nobody has waited for yet, the oldest first; which call each is
+        self._asked: Dict[Work, None] = {}  # receives, of which any number may be on its way
+        self._tidy = _MANY  # so many of them are looked through
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
         self.rank: int = library().engine_group_rank(handle)
         self.size: int = library().engine_group_size(handle)
+        self.name: str = library().engine_group_name(handle).decode()
+        self.label = ""
+        _groups.add(self)
 
     def __enter__(self) -> "Group":
         return self
@@ -173,9 +192,13 @@ class Group:
         for part in self._parts:
             part.close()
         if self._handle is not None:
+            if _watch:
+                _watch(self)
+            _groups.discard(self)
             handle, self._handle = self._handle, None
             library().engine_group_close(handle)
         self._flying.clear()
+        self._asked.clear()
 
     def abort(self, reason: str) -> None:
         """Fails the group on every rank; the others' calls raise an EngineError with this reason."""
@@ -194,6 +217,11 @@ class Group:
         self._parts.append(part)
         return part
 
+    def call_it(self, label: str) -> None:
+        """What the group is for, in 'engine inspect' and in traces."""
+        self.label = label
+        library().engine_group_label(self._open(), label.encode())
+
     def choice(self, bytes: int) -> str:
         """Which algorithm adds this many bytes, and why."""
         return library().engine_group_choice(self._open(), bytes).decode()
@@ -203,6 +231,13 @@ class Group:
         s = Stats()
         library().engine_group_stats(self._open(), ctypes.byref(s))
         return Statistics(s.sent, s.received, s.calls, s.busy)
+
+    def trace(self, path: Any) -> "contextlib.AbstractContextManager[None]":
+        """with g.trace("trace.json"): what all ranks call inside, in all groups, becomes one file for Perfetto or
+        chrome://tracing, which rank 0 writes at the end: a row for each group, with kind, bytes and time of each call, and how
+        long it waited for which rank. All ranks of g come in and out together."""
+        from .profile import trace
+        return trace(self, path)
 
     def empty(self, shape: Union[int, tuple], dtype: Any = "float32") -> numpy.ndarray:
         """An array of zeros that the other ranks reach without a copy. All ranks ask for the same; it lives as long as the
@@ -228,6 +263,9 @@ class Group:
         handle = ctypes.c_void_p()
         if self._age() >= _MANY:
             self._land()
+        if _watch and self._calls - self._watched >= _MANY:
+            self._watched = self._calls
+            _watch(self)
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
@@ -248,10 +286,8 @@ class Group:
         for work in list(self._flying):
             if not work.done() and self._age() < _MOST:
                 break
-            try:
+            with contextlib.suppress(EngineError):  # whoever waits for it is told
                 work.wait()
-            except EngineError:
-                pass  # whoever waits for it is told
 
     def _op(self, op: str, memory: _Memory) -> int:
         if op not in OPS:
@@ -331,15 +367,38 @@ class Group:
 
         return self._start("reduce_scatter", [a.address, b.count, a.type, self._op(op, a)], out, (whole, out), wait, finish)
 
-    def send(self, x: Any, to: int, wait: bool = True) -> Any:
-        """x to one rank, which calls recv. A rank's calls run in order: of two that send to each other one receives first."""
+    def send(self, x: Any, to: int, tag: int = 0, wait: bool = True) -> Any:
+        """x to one rank, which calls recv with the same tag, sooner or later: nothing here waits for that."""
         a = _memory(x, False)
-        return self._start("send", [a.address, a.count, a.type, to], None, x, wait)
+        return self._start("send", [a.address, a.count, a.type, to, tag], None, x, wait)
 
-    def recv(self, out: Any, source: int, wait: bool = True) -> Any:
-        """What that rank sends, into out."""
-        a = _memory(out, True)
-        return self._start("recv", [a.address, a.count, a.type, source], out, out, wait)
+    def recv(self, out: Any, source: Optional[int] = None, tag: int = 0, wait: bool = True) -> Any:
+        """What that rank sends with the tag, into out; of a rank's messages with one tag, the first. source None: from any
+        rank; then (out, rank)."""
+        work = self._recv(_memory(out, True), _ANY if source is None else source, tag, out)
+        if not wait:
+            return work
+        work.wait()
+        return out if source is not None else (out, work.source)
+
+    def _recv(self, a: _Memory, source: int, tag: int, result: Any) -> Work:
+        handle = ctypes.c_void_p()
+        work = Work(self, handle, result, a.keep)
+        if len(self._asked) >= self._tidy:
+            self._drop()
+        with self._lock:
+            check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, tag,
+                                              ctypes.byref(work._source), ctypes.byref(handle)))
+            self._asked[work] = None
+        return work
+
+    def _drop(self) -> None:
+        """Forgets the receives that have ended, though nobody has waited for them."""
+        for work in list(self._asked):
+            if work.done():
+                with contextlib.suppress(EngineError):
+                    work.wait()
+        self._tidy = max(_MANY, 2 * len(self._asked))
 
     def barrier(self, wait: bool = True) -> Any:
         """Returns when all ranks are there."""

@@ -7,6 +7,7 @@ DistributedDataParallel, FSDP and whatever else is written on torch.distributed 
 same bits for every algorithm, failures that name the rank, and, by options(), emulated networks.
 """
 
+import collections
 import contextlib
 import ctypes
 import datetime
@@ -15,6 +16,7 @@ import pathlib
 import queue
 import shutil
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -23,14 +25,21 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 import torch
 import torch.distributed as dist
 
-from . import group as _group
-from ._library import EngineError, check, library
+_AGE = tuple(int(n) for n in torch.__version__.split(".")[:2])
+if _AGE < (2, 0):
+    raise ImportError(f"engine_dp.torch needs PyTorch 2.0 or newer, and this is {torch.__version__}: "
+                      "pip install torch, in an environment without --system-site-packages")
+
+from . import group as _group  # noqa: E402
+from ._library import EngineError, check, library  # noqa: E402
+from .profile import torch_trace as profile  # noqa: E402,F401
 
 _TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
                torch.complex128: torch.float64}
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or", "BXOR": "xor"}
 _OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
+_LATE = 75  # the exit code of what has not happened in time
 _NUMBERS = ("bandwidth", "latency")
 _KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
 
@@ -118,16 +127,33 @@ def _only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     return tensors[0]
 
 
+def _as_torchs(e: Exception) -> dist.DistBackendError:
+    message, newline, hint = str(e).partition("\n")
+    if " within " in message and getattr(e, "code", 0) == _LATE:
+        message += " (the timeout of the process group)"
+    return dist.DistBackendError(message + newline + hint)
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    """The engine's errors as torch's."""
+    try:
+        yield
+    except EngineError as e:
+        raise _as_torchs(e) from None
+
+
 # ---- works ----
 
 
 class Work(dist._Work):
     """What a collective call gives. Its parts wait in the order of their starts; then the results are put in place."""
 
-    def __init__(self, group: "ProcessGroup", parts: List[_group.Work], result: List[torch.Tensor],
-                 finish: Optional[Callable[[], None]] = None, source: int = -1):
+    def __init__(self, group: "_Calls", parts: List[_group.Work], result: List[torch.Tensor],
+                 finish: Optional[Callable[[], None]] = None):
         super().__init__()
-        self._group, self._parts, self._result, self._finish, self._source = group, parts, result, finish, source
+        self._group, self._parts, self._result, self._finish = group, parts, result, finish
+        self._source = -1
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
@@ -137,7 +163,7 @@ class Work(dist._Work):
         end = time.monotonic() + seconds
         while not self.is_completed():
             if time.monotonic() > end:
-                raise dist.DistBackendError(f"the call has not ended within {seconds:g} s")
+                raise dist.DistBackendError(f"the call has not ended within its timeout of {seconds:g} s")
             time.sleep(1e-4)
 
     def wait(self, timeout: Any = None) -> bool:
@@ -149,10 +175,11 @@ class Work(dist._Work):
                 try:
                     for part in self._parts:
                         part.wait()
+                        self._source = part.source
                     if self._finish:
                         self._finish()
                 except (EngineError, ValueError) as e:
-                    self._error = dist.DistBackendError(str(e))
+                    self._error = _as_torchs(e)
                 self._over = True
                 self._parts, self._finish = [], None
         if self._error:
@@ -179,6 +206,8 @@ class Work(dist._Work):
 
     def source_rank(self) -> int:
         return self._source
+
+    _source_rank = source_rank
 
     def _settle(self) -> None:
         assert self._future is not None
@@ -247,10 +276,9 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
     with _opening:
         told = os.environ.pop(_STARTED, None)
         try:
-            g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
-            g.barrier()
-        except EngineError as e:
-            raise dist.DistBackendError(str(e)) from None
+            with _told():
+                g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
+                g.barrier()
         finally:
             if told is not None:
                 os.environ[_STARTED] = told
@@ -261,22 +289,18 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
 # ---- the backend ----
 
 
-class ProcessGroup(dist.ProcessGroup):
+class _Calls:
     """Collectives of torch.distributed on an engine_dp.Group, which 'engine' is."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
-        super().__init__(rank, size)
+        super().__init__(rank, size)  # type: ignore[call-arg]
         self.engine = _open(store, rank, size, timeout)
         self._rank, self._size = rank, size
-        self._name = self._about = ""
-        # Messages between pairs of ranks run on lanes of their own, one for each direction, so that of two ranks that
-        # send to each other none waits for the other.
-        self._lanes: List[_group.Group] = []
-        if size > 1:
-            lanes = [self.engine.split(0, rank), self.engine.split(0, rank)]
-            self._lanes = [lane for lane in lanes if lane]
+        self._store, self._timeout, self._monitored = store, timeout, 0
         self._settling: Optional["queue.SimpleQueue[Optional[Work]]"] = None
         self._coalesced: Optional[List[Work]] = None
+        # Torch 2.6 and older wait in C++ without an end for a work that Python has freed; 2.15 holds it itself.
+        self._held: "collections.deque[Work]" = collections.deque(maxlen=4096)
 
     # -- what torch asks of any group --
 
@@ -284,22 +308,6 @@ class ProcessGroup(dist.ProcessGroup):
         return "engine"
 
     _get_backend_name = name = getBackendName
-
-    @property
-    def _device_types(self) -> List[torch.device]:
-        return [torch.device("cpu")]
-
-    def getGroupName(self) -> str:
-        return self._name
-
-    def setGroupName(self, name: str) -> None:
-        self._name = name
-
-    def getGroupDesc(self) -> str:
-        return self._about
-
-    def setGroupDesc(self, about: str) -> None:
-        self._about = about
 
     def rank(self) -> int:
         return self._rank
@@ -311,11 +319,8 @@ class ProcessGroup(dist.ProcessGroup):
 
     supports_coalescing = False  # of messages: each is started by itself
 
-    def _get_backend(self, device: Any = None) -> "ProcessGroup":
-        return self
-
     def __repr__(self) -> str:
-        return f"<engine_dp.torch.ProcessGroup: rank {self._rank} of {self._size}>"
+        return f"<engine_dp.torch.{type(self).__name__}: rank {self._rank} of {self._size}>"
 
     def abort(self) -> None:
         with contextlib.suppress(ValueError):
@@ -338,16 +343,18 @@ class ProcessGroup(dist.ProcessGroup):
         for work in iter(works.get, None):
             work._settle()
 
-    def _start(self, name: str, *arguments: Any, keep: Any = None, on: Optional[_group.Group] = None) -> _group.Work:
+    def _start(self, name: str, *arguments: Any, keep: Any = None) -> _group.Work:
         """keep: what owns the memory that the call reads and writes."""
-        try:
-            return (on or self.engine)._start(name, list(arguments), None, keep, False)
-        except EngineError as e:
-            raise dist.DistBackendError(str(e)) from None
+        with _told():
+            return self.engine._start(name, list(arguments), None, keep, False)
 
-    def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor], finish: Optional[Callable[[], None]] = None,
-              source: int = -1) -> Work:
-        work = Work(self, parts, list(result), finish, source)
+    def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor],
+              finish: Optional[Callable[[], None]] = None) -> Work:
+        work = Work(self, parts, list(result), finish)
+        if _AGE < (2, 15):
+            while self._held and self._held[0]._over:
+                self._held.popleft()
+            self._held.append(work)
         if self._coalesced is not None:
             self._coalesced.append(work)
         return work
@@ -550,48 +557,107 @@ class ProcessGroup(dist.ProcessGroup):
 
     # -- messages --
 
-    def _message(self, name: str, t: torch.Tensor, peer: int, tag: int) -> Work:
-        """The tag goes before the message. A pair's messages are received in the order in which they are sent; a tag out of
-        that order is an error, never another message."""
-        if peer == self._rank:
-            raise ValueError(f"rank {peer} cannot {name} to itself")
-        sends = name == "send"
-        lane = self._lanes[(self._rank < peer) == sends]
-        s = _Span(t)
-        head = torch.tensor([tag, s.flat.numel() * s.flat.element_size()] if sends else [-1, -1])
-        parts = [self._start(name, head.data_ptr(), 2, _TYPES[torch.int64], peer, keep=head, on=lane),
-                 self._start(name, s.address, s.flat.numel(), _TYPES[s.flat.dtype], peer, keep=s, on=lane)]
-
-        def finish() -> None:
-            if head[0] != tag:
-                raise EngineError(f"rank {peer} has sent a message with tag {int(head[0])}, and tag {tag} is received",
-                                  "receive a rank's messages in the order in which they are sent")
-            s.finish()
-
-        return self._work(parts, [t], None if sends else finish, -1 if sends else peer)
-
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Work:
-        return self._message("send", _only(tensors), dst, tag)
+        s = _Span(_only(tensors))
+        part = self._start("send", s.address, s.flat.numel(), _TYPES[s.flat.dtype], dst, tag, keep=s)
+        return self._work([part], tensors)
+
+    def _receive(self, t: torch.Tensor, source: int, tag: int) -> Work:
+        s = _Span(t)
+        memory = _group._Memory(s.address, s.flat.numel(), _TYPES[s.flat.dtype], s, True)
+        with _told():
+            part = self.engine._recv(memory, source, tag, None)
+        return self._work([part], [t], s.finish)
 
     def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Work:
-        return self._message("recv", _only(tensors), src, tag)
+        return self._receive(_only(tensors), src, tag)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
-        raise NotImplementedError("the backend 'engine' receives from a rank that is named")
+        return self._receive(_only(tensors), _group._ANY, tag)
 
     # -- all together --
 
     def barrier(self, opts: Any = None) -> Work:
         return self._work([self._start("barrier")], [])
 
+    def _has_come(self, key: str, end: float) -> bool:
+        while not self._store.check([key]):
+            if time.monotonic() > end:
+                return False
+            time.sleep(1e-3)
+        return True
+
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        self.barrier().wait(timeout)
+        """Through torch's store, so that a rank that does not come is named and the group remains usable. The errors begin
+        as gloo's do, for scripts that look for them."""
+        seconds = (self._timeout if timeout is None else timeout).total_seconds()
+        self._monitored += 1
+        here, end = f"engine/monitored/{self._monitored}", time.monotonic() + seconds
+        self._store.set(f"{here}/{self._rank}", "")
+        if self._rank == 0:
+            if seconds <= 0:
+                raise dist.DistBackendError(f"Rank 0 timed out in monitoredBarrier: its timeout is {seconds:g} s")
+            late: List[int] = []
+            for peer in range(1, self._size):
+                if (wait_all_ranks or not late) and not self._has_come(f"{here}/{peer}", end):
+                    late.append(peer)
+            self._store.set(f"{here}/late", ", ".join(map(str, late)))
+        elif not self._has_come(f"{here}/late", end):
+            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
+                                        f"waiting for send/recv from rank 0, which has not come within {seconds:g} s")
+        names = self._store.get(f"{here}/late").decode()
+        if names and self._rank == 0:
+            raise dist.DistBackendError(f"Rank{'s' if ',' in names else ''} {names} failed to pass monitoredBarrier within "
+                                        f"{seconds:g} s")
+        if names:
+            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
+                                        f"waiting for send/recv from rank 0, which misses rank {names}")
 
 
-def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> ProcessGroup:
-    return ProcessGroup(store, rank, size, timeout)
+class ProcessGroup(_Calls, dist.ProcessGroup):
+    """The whole of a group whose only backend is the engine."""
+
+    _name = _about = ""
+
+    @property
+    def _device_types(self) -> List[torch.device]:
+        return [torch.device("cpu")]
+
+    def getGroupName(self) -> str:
+        return self._name
+
+    def setGroupName(self, name: str) -> None:
+        self._name = name
+        self._label()
+
+    def getGroupDesc(self) -> str:
+        return self._about
+
+    def setGroupDesc(self, about: str) -> None:
+        self._about = about
+        self._label()
+
+    def _label(self) -> None:
+        self.engine.call_it(f"process group {self._name}, {self._about}".rstrip(", "))
+
+    def _get_backend(self, device: Any = None) -> "ProcessGroup":
+        return self
 
 
-dist.Backend.register_backend("engine", _create, devices=["cpu"])
+class Backend(_Calls, torch._C._distributed_c10d.Backend):
+    """The part for tensors on the CPU of a group that has other backends, too. What torch makes of its works does not tell
+    from which rank a message came."""
+
+
+def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _Calls:
+    """Torch does not say whether there are other backends beside this one; its own variable does."""
+    asked = str(sys._getframe(1).f_locals.get("backend", "engine"))
+    return (Backend if "," in asked else ProcessGroup)(store, rank, size, timeout)
+
+
+dist.Backend.register_backend("engine", _create, **({"devices": ["cpu"]} if _AGE >= (2, 1) else {}))
 # torch's own flight recorder needs a backend in C++.
 getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("engine")
+
+from .compress import compress_hook  # noqa: E402,F401
+from .server import ParameterServer  # noqa: E402,F401

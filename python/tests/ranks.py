@@ -52,11 +52,15 @@ def moves(g, type):
     np.testing.assert_array_equal(out, rows[0][g.rank])
     if g.size > 1:
         after, before = (g.rank + 1) % g.size, (g.rank - 1) % g.size
-        if g.rank == 0:
-            g.send(given(g.rank, type), after)
-        np.testing.assert_array_equal(g.recv(np.empty(N, type), before), given(before, type))
-        if g.rank > 0:
-            g.send(given(g.rank, type), after)
+        for tag in (1, 2):  # everybody sends first
+            g.send(given(g.rank, type), after, tag)
+        works = [g.recv(np.empty(N, type), before, tag=2, wait=False), g.recv(np.empty(N, type), tag=1, wait=False)]
+        for work in works:
+            np.testing.assert_array_equal(work.wait(), given(before, type))
+            assert work.source == before
+        g.send(np.array([g.rank]), after)
+        out, source = g.recv(np.empty(1, int))
+        assert out[0] == source == before
 
 
 def beside(g):
@@ -146,6 +150,63 @@ def emulated():
             assert time.monotonic() - began > 0.08
 
 
+def traced(g, folder):
+    """A trace against what is known of the calls: how many there are, their bytes, and that they waited for a rank that slept.
+    More calls than the record has room for."""
+    import json
+    import time
+    half = g.split(g.rank // 2)
+    half.call_it("a half")
+    path = os.path.join(folder, "trace.json")
+    x = np.ones(1 << 16, "f4")
+    g.barrier()
+    with g.trace(path):
+        before = time.monotonic_ns(), g.statistics()
+        for k in range(1500):
+            if k == 700 and g.rank == 1:
+                time.sleep(0.25)
+            g.all_reduce(x, out=x, op="max")
+        half.broadcast(np.zeros(100, "u1"), half.size - 1)
+        after = time.monotonic_ns(), g.statistics()
+        try:
+            with g.trace(path):
+                raise AssertionError("two traces at a time")
+        except ValueError:
+            pass
+    calls = after[1].calls - before[1].calls
+    every = g.all_gather(np.array([before[0], after[0], after[1].sent - before[1].sent]))
+    if g.rank:
+        return
+    with open(path) as f:
+        whole = json.load(f)
+    events = whole["traceEvents"]
+    assert whole["displayTimeUnit"] == "ms" and whole["otherData"]["ranks"] == g.size
+    assert whole["otherData"]["calls_without_room"] == 0
+    assert [c["offset_ns"] for c in whole["otherData"]["clocks"]] == [0] * g.size
+    for e in events:
+        assert isinstance(e["name"], str) and e["ph"] in "XM" and e["pid"] in range(g.size)
+        if e["ph"] == "X":
+            assert e["ts"] >= 0 and e["dur"] >= 0 and isinstance(e["tid"], int) and isinstance(e["cat"], str)
+    names = {(e["pid"], e["tid"]): e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    for r in range(g.size):
+        mine = [e for e in events if e["pid"] == r and e.get("cat") == "collective"]
+        world = [e for e in mine if names[r, e["tid"]] == f"engine: group {g.name}"]
+        assert len(world) == calls == 1500 and {e["name"] for e in world} == {"all_reduce"}
+        if g.size == 2:  # each sends half of its sum's terms and half of the sums: as many bytes as there are
+            assert sum(e["args"]["bytes"] for e in world) == every[r][2]
+        assert sum(e["args"]["bytes"] for e in world) == 1500 * x.nbytes
+        assert sum(e["dur"] for e in world) * 1000 < every[r][1] - every[r][0]
+        for a, b in zip(world, world[1:]):
+            assert b["ts"] >= a["ts"] + a["dur"] - 0.01 and b["args"]["number"] == a["args"]["number"] + 1
+        waits = [e["args"]["waiting_us"] for e in world]
+        assert all(0 <= w <= e["dur"] + 0.01 for w, e in zip(waits, world))
+        assert waits[700] == 0 if r == 1 else waits[700] >= 0.24e6
+        said = [e for e in events if e["pid"] == r and e.get("cat") == "wait" and e["ts"] == world[700]["ts"]]
+        assert [e["name"] for e in said] == ([] if r == 1 else ["wait for rank 1"])
+        part = [e for e in mine if names[r, e["tid"]] == "engine: a half"]
+        assert [(e["name"], e["args"]["bytes"]) for e in part] == ([("broadcast", 100)] if r // 2 * 2 + 1 < g.size else [])
+
+
 def main(part):
     if part == "emulated":
         return emulated()
@@ -153,6 +214,8 @@ def main(part):
         assert repr(g) == f"<engine_dp.Group: rank {g.rank} of {g.size}>"
         if part == "failures":
             return failures(g)
+        if part == "trace":
+            return traced(g, sys.argv[2])
         for type in ("f4", "f8", "i4", "i8"):
             reductions(g, type)
         for type in ("f2", "f4", "f8", "i4", "i8", "u1", "i1", "?"):

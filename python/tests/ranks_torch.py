@@ -1,9 +1,11 @@
 """A rank of test_torch.py: every collective of torch.distributed by gloo and by engine, with equal results and, where gloo
-refuses, an error of engine's as well."""
+refuses, an error of engine's as well. Its arguments: the backend of the world, and the parts to play."""
 
 import datetime
+import gc
 import itertools
 import os
+import random
 import sys
 
 import torch
@@ -165,6 +167,51 @@ def messages(groups, rank, size):
             w.wait()
         return [out]
 
+    def permuted(g):
+        """Everybody sends everybody else many messages of all types, and receives them in another order."""
+        def message(a, b, tag):
+            shape = [(0,), (1,), (37,), (20000,), (3, 50)][(a + 2 * b + tag) % 5]
+            return value(a, TYPES[(a + b + tag) % len(TYPES)], shape, 1000 * b + tag)
+
+        others = [r for r in range(size) if r != rank]
+        tags = [(r, t) for r in others for t in range(40)]
+        works = []
+        for r, t in random.Random(10 + rank).sample(tags, len(tags)):
+            works.append(dist.isend(message(rank, r, t), r, group=g, tag=t))
+        asked = random.Random(20 + rank).sample(tags, len(tags))
+        outs = [torch.full_like(message(r, rank, t), 7) for r, t in asked]
+        works += [dist.irecv(out, r, group=g, tag=t) for (r, t), out in zip(asked, outs)]
+        for w in random.Random(30 + rank).sample(works, len(works)):
+            w.wait()
+        for (r, t), out in zip(asked, outs):
+            assert torch.equal(out, message(r, rank, t)), (r, t)
+        return outs
+
+    def anybody(g):
+        """Rank 0 receives from whoever sends; each one's messages come in their order."""
+        if rank:
+            for k in range(20):
+                dist.send(torch.tensor([rank, k]), 0, group=g, tag=4)
+            return []
+        seen = {r: 0 for r in range(1, size)}
+        for _ in range(20 * (size - 1)):
+            x = torch.empty(2, dtype=torch.int64)
+            if isinstance(g._get_backend(torch.device("cpu")), engine_dp.torch.Backend):
+                dist.irecv(x, group=g, tag=4).wait()  # torch does not tell the source of its works
+                source = x[0].item()
+            else:
+                source = dist.recv(x, group=g, tag=4)
+            assert x.tolist() == [source, seen[source]], (source, x)
+            seen[source] += 1
+        return [torch.tensor(list(seen.values()))]
+
+    def strided(g):
+        out = torch.zeros(6, 4, dtype=torch.bfloat16).t()
+        works = [dist.isend(value(rank, torch.bfloat16, (4, 6)), after, group=g), dist.irecv(out, before, group=g)]
+        for w in works:
+            w.wait()
+        return [out]
+
     def pair(g):
         x = value(rank, torch.int64, (9,))
         if rank == 0:
@@ -173,8 +220,24 @@ def messages(groups, rank, size):
             dist.recv(x, 0, group=g)
         return [x]
 
-    for call in (around, at_once, pair):
+    for call in (around, at_once, pair, permuted, anybody, strided):
         both(call.__name__, call, groups)
+    messages_of_engine(groups[1], rank, after, before)
+
+
+def messages_of_engine(g, rank, after, before):
+    """What gloo does not do: sends that do not wait for their receives, many and large ones."""
+    large, came = torch.arange(16 << 20, dtype=torch.int32) * (rank + 1), torch.empty(16 << 20, dtype=torch.int32)  # 64 MB
+    dist.send(large, after, group=g, tag=-1)
+    for k in range(600):
+        dist.isend(torch.tensor([k * 3 + rank]), after, group=g, tag=k)
+    dist.barrier(group=g)
+    outs = [torch.empty(1, dtype=torch.int64) for _ in range(600)]
+    works = [dist.irecv(out, before, group=g, tag=k) for k, out in reversed(list(enumerate(outs)))]
+    works[0].wait()  # the last that was sent: nobody waits for the others
+    assert [out.item() for out in outs] == [k * 3 + before for k in range(600)]
+    dist.recv(came, before, group=g, tag=-1)
+    assert torch.equal(came, torch.arange(16 << 20, dtype=torch.int32) * (before + 1))
 
 
 def objects(groups, rank, size):
@@ -257,6 +320,25 @@ def parts(groups, rank, size):
     assert (datetime.datetime.now() - began).total_seconds() >= 1e-3
 
 
+def beside(groups, rank, size):
+    """Other backends in one group: the calls of tensors on the CPU are the engine's."""
+    both_backends = dist.new_group(backend="cpu:engine,cuda:gloo")
+    mine = both_backends._get_backend(torch.device("cpu"))
+    assert isinstance(mine, engine_dp.torch.Backend), mine
+    gc.collect()
+    groups = (groups[0], both_backends)
+    collectives(groups, rank, size, False)
+    sums(groups, rank, size)
+    messages(groups, rank, size)
+    objects(groups, rank, size)
+    data_parallel(groups, rank, size)
+    before = mine.engine.statistics().calls
+    dist.all_reduce(torch.ones(3), group=both_backends)
+    assert mine.engine.statistics().calls == before + 1
+    dist.destroy_process_group(both_backends)
+    assert repr(mine.engine) == "<engine_dp.Group: closed>"
+
+
 def wrong(groups, rank, size):
     g = dist.new_group(backend="engine")
     try:
@@ -265,15 +347,51 @@ def wrong(groups, rank, size):
         assert "all_reduce(f32, 3, sum)" in str(e) and "all_reduce(f32, 4, sum)" in str(e), e
     else:
         raise AssertionError("ranks that disagree were not told")
+    g = dist.new_group(backend="engine", timeout=datetime.timedelta(seconds=2))
+    began = datetime.datetime.now()
+    try:
+        dist.recv(torch.zeros(3), None if rank else 1, group=g, tag=8)
+    except dist.DistBackendError as e:
+        assert " s in recv from " in str(e) and "tag 8 (12 B)" in str(e), e
+        assert 1 < (datetime.datetime.now() - began).total_seconds() < 20
+    else:
+        raise AssertionError("nobody has sent anything")
+    monitored(dist.new_group(backend="engine"), rank, size)
+
+
+def monitored(g, rank, size):
+    """The last rank misses one barrier of two. Then all go on with the group."""
+    short, end = datetime.timedelta(seconds=1), size - 1
+    g.monitored_barrier()
+    try:
+        if rank != end:
+            g.monitored_barrier(short, wait_all_ranks=True)
+        assert rank == end, "the missing rank was not noticed"
+    except dist.DistBackendError as e:
+        assert (f"Rank {end} failed to pass" if rank == 0 else f"Rank {rank} successfully reached") in str(e), e
+    dist.barrier()  # of another group
+    if rank == end:  # it comes late, and is told
+        try:
+            g.monitored_barrier(short)
+            raise AssertionError("a rank that came late was not told")
+        except dist.DistBackendError as e:
+            assert f"misses rank {end}" in str(e), e
+    x = torch.ones(3)
+    g.allreduce([x]).wait()
+    assert x[0] == size
+    g.monitored_barrier()
 
 
 def main():
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.set_num_threads(1)
-    dist.init_process_group("gloo")
+    world, *parts = sys.argv[1:]
+    dist.init_process_group(world)
     rank, size = dist.get_rank(), dist.get_world_size()
     groups = (dist.group.WORLD, dist.new_group(backend="engine"))
-    for part in sys.argv[1:]:
+    if world != "gloo":
+        groups = (dist.new_group(backend="gloo"), dist.group.WORLD)
+    for part in parts:
         if part == "collectives":
             for sync in (True, False):
                 collectives(groups, rank, size, sync)

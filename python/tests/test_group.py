@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 from engine_dp._library import program
@@ -12,8 +13,8 @@ RANKS = pathlib.Path(__file__).with_name("ranks.py")
 
 
 class Groups(unittest.TestCase):
-    def launch(self, ranks, part, **more):
-        done = subprocess.run([program(), "launch", "-n", str(ranks), sys.executable, RANKS, part], capture_output=True,
+    def launch(self, ranks, part, *words, **more):
+        done = subprocess.run([program(), "launch", "-n", str(ranks), sys.executable, RANKS, part, *words], capture_output=True,
                               text=True, timeout=120, env={**os.environ, **more})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
@@ -29,6 +30,11 @@ class Groups(unittest.TestCase):
 
     def test_failures(self):
         self.launch(3, "failures")
+
+    def test_trace(self):
+        for ranks in (2, 3):
+            with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
+                self.launch(ranks, "trace", folder)
 
     def test_emulated_ports(self):
         self.launch(2, "emulated")

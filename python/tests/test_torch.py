@@ -4,6 +4,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 import unittest
 
 try:
@@ -11,21 +12,33 @@ try:
 except ImportError:
     torch = None
 
-RANKS = pathlib.Path(__file__).with_name("ranks_torch.py")
+
+def run_ranks(test, script, size, *words, **env):
+    """size ranks of a script beside this file, which all have to end well; what they print."""
+    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size),
+                           pathlib.Path(__file__).with_name(script), *words],
+                          capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+    test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+    return done.stdout
 
 
 @unittest.skipIf(torch is None, "torch is not installed")
 class Backend(unittest.TestCase):
-    def run_ranks(self, size, *parts):
-        done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size), RANKS, *parts],
-                              capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1"})
-        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-
     def test_two_ranks(self):
-        self.run_ranks(2, "collectives", "sums", "sparse", "messages", "objects", "data_parallel", "parts", "wrong")
+        run_ranks(self, "ranks_torch.py", 2, "gloo", "collectives", "sums", "sparse", "messages", "objects", "data_parallel",
+                  "parts", "wrong")
 
     def test_three_ranks(self):
-        self.run_ranks(3, "collectives", "messages", "objects", "data_parallel", "parts")
+        run_ranks(self, "ranks_torch.py", 3, "gloo", "collectives", "messages", "objects", "data_parallel", "parts", "wrong")
+
+    def test_beside_other_backends(self):
+        run_ranks(self, "ranks_torch.py", 2, "gloo", "beside")
+        run_ranks(self, "ranks_torch.py", 3, "cpu:engine,cuda:gloo", "messages", "objects", "data_parallel")
+
+    def test_profile(self):
+        for world in ("engine", "cpu:engine,cuda:gloo"):
+            with self.subTest(world=world), tempfile.TemporaryDirectory() as folder:
+                run_ranks(self, "ranks_profile.py", 2, world, folder)
 
 
 if __name__ == "__main__":

@@ -1,39 +1,62 @@
-"""The tests of torch.distributed that PyTorch's wheel carries, by the backend in BACKEND (gloo, engine):
+"""The tests of torch.distributed that PyTorch's wheel carries, by the backend in OVER (gloo, engine):
 
-    BACKEND=engine WORLD_SIZE=2 TEMP_DIR=/tmp/own python torch_own.py [TEST...]
+    OVER=engine WORLD_SIZE=2 TEMP_DIR=/tmp/own python torch_own.py [TEST...]
 
-Those that ask for a backend by name take 'engine' for gloo. One line a test: passed, failed or skipped, and why."""
+One line a test: passed, failed or skipped, and why."""
 
+import functools
+import multiprocessing
 import os
+import shutil
 import sys
 import unittest
 import unittest.mock
 
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-for key, value in (("BACKEND", "engine"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp/torch-own"), ("INIT_METHOD", "")):
+for key, value in (("OVER", "engine"), ("BACKEND", "gloo"), ("WORLD_SIZE", "2"), ("TEMP_DIR", "/tmp/torch-own")):
     os.environ.setdefault(key, value)
-if os.environ["INIT_METHOD"] == "":
-    os.environ["INIT_METHOD"] = f"file://{os.environ['TEMP_DIR']}/shared_init_file"
-for folder in ("barrier", "test_dir", "init_dir"):
-    os.makedirs(f"{os.environ['TEMP_DIR']}/{folder}", exist_ok=True)
+os.environ["INIT_METHOD"] = f"file://{os.environ['TEMP_DIR']}/init_dir/shared_init_file"
+
+
+def clear_folders():
+    """The tests take new folders each; processes that are forked from one server know the first ones alone."""
+    for folder in ("barrier", "test_dir", "init_dir"):
+        shutil.rmtree(f"{os.environ['TEMP_DIR']}/{folder}", ignore_errors=True)
+        os.makedirs(f"{os.environ['TEMP_DIR']}/{folder}")
+
+
+if __name__ == "__main__":
+    clear_folders()
 
 import engine_dp.torch  # noqa: E402,F401
-from torch.testing._internal import common_distributed  # noqa: E402
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
 from torch.testing._internal.distributed import distributed_test  # noqa: E402
 
-features = common_distributed.DistTestCases
-for name, backends in features.backend_feature.items():
-    if "gloo" in backends:
-        backends.add("engine")
-for name, backends in features.skip_collective.items():
-    if "gloo" in backends:
-        backends.add("engine")
+distributed_test.initialize_temp_directories = clear_folders
+
+
+def over_engine(make):
+    """Many tests skip or assert by the word gloo: where they make a group of gloo, one of the engine is made."""
+
+    @functools.wraps(make)
+    def made(*arguments, **named):
+        if named.get("backend", "gloo") == "gloo":
+            named["backend"] = "engine"
+        return make(*arguments, **named)
+
+    return made
+
+
+if os.environ["OVER"] == "engine":
+    for module in (dist, dist.distributed_c10d):
+        module.init_process_group, module.new_group = over_engine(dist.init_process_group), over_engine(dist.new_group)
 
 
 class Own(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
-        self._spawn_processes()
+        self._start_processes(torch.multiprocessing.get_context("forkserver").Process)  # torch is imported once for all tests
 
 
 class Line(unittest.TextTestResult):
@@ -53,6 +76,7 @@ class Line(unittest.TextTestResult):
 
 
 if __name__ == "__main__":
+    multiprocessing.set_forkserver_preload(["engine_dp.torch", distributed_test.__name__])
     names = sys.argv[1:] or unittest.TestLoader().getTestCaseNames(Own)
     suite = unittest.TestSuite(Own(name) for name in names)
     unittest.TextTestRunner(stream=sys.stderr, resultclass=Line, verbosity=0).run(suite)

@@ -1,0 +1,269 @@
+"""What every rank's calls did, and when, in one file for Perfetto (https://ui.perfetto.dev) or chrome://tracing: Group.trace()
+for programs over numpy, and engine_dp.torch.profile() together with what torch.profiler has recorded.
+
+The library notes begin and end of each call in any case (engine inspect); here they are read before newer calls take their
+place, sent to rank 0, put on its clock, and written.
+"""
+
+import contextlib
+import ctypes
+import itertools
+import json
+import os
+import socket
+import tempfile
+import time
+import zlib
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import numpy
+
+from . import group as _group
+from ._library import Call, check, library
+
+_ROWS = 1 << 30  # ids of the collectives' rows; those of threads are lower
+_BESIDE = {0: " (split, empty)", 1: ""}
+
+
+class _Noted(NamedTuple):
+    name: str
+    sequence: int
+    bytes: int
+    began: int  # ns, like all times here
+    ended: int
+    root: int
+    code: int
+
+
+class _Record:
+    """The calls of one group, of both kinds: those that were started, and the others."""
+
+    def __init__(self, g: _group.Group):
+        self.name, self.rank, self.size, self.label = g.name, g.rank, g.size, g.label
+        self.next = [0, 0]
+        self.lost = 0
+        self.calls: Tuple[List[_Noted], List[_Noted]] = ([], [])
+
+    def take(self, g: _group.Group) -> None:
+        self.label = g.label
+        for started in (0, 1):
+            count = library().engine_group_calls(g._handle, started, self.next[started], _buffer, len(_buffer))
+            for c in itertools.takewhile(lambda c: c.ended, _buffer[:count]):
+                self.lost += c.number - self.next[started]
+                self.next[started] = c.number + 1
+                self.calls[started].append(_Noted(c.name.decode(), c.sequence, c.bytes, c.began, c.ended, c.root, c.code))
+
+
+_buffer = (Call * 512)()  # as many as a group keeps of each kind
+
+
+class _Recorder:
+    """The calls of this process's groups from now on."""
+
+    def __init__(self) -> None:
+        self.records: Dict[str, _Record] = {}
+        for g in list(_group._groups):
+            self.take(g)
+        for r in self.records.values():
+            r.lost, r.calls = 0, ([], [])
+
+    def take(self, g: _group.Group) -> None:
+        if g.name:
+            if g.name not in self.records:
+                self.records[g.name] = _Record(g)
+            self.records[g.name].take(g)
+
+    def end(self) -> None:
+        for g in list(_group._groups):
+            self.take(g)
+
+
+def _gathered(g: _group.Group, mine: bytes) -> List[bytes]:
+    """Every rank's bytes, on rank 0; nothing on the others."""
+    sizes = g.all_gather(numpy.array([len(mine)])).reshape(-1)
+    if g.rank:
+        g.send(numpy.frombuffer(mine, "u1"), 0)
+        return []
+    parts = [mine]
+    for r in range(1, g.size):
+        part = numpy.empty(int(sizes[r]), "u1")
+        g.recv(part, r)
+        parts.append(part.tobytes())
+    return parts
+
+
+def _clock(g: _group.Group) -> Tuple[int, int]:
+    offset, trip = ctypes.c_longlong(), ctypes.c_longlong()
+    check(library().engine_group_clock(g._open(), ctypes.byref(offset), ctypes.byref(trip)))
+    return offset.value, trip.value
+
+
+def _wall() -> int:
+    """What to add to the monotonic clock to have the wall clock."""
+    return max(time.time_ns() - time.monotonic_ns() for _ in range(16))
+
+
+# ---- as events ----
+
+
+class _Rank:
+    """What one rank has sent, with its times on rank 0's clock."""
+
+    def __init__(self, rank: int, sent: Dict[str, Any]):
+        self.rank, self.pid, self.host = rank, sent["pid"], sent["host"]
+        self.offset, self.trip, self.wall = sent["offset"], sent["trip"], sent["wall"]
+        self.torch: Dict[str, Any] = sent["torch"] or {}
+        self.groups = sent["groups"]
+        for g in self.groups:
+            g["calls"] = [[_Noted(*c)._replace(began=c[3] + self.offset, ended=c[4] + self.offset) for c in calls]
+                          for calls in g["calls"]]
+
+    def torch_ns(self, ts: float) -> float:
+        """torch.profiler has the wall clock, in us after a moment of its own."""
+        return ts * 1e3 + self.torch.get("baseTimeNanoseconds", 0) - self.wall + self.offset
+
+
+def _last(ranks: List[_Rank]) -> Dict[Tuple[str, int, int], Tuple[int, int, int]]:
+    """Of each collective (group, kind, number): when the last rank entered it, who that was, and how many ranks did."""
+    found: Dict[Tuple[str, int, int], Tuple[int, int, int]] = {}
+    for r in ranks:
+        for g in r.groups:
+            for started, calls in enumerate(g["calls"]):
+                for c in calls:
+                    key = (g["name"], started, c.sequence)
+                    began, who, count = found.get(key, (0, 0, 0))
+                    found[key] = (c.began, r.rank, count + 1) if c.began > began or not count else (began, who, count + 1)
+    return found
+
+
+def _call_events(r: _Rank, last: Dict, zero: float) -> Iterator[Dict[str, Any]]:
+    row = _ROWS
+    for g, started in itertools.product(r.groups, (1, 0)):
+        calls = g["calls"][started]
+        if not calls:
+            continue
+        row += 1
+        title = f"engine: {g['label'] or 'group ' + g['name']}{_BESIDE[started]}"
+        yield {"name": "thread_name", "ph": "M", "pid": r.rank, "tid": row, "args": {"name": title}}
+        yield {"name": "thread_sort_index", "ph": "M", "pid": r.rank, "tid": row, "args": {"sort_index": row}}
+        for c in calls:
+            args: Dict[str, Any] = {"bytes": c.bytes, "group": g["name"], "number": c.sequence}
+            if c.root >= 0:
+                args["root"] = c.root
+            if c.code:
+                args["failed"] = c.code
+            began, who, count = last.get((g["name"], started, c.sequence), (0, 0, 0))
+            waited = max(0, min(began, c.ended) - c.began) if count == g["size"] else None
+            if waited is not None:
+                args["waiting_us"] = waited / 1e3
+            common = {"ph": "X", "pid": r.rank, "tid": row, "ts": round((c.began - zero) / 1e3, 3)}
+            yield {"name": c.name, "cat": "collective", **common,
+                   "dur": round((c.ended - c.began) / 1e3, 3), "args": args}
+            if waited:
+                yield {"name": f"wait for rank {who}", "cat": "wait", **common, "dur": round(waited / 1e3, 3)}
+
+
+def _torch_events(r: _Rank, others: Iterator[int], zero: float) -> Iterator[Dict[str, Any]]:
+    """Those of torch.profiler, in the rank's process; its other processes (GPUs, spans) have numbers that no rank has."""
+    pids: Dict[Any, int] = {r.pid: r.rank, str(r.pid): r.rank}
+    for e in r.torch.get("traceEvents", []):
+        e = dict(e)
+        if "pid" in e:
+            if e["pid"] not in pids:
+                pids[e["pid"]] = next(others)
+            e["pid"] = pids[e["pid"]]
+        if e.get("ph") == "M":
+            if e.get("pid") == r.rank and e.get("name", "").startswith("process_"):
+                continue  # the rank's own are there
+            if e.get("name") == "process_name":
+                e["args"] = {"name": f"rank {r.rank}: {e['args'].get('name', '')}"}
+        elif "ts" in e:
+            e["ts"] = round((r.torch_ns(e["ts"]) - zero) / 1e3, 3)
+        if "id" in e:
+            e["id"] = f"{r.rank}.{e['id']}"
+        yield e
+
+
+def _begin(r: _Rank) -> float:
+    times = [c.began for g in r.groups for calls in g["calls"] for c in calls]
+    times += [r.torch_ns(e["ts"]) for e in r.torch.get("traceEvents", []) if "ts" in e and e.get("ph") != "M"]
+    return min(times, default=float("inf"))
+
+
+def _merged(ranks: List[_Rank]) -> Dict[str, Any]:
+    events: List[Dict[str, Any]] = []
+    others = itertools.count(len(ranks))
+    last, zero = _last(ranks), min(_begin(r) for r in ranks)
+    for r in ranks:
+        name = f"rank {r.rank} (pid {r.pid} on {r.host})"
+        events.append({"name": "process_name", "ph": "M", "pid": r.rank, "args": {"name": name}})
+        events.append({"name": "process_sort_index", "ph": "M", "pid": r.rank, "args": {"sort_index": r.rank}})
+        events += _call_events(r, last, zero)
+        events += _torch_events(r, others, zero)
+    return {"displayTimeUnit": "ms", "traceEvents": events, "otherData": {
+        "ranks": len(ranks), "clocks": [{"rank": r.rank, "offset_ns": r.offset, "round_trip_ns": r.trip} for r in ranks],
+        "calls_without_room": sum(g["lost"] for r in ranks for g in r.groups)}}
+
+
+# ---- the whole ----
+
+
+def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional[Dict[str, Any]] = None) -> None:
+    """By all ranks of the group, once the calls are over: rank 0 writes the file."""
+    recorder.end()
+    offset, trip = _clock(g)
+    mine = {"pid": os.getpid(), "host": socket.gethostname(), "offset": offset, "trip": trip, "wall": _wall(),
+            "torch": torch_trace, "groups": [vars(r) for r in recorder.records.values()]}
+    parts = _gathered(g, zlib.compress(json.dumps(mine).encode(), 1))
+    if g.rank == 0:
+        ranks = [_Rank(r, json.loads(zlib.decompress(part))) for r, part in enumerate(parts)]
+        temporary = f"{os.fspath(path)}.tmp"
+        with open(temporary, "w") as f:
+            json.dump(_merged(ranks), f)
+        os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def recording(g: _group.Group) -> Iterator[_Recorder]:
+    """The calls of all groups of this process, made inside."""
+    if _group._watch:
+        raise ValueError("a trace is recorded already, and there is one at a time")
+    if g.size > 1 and not g.name:
+        raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
+    recorder = _Recorder()
+    _group._watch = recorder.take
+    try:
+        yield recorder
+    finally:
+        _group._watch = None
+
+
+@contextlib.contextmanager
+def trace(g: _group.Group, path: Any) -> Iterator[None]:
+    with recording(g) as recorder:
+        yield
+        write(g, recorder, path)
+
+
+@contextlib.contextmanager
+def torch_trace(path: Any, group: Any = None, **settings: Any) -> Iterator[Any]:
+    """with engine_dp.torch.profile("trace.json") as prof: what torch.profiler.profile records on each rank, and the group's
+    calls, in one file on one clock, which rank 0 writes at the end. Every rank of the group, which is the default one of
+    torch.distributed if none is given, comes in and out. settings: those of torch.profiler.profile but for on_trace_ready; with
+    a schedule the file has its last cycle beside all calls."""
+    import torch
+
+    if "on_trace_ready" in settings:
+        raise TypeError("on_trace_ready is not possible here: the trace goes to the file")
+    g = getattr((group or torch.distributed.group.WORLD)._get_backend(torch.device("cpu")), "engine", None)
+    if g is None:
+        raise ValueError("the group is none of the backend 'engine': name one that is")
+    with tempfile.TemporaryDirectory() as folder, recording(g) as recorder:
+        own = os.path.join(folder, "torch.json")
+        with torch.profiler.profile(on_trace_ready=lambda p: p.export_chrome_trace(own), **settings) as prof:
+            yield prof
+        found = None
+        if os.path.exists(own):
+            with open(own) as f:
+                found = json.load(f)
+        write(g, recorder, path, found)

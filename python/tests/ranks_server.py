@@ -1,0 +1,294 @@
+"""A rank of test_server.py: ParameterServer beside DistributedDataParallel, and beside plain computations.
+
+    torchrun ... ranks_server.py BACKEND PART..."""
+
+import copy
+import functools
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from engine_dp.torch import ParameterServer
+
+SGD = functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01)
+ADAMW = functools.partial(torch.optim.AdamW, lr=0.01)
+KINDS = ("shared", "dedicated", "sharded")
+SMALL = 0.002  # MB: several buckets
+STEPS = 6
+
+
+class Net(nn.Module):
+    """Two branches, of which a step may take one, a parameter of no dimension, and one that is frozen."""
+
+    def __init__(self, salt=0):
+        super().__init__()
+        torch.manual_seed(3 + salt)
+        self.first = nn.Sequential(nn.Linear(20, 41, bias=False), nn.BatchNorm1d(41), nn.ReLU())
+        self.left, self.right = nn.Linear(41, 5), nn.Linear(41, 5)
+        self.scale = nn.Parameter(torch.ones(()))
+        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def forward(self, x, branch=None):
+        x = self.first(x) * self.scale
+        return self.left(x) if branch == 0 else self.right(x) if branch == 1 else self.left(x) + self.right(x)
+
+
+def batch(worker, step):
+    g = torch.Generator().manual_seed(1000 * step + worker)
+    return torch.randn(8, 20, generator=g), torch.randn(8, 5, generator=g)
+
+
+def branch_of(worker, step, unused):
+    """Step 2 leaves one branch to nobody."""
+    return None if not unused else 0 if step == 2 else (worker + step) % 2
+
+
+def backward(net, worker, step, unused=False):
+    x, y = batch(worker, step)
+    nn.functional.mse_loss(net(x, branch_of(worker, step, unused)), y).backward()
+
+
+def by_ddp(group, worker, make, steps, unused=False, net=None, state=None):
+    """What DistributedDataParallel makes of it: step k accumulates two batches where k is a multiple of 3."""
+    net = nn.parallel.DistributedDataParallel(net or Net(), process_group=group, bucket_cap_mb=SMALL, find_unused_parameters=unused)
+    optimizer = make(net.parameters())
+    if state:
+        optimizer.load_state_dict(copy.deepcopy(state))
+    for step in steps:
+        optimizer.zero_grad()
+        if step % 3 == 0 and not unused:
+            with net.no_sync():
+                backward(net, worker, step + 100, unused)
+        backward(net, worker, step, unused)
+        optimizer.step()
+    return net.module, optimizer
+
+
+def by_server(ps, steps, unused=False):
+    for step in steps:
+        if not ps.serves_only:
+            if step % 3 == 0 and not unused:
+                with ps.no_sync():
+                    backward(ps, ps.worker, step + 100, unused)
+            backward(ps, ps.worker, step, unused)
+        ps.step()
+    return ps.module
+
+
+def workers_of(kind):
+    """The group in which DistributedDataParallel has the same workers; every rank makes it."""
+    size = dist.get_world_size()
+    return dist.new_group(list(range(1, size))) if kind == "dedicated" else None
+
+
+def equal(ours, theirs, what, exact):
+    """Every tensor of two state_dicts, or of two states of an optimizer."""
+    assert set(ours) == set(theirs), f"{what}: {list(ours)} {list(theirs)}"
+    for key, value in theirs.items():
+        if isinstance(value, dict):
+            equal(ours[key], value, f"{what}, {key}", exact)
+        elif isinstance(value, torch.Tensor):
+            assert ours[key].shape == value.shape, f"{what}, {key}: {ours[key].shape} {value.shape}"
+            if exact:
+                assert torch.equal(ours[key], value), f"{what}, {key}: {(ours[key] - value).abs().max()}"
+            else:
+                torch.testing.assert_close(ours[key], value, rtol=1e-4, atol=1e-6, msg=lambda m: f"{what}, {key}: {m}")
+
+
+def told_alike(tensors, exact=True):
+    """All ranks have the same."""
+    for key, t in tensors.items():
+        first = t.clone()
+        dist.broadcast(first, 0)
+        assert torch.equal(first, t), key
+
+
+def same_as_ddp(rank, size, exact):
+    """Weights, buffers and the optimizer's state; and they go on from a state that another kind has kept."""
+    for kind in KINDS:
+        group = workers_of(kind)
+        for name, make, unused in (("sgd", SGD, False), ("adamw", ADAMW, False), ("unused", SGD, True)):
+            what = f"{kind} {name}"
+            ps = ParameterServer(Net(rank), make, server=kind, bucket_cap_mb=SMALL, find_unused_parameters=unused)
+            assert len(ps._buckets) > 1, "one bucket shows little"
+            ours = by_server(ps, range(1, STEPS), unused).state_dict()
+            told_alike(ours)
+            state = [ps.optimizer_state_dict()]
+            if not ps.serves_only:
+                net, optimizer = by_ddp(group, ps.worker, make, range(1, STEPS), unused)
+                if ps.worker == 0:  # whose buffers it is
+                    equal(ours, net.state_dict(), what, exact)
+                plain = [optimizer.state_dict()]
+            dist.broadcast_object_list(state, 0)
+            if not ps.serves_only:
+                equal(state[0]["state"], plain[0]["state"], f"{what}, state", exact)
+                assert state[0]["param_groups"] == plain[0]["param_groups"], state[0]["param_groups"]
+            other = {"shared": "sharded", "sharded": "shared", "dedicated": "dedicated"}[kind]
+            net = Net(7)
+            net.load_state_dict(ours)
+            more = ParameterServer(net, make(net.parameters()), server=other, bucket_cap_mb=1)
+            more.load_optimizer_state_dict(state[0])
+            further = by_server(more, range(STEPS, STEPS + 3)).state_dict()
+            if not ps.serves_only:
+                net = Net(8)
+                net.load_state_dict(ours)
+                net, _ = by_ddp(group, ps.worker, make, range(STEPS, STEPS + 3), net=net, state=state[0])
+                if ps.worker == 0:
+                    equal(further, net.state_dict(), f"{what}, further", exact)
+
+
+def bytes_are_the_formula(rank, size, exact):
+    """Of one step, into and out of each rank's port."""
+    for kind in KINDS:
+        ps = ParameterServer(Net(), SGD, server=kind, bucket_cap_mb=SMALL, broadcast_buffers=False)
+        by_server(ps, [1])
+        before = dist.group.WORLD.engine.statistics()
+        by_server(ps, [2, 4])
+        now = dist.group.WORLD.engine.statistics()
+        k = sum(p.numel() * 4 for p in ps.module.parameters() if p.requires_grad)
+        most = least = (size - 1 if rank == 0 else 1) * k
+        if kind == "sharded":  # buckets are multiples of N
+            least = 2 * (size - 1) * k // size
+            most = 2 * (size - 1) * (k + 4 * (size - 1) * len(ps._buckets)) // size
+        for moved in (now.sent - before.sent, now.received - before.received):
+            assert 2 * least <= moved <= 2 * most, f"{kind}, rank {rank}: {moved} is not within 2 x [{least}, {most}]"
+
+
+def simulated(workers, order, steps, bound):
+    """A server that does not wait, as a plain loop: order names the worker of each update, which computes at the weights that
+    it was given last. Those that are more than bound ahead of the slowest are given theirs later."""
+    server, copies = Net(), [Net() for _ in range(workers)]
+    optimizer, done, told = SGD(server.parameters()), [0] * workers, [0] * workers
+    for w in order:
+        backward(copies[w], w, steps[done[w]])
+        for p, q in zip(server.parameters(), copies[w].parameters()):
+            p.grad = q.grad * (1 / workers) if q.grad is not None else None
+        optimizer.step()
+        for ours, its in zip(server.buffers(), copies[w].buffers()):
+            if w == 0:
+                ours.copy_(its)
+        done[w] += 1
+        for r in range(workers):
+            if told[r] < done[r] <= min(done) + bound:
+                copies[r].load_state_dict(server.state_dict())
+                copies[r].zero_grad()
+                told[r] = done[r]
+    return server.state_dict()
+
+
+def in_turn(rank, size, exact):
+    workers, steps = size - 1, [1, 2, 4, 5]
+    ps = ParameterServer(Net(), SGD, server="dedicated", staleness=1, bucket_cap_mb=SMALL)
+    by_server(ps, steps)
+    ps.meet()
+    equal(ps.module.state_dict(), simulated(workers, list(range(workers)) * len(steps), steps, 1), "in turn", True)
+    told_alike(ps.module.state_dict())
+    if ps.serves_only:
+        assert ps.updates == 4 * workers and ps.oldest == workers - 1, (ps.updates, ps.oldest)
+
+
+def in_order_of_arrival(rank, size, exact):
+    """The first worker waits in its first step until the last one has begun its second, which a bound of 1 allows."""
+    workers, steps, bound = size - 1, [1, 2, 4, 5, 7, 8], 1
+    store = dist.distributed_c10d._get_default_store()
+    ps = ParameterServer(Net(), SGD, server="dedicated", staleness=bound, in_turn=False, bucket_cap_mb=SMALL)
+    order = []
+    if ps.serves_only:
+        exchange = ps._exchange
+        next_one, give = exchange._next, exchange._give
+
+        def noted(i):
+            order.append(next_one(i))
+            return order[-1]
+
+        def watched():
+            before = list(exchange.told)
+            give()
+            for done, told, was in zip(exchange.done, exchange.told, before):
+                assert told == was or done - min(exchange.done) <= bound, (exchange.done, exchange.told)
+
+        exchange._next, exchange._give = noted, watched
+    if ps.worker == 0:
+        store.wait(["the last worker is ahead"])
+    if ps.worker == workers - 1 and workers > 1:
+        by_server(ps, steps[:1])
+        store.set("the last worker is ahead", "1")
+        by_server(ps, steps[1:])
+    else:
+        by_server(ps, steps)
+    ps.meet()
+    told = [order]
+    dist.broadcast_object_list(told, 0)
+    assert sorted(told[0]) == sorted(list(range(workers)) * len(steps))
+    assert told[0].index(0) > told[0].index(workers - 1), told
+    equal(ps.module.state_dict(), simulated(workers, told[0], steps, bound), "in order of arrival", True)
+    assert ps.oldest <= (2 * bound + 1) * (workers - 1), ps.oldest
+
+
+def raises(kind, words, call, *given, **named):
+    try:
+        call(*given, **named)
+    except kind as e:
+        assert words in str(e), e
+    else:
+        raise AssertionError(f"nothing was said of: {words}")
+
+
+def mistakes(rank, size, exact):
+    def make(**ways):
+        return ParameterServer(Net(), ways.pop("optimizer", SGD), **ways)
+
+    raises(ValueError, "server 'sharedd': one of shared", make, server="sharedd")
+    raises(ValueError, "staleness -1", make, server="dedicated", staleness=-1)
+    raises(ValueError, "use server='dedicated', or staleness=0", make, staleness=2)
+    raises(ValueError, "LBFGS asks for the loss again", make, optimizer=torch.optim.LBFGS)
+    raises(ValueError, "Adafactor cannot step a part", make, optimizer=torch.optim.Adafactor, server="sharded")
+    raises(ValueError, "cannot be cut", make, optimizer=torch.optim.Adagrad, server="sharded")
+    raises(ValueError, "that is not the module's", make, optimizer=lambda p: SGD(Net().parameters()))
+    raises(ValueError, "there is nothing to serve", ParameterServer, nn.ReLU(), lambda p: SGD(Net().parameters()))
+    raises(ValueError, "rank 1 has another module than rank 0: ('weight', (2, 4)", ParameterServer, nn.Linear(3 + rank, 2), SGD)
+    ps = make()
+    raises(RuntimeError, "step() before backward()", ps.step)
+    x, y = batch(0, 1)
+    ps(x, 0).sum().backward()
+    raises(RuntimeError, "of 8 parameters have no gradient in this step (right.weight, right.bias)", ps.step)
+    raises(RuntimeError, "put every backward() but the last in no_sync()", lambda: ps(x, 0).sum().backward())
+    raises(ValueError, "groups of [1] parameters, and the optimizer has [9]", ps.load_optimizer_state_dict,
+           {"state": {}, "param_groups": [{"params": [0]}]})
+    served = make(server="dedicated")
+    if rank == 0:
+        raises(RuntimeError, "this rank serves and does not compute", served, x)
+    table = ParameterServer(nn.Embedding(4, 3, sparse=True), SGD)
+    raises(TypeError, "the gradient of weight is sparse", lambda: table(torch.tensor([1])).sum().backward())
+
+
+def uneven(rank, size, exact):
+    """Rank 1 has a step fewer: the others are told, and do not wait for ever."""
+    group = dist.new_group(backend="engine")
+    ps = ParameterServer(Net(), SGD, process_group=group)
+    by_server(ps, [1])
+    if rank == 1:
+        group.shutdown()
+    else:
+        raises(dist.DistBackendError, "rank 1", by_server, ps, [2])
+
+
+def main():
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+    torch.set_num_threads(1)
+    backend, parts = sys.argv[1], sys.argv[2:]
+    dist.init_process_group(backend)
+    rank, size = dist.get_rank(), dist.get_world_size()
+    for part in parts:
+        began = time.time()
+        globals()[part](rank, size, backend == "engine" or size == 2)
+        if rank == 0:
+            print(f"{part}: {time.time() - began:.1f} s", flush=True)
+    dist.destroy_process_group()
+
+
+main()

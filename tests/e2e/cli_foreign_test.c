@@ -292,14 +292,14 @@ static void slurm_starts_ranks(void **state) {
     assert_says(text_of("cells/ring*/run-01.log"), "started by Slurm");
 }
 
-/* examples/pytorch, as one rank and a look alone: importing torch takes seconds. */
+/* The script of lab 19, as one rank and a look alone: importing torch takes seconds. */
 static void the_script_for_pytorch_is_read(void **state) {
     (void)state;
     char text[1400];
     const char *python = program_python(&p, "torch");
     if (!python) skip();
     snprintf(text, sizeof text,
-             "base: {command: '%s %s/examples/pytorch/train.py --steps 15 --batch 16', devices: 1,\n"
+             "base: {command: '%s %s/examples/labs/19-pytorch/train.py --steps 15 --batch 16', devices: 1,\n"
              "  env: {RANK: 0, WORLD_SIZE: 1, MASTER_ADDR: 127.0.0.1, MASTER_PORT: %d, USE_LIBUV: 0}}\n"
              "matrix: {env.SIDE: [a, b]}\nmetrics: [step_time, throughput, train_loss, val_accuracy]\n",
              python, ENGINE_SOURCE_DIR, port_free());

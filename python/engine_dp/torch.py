@@ -20,6 +20,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
@@ -269,6 +270,7 @@ class _Meeting:
 
 _STARTED = "ENGINE_LAUNCH"  # what 'engine launch' tells its ranks; a group of some of them does not ask for it
 _opening = threading.Lock()
+_PATIENCE = 5  # seconds that a rank that leaves gives to works whose futures somebody waits for
 
 
 def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
@@ -289,6 +291,13 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
 # ---- the backend ----
 
 
+def _end_settling(works: "queue.SimpleQueue[Optional[Work]]", settler: threading.Thread) -> None:
+    """At the latest before Python ends: a thread that frees torch's objects after that aborts the process."""
+    works.put(None)
+    if settler is not threading.current_thread():
+        settler.join(_PATIENCE)
+
+
 class _Calls:
     """Collectives of torch.distributed on an engine_dp.Group, which 'engine' is."""
 
@@ -297,7 +306,8 @@ class _Calls:
         self.engine = _open(store, rank, size, timeout)
         self._rank, self._size = rank, size
         self._store, self._timeout, self._monitored = store, timeout, 0
-        self._settling: Optional["queue.SimpleQueue[Optional[Work]]"] = None
+        self._settling: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
+        self._settler: Optional[threading.Thread] = None
         self._coalesced: Optional[List[Work]] = None
         # Torch 2.6 and older wait in C++ without an end for a work that Python has freed; 2.15 holds it itself.
         self._held: "collections.deque[Work]" = collections.deque(maxlen=4096)
@@ -327,15 +337,20 @@ class _Calls:
             self.engine.abort(f"rank {self._rank} has aborted its process group")
 
     def shutdown(self) -> None:
-        if self._settling:
-            self._settling.put(None)
+        if self._settler:
+            self._settled()
+            if self._settler.is_alive():
+                with contextlib.suppress(ValueError):
+                    self.engine.abort(f"rank {self._rank} has left with work in flight")
+            self._settler.join()
         self.engine.close()
 
     def _settle_later(self, work: Work) -> None:
         """Futures are completed by a thread that waits for their works in order."""
-        if self._settling is None:
-            self._settling = queue.SimpleQueue()
-            threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True, name="engine futures").start()
+        if self._settler is None:
+            self._settler = threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True, name="engine futures")
+            self._settler.start()
+            self._settled = weakref.finalize(self, _end_settling, self._settling, self._settler)
         self._settling.put(work)
 
     @staticmethod

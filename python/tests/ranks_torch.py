@@ -7,6 +7,7 @@ import itertools
 import os
 import random
 import sys
+import threading
 
 import torch
 import torch.distributed as dist
@@ -356,7 +357,27 @@ def wrong(groups, rank, size):
         assert 1 < (datetime.datetime.now() - began).total_seconds() < 20
     else:
         raise AssertionError("nobody has sent anything")
+    left_early(dist.new_group(backend="engine"), rank)
     monitored(dist.new_group(backend="engine"), rank, size)
+
+
+def left_early(g, rank):
+    """Rank 0 leaves with a future that nobody has completed; the others are told."""
+    engine_dp.torch._PATIENCE = 0.1
+    if rank == 0:
+        future = dist.all_reduce(torch.zeros(3), group=g, async_op=True).get_future()
+        g.shutdown()
+        assert future.done()
+    dist.barrier()  # of another group
+    try:
+        if rank:
+            dist.all_reduce(torch.zeros(3), group=g)
+        else:
+            future.wait()
+    except RuntimeError as e:
+        assert "rank 0 has left with work in flight" in str(e), e
+    else:
+        raise AssertionError("work in flight was not told")
 
 
 def monitored(g, rank, size):
@@ -400,6 +421,7 @@ def main():
     if rank == 0:
         print("\n".join(sorted({t.split(":")[0].split(" ")[0] + " " + t.split(" ", 1)[1][:70] for t in told})[:20]))
     dist.destroy_process_group()
+    assert "engine futures" not in [t.name for t in threading.enumerate()]
 
 
 main()

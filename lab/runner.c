@@ -104,14 +104,20 @@ static double seconds_used(const struct rusage *u) {
 
 /* ---- one run ---- */
 
-/* The end of what its processes have said; of a command that has said nothing, of what it has printed. */
-static const char *last_words(const struct state *s, const struct one_run *r, int which) {
+/* Shows the end of what its processes have said; of a command that has said nothing, of what it has printed. Gives a hint that
+ * names the file. */
+static const char *show_last_words(const struct state *s, const struct one_run *r, int which) {
     const char *paths[] = {one_run_log(r, which), pool_printf(s->pool, "%s/output.txt", r->dir)};
-    char *text = NULL;
+    char *text = NULL, *rest = NULL;
     size_t n = 0;
-    for (int i = 0; i < 2 && n == 0; i++)
+    int i = -1;
+    while (n == 0 && ++i < 2)
         if (!paths[i] || !file_exists(paths[i]) || file_read(paths[i], 1 << 24, s->pool, &text, &n) != ERR_NONE) n = 0;
-    return n ? text_defuse(n > LOG_SHOWN ? text + n - LOG_SHOWN : text, "\n\t") : "";
+    if (n == 0) return "it has said nothing";
+    char *from = n > LOG_SHOWN ? strchr(text + n - LOG_SHOWN, '\n') : NULL;
+    for (char *line = strtok_r(from ? from : text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        fprintf(stderr, "  | %s\n", text_defuse(line, "\t"));
+    return pool_printf(s->pool, "this is the end of %s", paths[i]);
 }
 
 /* The error that ended a process with this exit code. A command's own code means nothing to us. */
@@ -122,7 +128,7 @@ static enum error error_of(const struct one_run *r, int code) {
 }
 
 static enum error failure(const struct state *s, const struct one_run *r, const struct process_end *end) {
-    const char *words = last_words(s, r, end->which),
+    const char *words = show_last_words(s, r, end->which),
                *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
     if (end->late)
         return FAIL(ERR_TIMEOUT, "'%s', run %d: did not finish within %g s (timeout), and was ended\n%s",

@@ -70,14 +70,13 @@ struct engine_work;
 struct engine_init {
     const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
     int rank, size;
-    const char *token;     /* as run.token, or the secret itself; NULL: auto */
-    const char *link;      /* auto, shm, tcp, hosts */
-    const char *algorithm; /* auto, or a name */
-    const char *order;     /* tree, or ring */
-    const char *interface; /* to listen on for other hosts */
-    double timeout;        /* seconds without progress; 0: 60 */
-    double bandwidth,
-        latency; /* of this rank's emulated port: bits per second, each way, and seconds; 0: none */
+    const char *token;         /* as run.token, or the secret itself; NULL: auto */
+    const char *link;          /* auto, shm, tcp, hosts */
+    const char *algorithm;     /* auto, or a name */
+    const char *order;         /* tree, or ring */
+    const char *interface;     /* to listen on for other hosts */
+    double timeout;            /* seconds without progress; 0: 60 */
+    double bandwidth, latency; /* of this rank's emulated port: bits per second, each way, and seconds; 0: none */
 };
 /* On failure *out is NULL. */
 ENGINE_API int engine_group_open(const struct engine_init *init, struct engine_group **out);

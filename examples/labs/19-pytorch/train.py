@@ -1,4 +1,4 @@
-"""A small data-parallel training that tells 'engine compare' of its steps, with gradients shared in one of several ways.
+"""A small data-parallel training that reports its steps to 'engine compare'; --share chooses how gradients are shared.
 
     torchrun --standalone --nproc-per-node 2 train.py --backend gloo --steps 100
     torchrun --standalone --nproc-per-node 2 train.py --backend engine --share ps-sharded
@@ -17,7 +17,8 @@ options = argparse.ArgumentParser()
 options.add_argument("--backend", default="gloo")
 options.add_argument("--share", default="ddp", choices=["ddp", "ps-shared", "ps-dedicated", "ps-sharded"],
                      help="how gradients are shared; with ps-dedicated rank 0 serves and the others compute")
-options.add_argument("--staleness", type=int, default=0, help="of ps-dedicated: the server does not wait for all")
+options.add_argument("--staleness", type=int, default=0,
+                     help="above 0, with ps-dedicated: the server does not wait for all workers")
 options.add_argument("--static-graph", action="store_true")
 options.add_argument("--bucket-mb", type=float, default=25)
 options.add_argument("--batch", type=int, default=128, help="of all ranks together")
@@ -49,7 +50,7 @@ metrics = open(os.environ.get("ENGINE_METRICS", "/dev/stdout"), "w", buffering=1
 
 
 def bytes_sent() -> int:
-    """By this rank; only the engine's groups count them."""
+    """The bytes that this rank has sent; only the engine's groups count them."""
     return dist.group.WORLD.engine.statistics().sent if o.backend == "engine" else 0
 
 

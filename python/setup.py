@@ -1,5 +1,5 @@
-"""Builds the package. The C library and the program come from ENGINE_BUILD, a build folder, where that is set; else they
-are built from the source tree that this folder lies in; else they are looked for when the package is imported."""
+"""Builds the package. The C library and the program come from ENGINE_BUILD, a build folder, if that is set; otherwise
+they are built from this source tree. A package that has not been built looks for them when it is imported."""
 
 import os
 import pathlib
@@ -33,10 +33,12 @@ class build_with_library(build_py):
             options = ["-DCMAKE_BUILD_TYPE=Release", "-DBUILD_TESTING=OFF", f"-DENGINE_CUDA={cuda}",
                        *os.environ.get("ENGINE_CMAKE", "").split()]
             subprocess.run(["cmake", "-S", SOURCE, "-B", folder, *options], check=True)
-            subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"], check=True)
+            subprocess.run(["cmake", "--build", folder, "--parallel", "--target", "engine_library", "engine"],
+                           check=True)
         package = pathlib.Path(self.build_lib) / "engine_dp"
         with tempfile.TemporaryDirectory() as prefix:
-            subprocess.run(["cmake", "--install", folder, "--prefix", prefix, "--component", "program", "--strip"], check=True)
+            subprocess.run(["cmake", "--install", folder, "--prefix", prefix, "--component", "program", "--strip"],
+                           check=True)
             for kind, name in (("bin", "engine"), ("lib", "libengine.so.0")):
                 (package / kind).mkdir(parents=True, exist_ok=True)
                 shutil.copy(next(pathlib.Path(prefix).rglob(name)), package / kind / name)

@@ -12,7 +12,7 @@ _HERE = pathlib.Path(__file__).resolve().parent
 
 
 class EngineError(Exception):
-    """What the engine says is wrong: a message, what to do about it, and the exit code that the program would end with."""
+    """What the engine says is wrong: a message, what to do about it, and the program's exit code for it."""
 
     def __init__(self, message: str, hint: str = "", code: int = 70):
         super().__init__(f"{message}\nhint: {hint}" if hint else message)
@@ -33,8 +33,8 @@ class Stats(ctypes.Structure):
 
 class Call(ctypes.Structure):
     _fields_ = [
-        ("name", c_char * 24), ("number", c_longlong), ("sequence", c_longlong), ("bytes", c_longlong), ("began", c_longlong),
-        ("ended", c_longlong), ("root", c_int), ("code", c_int),
+        ("name", c_char * 24), ("number", c_longlong), ("sequence", c_longlong), ("bytes", c_longlong),
+        ("began", c_longlong), ("ended", c_longlong), ("root", c_int), ("code", c_int),
     ]
 
 
@@ -44,7 +44,8 @@ def program() -> str:
     own = _HERE / "bin" / "engine"
     found = given or (str(own) if own.exists() else shutil.which("engine"))
     if not found:
-        raise EngineError("the program 'engine' is not found", "install the engine, or set ENGINE_PROGRAM to its path", 66)
+        raise EngineError("the program 'engine' is not found",
+                          "install the engine, or set ENGINE_PROGRAM to its path", 66)
     return found
 
 
@@ -114,7 +115,7 @@ def library() -> ctypes.CDLL:
 
 
 def check(code: int) -> None:
-    """Raises what the library has just said is wrong on this thread."""
+    """Raises the error that the library has just reported on this thread, if there is one."""
     if code:
         lib = library()
         raise EngineError((lib.engine_message() or b"").decode(errors="replace"),

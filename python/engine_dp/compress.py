@@ -1,10 +1,10 @@
-"""All-reduces of fewer bytes, as communication hooks of DistributedDataParallel: the kinds of the engine's own comm.compress,
-with its numbers, written on torch.distributed.
+"""All-reduces with fewer bytes, as communication hooks of DistributedDataParallel: the kinds of the engine's own
+comm.compress, with the same numbers, on torch.distributed.
 
     ddp.register_comm_hook(None, compress_hook("int8"))
 
-A bucket takes one or two exchanges. As in the engine, the first begins while backward still runs; the rest follows in the order
-of the buckets when the last one is there, so every rank makes the same calls in the same order.
+A bucket takes one or two exchanges. As in the engine, the first begins while backward still runs. The rest follows in
+the order of the buckets after the last one is there, so every rank makes the same calls in the same order.
 """
 
 import math
@@ -19,7 +19,7 @@ _CLASSES = 0x7fff
 
 
 class _Half:
-    """16 bits, added in 16 bits: half of the bytes of an all-reduce."""
+    """16 bits, added in 16 bits: half the bytes of an all-reduce."""
 
     feedback = False
 
@@ -37,13 +37,13 @@ class _Half:
 
 
 def _encode(x: torch.Tensor, wire: torch.Tensor) -> None:
-    """Rows of 256 values become rows of a scale and 8 bits a value; x becomes what is lost. A row that is not finite stays so,
-    and is NaN throughout for whoever reads it."""
+    """Rows of 256 values become rows of a scale and 8 bits a value; x becomes what is lost. A row with a value that is
+    not finite is decoded as NaN throughout, and stays as it is in x."""
     most = x.abs().amax(1, keepdim=True)
     finite = most.isfinite()
     scale = most / 127
     inverse = scale.reciprocal()
-    flat = finite & inverse.isinf()  # zero, or below what has an inverse: it waits
+    flat = finite & inverse.isinf()  # zero, or too small to have an inverse: it waits for a later step
     scale = torch.where(flat, 0, scale)
     whole = torch.where(finite & ~flat, (x * inverse).round(), 0)
     wire[:, :4] = torch.where(finite, scale, math.nan).view(torch.uint8)
@@ -56,8 +56,9 @@ def _decode(wire: torch.Tensor) -> torch.Tensor:
 
 
 class _Int8:
-    """Every rank's blocks of a part go to the part's owner, who adds them in the order of the ranks and rounds the sum again;
-    then all gather the parts. Both roundings' errors go into the next step: 2(N-1)/N of 260 bytes for 256 floats."""
+    """Every rank's blocks of a part go to the part's owner, which adds them in the order of the ranks and rounds the
+    sum again; then all gather the parts. The errors of both roundings go into the next step. Each rank sends
+    2(N-1)/N of 260 bytes for 256 floats."""
 
     feedback = True
 
@@ -65,7 +66,7 @@ class _Int8:
         self.group, self.size, self.rank = group, dist.get_world_size(group), dist.get_rank(group)
 
     def _rows(self, x: torch.Tensor) -> torch.Tensor:
-        """With zeros behind: a part of as many blocks for each rank."""
+        """Padded with zeros, so that each rank's part has the same number of blocks."""
         part = -(-x.numel() // (BLOCK * self.size))
         return nn.functional.pad(x, (0, part * self.size * BLOCK - x.numel())).view(-1, BLOCK)
 
@@ -95,8 +96,8 @@ class _Int8:
 
 
 class _TopK:
-    """The share 'ratio' of the values that are largest, with their places, from each rank to all: (N-1) 8 k bytes. Magnitudes are
-    compared by the upper 15 bits of theirs; of the last that are alike those that stand first are taken."""
+    """Each rank sends its k largest values (the share 'ratio'), with their places, to all: (N-1) 8 k bytes. Magnitudes
+    are compared by their upper 15 bits; of the last ones that are equal, those that stand first are taken."""
 
     feedback = True
 
@@ -132,7 +133,7 @@ class _Hook:
     def __init__(self, kind: str, ratio: float):
         self.kind, self.ratio, self.way = kind, ratio, None
         self.rest: Dict[int, Tuple[List[nn.Parameter], torch.Tensor]] = {}  # of each bucket, in its order
-        self.parts: Dict[nn.Parameter, torch.Tensor] = {}  # views of it
+        self.parts: Dict[nn.Parameter, torch.Tensor] = {}  # views of the rests
         self.pending: List[Any] = []
 
     def _open(self, group: Any) -> Any:
@@ -143,7 +144,7 @@ class _Hook:
         return _Half(torch.bfloat16 if self.kind == "bf16" else torch.float16, group)
 
     def _rest_of(self, bucket: Any) -> Optional[torch.Tensor]:
-        """DistributedDataParallel cuts its buckets anew after the first step: what is left moves along."""
+        """DistributedDataParallel cuts its buckets anew after the first step: each parameter keeps its rest."""
         if not self.way.feedback:
             return None
         params = bucket.parameters()
@@ -179,9 +180,10 @@ class _Hook:
             done.set_result(x)
 
 
-def compress_hook(kind: str, ratio: float = 0.01) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
-    """A hook for ddp.register_comm_hook(group or None, hook): kind is bf16, fp16, int8 or topk (of which ratio is the share that is
-    sent). Each module takes a hook of its own."""
+def compress_hook(kind: str, ratio: float = 0.01
+                  ) -> Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]:
+    """A hook for ddp.register_comm_hook(group or None, hook): kind is bf16, fp16, int8 or topk (which sends the share
+    'ratio' of the values). Each module needs its own hook."""
     if kind not in ("bf16", "fp16", "int8", "topk"):
         raise ValueError(f"no compression '{kind}': bf16, fp16, int8, topk")
     if not 0 < ratio <= 1:

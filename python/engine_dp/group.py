@@ -1,8 +1,8 @@
 """Ranks that exchange and add arrays.
 
-Start N processes of a script by 'engine launch -n N python script.py', torchrun, mpirun or srun; each opens a Group. Every
-rank makes the same calls in the same order. A rank that dies, stops, or calls something else is named on all others, in an
-EngineError; a group that has failed stays failed.
+Start N processes of a script with 'engine launch -n N python script.py', torchrun, mpirun or srun; each opens a Group.
+Every rank makes the same calls in the same order. If a rank dies, stops, or calls something else, an EngineError names
+it on all others; a group that has failed stays failed.
 
 Arrays are numpy's, or anything that lies in the host's memory and has a buffer, DLPack, or torch's data_ptr.
 """
@@ -19,7 +19,7 @@ from ._library import EngineError, Init, Stats, check, library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
-_MANY, _MOST = 128, 250  # calls since one that nobody has waited for: the library has room for 256
+_MANY, _MOST = 128, 250  # calls since the oldest that nobody has waited for: the library has room for 256
 _ANY = -1
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
@@ -33,7 +33,7 @@ class _Memory(NamedTuple):
 
 
 def _tensor_memory(x: Any) -> _Memory:
-    """Of a torch tensor, without importing torch."""
+    """The memory of a torch tensor, without importing torch."""
     name = str(x.dtype).rpartition(".")[2]
     if x.device.type != "cpu" or not x.is_contiguous():
         raise TypeError("a tensor must lie contiguously in the host's memory: use .cpu().contiguous()")
@@ -71,13 +71,13 @@ def _memory(x: Any, written: bool) -> _Memory:
 
 
 def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> Any:
-    """A new array of x's type: of its shape, of 'times' as many rows, or of one of 'part' parts."""
+    """A new array of x's type: with x's shape, with a new dimension of 'times', or one of 'part' parts of x's shape."""
     shape = tuple(x.shape) if hasattr(x, "shape") else _array(x).shape
     if times is not None:
         shape = (times, *shape)
     if part is not None:
         if not shape or shape[0] % part:
-            raise ValueError(f"the first dimension, {shape[0] if shape else 0}, cannot be cut in {part} equal parts")
+            raise ValueError(f"the first dimension, {shape[0] if shape else 0}, cannot be cut into {part} equal parts")
         shape = (shape[0] // part, *shape[1:])
     if hasattr(x, "data_ptr"):
         return x.new_empty(shape)
@@ -85,8 +85,8 @@ def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> An
 
 
 class Work:
-    """A call that runs beside the caller's own work. Its arrays are not touched before wait() has returned. A work that nobody
-    waits for keeps its arrays until it has ended."""
+    """A call that runs beside the caller's own work. Do not touch its arrays before wait() has returned. A work that
+    nobody waits for keeps its arrays until it has ended."""
 
     def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any, finish=None):
         self._group, self._handle, self._result, self._keep, self._finish = group, handle, result, keep, finish
@@ -96,15 +96,15 @@ class Work:
 
     @property
     def source(self) -> int:
-        """Of a recv that has been waited for: the rank that sent it."""
+        """The rank that sent the message, for a recv after wait()."""
         return self._source.value
 
     def done(self) -> bool:
-        """Whether wait() will not wait."""
+        """Whether wait() would return at once."""
         return self._handle is None or self._group._handle is None or bool(library().engine_work_done(self._handle))
 
     def wait(self) -> Any:
-        """What the call gives, once it is there."""
+        """Waits for the call and gives its result."""
         with self._lock:
             if self._handle is not None:
                 try:
@@ -130,20 +130,20 @@ class Statistics(NamedTuple):
 
 
 _groups: "weakref.WeakSet[Group]" = weakref.WeakSet()  # that are open in this process
-_watch: Optional[Callable[["Group"], None]] = None  # reads a group's record before old calls have to make room (profile.py)
+_watch: Optional[Callable[["Group"], None]] = None  # reads a group's record before its old calls are lost (profile.py)
 
 
 class Group:
     """The ranks of this job.
 
-    init, rank, size: how they find each other, as in ("tcp://host:port" or "file:///path", 0, 2); by the environment of
-    who started them when they are not given, and a group of one when nobody did. link: auto, shm, tcp, hosts. algorithm:
-    auto, direct, ring, star, tree, halving_doubling, hierarchical. order of addition: tree gives the same bits for every
-    algorithm; ring depends on the number of ranks. timeout: seconds without progress. bandwidth (bits per second) and
-    latency (seconds): of an emulated port of each rank.
+    init, rank, size: how they find each other, as in ("tcp://host:port" or "file:///path", 0, 2). If these are not
+    given, the environment that the launcher has set says it; without a launcher it is a group of one. link: auto, shm,
+    tcp, hosts. algorithm: auto, direct, ring, star, tree, halving_doubling, hierarchical. order of addition: tree gives
+    the same bits for every algorithm; ring depends on the number of ranks. timeout: seconds without progress. bandwidth
+    (bits per second) and latency (seconds) are those of each rank's emulated port.
 
-    Every method that exchanges has wait=False, which gives a Work instead of the result. A rank's calls run in the order
-    in which they are made, but for messages (send and recv), which go beside them.
+    Every method that exchanges has wait=False, which gives a Work instead of the result. A rank's calls run in the
+    order in which they are made, except for messages (send and recv), which run beside them.
     """
 
     def __init__(self, init: Optional[str] = None, rank: int = 0, size: int = 0, *, token: Optional[str] = None,
@@ -164,9 +164,9 @@ class Group:
         self._parts: List["Group"] = []
         self._lock = threading.Lock()
         self._calls = self._watched = 0
-        self._flying: Dict[Work, int] = {}  # those that nobody has waited for yet, the oldest first; which call each is
-        self._asked: Dict[Work, None] = {}  # receives, of which any number may be on its way
-        self._tidy = _MANY  # so many of them are looked through
+        self._flying: Dict[Work, int] = {}  # works that nobody has waited for yet, the oldest first; each one's number
+        self._asked: Dict[Work, None] = {}  # receives, of which any number may be in progress
+        self._tidy = _MANY  # with this many of them, those that have ended are dropped
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
@@ -188,7 +188,7 @@ class Group:
         return f"<engine_dp.Group: {'closed' if self._handle is None else f'rank {self.rank} of {self.size}'}>"
 
     def close(self) -> None:
-        """Leaves the group, and those that were split from it. Waits for nobody."""
+        """Leaves the group and the groups that were split from it, without waiting for other ranks."""
         for part in self._parts:
             part.close()
         if self._handle is not None:
@@ -205,7 +205,7 @@ class Group:
         library().engine_group_abort(self._open(), reason.encode())
 
     def split(self, color: int, key: int = 0) -> Optional["Group"]:
-        """A group of the ranks that give the same color, in the order of key and rank; None where color is below 0."""
+        """A group of the ranks that give the same color, ordered by key, then by rank; None if color is below 0."""
         handle = ctypes.c_void_p()
         check(library().engine_group_split(self._open(), color, key, ctypes.byref(handle)))
         if not handle:
@@ -218,7 +218,7 @@ class Group:
         return part
 
     def call_it(self, label: str) -> None:
-        """What the group is for, in 'engine inspect' and in traces."""
+        """Sets what the group is for, to be shown in 'engine inspect' and in traces."""
         self.label = label
         library().engine_group_label(self._open(), label.encode())
 
@@ -234,14 +234,14 @@ class Group:
 
     def trace(self, path: Any) -> "contextlib.AbstractContextManager[None]":
         """with g.trace("trace.json"): what all ranks call inside, in all groups, becomes one file for Perfetto or
-        chrome://tracing, which rank 0 writes at the end: a row for each group, with kind, bytes and time of each call, and how
-        long it waited for which rank. All ranks of g come in and out together."""
+        chrome://tracing, which rank 0 writes at the end. It has a row for each group, with the kind, bytes and time of
+        each call, and how long it waited for which rank. All ranks of g enter and leave together."""
         from .profile import trace
         return trace(self, path)
 
     def empty(self, shape: Union[int, tuple], dtype: Any = "float32") -> numpy.ndarray:
-        """An array of zeros that the other ranks reach without a copy. All ranks ask for the same; it lives as long as the
-        group."""
+        """An array of zeros that the other ranks reach without a copy. All ranks ask for the same size; it lives as
+        long as the group."""
         kind = numpy.dtype(dtype)
         count = int(numpy.prod(shape, dtype=numpy.int64))
         address = ctypes.c_void_p()
@@ -274,19 +274,19 @@ class Group:
         return work.wait() if wait else work
 
     def _age(self) -> int:
-        """Calls since the oldest that nobody has waited for."""
+        """The number of calls since the oldest that nobody has waited for."""
         try:
             return self._calls - next(iter(self._flying.values()), self._calls)
         except RuntimeError:  # another thread has just waited for one
             return 0
 
     def _land(self) -> None:
-        """Waits for the works that have ended, the oldest first, as they end in the order of their starts; and for the oldest
-        where there is no room for another."""
+        """Waits for the works that have ended, the oldest first, since they end in the order of their starts; and for
+        the oldest if there is no room for another."""
         for work in list(self._flying):
             if not work.done() and self._age() < _MOST:
                 break
-            with contextlib.suppress(EngineError):  # whoever waits for it is told
+            with contextlib.suppress(EngineError):  # the caller's own wait() raises it
                 work.wait()
 
     def _op(self, op: str, memory: _Memory) -> int:
@@ -309,7 +309,7 @@ class Group:
         return self._start("all_reduce", [a.address, b.address, a.count, a.type, self._op(op, a)], out, (x, out), wait)
 
     def reduce(self, x: Any, root: int = 0, op: str = "sum", wait: bool = True) -> Any:
-        """The same on root alone; None on the others."""
+        """The same on root only; None on the others."""
         out = _like(x) if self.rank == root else None
         a = _memory(x, False)
         to = _memory(out, True).address if out is not None else None
@@ -321,15 +321,15 @@ class Group:
         return self._start("broadcast", [a.address, a.count, a.type, root], x, x, wait)
 
     def all_gather(self, x: Any, out: Any = None, wait: bool = True) -> Any:
-        """All ranks' x, one after another: an array with one dimension more."""
+        """All ranks' x, one after another: an array with one more dimension."""
         out = _like(x, times=self.size) if out is None else out
         a, b = _memory(x, False), _memory(out, True)
         self._fit(b, a, self.size, "all_gather")
         return self._start("all_gather", [a.address, b.address, a.count, a.type], out, (x, out), wait)
 
     def all_to_all(self, x: Any, out: Any = None, wait: bool = True) -> Any:
-        """x is cut along its first dimension in as many parts as there are ranks; part r goes to rank r, whose part comes
-        back in its place."""
+        """x is cut along its first dimension into as many parts as there are ranks. Part r goes to rank r, and rank r's
+        part for this rank comes back in its place."""
         _like(x, part=self.size)
         out = _like(x) if out is None else out
         a, b = _memory(x, False), _memory(out, True)
@@ -337,14 +337,15 @@ class Group:
         return self._start("all_to_all", [a.address, b.address, a.count // self.size, a.type], out, (x, out), wait)
 
     def gather(self, x: Any, root: int = 0, wait: bool = True) -> Any:
-        """All ranks' x on root, as all_gather has them; None on the others."""
+        """All ranks' x on root, as all_gather gives them; None on the others."""
         whole = _like(x, times=self.size)
         whole[self.rank] = x
         a, b = _memory(x, False), _memory(whole, True)
-        return self._start("gather", [b.address, a.count, a.type, root], whole if self.rank == root else None, whole, wait)
+        result = whole if self.rank == root else None
+        return self._start("gather", [b.address, a.count, a.type, root], result, whole, wait)
 
     def scatter(self, x: Any, out: Any, root: int = 0, wait: bool = True) -> Any:
-        """Part r of root's x, cut along its first dimension, goes to rank r, into out. x is None on the others."""
+        """Part r of root's x, cut along its first dimension, goes into rank r's out. Only root's x is read."""
         whole = _like(out, times=self.size)
         b = _memory(out, True)
         if self.rank == root:
@@ -354,7 +355,8 @@ class Group:
         def finish() -> None:
             out.reshape(-1)[:] = whole[self.rank].reshape(-1)
 
-        return self._start("scatter", [_memory(whole, True).address, b.count, b.type, root], out, (whole, out), wait, finish)
+        arguments = [_memory(whole, True).address, b.count, b.type, root]
+        return self._start("scatter", arguments, out, (whole, out), wait, finish)
 
     def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True) -> Any:
         """Part r of the sum of all ranks' x, cut along its first dimension, on rank r."""
@@ -365,16 +367,17 @@ class Group:
         def finish() -> None:
             out.reshape(-1)[:] = whole.reshape(self.size, -1)[self.rank]
 
-        return self._start("reduce_scatter", [a.address, b.count, a.type, self._op(op, a)], out, (whole, out), wait, finish)
+        arguments = [a.address, b.count, a.type, self._op(op, a)]
+        return self._start("reduce_scatter", arguments, out, (whole, out), wait, finish)
 
     def send(self, x: Any, to: int, tag: int = 0, wait: bool = True) -> Any:
-        """x to one rank, which calls recv with the same tag, sooner or later: nothing here waits for that."""
+        """Sends x to one rank, which receives it with the same tag, sooner or later; nothing here waits for that."""
         a = _memory(x, False)
         return self._start("send", [a.address, a.count, a.type, to, tag], None, x, wait)
 
     def recv(self, out: Any, source: Optional[int] = None, tag: int = 0, wait: bool = True) -> Any:
-        """What that rank sends with the tag, into out; of a rank's messages with one tag, the first. source None: from any
-        rank; then (out, rank)."""
+        """Receives into out what rank 'source' sends with the tag; messages with one tag from one rank come in the
+        order in which they were sent. With source None it receives from any rank, and gives (out, rank)."""
         work = self._recv(_memory(out, True), _ANY if source is None else source, tag, out)
         if not wait:
             return work
@@ -393,7 +396,7 @@ class Group:
         return work
 
     def _drop(self) -> None:
-        """Forgets the receives that have ended, though nobody has waited for them."""
+        """Forgets the receives that have ended without anybody waiting for them."""
         for work in list(self._asked):
             if work.done():
                 with contextlib.suppress(EngineError):

@@ -1,8 +1,8 @@
-"""What every rank's calls did, and when, in one file for Perfetto (https://ui.perfetto.dev) or chrome://tracing: Group.trace()
-for programs over numpy, and engine_dp.torch.profile() together with what torch.profiler has recorded.
+"""What every rank's calls did, and when, in one file for Perfetto (https://ui.perfetto.dev) or chrome://tracing:
+Group.trace() for programs with numpy, and engine_dp.torch.profile() together with what torch.profiler has recorded.
 
-The library notes begin and end of each call in any case (engine inspect); here they are read before newer calls take their
-place, sent to rank 0, put on its clock, and written.
+The library records the begin and end of each call anyway (for engine inspect). Here they are read before newer calls
+take their place, sent to rank 0, put on its clock, and written.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ class _Noted(NamedTuple):
 
 
 class _Record:
-    """The calls of one group, of both kinds: those that were started, and the others."""
+    """The calls of one group in two lists: [1] has those that were started, [0] the others."""
 
     def __init__(self, g: _group.Group):
         self.name, self.rank, self.size, self.label = g.name, g.rank, g.size, g.label
@@ -51,10 +51,11 @@ class _Record:
             for c in itertools.takewhile(lambda c: c.ended, _buffer[:count]):
                 self.lost += c.number - self.next[started]
                 self.next[started] = c.number + 1
-                self.calls[started].append(_Noted(c.name.decode(), c.sequence, c.bytes, c.began, c.ended, c.root, c.code))
+                noted = _Noted(c.name.decode(), c.sequence, c.bytes, c.began, c.ended, c.root, c.code)
+                self.calls[started].append(noted)
 
 
-_buffer = (Call * 512)()  # as many as a group keeps of each kind
+_buffer = (Call * 512)()  # as many as a group keeps in each list
 
 
 class _Recorder:
@@ -79,7 +80,7 @@ class _Recorder:
 
 
 def _gathered(g: _group.Group, mine: bytes) -> List[bytes]:
-    """Every rank's bytes, on rank 0; nothing on the others."""
+    """Every rank's bytes on rank 0; nothing on the others."""
     sizes = g.all_gather(numpy.array([len(mine)])).reshape(-1)
     if g.rank:
         g.send(numpy.frombuffer(mine, "u1"), 0)
@@ -99,7 +100,7 @@ def _clock(g: _group.Group) -> Tuple[int, int]:
 
 
 def _wall() -> int:
-    """What to add to the monotonic clock to have the wall clock."""
+    """What to add to the monotonic clock to get the wall clock."""
     return max(time.time_ns() - time.monotonic_ns() for _ in range(16))
 
 
@@ -119,20 +120,22 @@ class _Rank:
                           for calls in g["calls"]]
 
     def torch_ns(self, ts: float) -> float:
-        """torch.profiler has the wall clock, in us after a moment of its own."""
+        """torch.profiler's times are of the wall clock, in us after a base time of its own."""
         return ts * 1e3 + self.torch.get("baseTimeNanoseconds", 0) - self.wall + self.offset
 
 
 def _last(ranks: List[_Rank]) -> Dict[Tuple[str, int, int], Tuple[int, int, int]]:
-    """Of each collective (group, kind, number): when the last rank entered it, who that was, and how many ranks did."""
+    """For each collective (group, list, number): when the last rank entered it, which rank that was, how many did."""
     found: Dict[Tuple[str, int, int], Tuple[int, int, int]] = {}
     for r in ranks:
         for g in r.groups:
             for started, calls in enumerate(g["calls"]):
                 for c in calls:
                     key = (g["name"], started, c.sequence)
-                    began, who, count = found.get(key, (0, 0, 0))
-                    found[key] = (c.began, r.rank, count + 1) if c.began > began or not count else (began, who, count + 1)
+                    began, last, count = found.get(key, (0, 0, 0))
+                    if c.began > began or not count:
+                        began, last = c.began, r.rank
+                    found[key] = (began, last, count + 1)
     return found
 
 
@@ -152,7 +155,7 @@ def _call_events(r: _Rank, last: Dict, zero: float) -> Iterator[Dict[str, Any]]:
                 args["root"] = c.root
             if c.code:
                 args["failed"] = c.code
-            began, who, count = last.get((g["name"], started, c.sequence), (0, 0, 0))
+            began, last_rank, count = last.get((g["name"], started, c.sequence), (0, 0, 0))
             waited = max(0, min(began, c.ended) - c.began) if count == g["size"] else None
             if waited is not None:
                 args["waiting_us"] = waited / 1e3
@@ -160,11 +163,11 @@ def _call_events(r: _Rank, last: Dict, zero: float) -> Iterator[Dict[str, Any]]:
             yield {"name": c.name, "cat": "collective", **common,
                    "dur": round((c.ended - c.began) / 1e3, 3), "args": args}
             if waited:
-                yield {"name": f"wait for rank {who}", "cat": "wait", **common, "dur": round(waited / 1e3, 3)}
+                yield {"name": f"wait for rank {last_rank}", "cat": "wait", **common, "dur": round(waited / 1e3, 3)}
 
 
 def _torch_events(r: _Rank, others: Iterator[int], zero: float) -> Iterator[Dict[str, Any]]:
-    """Those of torch.profiler, in the rank's process; its other processes (GPUs, spans) have numbers that no rank has."""
+    """torch.profiler's events, in the rank's process; other processes (GPUs, spans) get numbers that no rank has."""
     pids: Dict[Any, int] = {r.pid: r.rank, str(r.pid): r.rank}
     for e in r.torch.get("traceEvents", []):
         e = dict(e)
@@ -174,7 +177,7 @@ def _torch_events(r: _Rank, others: Iterator[int], zero: float) -> Iterator[Dict
             e["pid"] = pids[e["pid"]]
         if e.get("ph") == "M":
             if e.get("pid") == r.rank and e.get("name", "").startswith("process_"):
-                continue  # the rank's own are there
+                continue  # the rank has its own already
             if e.get("name") == "process_name":
                 e["args"] = {"name": f"rank {r.rank}: {e['args'].get('name', '')}"}
         elif "ts" in e:
@@ -201,7 +204,8 @@ def _merged(ranks: List[_Rank]) -> Dict[str, Any]:
         events += _call_events(r, last, zero)
         events += _torch_events(r, others, zero)
     return {"displayTimeUnit": "ms", "traceEvents": events, "otherData": {
-        "ranks": len(ranks), "clocks": [{"rank": r.rank, "offset_ns": r.offset, "round_trip_ns": r.trip} for r in ranks],
+        "ranks": len(ranks),
+        "clocks": [{"rank": r.rank, "offset_ns": r.offset, "round_trip_ns": r.trip} for r in ranks],
         "calls_without_room": sum(g["lost"] for r in ranks for g in r.groups)}}
 
 
@@ -209,7 +213,7 @@ def _merged(ranks: List[_Rank]) -> Dict[str, Any]:
 
 
 def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional[Dict[str, Any]] = None) -> None:
-    """By all ranks of the group, once the calls are over: rank 0 writes the file."""
+    """Called by all ranks of the group after the calls are over; rank 0 writes the file."""
     recorder.end()
     offset, trip = _clock(g)
     mine = {"pid": os.getpid(), "host": socket.gethostname(), "offset": offset, "trip": trip, "wall": _wall(),
@@ -225,9 +229,9 @@ def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional
 
 @contextlib.contextmanager
 def recording(g: _group.Group) -> Iterator[_Recorder]:
-    """The calls of all groups of this process, made inside."""
+    """Records the calls that all groups of this process make inside."""
     if _group._watch:
-        raise ValueError("a trace is recorded already, and there is one at a time")
+        raise ValueError("a trace is being recorded already, and there can be only one at a time")
     if g.size > 1 and not g.name:
         raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
     recorder = _Recorder()
@@ -247,17 +251,17 @@ def trace(g: _group.Group, path: Any) -> Iterator[None]:
 
 @contextlib.contextmanager
 def torch_trace(path: Any, group: Any = None, **settings: Any) -> Iterator[Any]:
-    """with engine_dp.torch.profile("trace.json") as prof: what torch.profiler.profile records on each rank, and the group's
-    calls, in one file on one clock, which rank 0 writes at the end. Every rank of the group, which is the default one of
-    torch.distributed if none is given, comes in and out. settings: those of torch.profiler.profile but for on_trace_ready; with
-    a schedule the file has its last cycle beside all calls."""
+    """with engine_dp.torch.profile("trace.json") as prof: what torch.profiler.profile records on each rank, and the
+    group's calls, go into one file on one clock, which rank 0 writes at the end. Every rank of the group enters and
+    leaves; without 'group' it is the default one of torch.distributed. settings: those of torch.profiler.profile except
+    on_trace_ready; with a schedule the file has its last cycle beside all calls."""
     import torch
 
     if "on_trace_ready" in settings:
-        raise TypeError("on_trace_ready is not possible here: the trace goes to the file")
+        raise TypeError("on_trace_ready cannot be set here: the trace goes to the file")
     g = getattr((group or torch.distributed.group.WORLD)._get_backend(torch.device("cpu")), "engine", None)
     if g is None:
-        raise ValueError("the group is none of the backend 'engine': name one that is")
+        raise ValueError("the group does not use the backend 'engine': give one that does")
     with tempfile.TemporaryDirectory() as folder, recording(g) as recorder:
         own = os.path.join(folder, "torch.json")
         with torch.profiler.profile(on_trace_ready=lambda p: p.export_chrome_trace(own), **settings) as prof:

@@ -1,4 +1,4 @@
-"""What runs and experiments have left in their folders."""
+"""The results that runs and experiments have left in their folders."""
 
 import csv
 import json
@@ -19,7 +19,8 @@ def _read_json(path: pathlib.Path) -> Any:
     try:
         return json.loads(path.read_text())
     except FileNotFoundError:
-        raise EngineError(f"no file {path}", "is this the folder of a run (or of an experiment) that has ended?", 66) from None
+        hint = "is this the folder of a run (or of an experiment) that has ended?"
+        raise EngineError(f"no file {path}", hint, 66) from None
     except ValueError as e:
         raise EngineError(f"{path}: {e}", "", 65) from None
 
@@ -36,7 +37,7 @@ def _flat(record: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
 
 
 def _columns(records: List[Dict[str, Any]]) -> Dict[str, numpy.ndarray]:
-    """One array a key: whole numbers where all are, else doubles with NaN for what is missing, else objects."""
+    """One array for each key: integers if all values are, else doubles with NaN for missing ones, else objects."""
     keys: Dict[str, None] = {}
     for r in records:
         keys.update(dict.fromkeys(r))
@@ -56,12 +57,13 @@ def _frame(columns: Dict[str, numpy.ndarray]) -> Any:
     try:
         import pandas
     except ImportError:
-        raise EngineError("frames need pandas", "pip install pandas; steps and validation are arrays without it", 69) from None
+        hint = "pip install pandas; steps and validation are arrays without it"
+        raise EngineError("frames need pandas", hint, 69) from None
     return pandas.DataFrame(columns)
 
 
 class Run:
-    """A run's folder. Everything is read when it is first asked for."""
+    """A run's folder. Each file is read when it is first needed."""
 
     def __init__(self, path: PathLike):
         self.path = pathlib.Path(path)
@@ -73,7 +75,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Dict[str, Any]:
-        """summary.json: what the run came to. An error until the run has ended."""
+        """summary.json: the run's results. Raises an EngineError until the run has ended."""
         return _read_json(self.path / "summary.json")
 
     @cached_property
@@ -87,27 +89,27 @@ class Run:
             try:
                 records.append(json.loads(line))
             except ValueError as e:
-                if number < len(lines):  # the last line may be being written
+                if number < len(lines):  # the last line may still be incomplete
                     raise EngineError(f"{path}:{number}: {e}", "", 65) from None
         return records
 
     @cached_property
     def steps(self) -> Dict[str, numpy.ndarray]:
-        """One array a column of metrics.jsonl: step, loss, accuracy, lr, ms, phase_ms.forward, ..."""
+        """One array for each column of metrics.jsonl: step, loss, accuracy, lr, ms, phase_ms.forward, ..."""
         return _columns([_flat(r) for r in self._records if "loss" in r])
 
     @cached_property
     def validation(self) -> Dict[str, numpy.ndarray]:
-        """One array a column: step, loss, accuracy, ..."""
+        """One array for each column: step, loss, accuracy, ..."""
         return _columns([{"step": r["step"], **_flat(r["val"])} for r in self._records if "val" in r])
 
     @cached_property
     def events(self) -> List[Dict[str, Any]]:
-        """What happened: started, resumed, devices, finished, ..."""
+        """The run's events: started, resumed, devices, finished, ..."""
         return [r for r in self._records if "event" in r]
 
     def frame(self) -> Any:
-        """The steps as a pandas frame; val.* columns hold the evaluations, at the steps after which they were made."""
+        """The steps as a pandas frame; val.* columns hold the evaluations, in the row of the step that they follow."""
         frame = _frame(self.steps)
         if not self.validation:
             return frame
@@ -132,12 +134,12 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        """In one sentence."""
+        """The result in one sentence."""
         return self.results["verdict"]
 
     @cached_property
     def verdicts(self) -> List[Dict[str, Any]]:
-        """One entry for each pair of sides and each metric: estimate, low, high, p, p_holm, verdict, power, needed, ..."""
+        """An entry for each pair of sides and metric: estimate, low, high, p, p_holm, verdict, power, needed, ..."""
         numbers = ("a", "b", "estimate", "low", "high", "p", "p_holm", "power")
         whole = ("samples_a", "samples_b", "needed")
         with open(self.path / "verdicts.csv", newline="") as f:
@@ -151,7 +153,7 @@ class Comparison:
         return rows
 
     def runs(self, label: str) -> List[Run]:
-        """The runs of the cell that results.json calls so, as in 'ddp devices=cpu:2'."""
+        """The runs of the cell with this label in results.json, as in 'ddp devices=cpu:2'."""
         cells = {c["label"]: c for c in self.results["cells"]}
         if label not in cells:
             raise KeyError(f"no cell '{label}': {', '.join(cells)}")

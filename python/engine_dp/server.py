@@ -1,16 +1,17 @@
-"""A parameter server for any PyTorch module: what DistributedDataParallel does with an all-reduce, done by servers that hold the
-optimizer. It is written on torch.distributed alone, so it runs over every backend.
+"""A parameter server for any PyTorch module: servers that hold the optimizer do what DistributedDataParallel does with
+an all-reduce. It uses torch.distributed alone, so it runs over every backend.
 
     ps = ParameterServer(module, functools.partial(torch.optim.SGD, lr=0.1), server="shared")
     loss_of(ps(x)).backward()
     ps.step()
 
-    workers   gradients -> server      a message a bucket, while backward still runs
+    workers   gradients -> server      a message for each bucket, while backward still runs
     server    adds them in tree order, steps the optimizer
     server    weights   -> workers
 
-Bytes of a step, K being the gradients' and N the ranks: shared and dedicated, (N-1) K into the server's port and as much out of
-it; sharded, (N-1)/N K of gradients and as much of weights in and out of every port, which is what an all-reduce moves.
+Bytes of a step with K bytes of gradients and N ranks: with shared and dedicated, (N-1) K go into the server's port and
+as many out of it; with sharded, (N-1)/N K of gradients and as many of weights go into and out of every port, which is
+what an all-reduce moves.
 """
 
 import contextlib
@@ -23,13 +24,13 @@ import torch.distributed as dist
 from torch import nn
 
 KINDS = ("shared", "dedicated", "sharded")
-FIRST_BUCKET = 1 << 20  # bytes, as DistributedDataParallel has it: the exchange begins early
+FIRST_BUCKET = 1 << 20  # bytes, as in DistributedDataParallel: the exchange begins early
 _OF_WHOLE_TENSORS = ("Adafactor", "Muon")  # optimizers that cannot step a part of a tensor
 _numbers = itertools.count()
 
 
 class _Bucket:
-    """Parameters of one type. Their values and their gradients lie in one piece each, which is what travels."""
+    """Parameters of one type. All their values lie in one tensor and all their gradients in another; these travel."""
 
     def __init__(self, params: List[nn.Parameter], parts: int):
         ends = list(itertools.accumulate(p.numel() for p in params))
@@ -44,7 +45,7 @@ class _Bucket:
 
 
 def _cut(params: Iterable[nn.Parameter], cap: int, parts: int) -> List[_Bucket]:
-    """In the order in which backward finishes them: the last layer's come first."""
+    """Buckets in the order in which backward finishes the parameters: the last layer's come first."""
     buckets: List[_Bucket] = []
     opened: Dict[Any, List[nn.Parameter]] = {}
     for p in reversed(list(params)):
@@ -56,13 +57,13 @@ def _cut(params: Iterable[nn.Parameter], cap: int, parts: int) -> List[_Bucket]:
 
 
 class _Piece(NamedTuple):
-    """What the optimizer steps here of a parameter: elements [begin, end) of it."""
+    """The part of a parameter that the optimizer steps on this rank: its elements [begin, end)."""
 
     step: nn.Parameter  # 'of' itself, or a view of a part of it
     of: nn.Parameter
     begin: int
     end: int
-    total: torch.Tensor  # its gradients' sum
+    total: torch.Tensor  # the sum of its gradients
 
 
 class _Buffers:
@@ -90,7 +91,7 @@ class _Buffers:
 
 
 def _tree(terms: List[torch.Tensor]) -> torch.Tensor:
-    """The sum, in the first term: 0 with 1, 2 with 3, then these sums likewise, as the engine's tree order is."""
+    """Adds up in the first term, in the engine's tree order: 0 with 1, 2 with 3, then these sums likewise."""
     while len(terms) > 1:
         terms = [terms[i].add_(terms[i + 1]) if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
     return terms[0]
@@ -104,10 +105,10 @@ class _Star:
         self.ps, self.server, self.others = ps, ps.rank == 0, range(1, ps.size)
         self.begun = False
         self.works: List[Any] = []
-        self.sums = [b.grads for b in ps._buckets] + ps._flags  # a worker's own, and in the end the total
+        self.sums = [b.grads for b in ps._buckets] + ps._flags  # a rank's own, and on the server in the end the total
         self.weights = [b.values for b in ps._buckets]
         self.inbox: List[List[torch.Tensor]] = []
-        if self.server:  # a dedicated server's own place is for the first worker
+        if self.server:  # a dedicated server receives the first worker's into its own tensors
             own = 1 if ps._dedicated else 0
             self.inbox = [[t] * own + [torch.empty_like(t) for _ in self.others[own:]] for t in self.sums]
 
@@ -118,7 +119,7 @@ class _Star:
         return dist.irecv(t, group=self.ps._group, group_src=source)
 
     def begin(self) -> None:
-        """The server receives while it computes, or waits, itself."""
+        """The server receives while it computes or waits."""
         if self.server and not self.begun:
             self.works = [[self._recv(t, r) for t, r in zip(inbox, self.others)] for inbox in self.inbox]
         self.begun = True
@@ -128,7 +129,7 @@ class _Star:
             self.works.append(self._send(self.sums[k], 0))
 
     def _take_buffers(self) -> None:
-        """The first worker's, where the server has none of its own."""
+        """A dedicated server takes the first worker's buffers, as it computes none itself."""
         if self.ps._dedicated and self.ps._moved:
             self._recv(self.ps._moved.bytes, 1).wait()
             self.ps._moved.unpack()
@@ -162,7 +163,7 @@ class _Star:
         if self.ps._dedicated and self.ps._moved and self.ps.rank == 1:
             self.works.append(self._send(self.ps._moved.pack(), 0))
         self.get_weights()
-        self.ps._update()  # of nothing
+        self.ps._update()  # a worker has no pieces, so this changes no weights
 
     def step(self) -> None:
         self.begin()
@@ -173,7 +174,7 @@ class _Star:
         self.works, self.begun = [], False
 
     def meet(self) -> None:
-        """All have the same weights already."""
+        """All ranks have the same weights already."""
 
     def pieces(self, p: nn.Parameter, b: _Bucket) -> List[_Piece]:
         begin, end = b.span[p]
@@ -184,19 +185,20 @@ class _Star:
 
 
 class _Stale(_Star):
-    """As dp.staleness: the server steps the optimizer for each gradient by itself. A worker does what it does for a server that
-    waits; in order of arrival it first says through torch's store that its gradient is there."""
+    """As dp.staleness: the server steps the optimizer for each worker's gradient separately. A worker does the same as
+    with a server that waits; in order of arrival it first reports through torch's store that its gradient is there."""
 
     def __init__(self, ps: "ParameterServer"):
         super().__init__(ps)
         self.inbox = []
-        self.done = [0] * ps.workers  # steps whose gradient is applied
-        self.told = [0] * ps.workers  # steps after which it has been given weights
-        self.of = [0] * ps.workers  # update that its weights are of
+        self.done = [0] * ps.workers  # each worker's steps whose gradients are applied
+        self.given = [0] * ps.workers  # each worker's steps after which it was last given weights
+        self.of = [0] * ps.workers  # the update from which each worker's weights are
         self.sending: List[Any] = []
         self.taken = 0
         if not ps._in_turn:
-            self.store = dist.PrefixStore(f"engine_dp.ParameterServer/{next(_numbers)}", dist.distributed_c10d._get_default_store())
+            name = f"engine_dp.ParameterServer/{next(_numbers)}"
+            self.store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
 
     def _next(self, i: int) -> int:
         if self.ps._in_turn:
@@ -205,15 +207,15 @@ class _Stale(_Star):
         return int(self.store.get(f"gradient {self.taken}"))
 
     def _give(self) -> None:
-        """Weights for all that are no further ahead of the slowest than they may be."""
+        """Gives weights to all workers that are not too far ahead of the slowest."""
         least = min(self.done)
         for w, done in enumerate(self.done):
-            if self.told[w] < done and (self.ps._in_turn or done - least <= self.ps._staleness):
+            if self.given[w] < done and (self.ps._in_turn or done - least <= self.ps._staleness):
                 self.sending += self._give_weights([w + 1])
-                self.told[w], self.of[w] = done, self.ps.updates
+                self.given[w], self.of[w] = done, self.ps.updates
 
     def _settle(self) -> None:
-        """The weights have left: they may change."""
+        """Waits until the weights have left, so that they may change."""
         for work in self.sending:
             work.wait()
         self.sending = []
@@ -252,7 +254,7 @@ class _Stale(_Star):
 
 
 class _Slices:
-    """Each rank adds, and steps, an equal part of each bucket."""
+    """Each rank adds and steps an equal part of each bucket."""
 
     def __init__(self, ps: "ParameterServer"):
         self.ps, self.server = ps, True
@@ -263,7 +265,8 @@ class _Slices:
         pass
 
     def leave(self, k: int) -> None:
-        self.works.append(dist.reduce_scatter_tensor(self.parts[k], self.ps._buckets[k].grads, group=self.ps._group, async_op=True))
+        grads = self.ps._buckets[k].grads
+        self.works.append(dist.reduce_scatter_tensor(self.parts[k], grads, group=self.ps._group, async_op=True))
 
     def step(self) -> None:
         group, buffers = self.ps._group, self.ps._moved
@@ -272,7 +275,8 @@ class _Slices:
             work.wait()
         self.ps._update()
         own = [b.values.view(self.ps.size, -1)[self.ps.rank].clone() for b in self.ps._buckets]
-        self.works = [dist.all_gather_into_tensor(b.values, t, group=group, async_op=True) for b, t in zip(self.ps._buckets, own)]
+        self.works = [dist.all_gather_into_tensor(b.values, t, group=group, async_op=True)
+                      for b, t in zip(self.ps._buckets, own)]
         if buffers:
             self.works.append(dist.broadcast(buffers.pack(), group=group, group_src=0, async_op=True))
         for work in self.works:
@@ -282,7 +286,7 @@ class _Slices:
         self.works = []
 
     def meet(self) -> None:
-        """All have the same weights already."""
+        """All ranks have the same weights already."""
 
     def pieces(self, p: nn.Parameter, b: _Bucket) -> List[_Piece]:
         begin, end = b.span[p]
@@ -299,18 +303,20 @@ class _Slices:
 
 
 class ParameterServer(nn.Module):
-    """module's gradients are summed by servers, which hold the optimizer; stands where DistributedDataParallel does.
+    """Takes the place of DistributedDataParallel: servers, which hold the optimizer, add the module's gradients.
 
-    optimizer: one over the module's parameters without state yet, or what makes it of them (functools.partial(SGD, lr=0.1)).
-    server: shared (rank 0 computes and serves), dedicated (rank 0 serves alone), sharded (each rank serves an equal part).
-    staleness: N > 0 is for a dedicated server, which then steps for each gradient by itself. in_turn: gradients of the
-    workers 0, 1, ..., 0, 1, ..., the same bits from run to run; else in order of arrival, and a worker may be N steps ahead
-    of the slowest. find_unused_parameters: some may have no gradient in a step; those that have none on any rank are left
-    alone. broadcast_buffers: the first worker's buffers come with the weights.
+    optimizer: one of the module's parameters, without state yet, or a function that makes it from them
+    (functools.partial(SGD, lr=0.1)). server: shared (rank 0 computes and serves), dedicated (rank 0 only serves),
+    sharded (each rank serves an equal part). staleness: N > 0 is for a dedicated server, which then steps for each
+    worker's gradient separately. With in_turn it takes the gradients of the workers 0, 1, ..., 0, 1, ..., with the same
+    bits from run to run; otherwise it takes them in order of arrival, and a worker may be N steps ahead of the slowest.
+    find_unused_parameters: some parameters may have no gradient in a step; those that have none on any rank stay
+    unchanged. broadcast_buffers: the first worker's buffers come with the weights.
 
-    Every rank calls step() once a step, in place of optimizer.step(); it consumes the gradients. Where 'serves_only' is
-    true, that (or serve(steps)) is all there is to do; the others are worker number 'worker' of 'workers', which share the
-    data. 'optimizer' is on every rank, for schedulers; its state is on the servers.
+    Every rank calls step() once a step, in place of optimizer.step(); it consumes the gradients. A rank whose
+    'serves_only' is true has nothing else to do, and may call serve(steps) instead. Each of the others is worker number
+    'worker' of 'workers', which share the data. 'optimizer' is on every rank, for schedulers; its state is on the
+    servers.
     """
 
     def __init__(self, module: nn.Module, optimizer: Union[torch.optim.Optimizer, Callable[..., torch.optim.Optimizer]],
@@ -326,7 +332,7 @@ class ParameterServer(nn.Module):
         self.worker: Optional[int] = self.rank - self._dedicated if self.rank >= self._dedicated else None
         self.serves_only = self.worker is None
         self.optimizer = optimizer if isinstance(optimizer, torch.optim.Optimizer) else optimizer(module.parameters())
-        self.updates = self.age = self.oldest = 0  # age: of all gradients together, in updates
+        self.updates = self.age = self.oldest = 0  # age: the sum over all gradients, in updates
         self._params = [p for p in module.parameters() if p.requires_grad]
         self._check(server)
         self._buckets = _cut(self._params, int(bucket_cap_mb * (1 << 20)), self.size if server == "sharded" else 1)
@@ -351,24 +357,26 @@ class ParameterServer(nn.Module):
         if self._staleness < 0 or self._staleness != int(self._staleness):
             raise ValueError(f"staleness {self._staleness}: a whole number, 0 or more")
         if self._staleness and not self._dedicated:
-            raise ValueError(f"a server that does not wait has to be one of its own, and server is '{server}': use "
+            raise ValueError(f"a server that does not wait must be a dedicated one, and server is '{server}': use "
                              "server='dedicated', or staleness=0")
         if not self._params:
             raise ValueError("the module has no parameter that requires a gradient: there is nothing to serve")
         kind = type(self.optimizer).__name__
         if kind == "LBFGS":
-            raise ValueError("LBFGS asks for the loss again within a step, which a server cannot: use another optimizer")
+            raise ValueError("LBFGS asks for the loss again within a step, which a server cannot compute: "
+                             "use another optimizer")
         if server == "sharded" and kind in _OF_WHOLE_TENSORS:
             raise ValueError(f"{kind} cannot step a part of a tensor: use server='shared'")
         if server == "sharded" and self.optimizer.state:
-            raise ValueError("the optimizer has state already, which cannot be cut: give load_optimizer_state_dict() the state")
+            raise ValueError("the optimizer has state already, which cannot be cut: give the state to "
+                             "load_optimizer_state_dict()")
         names = {p: name for name, p in self.module.named_parameters()}
         for p in itertools.chain.from_iterable(g["params"] for g in self.optimizer.param_groups):
             if p not in names:
                 raise ValueError(f"the optimizer has a parameter of shape {tuple(p.shape)} that is not the module's")
 
     def _begin_alike(self) -> None:
-        """Rank 0's values on every rank, once all have said that they have the same parameters."""
+        """Gives rank 0's values to every rank, after a check that all have the same parameters."""
         mine = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in self.module.named_parameters()]
         every: List[Any] = [None] * self.size
         dist.all_gather_object(every, mine, group=self._group)
@@ -399,7 +407,7 @@ class ParameterServer(nn.Module):
 
     @contextlib.contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Gradients of a backward inside stay here and are added to the next one's."""
+        """Gradients of a backward inside stay on this rank and are added to the next one's."""
         before, self._sync = self._sync, False
         try:
             yield
@@ -410,12 +418,13 @@ class ParameterServer(nn.Module):
         return next(name for name, q in self.module.named_parameters() if q is p)
 
     def _ready(self, p: nn.Parameter) -> None:
-        """The gradient of p is there: its share of the mean is, and buckets leave in their order."""
+        """The gradient of p is there: its share of the mean goes into the bucket, and buckets leave in their order."""
         if not self._sync:
             return
         b = self._bucket[p]
         if p not in b.missing:
-            raise RuntimeError(f"{self._name(p)} has a second gradient since step(): put every backward() but the last in no_sync()")
+            raise RuntimeError(f"{self._name(p)} has a second gradient since step(): "
+                               "put every backward() but the last in no_sync()")
         if p.grad is None or p.grad.layout != torch.strided:
             raise TypeError(f"the gradient of {self._name(p)} is sparse: a parameter server takes dense gradients")
         begin, end = b.span[p]
@@ -430,13 +439,14 @@ class ParameterServer(nn.Module):
             self._left += 1
 
     def _complete(self) -> None:
-        """What has no gradient in this step."""
+        """Fills in zeros for parameters that have no gradient in this step."""
         absent = [p for p in self._params if p in self._bucket[p].missing]
         if absent and not self._flags:
+            if len(absent) == len(self._params):
+                raise RuntimeError("step() before backward(): no parameter has a gradient")
             names = ", ".join(self._name(p) for p in absent[:3])
-            raise RuntimeError("step() before backward(): no parameter has a gradient" if len(absent) == len(self._params) else
-                               f"{len(absent)} of {len(self._params)} parameters have no gradient in this step ({names}): "
-                               "find_unused_parameters=True allows that")
+            raise RuntimeError(f"{len(absent)} of {len(self._params)} parameters have no gradient in this step "
+                               f"({names}): find_unused_parameters=True allows that")
         for flags in self._flags:
             flags.copy_(torch.tensor([float(p not in self._bucket[p].missing) for p in self._params]))
         for p in absent:
@@ -446,7 +456,9 @@ class ParameterServer(nn.Module):
         self._leave()
 
     def _update(self) -> None:
-        used = {p for p, flag in zip(self._params, self._flags[0].tolist()) if flag} if self._flags else self._bucket.keys()
+        used = set(self._params)
+        if self._flags:
+            used = {p for p, flag in zip(self._params, self._flags[0].tolist()) if flag}
         for piece in itertools.chain.from_iterable(self._pieces):
             piece.step.grad = piece.total.view(piece.step.shape) if piece.of in used else None
         self.optimizer.step()
@@ -455,7 +467,7 @@ class ParameterServer(nn.Module):
             piece.step.grad = None
 
     def step(self) -> None:
-        """What optimizer.step() is elsewhere. Every rank calls it, and no gradient is left."""
+        """Takes the place of optimizer.step(). Every rank calls it, and no gradient is left."""
         if self.worker is not None:
             self._complete()
         for p in self._params:
@@ -466,19 +478,20 @@ class ParameterServer(nn.Module):
             b.missing = set(b.span)
 
     def serve(self, steps: int) -> None:
-        """So many steps of a rank that serves only."""
+        """Does this many steps on a rank that only serves."""
         for _ in range(steps):
             self.step()
 
     def meet(self) -> None:
-        """After it all ranks have the same weights, those of all gradients so far. Every rank calls it after as many steps.
-        Only staleness needs it: before an evaluation, a checkpoint, and at the end."""
+        """Gives all ranks the same weights, with all gradients so far. Every rank calls it after the same number of
+        steps. Only staleness needs it: before an evaluation, before a checkpoint, and at the end."""
         self._exchange.meet()
 
     # -- the optimizer's state --
 
     def optimizer_state_dict(self) -> Optional[Dict[str, Any]]:
-        """On rank 0, as the optimizer would have it over the whole module; None on the others. Every rank calls it."""
+        """Gives rank 0 the state that one optimizer of the whole module would have; None on the others. Every rank
+        calls it."""
         index = {p: i for i, p in enumerate(itertools.chain.from_iterable(self._groups))}
         mine = [(index[x.of], x.begin, x.end, self.optimizer.state[x.step])
                 for x in itertools.chain.from_iterable(self._pieces) if x.step in self.optimizer.state]
@@ -501,18 +514,20 @@ class ParameterServer(nn.Module):
 
     @staticmethod
     def _part(x: _Piece, value: Any) -> Any:
-        """What a piece has of a parameter's state: a part of what is of the parameter's shape, and all of the rest."""
+        """A piece's part of one value of a parameter's state; the whole value if it has not the parameter's shape."""
         if isinstance(value, torch.Tensor) and value.dim() and value.shape == x.of.shape:
             return value.reshape(-1)[x.begin:x.end].view(x.step.shape).clone()
         return copy.deepcopy(value)
 
     def load_optimizer_state_dict(self, whole: Dict[str, Any]) -> None:
-        """What optimizer_state_dict() gave, of any kind of server, or a plain optimizer's state. Every rank gives the same."""
-        theirs = [len(g["params"]) for g in whole["param_groups"]]
-        if theirs != [len(g) for g in self._groups]:
-            raise ValueError(f"the state is of groups of {theirs} parameters, and the optimizer has {[len(g) for g in self._groups]}")
+        """Loads what optimizer_state_dict() gave with any kind of server, or a plain optimizer's state. Every rank
+        gives the same."""
+        theirs, ours = [len(g["params"]) for g in whole["param_groups"]], [len(g) for g in self._groups]
+        if theirs != ours:
+            raise ValueError(f"the state has groups of {theirs} parameters, and the optimizer has groups of {ours}")
         index = {p: i for g, numbers in zip(self._groups, whole["param_groups"]) for p, i in zip(g, numbers["params"])}
-        here = {p: i for i, p in enumerate(itertools.chain.from_iterable(g["params"] for g in self.optimizer.param_groups))}
+        stepped = itertools.chain.from_iterable(g["params"] for g in self.optimizer.param_groups)
+        here = {p: i for i, p in enumerate(stepped)}
         state: Dict[int, Any] = {}
         for x in itertools.chain.from_iterable(self._pieces):
             values = whole["state"].get(index[x.of])

@@ -3,8 +3,8 @@
     import engine_dp.torch
     torch.distributed.init_process_group("engine")
 
-DistributedDataParallel, FSDP and whatever else is written on torch.distributed then runs over the engine's transport: the
-same bits for every algorithm, failures that name the rank, and, by options(), emulated networks.
+DistributedDataParallel, FSDP and all else that uses torch.distributed then run over the engine's transport: with the
+same bits for every algorithm, failures that name the rank, and, with options(), emulated networks.
 """
 
 import collections
@@ -38,9 +38,10 @@ from .profile import torch_trace as profile  # noqa: E402,F401
 _TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
                torch.complex128: torch.float64}
-_NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or", "BXOR": "xor"}
+_NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or",
+          "BXOR": "xor"}
 _OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
-_LATE = 75  # the exit code of what has not happened in time
+_LATE = 75  # the exit code after a timeout
 _NUMBERS = ("bandwidth", "latency")
 _KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
 
@@ -51,7 +52,7 @@ def _given() -> Dict[str, Any]:
     for word in filter(None, os.environ.get("ENGINE_DP_OPTIONS", "").split(",")):
         key, equals, value = word.partition("=")
         if key not in _KNOWN or not equals:
-            raise ValueError(f"ENGINE_DP_OPTIONS: '{word}' is no setting: KEY=VALUE with {', '.join(_KNOWN)}")
+            raise ValueError(f"ENGINE_DP_OPTIONS: '{word}' is not a setting: KEY=VALUE with {', '.join(_KNOWN)}")
         settings[key] = float(value) if key in _NUMBERS else value
     return settings
 
@@ -61,9 +62,9 @@ _settings = _given()
 
 @contextlib.contextmanager
 def options(**settings: Any) -> Iterator[None]:
-    """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface, token, bandwidth,
-    latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. ENGINE_DP_OPTIONS holds
-    those of the whole program."""
+    """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface, token,
+    bandwidth, latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. The variable
+    ENGINE_DP_OPTIONS has settings for the whole program."""
     unknown = settings.keys() - set(_KNOWN)
     if unknown:
         raise TypeError(f"no setting {', '.join(sorted(unknown))}: {', '.join(_KNOWN)}")
@@ -80,7 +81,7 @@ def options(**settings: Any) -> Iterator[None]:
 
 
 def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
-    """The tensor's elements in order, of a type that the engine has: t's own memory where it lies contiguously."""
+    """The tensor's elements in order, in a type that the engine has: t's own memory if contiguous, else a copy."""
     if t.device.type != "cpu":
         raise ValueError(f"the backend 'engine' takes tensors on the CPU, not on {t.device}")
     if t.layout != torch.strided:
@@ -94,7 +95,7 @@ def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
 
 
 class _Span:
-    """A tensor on its way: 'flat' is what the engine sees; where that is a copy, finish() brings it back."""
+    """A tensor on its way: 'flat' is what the engine sees; if that is a copy, finish() copies it back."""
 
     def __init__(self, tensor: torch.Tensor, added: bool = False):
         self.tensor = tensor.detach()
@@ -124,7 +125,7 @@ def _op(reduce_op: Any, tensor: torch.Tensor) -> int:
 
 def _only(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     if len(tensors) != 1:
-        raise ValueError(f"one tensor is wanted, and {len(tensors)} are given")
+        raise ValueError(f"one tensor is needed, and {len(tensors)} are given")
     return tensors[0]
 
 
@@ -148,7 +149,7 @@ def _told() -> Iterator[None]:
 
 
 class Work(dist._Work):
-    """What a collective call gives. Its parts wait in the order of their starts; then the results are put in place."""
+    """The work of a call. wait() waits for its parts in the order of their starts, then puts the results in place."""
 
     def __init__(self, group: "_Calls", parts: List[_group.Work], result: List[torch.Tensor],
                  finish: Optional[Callable[[], None]] = None):
@@ -251,8 +252,8 @@ def _free_port() -> int:
 
 
 class _Meeting:
-    """Rank 0 says through torch's store where the engine's ranks meet: in a file where all are on one host, else at a port of
-    its own."""
+    """Rank 0 says through torch's store where the engine's ranks meet: in a file if all are on one host, otherwise at a
+    port of rank 0."""
 
     def __init__(self, store: dist.Store, rank: int, size: int):
         self.folder: Optional[str] = None
@@ -268,9 +269,9 @@ class _Meeting:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_STARTED = "ENGINE_LAUNCH"  # what 'engine launch' tells its ranks; a group of some of them does not ask for it
+_STARTED = "ENGINE_LAUNCH"  # where 'engine launch' puts what its ranks need; a group of some of them must not use it
 _opening = threading.Lock()
-_PATIENCE = 5  # seconds that a rank that leaves gives to works whose futures somebody waits for
+_PATIENCE = 5  # seconds for which a rank that leaves still waits for works with futures
 
 
 def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
@@ -292,14 +293,14 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
 
 
 def _end_settling(works: "queue.SimpleQueue[Optional[Work]]", settler: threading.Thread) -> None:
-    """At the latest before Python ends: a thread that frees torch's objects after that aborts the process."""
+    """Ends the thread before Python ends: a thread that frees torch's objects after that aborts the process."""
     works.put(None)
     if settler is not threading.current_thread():
         settler.join(_PATIENCE)
 
 
 class _Calls:
-    """Collectives of torch.distributed on an engine_dp.Group, which 'engine' is."""
+    """Collectives of torch.distributed on self.engine, an engine_dp.Group."""
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
         super().__init__(rank, size)  # type: ignore[call-arg]
@@ -309,7 +310,7 @@ class _Calls:
         self._settling: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
         self._settler: Optional[threading.Thread] = None
         self._coalesced: Optional[List[Work]] = None
-        # Torch 2.6 and older wait in C++ without an end for a work that Python has freed; 2.15 holds it itself.
+        # Torch 2.6 and older wait in C++ for ever for a work that Python has freed; 2.15 holds works itself.
         self._held: "collections.deque[Work]" = collections.deque(maxlen=4096)
 
     # -- what torch asks of any group --
@@ -327,7 +328,7 @@ class _Calls:
 
     getRank, getSize = rank, size
 
-    supports_coalescing = False  # of messages: each is started by itself
+    supports_coalescing = False  # of messages: each is started separately
 
     def __repr__(self) -> str:
         return f"<engine_dp.torch.{type(self).__name__}: rank {self._rank} of {self._size}>"
@@ -348,7 +349,8 @@ class _Calls:
     def _settle_later(self, work: Work) -> None:
         """Futures are completed by a thread that waits for their works in order."""
         if self._settler is None:
-            self._settler = threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True, name="engine futures")
+            self._settler = threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True,
+                                             name="engine futures")
             self._settler.start()
             self._settled = weakref.finalize(self, _end_settling, self._settling, self._settler)
         self._settling.put(work)
@@ -395,9 +397,9 @@ class _Calls:
         return self._work(parts, tensors, lambda: [s.finish() for s in spans])
 
     def _sum_sparse(self, t: torch.Tensor, op: int) -> Work:
-        """Indices and values of all ranks, then one sum: every rank's has another length."""
+        """Gathers the indices and values of all ranks, which differ in length, and adds them on every rank."""
         if op not in (_OPS["SUM"], _OPS["AVG"]):
-            raise ValueError("sparse tensors can be summed and averaged alone")
+            raise ValueError("sparse tensors can only be summed or averaged")
         t = t.coalesce()
         counts = [torch.zeros(1, dtype=torch.int64) for _ in range(self._size)]
         self.allgather([counts], [torch.tensor([t.values().shape[0]])]).wait()
@@ -411,7 +413,8 @@ class _Calls:
             return [e[:int(n)] for e, n in zip(every, counts)]
 
         indices, values = torch.cat(gather(t.indices().t().contiguous())), torch.cat(gather(t.values()))
-        total = torch.sparse_coo_tensor(indices.t(), values / (self._size if op == _OPS["AVG"] else 1), t.shape).coalesce()
+        values = values / (self._size if op == _OPS["AVG"] else 1)
+        total = torch.sparse_coo_tensor(indices.t(), values, t.shape).coalesce()
         return self._work([], [total])
 
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Work:
@@ -429,17 +432,17 @@ class _Calls:
 
     def reduce(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors), True)
-        part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype], _op(opts.reduceOp, s.flat),
-                           opts.rootRank, keep=s)
+        part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype],
+                           _op(opts.reduceOp, s.flat), opts.rootRank, keep=s)
         return self._work([part], tensors, s.finish if self._rank == opts.rootRank else None)
 
     def _scatter_sum(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
-        """inputs: each as large as all ranks' outputs, one after another."""
+        """Each input is as large as all ranks' outputs, one after another."""
         parts, pairs = [], []
         for out, x in zip(outputs, inputs):
             if x.numel() != out.numel() * self._size:
-                raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of {out.numel()} are "
-                                 f"{out.numel() * self._size}")
+                raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of "
+                                 f"{out.numel()} are {out.numel() * self._size}")
             wide = x.dtype in (torch.int8, torch.int16)
             whole = _flat(x.detach().to(torch.int32) if wide else x.detach().clone(), True)
             parts.append(self._start("reduce_scatter", whole.data_ptr(), out.numel(), _TYPES[whole.dtype],
@@ -460,7 +463,8 @@ class _Calls:
 
     reduce_scatter_single = _reduce_scatter_base
 
-    def reduce_scatter_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any) -> Work:
+    def reduce_scatter_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                                        opts: Any) -> Work:
         return self._scatter_sum(outputs, inputs, opts)
 
     reduce_scatter_single_coalesced = reduce_scatter_tensor_coalesced
@@ -473,7 +477,7 @@ class _Calls:
         return self._work([part], tensors, s.finish)
 
     def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Work:
-        """outputs: for each input a tensor as large as all ranks', or a list of one tensor a rank."""
+        """outputs: for each input a tensor as large as all ranks' inputs, or a list of one tensor for each rank."""
         parts, ends = [], []
         for out, x in zip(outputs, inputs):
             s = _Span(x)
@@ -497,16 +501,18 @@ class _Calls:
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
         return self._gather_all(outputs, [_only(inputs)])
 
-    def allgather_coalesced(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor], opts: Any = None) -> Work:
-        """outputs: for each rank one tensor an input."""
-        return self._gather_all([[ranks[k] for ranks in outputs] for k in range(len(inputs))], inputs)
+    def allgather_coalesced(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor],
+                            opts: Any = None) -> Work:
+        """outputs: for each rank a list of one tensor for each input."""
+        return self._gather_all([[of_rank[k] for of_rank in outputs] for k in range(len(inputs))], inputs)
 
     def _allgather_base(self, output: torch.Tensor, input: torch.Tensor, opts: Any = None) -> Work:
         return self._gather_all([output], [input])
 
     all_gather_single = _allgather_base
 
-    def allgather_into_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor], opts: Any = None) -> Work:
+    def allgather_into_tensor_coalesced(self, outputs: List[torch.Tensor], inputs: List[torch.Tensor],
+                                        opts: Any = None) -> Work:
         return self._gather_all(outputs, inputs)
 
     all_gather_single_coalesced = allgather_into_tensor_coalesced
@@ -517,9 +523,11 @@ class _Calls:
         whole[self._rank] = x
         s = _Span(whole)
         here = self._rank == opts.rootRank
-        if here and (len(outputs) != 1 or len(outputs[0]) != self._size or any(o.numel() != x.numel() for o in outputs[0])):
+        if here and (len(outputs) != 1 or len(outputs[0]) != self._size
+                     or any(o.numel() != x.numel() for o in outputs[0])):
             raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
-        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank,
+                           keep=s)
         out = outputs[0] if here else []
         return self._work([part], out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
 
@@ -532,19 +540,20 @@ class _Calls:
             for w, x in zip(whole, inputs[0]):
                 w.copy_(x.detach().view(out.shape))
         s = _Span(whole)
-        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank,
+                           keep=s)
         return self._work([part], outputs, lambda: out.detach().copy_(whole[self._rank]))
 
-    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int], input_splits: List[int],
-                      opts: Any = None) -> Work:
+    def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int],
+                      input_splits: List[int], opts: Any = None) -> Work:
         def cuts(t: torch.Tensor, splits: List[int], unit: int) -> Any:
             rows = t.shape[0] if t.dim() else 0
             if not splits:
                 if rows % self._size:
-                    raise ValueError(f"{rows} rows cannot be cut in {self._size} equal parts")
+                    raise ValueError(f"{rows} rows cannot be cut into {self._size} equal parts")
                 splits = [rows // self._size] * self._size
             if len(splits) != self._size or sum(splits) != rows:
-                raise ValueError(f"the splits {splits} do not make {rows} rows for {self._size} ranks")
+                raise ValueError(f"the splits {splits} do not cut {rows} rows for {self._size} ranks")
             each = unit // rows if rows else 0
             at = [0]
             for n in splits:
@@ -603,7 +612,7 @@ class _Calls:
         return True
 
     def monitored_barrier(self, timeout: Any = None, wait_all_ranks: bool = False) -> None:
-        """Through torch's store, so that a rank that does not come is named and the group remains usable. The errors begin
+        """Uses torch's store, so that a rank that does not come is named and the group remains usable. The errors begin
         as gloo's do, for scripts that look for them."""
         seconds = (self._timeout if timeout is None else timeout).total_seconds()
         self._monitored += 1
@@ -618,15 +627,16 @@ class _Calls:
                     late.append(peer)
             self._store.set(f"{here}/late", ", ".join(map(str, late)))
         elif not self._has_come(f"{here}/late", end):
-            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
-                                        f"waiting for send/recv from rank 0, which has not come within {seconds:g} s")
+            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                                        "while waiting for send/recv from rank 0, which has not come within "
+                                        f"{seconds:g} s")
         names = self._store.get(f"{here}/late").decode()
         if names and self._rank == 0:
-            raise dist.DistBackendError(f"Rank{'s' if ',' in names else ''} {names} failed to pass monitoredBarrier within "
-                                        f"{seconds:g} s")
+            raise dist.DistBackendError(f"Rank{'s' if ',' in names else ''} {names} failed to pass monitoredBarrier "
+                                        f"within {seconds:g} s")
         if names:
-            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors while "
-                                        f"waiting for send/recv from rank 0, which misses rank {names}")
+            raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
+                                        f"while waiting for send/recv from rank 0, which misses rank {names}")
 
 
 class ProcessGroup(_Calls, dist.ProcessGroup):
@@ -660,12 +670,12 @@ class ProcessGroup(_Calls, dist.ProcessGroup):
 
 
 class Backend(_Calls, torch._C._distributed_c10d.Backend):
-    """The part for tensors on the CPU of a group that has other backends, too. What torch makes of its works does not tell
-    from which rank a message came."""
+    """Serves the tensors on the CPU of a group that has other backends, too. Through torch, its works do not give the
+    rank from which a message came."""
 
 
 def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _Calls:
-    """Torch does not say whether there are other backends beside this one; its own variable does."""
+    """Torch does not say whether the group has other backends, too, but a local variable of the caller does."""
     asked = str(sys._getframe(1).f_locals.get("backend", "engine"))
     return (Backend if "," in asked else ProcessGroup)(store, rank, size, timeout)
 

@@ -1,4 +1,4 @@
-"""A rank of test_group.py: every call against what numpy makes of all ranks' arrays, which each rank knows."""
+"""A rank of test_group.py: every call is compared with numpy's result from all ranks' arrays, which each rank knows."""
 
 import os
 import sys
@@ -33,7 +33,8 @@ def reductions(g, type):
             np.testing.assert_array_equal(at, value)
         rows = np.array([given(r, type, g.size) for r in range(g.size)])
         reduce = {"sum": np.sum, "prod": np.prod, "min": np.min, "max": np.max, "xor": np.bitwise_xor.reduce}[op]
-        np.testing.assert_array_equal(g.reduce_scatter(rows[g.rank], op), reduce(rows, 0).astype(type)[g.rank:g.rank + 1])
+        part = reduce(rows, 0).astype(type)[g.rank:g.rank + 1]
+        np.testing.assert_array_equal(g.reduce_scatter(rows[g.rank], op), part)
 
 
 def moves(g, type):
@@ -52,7 +53,7 @@ def moves(g, type):
     np.testing.assert_array_equal(out, rows[0][g.rank])
     if g.size > 1:
         after, before = (g.rank + 1) % g.size, (g.rank - 1) % g.size
-        for tag in (1, 2):  # everybody sends first
+        for tag in (1, 2):  # every rank sends before it receives
             g.send(given(g.rank, type), after, tag)
         works = [g.recv(np.empty(N, type), before, tag=2, wait=False), g.recv(np.empty(N, type), tag=1, wait=False)]
         for work in works:
@@ -64,7 +65,7 @@ def moves(g, type):
 
 
 def beside(g):
-    """Many at once, waited for backwards."""
+    """Many calls at once; the last is waited for first."""
     arrays = [given(g.rank, "f4") + k for k in range(20)]
     works = [g.all_reduce(a, wait=False) for a in arrays] + [g.barrier(wait=False)]
     for k, work in reversed(list(enumerate(works[:-1]))):
@@ -75,7 +76,7 @@ def beside(g):
 
 
 def forgotten(g):
-    """More than there is room for, and nobody waits."""
+    """More calls than there is room for, and nobody waits for them."""
     for k in range(600):
         g.all_reduce(np.full(500, k, "f4"), wait=False)
     old = g.all_reduce(np.ones(3), wait=False)
@@ -99,12 +100,14 @@ def parts(g):
 
 
 def others(g):
-    """What is no numpy array, and what is refused before anything is sent."""
+    """Arguments that are not numpy arrays, and those that are refused before anything is sent."""
     b = bytearray(range(N))
     assert bytes(g.broadcast(b)) == bytes(range(N))
     np.testing.assert_array_equal(g.all_gather(np.array([True, False])), [[True, False]] * g.size)
-    for wrong, error in ((lambda: g.all_reduce(np.array([True])), TypeError), (lambda: g.all_reduce(np.zeros((4, 4)).T), TypeError),
-                         (lambda: g.all_reduce(np.zeros(3, "c8")), TypeError), (lambda: g.all_reduce(np.zeros(3), "mean"), ValueError),
+    for wrong, error in ((lambda: g.all_reduce(np.array([True])), TypeError),
+                         (lambda: g.all_reduce(np.zeros((4, 4)).T), TypeError),
+                         (lambda: g.all_reduce(np.zeros(3, "c8")), TypeError),
+                         (lambda: g.all_reduce(np.zeros(3), "mean"), ValueError),
                          (lambda: g.all_reduce(np.zeros(3), out=np.zeros(4)), ValueError),
                          (lambda: g.reduce_scatter(np.zeros(g.size + 1) if g.size > 1 else np.zeros(())), ValueError),
                          (lambda: g.broadcast(bytes(3)), TypeError), (lambda: g.all_reduce(3), TypeError)):
@@ -112,7 +115,7 @@ def others(g):
             wrong()
         except error:
             continue
-        raise AssertionError(f"{wrong} was taken")
+        raise AssertionError(f"{wrong} was accepted")
     try:
         import torch
     except ImportError:
@@ -124,7 +127,7 @@ def others(g):
 
 
 def failures(g):
-    """An exception in one rank's with block is what the others are told."""
+    """The others' error gives the exception in one rank's with block."""
     try:
         with g:
             if g.rank == 0:
@@ -139,7 +142,7 @@ def failures(g):
 
 
 def emulated():
-    """1 MB from each of two ranks to the other, at 100 Mbit/s each way: at least 80 ms."""
+    """Each of two ranks sends the other 1 MB at 100 Mbit/s each way: that takes at least 80 ms."""
     import time
     with engine_dp.Group(bandwidth=1e8, latency=1e-4) as g:
         x = np.zeros(1 << 18, "f4")
@@ -151,8 +154,8 @@ def emulated():
 
 
 def traced(g, folder):
-    """A trace against what is known of the calls: how many there are, their bytes, and that they waited for a rank that slept.
-    More calls than the record has room for."""
+    """A trace has all calls, though they are more than the record has room for, with their bytes and their waits for a
+    rank that slept."""
     import json
     import time
     half = g.split(g.rank // 2)
@@ -170,7 +173,7 @@ def traced(g, folder):
         after = time.monotonic_ns(), g.statistics()
         try:
             with g.trace(path):
-                raise AssertionError("two traces at a time")
+                raise AssertionError("a second trace at the same time was accepted")
         except ValueError:
             pass
     calls = after[1].calls - before[1].calls
@@ -192,7 +195,7 @@ def traced(g, folder):
         mine = [e for e in events if e["pid"] == r and e.get("cat") == "collective"]
         world = [e for e in mine if names[r, e["tid"]] == f"engine: group {g.name}"]
         assert len(world) == calls == 1500 and {e["name"] for e in world} == {"all_reduce"}
-        if g.size == 2:  # each sends half of its sum's terms and half of the sums: as many bytes as there are
+        if g.size == 2:  # each sends half of its terms and half of the sums: as many bytes as one array has
             assert sum(e["args"]["bytes"] for e in world) == every[r][2]
         assert sum(e["args"]["bytes"] for e in world) == 1500 * x.nbytes
         assert sum(e["dur"] for e in world) * 1000 < every[r][1] - every[r][0]
@@ -201,10 +204,11 @@ def traced(g, folder):
         waits = [e["args"]["waiting_us"] for e in world]
         assert all(0 <= w <= e["dur"] + 0.01 for w, e in zip(waits, world))
         assert waits[700] == 0 if r == 1 else waits[700] >= 0.24e6
-        said = [e for e in events if e["pid"] == r and e.get("cat") == "wait" and e["ts"] == world[700]["ts"]]
-        assert [e["name"] for e in said] == ([] if r == 1 else ["wait for rank 1"])
+        shown = [e for e in events if e["pid"] == r and e.get("cat") == "wait" and e["ts"] == world[700]["ts"]]
+        assert [e["name"] for e in shown] == ([] if r == 1 else ["wait for rank 1"])
         part = [e for e in mine if names[r, e["tid"]] == "engine: a half"]
-        assert [(e["name"], e["args"]["bytes"]) for e in part] == ([("broadcast", 100)] if r // 2 * 2 + 1 < g.size else [])
+        wanted = [("broadcast", 100)] if r // 2 * 2 + 1 < g.size else []
+        assert [(e["name"], e["args"]["bytes"]) for e in part] == wanted
 
 
 def main(part):

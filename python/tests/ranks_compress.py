@@ -1,4 +1,4 @@
-"""A rank of test_compress.py: compress_hook beside the same sums in numpy, one number at a time where that is what is claimed.
+"""A rank of test_compress.py: compress_hook is compared with the same sums in numpy.
 
     torchrun ... ranks_compress.py BACKEND"""
 
@@ -14,7 +14,7 @@ from torch import nn
 from engine_dp.compress import _Hook
 from engine_dp.torch import compress_hook
 
-N = 1000  # no multiple of a block
+N = 1000  # not a multiple of a block
 KINDS = ("bf16", "fp16", "int8", "topk")
 
 
@@ -47,7 +47,7 @@ def gradient(rank, step):
 
 
 def in_blocks(x):
-    """The 8 bits of each value times the scale of its block, and what is lost."""
+    """Each value as its 8 bits and its block's scale give it, and what is lost."""
     sent = np.zeros_like(x)
     for at in range(0, len(x), 256):
         block = x[at:at + 256]
@@ -63,7 +63,7 @@ def in_blocks(x):
 
 
 def plain(kind, rests, xs, owner_of):
-    """The sum that all get; rests become what the ranks keep."""
+    """The sum that all ranks get; rests become what they keep."""
     if kind == "int8":
         for rest, x in zip(rests, xs):
             rest += x
@@ -108,8 +108,9 @@ def with_feedback(kind, rank, size):
         with np.errstate(all="ignore"):
             wanted = plain(kind, rests, xs, lambda i: i // part)
         got = hook(None, Bucket(params, x)).wait()
-        assert np.array_equal(got.numpy(), wanted, equal_nan=True), f"{kind}, step {step}: {np.abs(got.numpy() - wanted).max()}"
-        assert np.array_equal(hook.rest[0][1].numpy(), rests[rank], equal_nan=True), f"{kind}, step {step}, rest"
+        got, rest = got.numpy(), hook.rest[0][1].numpy()
+        assert np.array_equal(got, wanted, equal_nan=True), f"{kind}, step {step}: {np.abs(got - wanted).max()}"
+        assert np.array_equal(rest, rests[rank], equal_nan=True), f"{kind}, step {step}, rest"
 
 
 def not_finite(rank, size):
@@ -128,7 +129,7 @@ def in_16_bits(rank, size):
 
 
 def bytes_are_the_formula(rank, size):
-    """Of one all-reduce of N values, sent and received; parts of an all-reduce are whole cache lines."""
+    """The bytes of one all-reduce of N values, sent and received; its parts are whole cache lines."""
     part = -(-N // (256 * size))
     for kind, wanted in (("bf16", 2 * (size - 1) * 2 * N / size), ("fp16", 2 * (size - 1) * 2 * N / size),
                          ("int8", 2 * (size - 1) * part * 260), ("topk", (size - 1) * 8 * math.ceil(0.05 * N))):
@@ -140,10 +141,11 @@ def bytes_are_the_formula(rank, size):
 
 
 def trained(rank, size):
-    """DistributedDataParallel with several buckets learns by each kind, and all ranks keep the same weights."""
+    """DistributedDataParallel with several buckets learns with each kind, and all ranks keep the same weights."""
     for kind in (None, *KINDS):
         torch.manual_seed(5)
-        net = nn.parallel.DistributedDataParallel(nn.Sequential(nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 3)), bucket_cap_mb=0.002)
+        net = nn.Sequential(nn.Linear(20, 60), nn.ReLU(), nn.Linear(60, 3))
+        net = nn.parallel.DistributedDataParallel(net, bucket_cap_mb=0.002)
         if kind:
             net.register_comm_hook(None, compress_hook(kind, 0.1))
         optimizer = torch.optim.SGD(net.parameters(), lr=0.2)
@@ -176,7 +178,8 @@ def main():
     if sys.argv[1] == "engine":
         bytes_are_the_formula(rank, size)
     trained(rank, size)
-    for words, call in (("no compression 'int4'", lambda: compress_hook("int4")), ("ratio 0: above 0", lambda: compress_hook("topk", 0))):
+    for words, call in (("no compression 'int4'", lambda: compress_hook("int4")),
+                        ("ratio 0: above 0", lambda: compress_hook("topk", 0))):
         try:
             call()
         except ValueError as e:

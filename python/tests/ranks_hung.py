@@ -1,4 +1,4 @@
-"""A rank of test_inspect.py: it makes the same calls as the others, until the one that is named here does not come."""
+"""A rank of test_inspect.py: all make the same calls, until rank 1 does not come, or all end."""
 
 import os
 import signal
@@ -17,7 +17,7 @@ for k in range(4):
     g.all_reduce(np.ones(1000, "f4"))
 halves.broadcast(np.zeros(10, "u1"))
 if part == "exits":
-    sys.exit(0)  # and closes nothing
+    sys.exit(0)  # without closing the group
 if part == "closes":
     g.close()
     sys.exit(0)

@@ -1,4 +1,4 @@
-"""A rank of test_torch.py: a step of DistributedDataParallel under engine_dp.torch.profile, against what is known of it."""
+"""A rank of test_torch.py: what engine_dp.torch.profile records of a step of DistributedDataParallel."""
 
 import json
 import os
@@ -40,10 +40,10 @@ def check(path, size, calls, began, ended):
         assert len(ours) == calls and moved == [4000] * 4 + [4 * (30 * 50 + 50)], (calls, moved)
         assert "aten::linear" in {e["name"] for e in mine}
         assert max(e["ts"] + e["dur"] for e in mine) - min(e["ts"] for e in mine) < (ended - began) / 1e3
-        for k in range(4):  # two clocks, and one call inside of the other
-            said = next(e for e in mine if e["name"] == f"sum {k}")
-            assert said["ts"] - 200 < ours[k]["ts"], (said, ours[k])
-            assert ours[k]["ts"] + ours[k]["dur"] < said["ts"] + said["dur"] + 200, (said, ours[k])
+        for k in range(4):  # one call lies inside the other, though their clocks differ
+            outer = next(e for e in mine if e["name"] == f"sum {k}")
+            assert outer["ts"] - 200 < ours[k]["ts"], (outer, ours[k])
+            assert ours[k]["ts"] + ours[k]["dur"] < outer["ts"] + outer["dur"] + 200, (outer, ours[k])
         waited = ours[2]["args"]["waiting_us"]
         assert waited == 0 if r == 1 else SLEPT * 0.95e6 <= waited <= ours[2]["dur"]
         assert "group " in next(e["args"]["name"] for e in events if e["pid"] == r and e["name"] == "thread_name"
@@ -79,7 +79,7 @@ def main(world, folder):
         assert names.count("all_reduce") == 4 and "step 2" in names and "step 1" not in names, names
     try:
         with engine_dp.torch.profile(path, on_trace_ready=print):
-            raise AssertionError("taken")
+            raise AssertionError("on_trace_ready was accepted")
     except TypeError:
         pass
     dist.destroy_process_group()

@@ -1,4 +1,4 @@
-"""A rank of test_server.py: ParameterServer beside DistributedDataParallel, and beside plain computations.
+"""A rank of test_server.py: ParameterServer is compared with DistributedDataParallel and with plain computations.
 
     torchrun ... ranks_server.py BACKEND PART..."""
 
@@ -22,7 +22,7 @@ STEPS = 6
 
 
 class Net(nn.Module):
-    """Two branches, of which a step may take one, a parameter of no dimension, and one that is frozen."""
+    """A network with two branches, of which a step may take one, a scalar parameter, and a frozen one."""
 
     def __init__(self, salt=0):
         super().__init__()
@@ -43,7 +43,7 @@ def batch(worker, step):
 
 
 def branch_of(worker, step, unused):
-    """Step 2 leaves one branch to nobody."""
+    """In step 2 no worker takes branch 1."""
     return None if not unused else 0 if step == 2 else (worker + step) % 2
 
 
@@ -53,8 +53,9 @@ def backward(net, worker, step, unused=False):
 
 
 def by_ddp(group, worker, make, steps, unused=False, net=None, state=None):
-    """What DistributedDataParallel makes of it: step k accumulates two batches where k is a multiple of 3."""
-    net = nn.parallel.DistributedDataParallel(net or Net(), process_group=group, bucket_cap_mb=SMALL, find_unused_parameters=unused)
+    """The module and optimizer after DistributedDataParallel's steps; each third step accumulates two batches."""
+    net = nn.parallel.DistributedDataParallel(net or Net(), process_group=group, bucket_cap_mb=SMALL,
+                                              find_unused_parameters=unused)
     optimizer = make(net.parameters())
     if state:
         optimizer.load_state_dict(copy.deepcopy(state))
@@ -86,7 +87,7 @@ def workers_of(kind):
 
 
 def equal(ours, theirs, what, exact):
-    """Every tensor of two state_dicts, or of two states of an optimizer."""
+    """Compares every tensor of two state_dicts, or of two states of an optimizer."""
     assert set(ours) == set(theirs), f"{what}: {list(ours)} {list(theirs)}"
     for key, value in theirs.items():
         if isinstance(value, dict):
@@ -99,8 +100,8 @@ def equal(ours, theirs, what, exact):
                 torch.testing.assert_close(ours[key], value, rtol=1e-4, atol=1e-6, msg=lambda m: f"{what}, {key}: {m}")
 
 
-def told_alike(tensors, exact=True):
-    """All ranks have the same."""
+def same_on_all(tensors, exact=True):
+    """Checks that all ranks have the same tensors."""
     for key, t in tensors.items():
         first = t.clone()
         dist.broadcast(first, 0)
@@ -108,19 +109,19 @@ def told_alike(tensors, exact=True):
 
 
 def same_as_ddp(rank, size, exact):
-    """Weights, buffers and the optimizer's state; and they go on from a state that another kind has kept."""
+    """Weights, buffers and the optimizer's state; then training goes on from the state that another kind has kept."""
     for kind in KINDS:
         group = workers_of(kind)
         for name, make, unused in (("sgd", SGD, False), ("adamw", ADAMW, False), ("unused", SGD, True)):
             what = f"{kind} {name}"
             ps = ParameterServer(Net(rank), make, server=kind, bucket_cap_mb=SMALL, find_unused_parameters=unused)
-            assert len(ps._buckets) > 1, "one bucket shows little"
+            assert len(ps._buckets) > 1, "one bucket tests too little"
             ours = by_server(ps, range(1, STEPS), unused).state_dict()
-            told_alike(ours)
+            same_on_all(ours)
             state = [ps.optimizer_state_dict()]
             if not ps.serves_only:
                 net, optimizer = by_ddp(group, ps.worker, make, range(1, STEPS), unused)
-                if ps.worker == 0:  # whose buffers it is
+                if ps.worker == 0:  # the buffers are this worker's
                     equal(ours, net.state_dict(), what, exact)
                 plain = [optimizer.state_dict()]
             dist.broadcast_object_list(state, 0)
@@ -142,7 +143,7 @@ def same_as_ddp(rank, size, exact):
 
 
 def bytes_are_the_formula(rank, size, exact):
-    """Of one step, into and out of each rank's port."""
+    """The bytes of one step, into and out of each rank's port."""
     elsewhere = dist.new_group(backend="gloo")
     for kind in KINDS:
         ps = ParameterServer(Net(), SGD, server=kind, bucket_cap_mb=SMALL, broadcast_buffers=False)
@@ -161,10 +162,10 @@ def bytes_are_the_formula(rank, size, exact):
 
 
 def simulated(workers, order, steps, bound):
-    """A server that does not wait, as a plain loop: order names the worker of each update, which computes at the weights that
-    it was given last. Those that are more than bound ahead of the slowest are given theirs later."""
+    """A server that does not wait, as a plain loop: order names the worker of each update, which computes with the
+    weights that it was last given. Workers more than bound ahead of the slowest get their weights later."""
     server, copies = Net(), [Net() for _ in range(workers)]
-    optimizer, done, told = SGD(server.parameters()), [0] * workers, [0] * workers
+    optimizer, done, given = SGD(server.parameters()), [0] * workers, [0] * workers
     for w in order:
         backward(copies[w], w, steps[done[w]])
         for p, q in zip(server.parameters(), copies[w].parameters()):
@@ -175,10 +176,10 @@ def simulated(workers, order, steps, bound):
                 ours.copy_(its)
         done[w] += 1
         for r in range(workers):
-            if told[r] < done[r] <= min(done) + bound:
+            if given[r] < done[r] <= min(done) + bound:
                 copies[r].load_state_dict(server.state_dict())
                 copies[r].zero_grad()
-                told[r] = done[r]
+                given[r] = done[r]
     return server.state_dict()
 
 
@@ -188,7 +189,7 @@ def in_turn(rank, size, exact):
     by_server(ps, steps)
     ps.meet()
     equal(ps.module.state_dict(), simulated(workers, list(range(workers)) * len(steps), steps, 1), "in turn", True)
-    told_alike(ps.module.state_dict())
+    same_on_all(ps.module.state_dict())
     if ps.serves_only:
         assert ps.updates == 4 * workers and ps.oldest == workers - 1, (ps.updates, ps.oldest)
 
@@ -208,10 +209,10 @@ def in_order_of_arrival(rank, size, exact):
             return order[-1]
 
         def watched():
-            before = list(exchange.told)
+            before = list(exchange.given)
             give()
-            for done, told, was in zip(exchange.done, exchange.told, before):
-                assert told == was or done - min(exchange.done) <= bound, (exchange.done, exchange.told)
+            for done, given, was in zip(exchange.done, exchange.given, before):
+                assert given == was or done - min(exchange.done) <= bound, (exchange.done, exchange.given)
 
         exchange._next, exchange._give = noted, watched
     if ps.worker == 0:
@@ -223,11 +224,11 @@ def in_order_of_arrival(rank, size, exact):
     else:
         by_server(ps, steps)
     ps.meet()
-    told = [order]
-    dist.broadcast_object_list(told, 0)
-    assert sorted(told[0]) == sorted(list(range(workers)) * len(steps))
-    assert told[0].index(0) > told[0].index(workers - 1), told
-    equal(ps.module.state_dict(), simulated(workers, told[0], steps, bound), "in order of arrival", True)
+    shared = [order]
+    dist.broadcast_object_list(shared, 0)
+    assert sorted(shared[0]) == sorted(list(range(workers)) * len(steps))
+    assert shared[0].index(0) > shared[0].index(workers - 1), shared
+    equal(ps.module.state_dict(), simulated(workers, shared[0], steps, bound), "in order of arrival", True)
     assert ps.oldest <= (2 * bound + 1) * (workers - 1), ps.oldest
 
 
@@ -237,7 +238,7 @@ def raises(kind, words, call, *given, **named):
     except kind as e:
         assert words in str(e), e
     else:
-        raise AssertionError(f"nothing was said of: {words}")
+        raise AssertionError(f"no error with: {words}")
 
 
 def mistakes(rank, size, exact):
@@ -252,14 +253,15 @@ def mistakes(rank, size, exact):
     raises(ValueError, "cannot be cut", make, optimizer=torch.optim.Adagrad, server="sharded")
     raises(ValueError, "that is not the module's", make, optimizer=lambda p: SGD(Net().parameters()))
     raises(ValueError, "there is nothing to serve", ParameterServer, nn.ReLU(), lambda p: SGD(Net().parameters()))
-    raises(ValueError, "rank 1 has another module than rank 0: ('weight', (2, 4)", ParameterServer, nn.Linear(3 + rank, 2), SGD)
+    raises(ValueError, "rank 1 has another module than rank 0: ('weight', (2, 4)", ParameterServer,
+           nn.Linear(3 + rank, 2), SGD)
     ps = make()
     raises(RuntimeError, "step() before backward()", ps.step)
     x, y = batch(0, 1)
     ps(x, 0).sum().backward()
     raises(RuntimeError, "of 8 parameters have no gradient in this step (right.weight, right.bias)", ps.step)
     raises(RuntimeError, "put every backward() but the last in no_sync()", lambda: ps(x, 0).sum().backward())
-    raises(ValueError, "groups of [1] parameters, and the optimizer has [9]", ps.load_optimizer_state_dict,
+    raises(ValueError, "groups of [1] parameters, and the optimizer has groups of [9]", ps.load_optimizer_state_dict,
            {"state": {}, "param_groups": [{"params": [0]}]})
     served = make(server="dedicated")
     if rank == 0:
@@ -269,7 +271,7 @@ def mistakes(rank, size, exact):
 
 
 def uneven(rank, size, exact):
-    """Rank 1 has a step fewer: the others are told, and do not wait for ever."""
+    """Rank 1 does one step fewer: the others get an error and do not wait for ever."""
     group = dist.new_group(backend="engine")
     ps = ParameterServer(Net(), SGD, process_group=group)
     by_server(ps, [1])

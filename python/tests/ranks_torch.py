@@ -1,5 +1,5 @@
-"""A rank of test_torch.py: every collective of torch.distributed by gloo and by engine, with equal results and, where gloo
-refuses, an error of engine's as well. Its arguments: the backend of the world, and the parts to play."""
+"""A rank of test_torch.py: every collective of torch.distributed gives the same with gloo and with engine. Its
+arguments are the backend of the world, and the parts to run."""
 
 import datetime
 import gc
@@ -18,7 +18,7 @@ import engine_dp.torch
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int32, torch.int64]
 SHAPES = [(), (0,), (1,), (7,), (5, 3), (300, 70)]
 OPS = ["SUM", "PRODUCT", "MIN", "MAX", "BAND", "BOR", "BXOR"]
-told = []
+refused = []
 
 
 def value(rank, type, shape, salt=0):
@@ -27,7 +27,7 @@ def value(rank, type, shape, salt=0):
 
 
 def outcome(call, group):
-    """What the call gives: copies of tensors, or that it failed."""
+    """The call's result: copies of its tensors, or the text of its error."""
     try:
         return [t.clone() for t in call(group)]
     except (RuntimeError, ValueError, TypeError, NotImplementedError) as e:
@@ -38,7 +38,7 @@ def both(name, call, groups):
     gloo, engine = (outcome(call, g) for g in groups)
     if isinstance(gloo, str):  # engine may do more
         if not isinstance(engine, str):
-            told.append(f"{name}: gloo refuses it ({gloo[:60]})")
+            refused.append(f"{name}: gloo refuses it ({gloo[:60]})")
         return
     assert not isinstance(engine, str), f"{name}: {engine}"
     assert len(gloo) == len(engine), name
@@ -77,7 +77,8 @@ def collectives(groups, rank, size, sync):
 
         def scatter(g):
             out = torch.empty(shape, dtype=type)
-            done(dist.scatter(out, [value(r, type, shape) for r in range(size)] if rank == 1 else None, 1, group=g, async_op=a))
+            xs = [value(r, type, shape) for r in range(size)] if rank == 1 else None
+            done(dist.scatter(out, xs, 1, group=g, async_op=a))
             return [out]
 
         def all_to_all(g):
@@ -96,7 +97,8 @@ def collectives(groups, rank, size, sync):
             done(dist.broadcast(x, 0, group=g, async_op=a))
             return [x]
 
-        for call in (broadcast, all_gather, all_gather_into_tensor, gather, scatter, all_to_all, all_to_all_single, strided):
+        for call in (broadcast, all_gather, all_gather_into_tensor, gather, scatter, all_to_all, all_to_all_single,
+                     strided):
             both(f"{call.__name__} {what}", call, groups)
 
 
@@ -151,7 +153,7 @@ def messages(groups, rank, size):
     after, before = (rank + 1) % size, (rank - 1) % size
 
     def around(g):
-        """Everybody sends first, then receives; small and large."""
+        """Every rank sends first, then receives: a small message, and a large one."""
         outs = []
         for n in (1, 100000):
             x, out = value(rank, torch.float32, (n,)), torch.empty(n)
@@ -162,14 +164,14 @@ def messages(groups, rank, size):
         return outs
 
     def at_once(g):
-        out = torch.empty(70000)
-        ops = [dist.P2POp(dist.irecv, out, before, g, tag=3), dist.P2POp(dist.isend, value(rank, torch.float32, (70000,)), after, g, tag=3)]
+        x, out = value(rank, torch.float32, (70000,)), torch.empty(70000)
+        ops = [dist.P2POp(dist.irecv, out, before, g, tag=3), dist.P2POp(dist.isend, x, after, g, tag=3)]
         for w in dist.batch_isend_irecv(ops):
             w.wait()
         return [out]
 
     def permuted(g):
-        """Everybody sends everybody else many messages of all types, and receives them in another order."""
+        """Every rank sends every other rank many messages of all types, and receives them in another order."""
         def message(a, b, tag):
             shape = [(0,), (1,), (37,), (20000,), (3, 50)][(a + 2 * b + tag) % 5]
             return value(a, TYPES[(a + b + tag) % len(TYPES)], shape, 1000 * b + tag)
@@ -189,7 +191,7 @@ def messages(groups, rank, size):
         return outs
 
     def anybody(g):
-        """Rank 0 receives from whoever sends; each one's messages come in their order."""
+        """Rank 0 receives from any rank; each rank's messages come in the order in which they were sent."""
         if rank:
             for k in range(20):
                 dist.send(torch.tensor([rank, k]), 0, group=g, tag=4)
@@ -227,15 +229,15 @@ def messages(groups, rank, size):
 
 
 def messages_of_engine(g, rank, after, before):
-    """What gloo does not do: sends that do not wait for their receives, many and large ones."""
-    large, came = torch.arange(16 << 20, dtype=torch.int32) * (rank + 1), torch.empty(16 << 20, dtype=torch.int32)  # 64 MB
+    """Sends that do not wait for their receives, many and large ones; gloo does not have these."""
+    large, came = torch.arange(16 << 20, dtype=torch.int32) * (rank + 1), torch.empty(16 << 20, dtype=torch.int32)
     dist.send(large, after, group=g, tag=-1)
     for k in range(600):
         dist.isend(torch.tensor([k * 3 + rank]), after, group=g, tag=k)
     dist.barrier(group=g)
     outs = [torch.empty(1, dtype=torch.int64) for _ in range(600)]
     works = [dist.irecv(out, before, group=g, tag=k) for k, out in reversed(list(enumerate(outs)))]
-    works[0].wait()  # the last that was sent: nobody waits for the others
+    works[0].wait()  # this message was sent last; nobody waits for the others
     assert [out.item() for out in outs] == [k * 3 + before for k in range(600)]
     dist.recv(came, before, group=g, tag=-1)
     assert torch.equal(came, torch.arange(16 << 20, dtype=torch.int32) * (before + 1))
@@ -297,18 +299,20 @@ def data_parallel(groups, rank, size):
                 net(torch.ones(4, 20)).sum().backward()
         return []
 
-    for name, call in (("plain", lambda g: trained(g, rank)), ("static graph", lambda g: trained(g, rank, static_graph=True)),
+    for name, call in (("plain", lambda g: trained(g, rank)),
+                       ("static graph", lambda g: trained(g, rank, static_graph=True)),
                        ("unused parameters", lambda g: trained(g, rank, find_unused_parameters=True)),
-                       ("views", lambda g: trained(g, rank, gradient_as_bucket_view=True)), ("hook", hooked), ("join", uneven)):
+                       ("views", lambda g: trained(g, rank, gradient_as_bucket_view=True)),
+                       ("hook", hooked), ("join", uneven)):
         gloo, engine = (outcome(call, g) for g in groups)
         assert not isinstance(gloo, str), f"{name}: {gloo}"
         assert not isinstance(engine, str), f"{name}: {engine}"
-        for a, b in zip(gloo, engine):  # the order of addition differs where ranks are more than two
+        for a, b in zip(gloo, engine):  # with more than two ranks the order of addition differs
             torch.testing.assert_close(a, b, rtol=0 if size == 2 else 1e-4, atol=0 if size == 2 else 1e-6)
 
 
 def parts(groups, rank, size):
-    """Groups of some of the ranks, and a job that has engine alone."""
+    """Groups of some of the ranks, and a group with an emulated network."""
     mine = dist.new_group([0, size - 1], backend="engine")
     if rank in (0, size - 1):
         x = torch.tensor([rank])
@@ -322,7 +326,7 @@ def parts(groups, rank, size):
 
 
 def beside(groups, rank, size):
-    """Other backends in one group: the calls of tensors on the CPU are the engine's."""
+    """Other backends in one group: calls for tensors on the CPU go to the engine."""
     both_backends = dist.new_group(backend="cpu:engine,cuda:gloo")
     mine = both_backends._get_backend(torch.device("cpu"))
     assert isinstance(mine, engine_dp.torch.Backend), mine
@@ -347,7 +351,7 @@ def wrong(groups, rank, size):
     except dist.DistBackendError as e:
         assert "all_reduce(f32, 3, sum)" in str(e) and "all_reduce(f32, 4, sum)" in str(e), e
     else:
-        raise AssertionError("ranks that disagree were not told")
+        raise AssertionError("ranks that disagree got no error")
     g = dist.new_group(backend="engine", timeout=datetime.timedelta(seconds=2))
     began = datetime.datetime.now()
     try:
@@ -381,7 +385,7 @@ def left_early(g, rank):
 
 
 def monitored(g, rank, size):
-    """The last rank misses one barrier of two. Then all go on with the group."""
+    """The last rank comes late to the second barrier. Then all go on with the group."""
     short, end = datetime.timedelta(seconds=1), size - 1
     g.monitored_barrier()
     try:
@@ -391,10 +395,10 @@ def monitored(g, rank, size):
     except dist.DistBackendError as e:
         assert (f"Rank {end} failed to pass" if rank == 0 else f"Rank {rank} successfully reached") in str(e), e
     dist.barrier()  # of another group
-    if rank == end:  # it comes late, and is told
+    if rank == end:  # it comes late, and gets an error
         try:
             g.monitored_barrier(short)
-            raise AssertionError("a rank that came late was not told")
+            raise AssertionError("a rank that came late got no error")
         except dist.DistBackendError as e:
             assert f"misses rank {end}" in str(e), e
     x = torch.ones(3)
@@ -419,7 +423,7 @@ def main():
         else:
             globals()[part](groups, rank, size)
     if rank == 0:
-        print("\n".join(sorted({t.split(":")[0].split(" ")[0] + " " + t.split(" ", 1)[1][:70] for t in told})[:20]))
+        print("\n".join(sorted({t.split(":")[0].split(" ")[0] + " " + t.split(" ", 1)[1][:70] for t in refused})[:20]))
     dist.destroy_process_group()
     assert "engine futures" not in [t.name for t in threading.enumerate()]
 

@@ -1,4 +1,4 @@
-"""compress_hook over the engine and over gloo, where torch is installed."""
+"""compress_hook over the engine and over gloo, if torch is installed."""
 
 import unittest
 

@@ -14,8 +14,8 @@ RANKS = pathlib.Path(__file__).with_name("ranks.py")
 
 class Groups(unittest.TestCase):
     def launch(self, ranks, part, *words, **more):
-        done = subprocess.run([program(), "launch", "-n", str(ranks), sys.executable, RANKS, part, *words], capture_output=True,
-                              text=True, timeout=120, env={**os.environ, **more})
+        command = [program(), "launch", "-n", str(ranks), sys.executable, RANKS, part, *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=120, env={**os.environ, **more})
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_one_rank_that_nobody_started(self):

@@ -1,4 +1,4 @@
-"""'engine inspect' of jobs of three ranks: one does not come, is stopped, or all are killed; and what they leave."""
+"""'engine inspect' of jobs of three ranks: one does not come or is stopped, or all are killed; and what they leave."""
 
 import json
 import os
@@ -78,8 +78,8 @@ class Inspect(unittest.TestCase):
             self.assertIn(said, text)
             self.assertRegex(text, rf"rank 0 \(pid {pids[0]} on \S+\) is in all_reduce 5 \(1.0 MB\) for \d+\.\d s, "
                                    r"since \d\d:\d\d:\d\d")
-            self.assertRegex(text, rf"rank 1 \(pid {pids[1]} on \S+\) was last in all_reduce 4 \(3.9 KB\), done; it has not "
-                                   r"entered all_reduce 5 \(1.0 MB\), where ranks 0, 2 waited")
+            self.assertRegex(text, rf"rank 1 \(pid {pids[1]} on \S+\) was last in all_reduce 4 \(3.9 KB\), done; it "
+                                   r"has not entered all_reduce 5 \(1.0 MB\), where ranks 0, 2 waited")
             self.assertRegex(text, r"before: all_reduce 3 \(3.9 KB\) \d+ \S+, all_reduce 2 ")
         self.assertEqual(f"group {world['name']}.1-0" in self.inspect(str(pids[2])), False)  # rank 2 is not in it
         self.assertIn("no group or process", self.inspect("999999999", code=66))

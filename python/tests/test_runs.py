@@ -1,4 +1,4 @@
-"""Runs, experiments and what they leave, read back and held against their files."""
+"""Runs, experiments and their results, read back and compared with their files."""
 
 import json
 import math
@@ -26,7 +26,8 @@ class Runs(unittest.TestCase):
         self.folder.cleanup()
 
     def test_a_run(self):
-        run = engine_dp.run(mode="single", devices="cpu:1", train="2ep", log__dir="one", set={"optimizer.lr": 0.1}, **SMALL)
+        run = engine_dp.run(mode="single", devices="cpu:1", train="2ep", log__dir="one", set={"optimizer.lr": 0.1},
+                            **SMALL)
         self.assertEqual(run.path, pathlib.Path("one"))
         self.assertEqual(run.summary["steps"], 14)
         lines = [json.loads(l) for l in pathlib.Path("one/metrics.jsonl").read_text().splitlines()]
@@ -49,8 +50,10 @@ class Runs(unittest.TestCase):
         self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
 
     def test_what_is_wrong_is_raised(self):
-        for call, words, code in ((lambda: engine_dp.run(modl=1), "unknown key 'modl'", 78), (lambda: engine_dp.validate("no.yaml"), "no.yaml", 66),
-                                  (lambda: engine_dp.Run("nowhere"), "nowhere", 66), (lambda: engine_dp.compare("no.yaml"), "no.yaml", 66),
+        for call, words, code in ((lambda: engine_dp.run(modl=1), "unknown key 'modl'", 78),
+                                  (lambda: engine_dp.validate("no.yaml"), "no.yaml", 66),
+                                  (lambda: engine_dp.Run("nowhere"), "nowhere", 66),
+                                  (lambda: engine_dp.compare("no.yaml"), "no.yaml", 66),
                                   (lambda: engine_dp.runs("nowhere"), "nowhere", 66)):
             with self.assertRaises(engine_dp.EngineError) as caught:
                 call()
@@ -61,14 +64,16 @@ class Runs(unittest.TestCase):
             engine_dp.Run("empty").summary
 
     def test_a_comparison(self):
-        pathlib.Path("base.yaml").write_text(json.dumps({**SMALL, "train": "20st", "eval": "off", "devices": "cpu:1", "mode": "single"}))
+        pathlib.Path("base.yaml").write_text(json.dumps({
+            **SMALL, "train": "20st", "eval": "off", "devices": "cpu:1", "mode": "single"}))
         pathlib.Path("x.yaml").write_text(json.dumps({
-            "base": "base.yaml", "sides": {"one": {"optimizer.lr": 0.1}, "other": {"optimizer.lr": 0.2}}, "repeats": {"seeds": 6},
-            "metrics": ["train_loss", "step_time"], "warmup": "2st"}))
+            "base": "base.yaml", "sides": {"one": {"optimizer.lr": 0.1}, "other": {"optimizer.lr": 0.2}},
+            "repeats": {"seeds": 6}, "metrics": ["train_loss", "step_time"], "warmup": "2st"}))
         result = engine_dp.compare("x.yaml", dir="out")
         self.assertEqual(result.verdict, result.results["verdict"])
         loss, time = result.verdicts
-        self.assertEqual((loss["side"], loss["against"], loss["metric"], loss["samples_a"]), ("other", "one", "train_loss", 6))
+        self.assertEqual((loss["side"], loss["against"], loss["metric"], loss["samples_a"]),
+                         ("other", "one", "train_loss", 6))
         runs = result.runs("one"), result.runs("other")
         ratios = [a.summary["train"]["loss"] / b.summary["train"]["loss"] for a, b in zip(*runs)]
         self.assertTrue(min(ratios) <= loss["estimate"] <= max(ratios))

@@ -1,4 +1,4 @@
-"""The backend of torch.distributed beside gloo, where torch is installed."""
+"""The backend of torch.distributed is compared with gloo, if torch is installed."""
 
 import os
 import pathlib
@@ -14,10 +14,11 @@ except ImportError:
 
 
 def run_ranks(test, script, size, *words, **env):
-    """size ranks of a script beside this file, which all have to end well; what they print."""
-    done = subprocess.run([sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size),
-                           pathlib.Path(__file__).with_name(script), *words],
-                          capture_output=True, text=True, timeout=280, env={**os.environ, "OMP_NUM_THREADS": "1", **env})
+    """Runs a script of this folder on 'size' ranks, which all must end well, and gives what they print."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size),
+               pathlib.Path(__file__).with_name(script), *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=280,
+                          env={**os.environ, "OMP_NUM_THREADS": "1", **env})
     test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
     return done.stdout
 
@@ -25,11 +26,12 @@ def run_ranks(test, script, size, *words, **env):
 @unittest.skipIf(torch is None, "torch is not installed")
 class Backend(unittest.TestCase):
     def test_two_ranks(self):
-        run_ranks(self, "ranks_torch.py", 2, "gloo", "collectives", "sums", "sparse", "messages", "objects", "data_parallel",
-                  "parts", "wrong")
+        run_ranks(self, "ranks_torch.py", 2, "gloo", "collectives", "sums", "sparse", "messages", "objects",
+                  "data_parallel", "parts", "wrong")
 
     def test_three_ranks(self):
-        run_ranks(self, "ranks_torch.py", 3, "gloo", "collectives", "messages", "objects", "data_parallel", "parts", "wrong")
+        run_ranks(self, "ranks_torch.py", 3, "gloo", "collectives", "messages", "objects", "data_parallel", "parts",
+                  "wrong")
 
     def test_beside_other_backends(self):
         run_ranks(self, "ranks_torch.py", 2, "gloo", "beside")

@@ -1,8 +1,8 @@
-"""The tests of torch.distributed that PyTorch's wheel carries, by the backend in OVER (gloo, engine):
+"""Runs the tests of torch.distributed that PyTorch's wheel has, over the backend in OVER (gloo, engine):
 
     OVER=engine WORLD_SIZE=2 TEMP_DIR=/tmp/own python torch_own.py [TEST...]
 
-One line a test: passed, failed or skipped, and why."""
+Prints one line for each test: passed, failed or skipped, and why."""
 
 import functools
 import multiprocessing
@@ -19,7 +19,7 @@ os.environ["INIT_METHOD"] = f"file://{os.environ['TEMP_DIR']}/init_dir/shared_in
 
 
 def clear_folders():
-    """The tests take new folders each; processes that are forked from one server know the first ones alone."""
+    """Each test takes new folders, but processes that are forked from one server know only the first ones."""
     for folder in ("barrier", "test_dir", "init_dir"):
         shutil.rmtree(f"{os.environ['TEMP_DIR']}/{folder}", ignore_errors=True)
         os.makedirs(f"{os.environ['TEMP_DIR']}/{folder}")
@@ -37,7 +37,7 @@ distributed_test.initialize_temp_directories = clear_folders
 
 
 def over_engine(make):
-    """Many tests skip or assert by the word gloo: where they make a group of gloo, one of the engine is made."""
+    """Many tests skip or assert by the word gloo, so they ask for gloo, and get groups of the engine instead."""
 
     @functools.wraps(make)
     def made(*arguments, **named):
@@ -56,21 +56,22 @@ if os.environ["OVER"] == "engine":
 class Own(distributed_test.TestDistBackend, distributed_test.DistributedTest._DistTestBase):
     def setUp(self):
         super().setUp()
-        self._start_processes(torch.multiprocessing.get_context("forkserver").Process)  # torch is imported once for all tests
+        # The server imports torch once for all tests.
+        self._start_processes(torch.multiprocessing.get_context("forkserver").Process)
 
 
 class Line(unittest.TextTestResult):
-    def told(self, test, what, why=""):
+    def print_line(self, test, what, why=""):
         print(what, test._testMethodName, why.strip().splitlines()[-1][:150] if why.strip() else "", flush=True)
 
     def addSuccess(self, test):
-        self.told(test, "passed")
+        self.print_line(test, "passed")
 
     def addSkip(self, test, reason):
-        self.told(test, "skipped", reason)
+        self.print_line(test, "skipped", reason)
 
     def addFailure(self, test, err):
-        self.told(test, "failed", self._exc_info_to_string(err, test))
+        self.print_line(test, "failed", self._exc_info_to_string(err, test))
 
     addError = addFailure
 

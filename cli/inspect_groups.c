@@ -1,4 +1,4 @@
-/* The groups of this host's programs, by what their flight recorders have: where their ranks are, or were when they ended. */
+/* The groups of this host's programs, from their flight recordings: where their ranks are, or were when they ended. */
 #include "cli/dashboard.h"
 #include "cli/inspect.h"
 
@@ -63,7 +63,7 @@ static void group_json(const struct flight_group *g, struct json *j) {
     json_close(j, '}');
 }
 
-/* By a process in it, or by its name; a group's name stands for its subgroups, too. */
+/* Whether the word is a process in the group, or the name of it or of a group from which it was split. */
 static bool is_meant(const struct flight_group *g, const char *word) {
     int64_t pid;
     size_t n = strlen(word);
@@ -79,7 +79,7 @@ static bool has_calls(const struct flight_group *g) {
     return any;
 }
 
-/* Of groups that have ended, the newest. */
+/* Where the newest groups that have ended begin. */
 static int first_ended(const struct flight_group *groups, int n) {
     enum { SHOWN = 3 };
     int i = n, ended = 0;

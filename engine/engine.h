@@ -48,9 +48,9 @@ ENGINE_API const char *engine_hint(void);
  *     engine_all_reduce(g, x, x, n, ENGINE_F32, ENGINE_SUM);
  *     engine_group_close(g);
  *
- * Every rank makes the same calls in the same order, from one thread (messages go beside them); ranks that disagree, die
- * or do not come are named in engine_message() on all others. All functions give 0, or an exit code.
- * Once one has failed, the group stays failed. send and recv may be the same memory. */
+ * Every rank makes the same calls in the same order, from one thread; messages are not part of that order. Ranks that
+ * disagree, die or do not come are named in engine_message() on all others. All functions give 0 or an exit code.
+ * After one has failed, the group stays failed. send and recv may be the same memory. */
 enum engine_type { ENGINE_F32, ENGINE_F64, ENGINE_F16, ENGINE_BF16, ENGINE_I32, ENGINE_I64, ENGINE_U8 };
 enum engine_op {
     ENGINE_SUM,
@@ -58,15 +58,15 @@ enum engine_op {
     ENGINE_MIN,
     ENGINE_MAX,
     ENGINE_AVG,
-    ENGINE_AND, /* bit by bit, of integers, as the next two */
+    ENGINE_AND, /* bitwise, for integers, like the next two */
     ENGINE_OR,
     ENGINE_XOR
 };
 struct engine_group;
 struct engine_work;
 
-/* How the ranks find each other. All zero (or NULL for it) is: by the environment of whoever
- * started them, a group of one when nobody did. */
+/* How the ranks find each other. If all is zero (or init is NULL), the environment that the launcher
+ * has set says how; without a launcher it is a group of one. */
 struct engine_init {
     const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
     int rank, size;
@@ -76,20 +76,20 @@ struct engine_init {
     const char *order;         /* tree, or ring */
     const char *interface;     /* to listen on for other hosts */
     double timeout;            /* seconds without progress; 0: 60 */
-    double bandwidth, latency; /* of an emulated port of this rank: bits per second, each way, and seconds; 0: none */
+    double bandwidth, latency; /* of this rank's emulated port: bits per second, each way, and seconds; 0: none */
 };
 /* On failure *out is NULL. */
 ENGINE_API int engine_group_open(const struct engine_init *init, struct engine_group **out);
 ENGINE_API void engine_group_close(struct engine_group *g);
 ENGINE_API int engine_group_rank(const struct engine_group *g);
 ENGINE_API int engine_group_size(const struct engine_group *g);
-/* "direct over shm: each rank sums its own slice ...": what adds so many bytes, and why that. */
+/* "direct over shm: each rank sums its own slice ...": how this many bytes are added, and why. */
 ENGINE_API const char *engine_group_choice(struct engine_group *g, unsigned long long bytes);
-/* A group of the ranks that give one color, in the order of key and rank; color < 0: *out is NULL.
- * It is closed before g is. */
+/* A group of the ranks that give the same color, ordered by key, then by rank. If color < 0, *out is
+ * NULL. Close it before g. */
 ENGINE_API int engine_group_split(struct engine_group *g, int color, int key, struct engine_group **out);
-/* Memory that the other ranks reach without a copy; all ranks ask for the same. It goes with the
- * group. Any other memory may be used as well. */
+/* Memory that the other ranks reach without a copy; all ranks ask for the same size. It is freed with
+ * the group. Any other memory may be used as well. */
 ENGINE_API int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out);
 
 ENGINE_API int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count,
@@ -97,8 +97,8 @@ ENGINE_API int engine_all_reduce(struct engine_group *g, const void *send, void 
 ENGINE_API int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count,
                              enum engine_type type, enum engine_op op, int root);
 ENGINE_API int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root);
-/* count is of one rank's part: recv of all_gather (and of gather at root) holds size * count, as
- * send of reduce_scatter, all_to_all (and of scatter at root) does. */
+/* count is that of one rank's part: recv of all_gather, all_to_all (and of gather at root) holds
+ * size * count, and so does send of reduce_scatter, all_to_all (and of scatter at root). */
 ENGINE_API int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count,
                                  enum engine_type type);
 ENGINE_API int engine_gather(struct engine_group *g, const void *send, void *recv, long long count,
@@ -110,10 +110,10 @@ ENGINE_API int engine_reduce_scatter(struct engine_group *g, const void *send, v
 /* send and recv do not overlap. */
 ENGINE_API int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count,
                                  enum engine_type type);
-/* Messages from one rank to another, in no order with the other calls. A send does not wait for its receive: what comes
- * before it is asked for is kept in the receiver's memory. A receive names the rank, or ENGINE_ANY, and the tag; messages
- * of one rank with one tag are received in the order in which they were sent. Both ends give the same type and count.
- * source: where the rank goes that has sent it; may be NULL. */
+/* Messages from one rank to another, which are not part of the order of calls. A send does not wait for its receive: a
+ * message that comes before its receive is kept in the receiver's memory. A receive names the rank (or ENGINE_ANY) and
+ * the tag; messages with one tag from one rank are received in the order in which they were sent. Both ends give the
+ * same type and count. *source becomes the rank that has sent it; source may be NULL. */
 enum { ENGINE_ANY = -1 };
 ENGINE_API int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                            long long tag);
@@ -121,11 +121,10 @@ ENGINE_API int engine_recv(struct engine_group *g, void *buf, long long count, e
                            long long tag, int *source);
 ENGINE_API int engine_barrier(struct engine_group *g);
 
-/* Beside the caller's own work, up to 256 at a time, in the order of their starts; they may be
- * waited for in any order, by any thread. Every work needs engine_work_wait once, and its memory (recv or buf) is
- * neither read nor written by the caller before that has returned, buf of a send excepted, which
- * may be read. What 'send' holds is read at the start, except by reduce and all_to_all. On failure *out is NULL. A call
- * that is started on one rank is started on all. */
+/* These calls run beside the caller's own work, up to 256 at a time, in the order of their starts; any thread may wait
+ * for them, in any order. Every work needs engine_work_wait once. Until that has returned, the caller neither reads nor
+ * writes the work's memory (recv or buf), except that it may read buf of a send. 'send' is read at the start, except by
+ * reduce and all_to_all. On failure *out is NULL. A call that is started on one rank is started on all. */
 ENGINE_API int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
@@ -136,13 +135,13 @@ ENGINE_API int engine_all_gather_start(struct engine_group *g, const void *send,
                                        enum engine_type type, struct engine_work **out);
 ENGINE_API int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
                                        enum engine_type type, struct engine_work **out);
-/* Parts of any length: what goes to rank r is [to[r], to[r + 1]) of send, in elements, and what comes from it goes to
- * [from[r], from[r + 1]) of recv. Both have size + 1 entries and are read at the start. */
+/* Parts of any length: elements [to[r], to[r + 1]) of send go to rank r, and what comes from rank r goes to elements
+ * [from[r], from[r + 1]) of recv. 'to' and 'from' have size + 1 entries and are read at the start. */
 ENGINE_API int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
                                              const long long *from, enum engine_type type, struct engine_work **out);
-/* In place: buf holds size * count on every rank, and a rank's own part is that at rank * count. gather brings the parts
- * to root's buf, scatter brings root's parts to their ranks, and after reduce_scatter a rank's own part is the sum. Other
- * parts keep what they hold. */
+/* In place: buf holds size * count on every rank, and a rank's own part begins at rank * count. gather brings the parts
+ * to root's buf, scatter brings root's parts to their ranks, and reduce_scatter puts the sum into each rank's own part.
+ * The other parts keep what they hold. */
 ENGINE_API int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                                    struct engine_work **out);
 ENGINE_API int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
@@ -151,14 +150,14 @@ ENGINE_API int engine_reduce_scatter_start(struct engine_group *g, void *buf, lo
                                            enum engine_op op, struct engine_work **out);
 ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type,
                                  int peer, long long tag, struct engine_work **out);
-/* Any number at a time; source is written before engine_work_wait returns. */
+/* Any number of these at a time. *source is written before engine_work_wait returns. */
 ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                                  long long tag, int *source, struct engine_work **out);
 ENGINE_API int engine_barrier_start(struct engine_group *g, struct engine_work **out);
 ENGINE_API int engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
 
-/* Fails the group on every rank; engine_message() of the others then gives the reason. Any thread. */
+/* Fails the group on every rank; engine_message() of the others then gives the reason. Any thread may call it. */
 ENGINE_API void engine_group_abort(struct engine_group *g, const char *reason);
 /* What this rank has exchanged since the group was opened. */
 struct engine_stats {
@@ -168,26 +167,27 @@ struct engine_stats {
 };
 ENGINE_API void engine_group_stats(const struct engine_group *g, struct engine_stats *out);
 
-/* ---- what 'engine inspect' shows of a group, while it runs and after it was killed: its last calls. They lie in
- * /dev/shm/engine-flight-UID, or in the folder that ENGINE_FLIGHT names (empty: nothing is recorded) ---- */
-/* "18a9c5d2f0417e33", of a group that was split from it "18a9c5d2f0417e33.1-0": the same on all ranks, and no other
- * group's. "": nothing is recorded, as of a group of one. */
+/* ---- what 'engine inspect' shows of a group while it runs and after it was killed: its last calls. They are recorded
+ * in /dev/shm/engine-flight-UID, or in the folder that ENGINE_FLIGHT names (empty: nothing is recorded) ---- */
+/* A name that no other group has, the same on all ranks: "18a9c5d2f0417e33", or "18a9c5d2f0417e33.1-0" for a group that
+ * was split from that one. "" if nothing is recorded, as for a group of one. */
 ENGINE_API const char *engine_group_name(const struct engine_group *g);
 /* What the group is for, shown beside its name; at most 47 bytes are kept. */
 ENGINE_API void engine_group_label(struct engine_group *g, const char *label);
 struct engine_call {
     char name[24];          /* "all_reduce" */
-    long long number;       /* of this rank's calls, those that were started and the others apart, from 0 */
-    long long sequence;     /* of collectives, likewise, the same on all ranks; messages are not recorded */
+    long long number;       /* counts this rank's calls from 0, those that were started apart from the others */
+    long long sequence;     /* counts collectives likewise, the same on all ranks; messages are not recorded */
     long long bytes;        /* of its payload */
     long long began, ended; /* ns of CLOCK_MONOTONIC; ended 0: it runs */
-    int root, code;         /* root: -1: none; code: the exit code */
+    int root, code;         /* root -1: it has none; code: its exit code */
 };
-/* Those that were started (1) or not (0), from that number on, of the last 512; at most n. Gives how many. Any thread. */
+/* At most n of the last 512 calls that were started (1) or were not (0), from that number on. Gives how many it wrote.
+ * Any thread may call it. */
 ENGINE_API int engine_group_calls(const struct engine_group *g, int started, long long number, struct engine_call *out,
                                   int n);
-/* By all ranks: what to add to this rank's CLOCK_MONOTONIC to have rank 0's, both in ns. It is off by at most half of
- * round_trip; 0: both are on one host. */
+/* Called by all ranks. offset: ns to add to this rank's CLOCK_MONOTONIC to get rank 0's, off by at most half of
+ * round_trip, which is 0 if both are on one host. */
 ENGINE_API int engine_group_clock(struct engine_group *g, long long *offset, long long *round_trip);
 
 #ifdef __cplusplus

@@ -2,18 +2,18 @@
 #include "engine/base/clock.h"
 #include "transport/core.h"
 
-/* Rank 0 answers each message with its clock. Of several, the one that was away the shortest tells best: what rank 0
- * said belongs to the middle of that time, within half of it. */
+/* Rank 0 answers each message with its clock. Of several answers, that with the shortest round trip is the most exact:
+ * rank 0 read its clock in the middle of that trip, give or take half of it. */
 enum { PINGS = 32 };
 
 static enum error ask(struct group *g, int64_t *offset, int64_t *round_trip) {
     for (int i = 0; i < PINGS; i++) {
-        int64_t there = 0, sent = clock_ns();
-        TRY(group_send(g, GROUP_INLINE, &there, 1, DTYPE_I64, 0));
-        TRY(group_recv(g, GROUP_INLINE, &there, 1, DTYPE_I64, 0));
+        int64_t theirs = 0, sent = clock_ns();
+        TRY(group_send(g, GROUP_INLINE, &theirs, 1, DTYPE_I64, 0));
+        TRY(group_recv(g, GROUP_INLINE, &theirs, 1, DTYPE_I64, 0));
         int64_t took = clock_ns() - sent;
         if (i > 0 && took >= *round_trip) continue;
-        *offset = there - (sent + took / 2);
+        *offset = theirs - (sent + took / 2);
         *round_trip = took;
     }
     return ERR_NONE;
@@ -29,7 +29,7 @@ static enum error answer(struct group *g, int rank) {
     return ERR_NONE;
 }
 
-/* Ranks of one host have one clock. */
+/* Ranks of one host share a clock. */
 enum error group_compare_clocks(struct group *g, int64_t *offset, int64_t *round_trip) {
     const struct roster *roster = g->params.roster;
     *offset = *round_trip = 0;

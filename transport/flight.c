@@ -1,6 +1,7 @@
-/* Where the recordings of programs' groups are, and how long. A recording outlives its process, however that dies, so
- * somebody has to remove it: the rank that leaves last, if all have left well; a process that ends without closing its
- * groups, at its exit; and of the others whoever opens the next group, once the newest take FLIGHT_KEEP bytes. */
+/* Where the recordings of programs' groups lie, and for how long. A recording outlives its process, however that dies,
+ * so somebody has to remove it. If all ranks leave well, the last one does; a process that exits without closing its
+ * groups leaves them as it exits. Whoever opens the next group removes the oldest of those that have otherwise ended,
+ * once the newest take FLIGHT_KEEP bytes. */
 #include "transport/flight.h"
 
 #include "engine/base/file.h"
@@ -21,7 +22,7 @@ enum { FLIGHT_CALLS = 1024, FLIGHT_KEEP = 8 << 20 };
 
 struct flight {
     struct recorder *recorder;
-    char name[FLIGHT_NAME], folder[PATH_MAX + FLIGHT_NAME]; /* folder: of the group */
+    char name[FLIGHT_NAME], folder[PATH_MAX + FLIGHT_NAME]; /* folder: the group's own */
     struct flight *next;
 };
 static struct flight *flights; /* of this process */
@@ -116,7 +117,7 @@ static bool is_over(const struct flight_group *g) {
     return g->n > 0;
 }
 
-/* The last of the ranks here that leave well takes the folder with it. */
+/* The last rank of this host to leave well removes the folder. */
 static void drop_if_over(const struct flight *f) {
     struct pool *pool;
     struct flight_group g;
@@ -137,7 +138,7 @@ static void leave_at_exit(void) {
     pthread_mutex_unlock(&mutex);
 }
 
-/* The oldest of those that nobody writes any more, once newer ones take the room. */
+/* Removes the oldest groups that nobody writes any more, once newer ones fill the room. */
 static void sweep(const char *folder) {
     struct list l = {.brief = true};
     char path[PATH_MAX];
@@ -157,7 +158,7 @@ static void sweep(const char *folder) {
 
 /* ---- writing ---- */
 
-/* /dev/shm is everybody's: a folder that somebody else has made, or may write, is not ours to use. */
+/* Everybody may write to /dev/shm: a folder there that another user made or may write to is not used. */
 static enum error make_folder(const char *folder) {
     struct stat st;
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
@@ -167,7 +168,7 @@ static enum error make_folder(const char *folder) {
     return ERR_NONE;
 }
 
-/* What no other group is called: by the clock and the process of rank 0. */
+/* A name that no other group has, from the clock and the process number of rank 0. */
 static enum error agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
@@ -181,7 +182,7 @@ static bool is_first_here(const struct group *g) {
     return g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0;
 }
 
-/* A rank that has left at once may have taken the folder with it. */
+/* Tries twice, since a rank that leaves at once may remove the folder in between. */
 static enum error open_file(const struct group *g, struct flight *f) {
     char path[sizeof f->folder + 32];
     snprintf(path, sizeof path, "%s/rank%d.bin", f->folder, g->rank);
@@ -192,9 +193,9 @@ static enum error open_file(const struct group *g, struct flight *f) {
 }
 
 static void enlist(struct flight *f) {
-    static bool asked;
+    static bool registered;
     pthread_mutex_lock(&mutex);
-    if (!asked) asked = atexit(leave_at_exit) == 0;
+    if (!registered) registered = atexit(leave_at_exit) == 0;
     f->next = flights;
     flights = f;
     pthread_mutex_unlock(&mutex);

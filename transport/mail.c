@@ -1,12 +1,12 @@
 /* The mailbox: messages that are received by rank and tag, in any order, beside the calls.
  *
- * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by a queue of that
- * lane (work.c), in the order of the sends; a thread of this file receives on LANE_IN whatever comes,
- * from anybody, so that a send never waits for its receive, and ranks that send to each other at once
- * both end. A message goes straight into the memory of the receive that it fits, the oldest of its
- * rank (or any) and tag; where none has been asked for yet, it is kept until one is.
+ * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by that lane's queue
+ * (work.c), in the order of the sends. A thread of this file receives on LANE_IN whatever arrives from
+ * any rank, so a send never waits for its receive, and two ranks that send to each other both finish.
+ * A message goes straight into the memory of the oldest receive that its rank and tag fit. If no such
+ * receive has been asked for yet, the message is kept until one is.
  *
- * The thread waits without end. Who waits for a receive looks for ranks that are late, left or died. */
+ * The thread has no timeout. Whoever waits for a receive looks for ranks that are late, left or died. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
@@ -24,7 +24,7 @@ struct head {
     int64_t tag, count;
     uint32_t type, unused;
 };
-/* A receive: from when it is asked for until it has been waited for. */
+/* A receive, from the call that asks for it to the end of the wait for it. */
 struct letter {
     struct work work; /* first: whoever has the work has the letter */
     struct letter *next;
@@ -41,7 +41,7 @@ struct mail {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct letter *letters; /* in the order of the calls, as the early ones in that of their coming */
+    struct letter *letters; /* in the order of the calls; 'early' is in the order of arrival */
     struct early *early;
     bool stop, busy, over;   /* busy: with a message; over: the thread has ended */
     struct collective shown; /* what LANE_IN does, for messages */
@@ -73,7 +73,7 @@ enum error mail_send(struct collective *c) {
     return c->sum.count ? collective_send(c, c->root, c->buf, c->sum.count) : ERR_NONE;
 }
 
-/* ---- what belongs together (with the mutex) ---- */
+/* ---- which message fits which receive (with the mutex) ---- */
 
 static bool fits(const struct letter *l, int peer, int64_t tag) {
     const struct collective *c = &l->work.call;
@@ -105,7 +105,7 @@ static void deliver(struct group *g, struct letter *l, int peer) {
 
 /* ---- receiving ---- */
 
-/* What comes, as a receive: of which kind the sender says it is. */
+/* The arriving message as a receive, as its sender describes it. */
 static struct collective incoming_of(struct group *g, int peer, const struct head *h) {
     struct collective c = {.kind = KIND_RECV,
                            .link = g->link,
@@ -127,7 +127,7 @@ static enum error refuse(struct group *g, const struct letter *l, int peer, cons
     return call_disagree(g, LANE_IN, peer, &mine.call, &theirs.call);
 }
 
-/* Gives what has been kept to whom has asked for it since it began to come. */
+/* Delivers the message if its receive was asked for while it arrived, and keeps it if not. */
 static enum error keep(struct group *g, struct early *e) {
     struct mail *m = g->mail;
     pthread_mutex_lock(&m->mutex);
@@ -172,7 +172,7 @@ static enum error take_message(struct group *g, int peer) {
     pthread_mutex_lock(&m->mutex);
     struct letter *l = find_letter(m, peer, h.tag);
     bool same = l && same_kind(l, &h);
-    if (same) atomic_store(&l->work.state, WORK_RUNNING); /* nobody frees it, and no other message is its */
+    if (same) atomic_store(&l->work.state, WORK_RUNNING); /* so nobody frees it, and no other message takes it */
     m->shown = c;
     pthread_mutex_unlock(&m->mutex);
     if (!l) return take_early(g, peer, &h, &c);
@@ -184,7 +184,7 @@ static enum error take_message(struct group *g, int peer) {
     return ERR_NONE;
 }
 
-/* Gives whether the thread is to end. */
+/* Gives whether the thread should end. */
 static bool set_busy(struct mail *m, bool busy) {
     pthread_mutex_lock(&m->mutex);
     m->busy = busy;
@@ -237,7 +237,7 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
 
 /* ---- waiting ---- */
 
-/* Nobody is left who could send it, and nothing that was sent is still on its way to it. */
+/* Whether every rank that could send the message has left, and none is still on its way. */
 static bool is_lost(struct group *g, const struct letter *l) {
     int root = l->work.call.root;
     bool left = true;
@@ -286,7 +286,7 @@ static struct timespec soon(double timeout) {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-/* Until it is done, or the thread, which alone writes to the caller's memory, has ended. */
+/* Waits until it is done, or until the thread, the only one that writes to its memory, has ended. */
 static bool await(struct group *g, struct letter *l) {
     struct mail *m = g->mail;
     int64_t began = clock_ns();

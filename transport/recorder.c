@@ -1,7 +1,7 @@
 /* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in
  * the page cache, whatever kills the process a moment later; only the host's own end loses it. Each
  * lane has places of its own and one writer, so no store needs a lock, and a call that never ends
- * is not overwritten by those of the other lane. */
+ * is not overwritten by calls of the other lane. */
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
@@ -74,11 +74,11 @@ static enum error make_folder_of(const char *path) {
     return file_make_folders(folder);
 }
 
-/* The file has all its blocks from here on: a full disk is an error now and no signal later. */
 static size_t file_bytes(const struct recorder_params *p) {
     return RECORD_HEAD + (size_t)p->calls * sizeof(struct record);
 }
 
+/* The file gets all its blocks here: a full disk is an error now, and not a signal later. */
 static enum error file_create(const struct recorder_params *p, int *out) {
     const char *path = p->path;
     TRY(make_folder_of(path));
@@ -126,7 +126,7 @@ enum error recorder_open(const struct recorder_params *p, struct recorder **out)
 }
 
 void recorder_leave(struct recorder *r, enum recorded_end how) {
-    if (r->head->pid == (int32_t)getpid()) atomic_store(&r->head->end, how); /* not in a copy that fork has made */
+    if (r->head->pid == (int32_t)getpid()) atomic_store(&r->head->end, how); /* not in a child that fork has made */
 }
 
 void recorder_close(struct recorder *r, bool clean) {
@@ -154,7 +154,7 @@ void recorder_begin(struct recorder *r, const struct recorded_call *c) {
     uint64_t number = atomic_load_explicit(&r->calls[c->lane], memory_order_relaxed);
     struct record *e = record_of(r, c->lane, number);
     atomic_store_explicit(&e->check, 0, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release); /* nothing below is seen with the old check */
+    atomic_thread_fence(memory_order_release); /* no reader sees the stores below with the old check */
     atomic_store_explicit(&e->ended, 0, memory_order_relaxed);
     atomic_store_explicit(&e->error, 0, memory_order_relaxed);
     e->number = number;

@@ -9,13 +9,13 @@ struct recorder;
 struct recorder_params {
     const char *path; /* "RUN_DIR/flight/rank3.bin" */
     int rank, size;
-    int calls;    /* that are kept, an even number of at most RECORDER_CALLS */
+    int calls;    /* how many are kept: an even number, at most RECORDER_CALLS */
     bool private; /* only this user may read the file */
 };
-/* Creates or replaces the file and its folder, and never grows the file afterwards. */
+/* Creates the folder and the file, or replaces the file; the file never grows afterwards. */
 MUST_CHECK enum error recorder_open(const struct recorder_params *p, struct recorder **out);
-/* How a rank has left: closed it after all went well, or after a failure; or its process ended without closing it. If
- * nothing is ever noted, the rank did not end by itself. */
+/* How a rank has left: it closed the recording after all went well, or after a failure; or its process exited without
+ * closing it. A recording that stays open is that of a rank that runs or was killed. */
 enum recorded_end { RECORDED_OPEN, RECORDED_CLEAN, RECORDED_FAILED, RECORDED_EXIT };
 void recorder_leave(struct recorder *r, enum recorded_end how);
 /* Leaves and closes the recording; the file stays. */
@@ -29,8 +29,8 @@ struct recorded_call {
     int32_t peer;                 /* root or peer; -1: none */
     int64_t count;
 };
-/* Both are a few stores, without a lock: one thread a lane, one call at a time in it. r may be
- * NULL: nothing is recorded. */
+/* Both are a few stores without a lock: a lane has one thread, and one call at a time. If r is
+ * NULL, nothing is recorded. */
 void recorder_begin(struct recorder *r, const struct recorded_call *c);
 void recorder_end(struct recorder *r, int lane, int error);
 /* Records the current work of the rank: "backward of conv4". */
@@ -40,9 +40,9 @@ bool recorder_failed(const struct recorder *r); /* whether any call has */
 /* ---- reading, after the fact; the file may be cut or hold anything ---- */
 struct recording_call {
     struct recorded_call call;
-    int64_t began, ended; /* ns of the monotonic clock; ended 0: it never did */
+    int64_t began, ended; /* ns of the monotonic clock; ended 0: it never ended */
     int error;
-    int64_t number; /* of the lane's calls, from 0 */
+    int64_t number; /* among the lane's calls, from 0 */
     int64_t bytes;  /* of the payload */
     char name[24];  /* "all_reduce": as the writer called it */
     char type[8];   /* "f32" */
@@ -60,10 +60,10 @@ struct recording {
     char host[64], label[RECORDER_TEXT];
     int64_t wall, clock; /* ns: what both clocks showed when it was opened, to compare hosts */
     bool closed;         /* the rank has ended by itself; else it was killed, or still runs */
-    bool clean;          /* and well */
-    bool exited;         /* its process has ended by itself, and did not leave the group before */
+    bool clean;          /* and all went well */
+    bool exited;         /* its process has ended by itself without leaving the group */
     char doing[RECORDER_TEXT];
-    int64_t step, noted;          /* of the note; and when */
+    int64_t step, noted;          /* the note's step, and when it was noted */
     struct recording_call *calls; /* oldest first */
     int ncalls;
 };
@@ -73,7 +73,7 @@ MUST_CHECK enum error recording_read(const char *path, struct pool *pool, struct
  * whole, where each rank is or was. */
 MUST_CHECK enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text);
 
-/* ---- reading, while it is written, by the process itself ---- */
-/* The own calls of a lane from that number on, of those that are kept, at most n; any thread. Gives how many. One that
- * still runs has no end. */
+/* ---- reading by the process itself, while it writes ---- */
+/* This rank's calls on a lane from that number on, as far as they are kept; at most n. Gives how many. A call that
+ * still runs has no end. Any thread may ask. */
 int recorder_recall(const struct recorder *r, int lane, int64_t number, struct recording_call *out, int n);

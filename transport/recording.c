@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Text of a file, as a terminal bears it; src may lack its end. */
+/* Copies text, with '?' for what could disturb a terminal; src may lack its zero. */
 static void copy_text(char *dst, size_t size, const char *src, size_t n) {
     size_t i = 0;
     for (; i + 1 < size && i < n && src[i]; i++) dst[i] = src[i] >= ' ' && src[i] <= '~' ? src[i] : '?';
@@ -28,7 +28,7 @@ static enum error check_head(const char *path, const struct record_head *h) {
     return ERR_NONE;
 }
 
-/* Processes of other hosts are not looked for. */
+/* Processes on other hosts are not looked up. */
 static enum recorded_process find_process(const struct record_head *h, const char *host) {
     char here[64] = "", state = 0;
     (void)gethostname(here, sizeof here - 1);
@@ -65,7 +65,7 @@ static int64_t payload(const struct record_head *h, const struct record *e) {
     return __builtin_mul_overflow(e->count, (int64_t)h->bytes[e->type], &bytes) ? 0 : bytes;
 }
 
-/* False for a place that was never used, too. */
+/* Gives false for a place that was never used, too. */
 bool record_read(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out) {
     if (e->check == 0 || e->check != record_check(e)) return false;
     if (e->lane != place / h->a_lane || e->number % h->a_lane != place % h->a_lane) return false;

@@ -1,6 +1,6 @@
-/* The report of where the ranks of a run or a group are, or were when it ended: their recordings, laid beside each
- * other. On each lane the ranks' collectives are numbered alike, so the first number that not all have finished is where
- * they wait or where it went wrong: who came, who did not, who called something else; and what each was doing. */
+/* The report of where the ranks of a run or a group are, or were when it ended, from all their recordings. All ranks
+ * number a lane's collectives alike, so the first one that not all have finished is where they wait or where it went
+ * wrong. The report says which ranks entered it, did not, or called something else, and what each was doing. */
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "transport/link/link.h"
@@ -44,7 +44,7 @@ static bool lane_used(const struct recording *r, int lane) {
     return false;
 }
 
-/* Seconds of the wall clock, by which hosts compare. */
+/* Seconds of the wall clock, the one that hosts share. */
 static double wall_of(const struct recording *r, int64_t clock) {
     return ((double)r->wall + ((double)clock - (double)r->clock)) * 1e-9;
 }
@@ -62,7 +62,7 @@ static double last_sign(const struct recording *r) {
     return wall_of(r, last);
 }
 
-/* How long a call has lasted, one that never ended until all was over. */
+/* How long a call has lasted; one that never ended is counted until m->end. */
 static double lasted(const struct merge *m, const struct recording *r, const struct recording_call *c) {
     return c->ended ? ((double)c->ended - (double)c->began) * 1e-9 : m->end - wall_of(r, c->began);
 }
@@ -81,7 +81,7 @@ static void print_call(const struct merge *m, const struct recording_call *c) {
     if (c->bytes) fprintf(m->out, " (%s)", text_of_bytes((double)c->bytes, bytes));
 }
 
-/* "10:02:11": of this host's clock. */
+/* "10:02:11", in this host's time zone. */
 static void print_time(const struct merge *m, double wall) {
     time_t seconds = (time_t)wall;
     struct tm t;
@@ -89,14 +89,14 @@ static void print_time(const struct merge *m, double wall) {
     if (localtime_r(&seconds, &t) && strftime(text, sizeof text, "%H:%M:%S", &t)) fprintf(m->out, "%s", text);
 }
 
-/* "all_reduce(f32, 1024)", with what else may differ. */
+/* "all_reduce(f32, 1024, operation 0)": all that may differ. */
 static void print_whole(const struct merge *m, const struct recording_call *c) {
     fprintf(m->out, "%s(%s, %lld, operation %u", c->name, c->type, (long long)c->call.count, c->call.op);
     if (c->call.peer >= 0) fprintf(m->out, ", root %d", c->call.peer);
     fprintf(m->out, ")");
 }
 
-/* "ranks 0, 1, 3": those that have entered the collective, or not. Gives how many. */
+/* "ranks 0, 1, 3": those that have entered the collective, or those that have not. Gives how many. */
 static int print_ranks(const struct merge *m, int lane, uint32_t sequence, bool entered) {
     int count = 0, shown = 0;
     for (int i = 0; i < m->n; i++) count += (find_call(&m->ranks[i], lane, sequence) != NULL) == entered;
@@ -194,7 +194,7 @@ static void print_last_call(const struct merge *m, const struct recording *r, co
     }
 }
 
-/* What it missed on a lane, and how long the others waited there. */
+/* What the rank missed on a lane, and how long the others waited there. */
 static void print_missed(const struct merge *m, const struct recording *r, int lane) {
     const struct recording_call *open = any_call(m, lane, m->next[lane]);
     if (!open || find_call(r, lane, m->next[lane])) return;
@@ -255,7 +255,7 @@ static void print_missing(const struct merge *m) {
         if (!here[r]) fprintf(m->out, "rank %d of %d has left no recording here\n", r, size);
 }
 
-/* A rank that was killed is the cause of a loss as a rule: the others see it, say so, and close their recordings. */
+/* As a rule a rank that was killed caused the failure: the others notice, report it, and close their recordings. */
 static void print_open(const struct merge *m) {
     static const char *const words[] = {[PROCESS_UNKNOWN] = "killed, or still running",
                                         [PROCESS_GONE] = "killed",

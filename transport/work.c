@@ -1,7 +1,7 @@
-/* The communication lane, and that on which messages leave: one thread each for a group, started on first use, that runs
- * what it is given in order. The work lies in a ring of slots; nothing is allocated for a call. Who waits for
- * the oldest work, before the thread has begun it, runs it himself: that saves two changes of
- * thread where communication is not hidden anyway. */
+/* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
+ * runs its work in order. The work lies in a ring of slots; nothing is allocated for a call. A caller that waits for
+ * the oldest work before the thread has begun it runs that work itself: this saves two switches of thread where
+ * communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "transport/core.h"
@@ -21,7 +21,7 @@ struct queue {
     pthread_mutex_t mutex;
     pthread_cond_t more, done;
     fenv_t float_mode; /* of the group's thread: sums must not depend on who makes them */
-    bool stop, busy;   /* busy: somebody runs the work at 'first' */
+    bool stop, busy;   /* busy: a thread runs the work at 'first' */
     uint32_t first, next;
     struct work works[GROUP_WORKS];
     int64_t parts[];
@@ -113,7 +113,7 @@ static enum error queue_start(struct group *g, int lane) {
     return FAIL(ERR_CREATE, "cannot start the communication thread: %s", strerror(err));
 }
 
-/* What the work's buffer holds is asked for behind this point. */
+/* The buffer's contents are complete once the compute lane has passed this mark. */
 static enum error mark_ready(struct group *g, struct work *w) {
     struct device *d = g->params.device;
     const struct device_runtime *runtime = device_runtime(d);
@@ -167,7 +167,7 @@ enum error work_wait(struct work *w) {
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
-    return err ? g->link->ops->failure(g->link) : ERR_NONE; /* its words are the lane thread's */
+    return err ? g->link->ops->failure(g->link) : ERR_NONE; /* err's message lies with the lane's thread */
 }
 
 bool work_done(const struct work *w) {

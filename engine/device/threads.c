@@ -1,17 +1,16 @@
-/* Helpers wait for a round of work, and the calling thread for the last part of it. A wait first spins, since a sleeper
- * takes the kernel fifty microseconds to wake, and sleeps on a futex when it takes long.
+/* Helpers wait for a round of work, and the calling thread waits for its last part. A wait spins first, since the
+ * kernel takes fifty microseconds to wake a sleeper, and sleeps on a futex if it takes long.
  *
- * Every thread has a part of its own, so that what it wrote in one round is in its cache in the next. Whoever is ready
- * also takes the parts that nobody has begun: a helper that is late, since it slept or its core is somebody else's, holds
- * nobody up. It may even come when the next round has begun; then it takes a part of that.
+ * Every thread has its own part, so that what it wrote in one round is in its cache in the next. A thread that has
+ * finished also takes parts that nobody has begun, so a helper that is late, because it slept or lost its core, holds
+ * nobody up. It may even come when the next round has begun; then it takes a part of that round.
  *
- * Spinning is right on a core of one's own and ruinous on one that is shared: the scheduler counts it as work, so that
- * the thread has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others.
- * A thread whose core was taken from it for a quarter of a window (a loader wants it for less) therefore says that the
- * machine is busy, and for some time all threads of the device sleep at once, which makes the scheduler let them go first
- * when they are woken.
+ * Spinning is right on a core of one's own and ruinous on a shared one: the scheduler counts it as work, so the thread
+ * has used up its turn when its work comes, and a step of twenty rounds waits for twenty turns of others. A thread that
+ * lost its core for a quarter of a window (a loader takes it for less) therefore reports that the machine is busy. For
+ * some time all threads of the device then sleep without spinning, and the scheduler lets them go first when they wake.
  *
- * No wake-up is lost: a sleeper counts itself and then the kernel compares the word; whoever changes the word looks
+ * No wake-up is lost: a sleeper counts itself before the kernel compares the word, and whoever changes the word looks
  * for sleepers afterwards. Both are sequentially consistent. */
 #include "engine/device/threads.h"
 
@@ -61,7 +60,7 @@ int threads_self(void) {
 
 /* ---- waiting ---- */
 
-static _Thread_local struct watch { /* of this thread, since a window began; without the time that it slept */
+static _Thread_local struct watch { /* this thread's clocks when its window began; time asleep does not count */
     int64_t wall, own;
 } watch;
 
@@ -71,7 +70,7 @@ static struct watch watch_now(void) {
     return (struct watch){clock_ns(), (int64_t)own.tv_sec * 1000000000 + own.tv_nsec};
 }
 
-/* Whether somebody else had the core for a quarter of the time while this thread wanted it. */
+/* Whether others had the core for a quarter of the time in which this thread wanted it. */
 static bool was_preempted(void) {
     struct watch now = watch_now();
     int64_t wall = now.wall - watch.wall, taken = wall - (now.own - watch.own);
@@ -91,7 +90,7 @@ static bool spin(const struct word *w, uint32_t seen, int64_t until) {
     return false;
 }
 
-/* Until the word is no longer 'seen'. */
+/* Waits until the word is no longer 'seen'. */
 static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
     int64_t start = clock_ns();
     bool busy = start < atomic_load_explicit(&t->busy_until, memory_order_relaxed);
@@ -113,7 +112,7 @@ static void wake_sleepers(struct word *w) {
 
 /* ---- sharing a loop ---- */
 
-/* What the round consists of is written before its parts are opened, and stays until the last one is done. */
+/* The round's fields are written before its parts are opened, and stay until the last part is done. */
 static void do_part(struct threads *t, int64_t part) {
     int64_t grains = (t->n + t->grain - 1) / t->grain;
     int64_t begin = grains * part / t->parts * t->grain, end = grains * (part + 1) / t->parts * t->grain;
@@ -123,7 +122,7 @@ static void do_part(struct threads *t, int64_t part) {
     if (atomic_fetch_sub(&t->left.value, 1) == 1) wake_sleepers(&t->left);
 }
 
-/* Does all parts that are open: that of the thread itself first, then those after it. */
+/* Does all open parts: the thread's own first, then those after it. */
 static void do_open(struct threads *t) {
     int helpers = t->count - 1, first = self > 0 ? self - 1 : 0;
     for (int i = 0; i < helpers; i++) {

@@ -1,5 +1,5 @@
-/* The threads of a device: the one that opened it, and helpers that share its loops. They live as long as the device,
- * and take no processor's time from others while they wait on a busy machine. */
+/* The threads of a device: the one that opened it, and helpers that share its loops. They live as long as the device.
+ * While they wait on a busy machine, they take no processor time from others. */
 #pragma once
 #include "engine/base/error.h"
 
@@ -12,12 +12,12 @@ MUST_CHECK enum error threads_create(int count, void (*begin)(const void *user),
                                      struct threads **out);
 void threads_free(struct threads *t); /* NULL is fine */
 
-/* Calls work(ctx, begin, end) over parts of [0, count), one a thread, in parallel; parts begin at multiples of
- * 'grain'. On the calling thread alone when t is NULL, count is no more than 'grain', or work itself calls. Where
- * parts begin is a function of the numbers alone; a thread that is late leaves its part to another. One thread at a time
- * may call, and what works for it. Allocates nothing. */
+/* Calls work(ctx, begin, end) over parts of [0, count), one for each thread, in parallel; parts begin at multiples of
+ * 'grain'. Runs on the calling thread alone if t is NULL, count is at most 'grain', or the caller is such work itself.
+ * Where parts begin depends on the numbers alone; the part of a late thread may go to another. Only one thread at a
+ * time may call it, and the work that it shares. Allocates nothing. */
 void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)(void *ctx, int64_t begin, int64_t end),
                    void *ctx);
 
-/* The number of the thread that runs the work that asks: 0 (the calling one) to count - 1. */
+/* The number of the thread that asks: 0 (the one that shares its loops) to count - 1. */
 int threads_self(void);

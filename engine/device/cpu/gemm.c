@@ -1,10 +1,10 @@
 /* Matrix products on vector units.
  *
  * C is cut into tiles that fit the registers (8 x 48 floats with AVX-512, 4 x 24 with AVX2, 8 x 12 with NEON). B is
- * packed in panels of at most 3 vectors' width, so that a tile reads it in one stream (where few
- * rows of C would pay for that, it is read where it lies). A is read where it lies, row by row, one
- * float broadcast to a vector; when it is transposed or rounded it is packed too, a transposed one
- * group by group of a tile's rows. The loops, from outside in:
+ * packed into panels that are at most 3 vectors wide, so that a tile reads it in one stream; if C has
+ * too few rows for that to pay, B is read in place. A is read in place, row by row, one float
+ * broadcast to a vector. If A is transposed or rounded it is packed, too: a transposed one in groups
+ * of as many rows as a tile has. The loops, from outside in:
  *
  *   columns of C in blocks of N_BLOCK
  *     k in blocks of K_BLOCK         pack the block of B: 1 float moved for 2m operations
@@ -12,17 +12,17 @@
  *         columns of C in panels     a panel of B stays in the first-level cache, or almost
  *           rows of C in tiles       gemm_tile.h; each asks for the next one's C and A
  *
- * A tile of a later k block goes on from the C that the block before left, so each element of C is
- * one chain of fused multiply-adds in order of k, whatever the sizes.
+ * A tile of a later k block continues the C of the block before, so each element of C is one chain of
+ * fused multiply-adds in order of k, whatever the sizes.
  *
- * Where k has segments, as many of them as fit are a block; a tile sums each for itself, in slots in the first-level
- * cache, and adds them along the tree. What is left of the tree is added block by block, in slots in the second-level
- * cache, of so few rows of C that these fit.
+ * If k has segments, a block takes as many of them as fit. A tile sums each segment by itself, in slots in the
+ * first-level cache, and adds the sums along the tree. The rest of the tree is added block by block, in slots in the
+ * second-level cache, for no more rows of C than fit there.
  *
  * bf16: the packed elements are pairs, two neighbours in k, and the tile's multiply-add is the
  * machine's product of pairs; the same tiles with half the k. Without that instruction the packed
  * floats are rounded, and the rest is as in f32. AMX takes larger tiles of pairs, all of them whole:
- * zeros fill up A, B and k, and what sticks out of C is left out. */
+ * A, B and k are padded with zeros, and what lies beyond C is dropped. */
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/gemm_pack.h"
 #include "engine/device/cpu/lanes.h"
@@ -33,21 +33,21 @@
 enum { K_BLOCK = 384, VECS = 3, LANES_MAX = 16, ROWS_MAX = 8, TILE_FLOATS = ROWS_MAX * VECS * LANES_MAX };
 enum { EDGE_FLOATS = 32 * 2 * LANES_MAX }; /* of the largest tile of any kind */
 
-struct tile { /* what the innermost loops need: of 'count' tiles, one below the other */
+struct tile { /* what the innermost loops need for 'count' tiles, one below the other */
     int64_t count, k, lda, ldb, ldc;
     const float *a, *b;
     float *c;
     const float *next; /* where the next tile's C is; NULL: nowhere */
     bool more;
-    const float *slots; /* the first of 'adds' tiles that are added to it in the end, each before the last */
+    const float *slots; /* the first of 'adds' tiles to add in the end, from here down in memory */
     int adds;
 };
 typedef void tile_fn(const struct tile *t);
 
 struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A in groups */
     int lanes, rows, vecs;
-    int least_rows;                      /* of a tile; what is beyond C's are zeros */
-    enum packing bf16;                   /* how it takes factors that are rounded */
+    int least_rows;                      /* of a tile; rows beyond C's are zeros */
+    enum packing bf16;                   /* how rounded factors are packed */
     void (*enter)(void), (*leave)(void); /* around a thread's tiles; NULL: nothing */
     tile_fn *tile[2][6][VECS];
 };
@@ -83,7 +83,7 @@ static int64_t at_most(int64_t a, int64_t b) {
     return a < b ? a : b;
 }
 
-/* A count in even parts, none above 'most', each a multiple of 'grain' but for the last. */
+/* The size of a count's even parts: at most 'most', and a multiple of 'grain'. */
 static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
     int64_t parts = (count + most - 1) / most;
     int64_t part = (count + parts - 1) / parts;
@@ -97,7 +97,7 @@ struct run { /* a thread's part of a product, or a piece of that */
     enum packing how;
     bool packs_a, packs_b;
     int64_t i0, i1, j0, j1, p0, p1;
-    int first, segments; /* that are [p0, p1), to be summed by tiles; 0: that is one chain */
+    int first, segments; /* those of [p0, p1), which tiles sum; none: one chain */
     float *c;            /* of (i0, j0) */
     int64_t ldc;
     float *b, *work, *a, *slots; /* a block of B, its scratch, a block of A, pieces of C */
@@ -105,12 +105,12 @@ struct run { /* a thread's part of a product, or a piece of that */
 
 struct block { /* of the product: rows [i, i + rows), k rows as packed from p, columns [j, end) */
     int64_t i, rows, p, k, j, end;
-    int64_t columns, wide; /* of the panel at j, and as packed */
+    int64_t columns, wide; /* the panel's at j, and its width as packed */
     const float *panel;
     bool last; /* in k */
 };
 
-/* A tile's left factor: where it lies, or packed, as rows or in groups. */
+/* A tile's left factor: in place, or packed as rows or in groups. */
 static void tile_left(const struct run *r, const struct block *b, int64_t i, struct tile *t) {
     const struct gemm *g = r->g;
     t->a = r->packs_a ? r->a + (i - b->i) * b->k : g->a + i * g->lda + b->p;
@@ -149,7 +149,7 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
         memcpy(c + row * r->ldc, slots[0] + row * wide, (size_t)b->columns * sizeof *c);
 }
 
-/* Tiles, 'count' of them where the first one is whole. A tile that sticks out of C goes through a buffer. */
+/* Runs 'count' whole tiles, or one tile that reaches beyond C and goes through a buffer. */
 static void tile_run(const struct run *r, const struct block *b, int64_t i, int log_rows, int64_t count) {
     _Alignas(ALIGNMENT) float edge[EDGE_FLOATS];
     const struct gemm *g = r->g;
@@ -187,11 +187,11 @@ static void tiles_run(const struct run *r, const struct block *b) {
 /* ---- blocks --------------------------------------------------------------------------------- */
 enum {
     N_BLOCK = 768,
-    /* More rows of C than this pay for a packed B: AVX2's panels are one and a half cache lines wide, others' whole ones. */
+    /* Packing B pays with more rows of C than this. AVX2's panels are 1.5 cache lines wide, others' are whole lines. */
     PACK_B_ROWS = LANES == 8 ? 64 : 256,
     B_FLOATS = K_BLOCK * N_BLOCK,
     WORK_FLOATS = K_BLOCK * VECS * LANES_MAX,
-    A_FLOATS = K_BLOCK * 256, /* with what else passes, a usual second-level cache */
+    A_FLOATS = K_BLOCK * 256, /* with all that passes through it, a usual second-level cache */
     SLOT_ROWS = 64,
     SLOT_FLOATS = SLOT_ROWS * N_BLOCK,
     THREAD_FLOATS = B_FLOATS + WORK_FLOATS + A_FLOATS + (SEGMENT_SLOTS - 1) * SLOT_FLOATS
@@ -250,7 +250,7 @@ static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int6
     }
 }
 
-/* Most rows of k in a block. */
+/* The most rows of k in a block. */
 static int64_t deepest(const struct run *r) {
     return r->how == PACK_PAIRS || r->how == PACK_TILES ? 2 * K_BLOCK : K_BLOCK;
 }
@@ -264,7 +264,7 @@ static void range_run(const struct run *r) {
 }
 
 /* ---- segments ------------------------------------------------------------------------------- */
-/* How many segments a block takes: in pairs, none may begin between the two; AMX takes each by itself. */
+/* How many segments a block takes: as many as fit, but one with AMX or if any segment begins inside a pair. */
 static int segments_together(const struct run *r) {
     const struct segments *s = r->g->segments;
     if (r->how == PACK_TILES) return 1;
@@ -289,7 +289,7 @@ static void slot_add(const struct run *to, const struct run *from) {
         for (int64_t j = 0; j < to->j1 - to->j0; j++) to->c[i * to->ldc + j] += from->c[i * from->ldc + j];
 }
 
-/* A piece of C for all segments: slot 0 is where it lies. */
+/* A piece of C for all segments: slot 0 is that piece itself. */
 static void piece_run(const struct run *r, int count) {
     struct run slots[SEGMENT_SLOTS];
     for (int k = 0; k < SEGMENT_SLOTS; k++) {
@@ -326,7 +326,7 @@ static void pieces_run(const struct run *r) {
     }
 }
 
-/* ---- threads: by columns, each packing its own; by rows, where columns are few or a turned A is packed */
+/* ---- threads: by columns, each packing its own of B; by rows if columns are few or a transposed A is packed */
 struct job {
     const struct gemm *g;
     float *pack;

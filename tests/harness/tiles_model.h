@@ -1,4 +1,4 @@
-/* The instructions of engine/device/cpu/gemm_amx.h in plain C, as Intel's manual describes them. Each thread has its own
+/* The instructions of engine/device/cpu/amx.h in plain C, as Intel's manual describes them. Each thread has its own
  * tiles, which are there between TILES_CONFIGURE and TILES_RELEASE alone. */
 #pragma once
 #include <math.h>
@@ -9,6 +9,7 @@
 
 struct model_tile {
     unsigned char row[16][64];
+    int rows, bytes; /* of a row */
 };
 static _Thread_local struct model_tile model_tiles[8];
 static _Thread_local int model_configured;
@@ -22,9 +23,13 @@ static inline void model_configure(const void *config) {
     unsigned char c[64];
     memcpy(c, config, sizeof c);
     model_must(c[0] == 1 && c[1] == 0 && !model_configured);
-    for (int t = 0; t < 8; t++) model_must(c[16 + 2 * t] == 64 && c[17 + 2 * t] == 0 && c[48 + t] == 16);
-    for (int t = 0; t < 8; t++) model_must(c[32 + 2 * t] == 0 && c[56 + t] == 0); /* there are eight */
     memset(model_tiles, 0, sizeof model_tiles);
+    for (int t = 0; t < 16; t++) {
+        int rows = c[48 + t], wide = c[16 + 2 * t] + 256 * c[17 + 2 * t];
+        model_must(t < 8 ? rows >= 1 && rows <= 16 && wide >= 4 && wide <= 64 && wide % 4 == 0
+                         : rows == 0 && wide == 0);
+        if (t < 8) model_tiles[t].rows = rows, model_tiles[t].bytes = wide;
+    }
     model_configured = 1;
 }
 
@@ -33,12 +38,20 @@ static inline struct model_tile *model_tile(int t) {
     return &model_tiles[t];
 }
 
+static inline void model_zero(int t) {
+    memset(model_tile(t)->row, 0, sizeof model_tile(t)->row);
+}
+
+/* What is beyond the rows and columns of a tile becomes zero. */
 static inline void model_load(int t, const void *from, int64_t stride) {
-    for (int r = 0; r < 16; r++) memcpy(model_tile(t)->row[r], (const char *)from + r * stride, 64);
+    struct model_tile *to = model_tile(t);
+    model_zero(t);
+    for (int r = 0; r < to->rows; r++) memcpy(to->row[r], (const char *)from + r * stride, (size_t)to->bytes);
 }
 
 static inline void model_store(int t, void *to, int64_t stride) {
-    for (int r = 0; r < 16; r++) memcpy((char *)to + r * stride, model_tile(t)->row[r], 64);
+    const struct model_tile *from = model_tile(t);
+    for (int r = 0; r < from->rows; r++) memcpy((char *)to + r * stride, from->row[r], (size_t)from->bytes);
 }
 
 static inline float model_float(const struct model_tile *t, int row, int column) {
@@ -63,10 +76,12 @@ static inline float model_flushed(float v) {
 
 /* Even and odd terms are two chains of fused multiply-adds. */
 static inline void model_dot(int to, int left, int right) {
-    for (int m = 0; m < 16; m++)
-        for (int n = 0; n < 16; n++) {
+    const struct model_tile *a_tile = model_tile(left), *b_tile = model_tile(right), *c_tile = model_tile(to);
+    model_must(a_tile->rows == c_tile->rows && a_tile->bytes == 4 * b_tile->rows && b_tile->bytes == c_tile->bytes);
+    for (int m = 0; m < c_tile->rows; m++)
+        for (int n = 0; n < c_tile->bytes / 4; n++) {
             float sum[2] = {0}, c = model_float(model_tile(to), m, n);
-            for (int k = 0; k < 16; k++)
+            for (int k = 0; k < b_tile->rows; k++)
                 for (int h = 0; h < 2; h++) {
                     float a = model_half(model_tile(left), m, k, h), b = model_half(model_tile(right), k, n, h);
                     sum[h] = model_flushed(fmaf(a, b, sum[h]));
@@ -78,7 +93,7 @@ static inline void model_dot(int to, int left, int right) {
 
 #define TILES_CONFIGURE(config) model_configure(config)
 #define TILES_RELEASE() (model_must(model_configured), model_configured = 0)
-#define TILE_ZERO(t) memset(model_tile(t), 0, sizeof(struct model_tile))
+#define TILE_ZERO(t) model_zero(t)
 #define TILE_LOAD(t, from, stride) model_load(t, from, stride)
 #define TILE_STORE(t, to, stride) model_store(t, to, stride)
 #define TILE_DOT(c, a, b) model_dot(c, a, b)

@@ -1,7 +1,7 @@
 /* gemm.c with the tiles of AMX, whose instructions are a model in plain C here, beside products in doubles: every size of
  * what sticks out of a tile, every way of packing, segments, and threads. */
 #define CPU_LEVEL modelled
-#define GEMM_TILES_MODEL "tests/harness/tiles_model.h"
+#define AMX_MODEL "tests/harness/tiles_model.h"
 #include "engine/device/cpu/names.h"
 
 #include "engine/device/bf16.h"

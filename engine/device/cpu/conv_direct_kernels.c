@@ -106,7 +106,14 @@ COLUMNS(ROWS, 2)
 COLUMNS(ROWS, 3)
 #endif
 
+#if HAS_TILES
+#include "engine/device/cpu/conv_direct_amx.h"
+#endif
+
 void direct_multiply(const struct direct_product *p) {
+#if HAS_TILES
+    if (amx_takes(p)) return amx_multiply(p);
+#endif
     if (p->lanewise) {
         for (int64_t column = 0; column < B; column += LANES) columns(ROWS, 1, 0, LANEWISE, p, column);
         return;

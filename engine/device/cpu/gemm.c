@@ -65,12 +65,12 @@ struct kind { /* of tiles; tile[g][i][v] has 1 << i rows and v + 1 vectors; g: A
 #define TILE_ROWS (REGISTERS / 4)
 #include "engine/device/cpu/gemm_tile.h"
 
-#if HAS_TILES || defined(GEMM_TILES_MODEL)
+#if HAS_TILES
 #include "engine/device/cpu/gemm_amx.h"
 #endif
 
 static const struct kind *kind_of(bool bf16) {
-#if HAS_TILES || defined(GEMM_TILES_MODEL)
+#if HAS_TILES
     if (bf16) return &kind_amx;
 #elif defined(__AVX512BF16__)
     if (bf16) return &kind_pairs;

@@ -3,40 +3,12 @@
  *
  *   0 1      4      6 7
  *   2 3  +=  5  *
- *
- * The instructions stand behind five macros, which a test replaces by plain C (GEMM_TILES_MODEL names its header). It has
- * not run on a processor that has them. */
-#if defined(GEMM_TILES_MODEL)
-#include GEMM_TILES_MODEL
-#else
-#include <immintrin.h>
-#define TILES_CONFIGURE(config) _tile_loadconfig(config)
-#define TILES_RELEASE() _tile_release()
-#define TILE_ZERO(t) _tile_zero(t)
-#define TILE_LOAD(t, from, stride) _tile_loadd(t, from, stride) /* rows are 'stride' bytes apart */
-#define TILE_STORE(t, to, stride) _tile_stored(t, to, stride)
-#define TILE_DOT(c, a, b) _tile_dpbf16ps(c, a, b)
-#endif
-/* What the compiler has yet to store, at p too, is in memory then: some compilers take the instructions to read the first
- * bytes alone. */
-#define TILES_SEE(p) __asm__ volatile("" : : "r"(p) : "memory")
+ */
+#include "engine/device/cpu/amx.h"
 
-enum { AMX_ROWS = 16, AMX_TILES = 8 };
-
-/* A thread has its own tiles, all whole. */
 static void amx_enter(void) {
-    _Alignas(64) struct {
-        uint8_t palette, begin, unused[14];
-        uint16_t bytes[16]; /* of a row */
-        uint8_t rows[16];
-    } config = {.palette = 1};
-    for (int t = 0; t < AMX_TILES; t++) config.bytes[t] = 64, config.rows[t] = AMX_ROWS;
-    TILES_SEE(&config);
-    TILES_CONFIGURE(&config);
-}
-
-static void amx_leave(void) {
-    TILES_RELEASE();
+    static const uint8_t whole[AMX_TILES] = {16, 16, 16, 16, 16, 16, 16, 16};
+    amx_begin(whole, whole);
 }
 
 /* As TILE(one) of gemm_tile.h; k is a multiple of 16. */
@@ -98,7 +70,7 @@ static const struct kind kind_amx = {
     .vecs = 2,
     .bf16 = PACK_TILES,
     .enter = amx_enter,
-    .leave = amx_leave,
+    .leave = amx_end,
     .tile = {{[4] = {amx_16x1, amx_16x2}, [5] = {amx_32x1, amx_32x2}},
              {[4] = {amx_16x1, amx_16x2}, [5] = {amx_32x1, amx_32x2}}},
 };

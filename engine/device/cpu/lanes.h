@@ -16,8 +16,8 @@
 #define LANES 4
 #endif
 
-/* Whether the level has AMX's tiles of bf16: some compilers spell it otherwise. */
-#if defined(__AMX_BF16__) || defined(__AMXBF16__)
+/* Whether the level has AMX's tiles of bf16, or a test's model of them: some compilers spell it otherwise. */
+#if defined(__AMX_BF16__) || defined(__AMXBF16__) || defined(AMX_MODEL)
 #define HAS_TILES 1
 #else
 #define HAS_TILES 0
@@ -30,7 +30,7 @@
 #endif
 
 /* Whether the level multiplies pairs of bf16; else bf16's factors are rounded and stay floats. */
-#if defined(__AVX512BF16__)
+#if defined(__AVX512BF16__) || HAS_TILES
 #define HAS_PAIRS true
 #else
 #define HAS_PAIRS false

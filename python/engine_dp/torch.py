@@ -277,14 +277,14 @@ _PATIENCE = 5  # seconds for which a rank that leaves still waits for works with
 def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
     meeting = _Meeting(store, rank, size)
     with _opening:
-        told = os.environ.pop(_STARTED, None)
+        saved = os.environ.pop(_STARTED, None)
         try:
             with _told():
                 g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
                 g.barrier()
         finally:
-            if told is not None:
-                os.environ[_STARTED] = told
+            if saved is not None:
+                os.environ[_STARTED] = saved
             meeting.over()
     return g
 

@@ -366,7 +366,7 @@ def wrong(groups, rank, size):
 
 
 def left_early(g, rank):
-    """Rank 0 leaves with a future that nobody has completed; the others are told."""
+    """Rank 0 leaves with a future that is not complete; the others get an error."""
     engine_dp.torch._PATIENCE = 0.1
     if rank == 0:
         future = dist.all_reduce(torch.zeros(3), group=g, async_op=True).get_future()
@@ -381,7 +381,7 @@ def left_early(g, rank):
     except RuntimeError as e:
         assert "rank 0 has left with work in flight" in str(e), e
     else:
-        raise AssertionError("work in flight was not told")
+        raise AssertionError("work in flight gave no error")
 
 
 def monitored(g, rank, size):

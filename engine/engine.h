@@ -177,14 +177,17 @@ ENGINE_API const char *engine_group_name(const struct engine_group *g);
 ENGINE_API void engine_group_label(struct engine_group *g, const char *label);
 struct engine_call {
     char name[24];          /* "all_reduce" */
-    long long number;       /* of this rank's calls, those that were started and the others apart, from 0 */
-    long long sequence;     /* of collectives, likewise, the same on all ranks; messages are not recorded */
-    long long bytes;        /* of its payload */
+    long long number;       /* of this rank's calls of the kind that was asked for, from 0 */
+    long long sequence;     /* of collectives, likewise, the same on all ranks; 0: a message */
+    long long bytes, tag;   /* bytes: of its payload; tag: of a message */
     long long began, ended; /* ns of CLOCK_MONOTONIC; ended 0: it runs */
-    int root, code;         /* root: -1: none; code: the exit code */
+    int root, code;         /* root: or the peer; -1: none, or any; code: the exit code */
 };
-/* Those that were started (1) or not (0), from that number on, of the last 512; at most n. Gives how many. Any thread. */
-ENGINE_API int engine_group_calls(const struct engine_group *g, int started, long long number, struct engine_call *out,
+/* The caller's own calls, those that were started, and messages: a send from when it begins to leave, a receive, which is
+ * there when it has ended, from when it was asked for. */
+enum { ENGINE_OWN, ENGINE_STARTED, ENGINE_SENT, ENGINE_RECEIVED };
+/* Those from that number on, of the last 512; at most n. Gives how many. Any thread. */
+ENGINE_API int engine_group_calls(const struct engine_group *g, int which, long long number, struct engine_call *out,
                                   int n);
 /* By all ranks: what to add to this rank's CLOCK_MONOTONIC to have rank 0's, both in ns. It is off by at most half of
  * round_trip; 0: both are on one host. */

@@ -17,7 +17,7 @@ static const char *sealed(int k, const uint8_t *bytes, size_t n) {
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
     h->size = h->size & 63;
     h->size += h->size == 0;
-    h->rank = (int32_t)((uint32_t)(h->rank + k) % (uint32_t)h->size);
+    h->rank = (int32_t)(((uint32_t)h->rank + (uint32_t)k) % (uint32_t)h->size);
     h->lanes = h->lanes & 1 ? LANES : ALL_LANES;
     h->a_lane = PLACES;
     h->check = record_head_check(h);

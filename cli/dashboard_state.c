@@ -7,6 +7,7 @@
 #include "engine/base/limits.h"
 #include "engine/base/text.h"
 #include "engine/base/version.h"
+#include "transport/link/link.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -47,14 +48,12 @@ static const char *state_of(const struct recording *r, bool ended) {
     return ended || r->process == PROCESS_GONE ? "lost" : r->process == PROCESS_STOPPED ? "stopped" : "runs";
 }
 
-/* The last call to the group that it has begun. */
-static void tell_call(struct json *j, const struct recording *r, int64_t now) {
-    if (r->ncalls == 0) return;
-    const struct recording_call *c = &r->calls[r->ncalls - 1];
-    json_open(j, "call", '{');
+static void tell_call(struct json *j, const char *key, const struct recording_call *c, int64_t now) {
+    json_open(j, key, '{');
     json_string(j, "name", c->name);
     if (c->call.sequence) json_int(j, "number", c->call.sequence);
     if (!c->call.sequence) json_int(j, "peer", c->call.peer);
+    if (c->call.lane >= LANES) json_int(j, "tag", c->call.tag);
     json_int(j, "bytes", c->bytes);
     json_int(j, "count", c->call.count);
     json_string(j, "type", c->type);
@@ -75,7 +74,9 @@ void dashboard_rank(struct json *j, const struct recording *r, bool ended) {
         json_int(j, "step", r->step);
         json_real(j, "age_s", clock_seconds(now - r->noted));
     }
-    tell_call(j, r, now);
+    if (r->ncalls) tell_call(j, "call", &r->calls[r->ncalls - 1], now); /* the last that it has begun */
+    for (int i = 0; i < r->ncalls; i++)
+        if (r->calls[i].call.lane == LANE_IN && !r->calls[i].ended) tell_call(j, "waits", &r->calls[i], now);
     json_close(j, '}');
 }
 

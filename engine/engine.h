@@ -176,15 +176,17 @@ ENGINE_API const char *engine_group_name(const struct engine_group *g);
 ENGINE_API void engine_group_label(struct engine_group *g, const char *label);
 struct engine_call {
     char name[24];          /* "all_reduce" */
-    long long number;       /* counts this rank's calls from 0, those that were started apart from the others */
-    long long sequence;     /* counts collectives likewise, the same on all ranks; messages are not recorded */
-    long long bytes;        /* of its payload */
+    long long number;       /* counts this rank's calls of the list that was asked for, from 0 */
+    long long sequence;     /* counts collectives likewise, the same on all ranks; 0 for a message */
+    long long bytes, tag;   /* bytes: of its payload; tag: of a message */
     long long began, ended; /* ns of CLOCK_MONOTONIC; ended 0: it runs */
-    int root, code;         /* root -1: it has none; code: its exit code */
+    int root, code;         /* root: or the peer of a message; -1: none, or any; code: its exit code */
 };
-/* At most n of the last 512 calls that were started (1) or were not (0), from that number on. Gives how many it wrote.
- * Any thread may call it. */
-ENGINE_API int engine_group_calls(const struct engine_group *g, int started, long long number, struct engine_call *out,
+/* The lists: calls that waited, calls that were started, and messages. A send begins when it starts to leave; a receive
+ * begins when it is asked for, and is listed once it has ended. */
+enum { ENGINE_OWN, ENGINE_STARTED, ENGINE_SENT, ENGINE_RECEIVED };
+/* At most n of the list's last 512, from that number on. Gives how many it wrote. Any thread may call it. */
+ENGINE_API int engine_group_calls(const struct engine_group *g, int which, long long number, struct engine_call *out,
                                   int n);
 /* Called by all ranks. offset: ns to add to this rank's CLOCK_MONOTONIC to get rank 0's, off by at most half of
  * round_trip, which is 0 if both are on one host. */

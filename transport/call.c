@@ -4,7 +4,6 @@
 #include "transport/algo/plain.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
-#include "transport/recorder.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -259,16 +258,16 @@ enum error call_move(struct group *g, struct collective *c) {
     return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
 }
 
-static void record(struct recorder *recorder, const struct collective *c) {
+struct recorded_call call_recorded(const struct collective *c) {
     bool other = has_root(c->kind) || has_peer(c->kind);
-    const struct recorded_call r = {.sequence = c->call.sequence,
-                                    .lane = (uint8_t)c->lane,
-                                    .kind = (uint8_t)c->kind,
-                                    .type = (uint8_t)c->sum.type,
-                                    .op = (uint8_t)c->sum.op,
-                                    .peer = other ? c->root : -1,
-                                    .count = c->sum.count};
-    recorder_begin(recorder, &r);
+    return (struct recorded_call){.sequence = c->call.sequence,
+                                  .lane = (uint8_t)c->lane,
+                                  .kind = (uint8_t)c->kind,
+                                  .type = (uint8_t)c->sum.type,
+                                  .op = (uint8_t)c->sum.op,
+                                  .peer = other ? c->root : -1,
+                                  .count = c->sum.count,
+                                  .tag = c->tag};
 }
 
 int64_t call_clock(struct group *g) {
@@ -307,8 +306,9 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     struct carrier *carrier = c->there && moves_or_pairs(c) ? carrier_for(g, c) : NULL;
     c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
-    struct recorder *recorder = c->lane < LANES ? g->params.recorder : NULL;
-    record(recorder, c);
+    struct recorder *recorder = g->params.recorder;
+    const struct recorded_call recorded = call_recorded(c);
+    recorder_begin(recorder, &recorded);
     int64_t began = call_clock(g);
     enum error err = carrier ? carrier_run(carrier, c) : call_move(g, c);
     call_tell(g, c, began, false);

@@ -2,6 +2,7 @@
 #pragma once
 #include "transport/algo/algo.h"
 #include "transport/group.h"
+#include "transport/recorder.h"
 
 /* The state that the calls of one lane share. Only the thread that runs the lane touches it, except the counts. */
 struct lane_state {
@@ -61,6 +62,7 @@ MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
 MUST_CHECK enum error call_move(struct group *g, struct collective *c);
 /* What a call is, for messages: "all_reduce 412 (4.0 MB)". */
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]);
+struct recorded_call call_recorded(const struct collective *c);
 struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence);
 /* Runs on the lane's thread. Any failure is the group's. patient: the thread may spin. */
 MUST_CHECK enum error call_run(struct group *g, struct collective *c, bool patient);

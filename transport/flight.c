@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { FLIGHT_CALLS = 1024, FLIGHT_KEEP = 8 << 20 };
+enum { FLIGHT_CALLS = 512, FLIGHT_KEEP = 8 << 20 };
 
 struct flight {
     struct recorder *recorder;
@@ -187,7 +187,7 @@ static enum error open_file(const struct group *g, struct flight *f) {
     char path[sizeof f->folder + 32];
     snprintf(path, sizeof path, "%s/rank%d.bin", f->folder, g->rank);
     const struct recorder_params p = {
-        .path = path, .rank = g->rank, .size = g->size, .calls = FLIGHT_CALLS, .private = true};
+        .path = path, .rank = g->rank, .size = g->size, .calls = FLIGHT_CALLS, .mail = g->params.mail, .private = true};
     enum error err = recorder_open(&p, &f->recorder);
     return err ? recorder_open(&p, &f->recorder) : err;
 }

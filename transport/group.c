@@ -3,7 +3,6 @@
 #include "transport/group.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
-#include "transport/recorder.h"
 
 #include <math.h>
 #include <stdatomic.h>

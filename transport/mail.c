@@ -29,6 +29,7 @@ struct letter {
     struct work work; /* first: whoever has the work has the letter */
     struct letter *next;
     int *source;
+    int64_t asked, waited; /* since when (ns, of clock_ns); waited 0: nobody waits */
 };
 /* A message that nobody has asked for yet. */
 struct early {
@@ -45,6 +46,8 @@ struct mail {
     struct early *early;
     bool stop, busy, over;   /* busy: with a message; over: the thread has ended */
     struct collective shown; /* what LANE_IN does, for messages */
+    int waits;               /* letters that somebody waits for */
+    struct letter *longest;  /* of them, that which the recording tells of */
 };
 
 static enum work_state state_of(const struct letter *l) {
@@ -73,6 +76,41 @@ enum error mail_send(struct collective *c) {
     return c->sum.count ? collective_send(c, c->root, c->buf, c->sum.count) : ERR_NONE;
 }
 
+/* ---- what the recording says (with the mutex) ---- */
+
+static void record_wait(struct group *g, struct letter *l) {
+    struct recorded_call r;
+    g->mail->longest = l;
+    if (l) r = call_recorded(&l->work.call);
+    recorder_wait(g->params.recorder, l ? &r : NULL, l ? l->waited : 0);
+}
+
+static void begin_wait(struct group *g, struct letter *l, int64_t now) {
+    l->waited = now;
+    g->mail->waits++;
+    if (!g->mail->longest) record_wait(g, l);
+}
+
+static void end_wait(struct group *g, struct letter *l) {
+    struct mail *m = g->mail;
+    if (!l->waited) return;
+    l->waited = 0;
+    m->waits--;
+    if (m->longest != l) return;
+    struct letter *next = NULL;
+    for (struct letter *k = m->waits ? m->letters : NULL; k; k = k->next)
+        if (k->waited && (!next || k->waited < next->waited)) next = k;
+    record_wait(g, next);
+}
+
+/* A receive is recorded when it ends, so one that waits for long does not hold the place of a newer one. */
+static void record_end(struct group *g, struct letter *l, int peer, enum error err) {
+    struct recorded_call r = call_recorded(&l->work.call);
+    r.peer = peer;
+    recorder_add(g->params.recorder, &r, l->asked, (int)err);
+    end_wait(g, l);
+}
+
 /* ---- which message fits which receive (with the mutex) ---- */
 
 static bool fits(const struct letter *l, int peer, int64_t tag) {
@@ -98,6 +136,7 @@ static bool same_kind(const struct letter *l, const struct head *h) {
 
 static void deliver(struct group *g, struct letter *l, int peer) {
     if (l->source) *l->source = peer;
+    record_end(g, l, peer, ERR_NONE);
     atomic_fetch_add(&g->lanes[LANE_IN].collectives, 1);
     atomic_store(&l->work.state, WORK_DONE);
     pthread_cond_broadcast(&g->mail->changed);
@@ -213,11 +252,18 @@ static void *mail_thread(void *arg) {
 
 /* ---- asking ---- */
 
+static enum error fail_letter(struct group *g, struct letter *l, int peer, enum error err) {
+    pthread_mutex_lock(&g->mail->mutex);
+    record_end(g, l, peer, err);
+    pthread_mutex_unlock(&g->mail->mutex);
+    return err;
+}
+
 enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out) {
     struct mail *m = g->mail;
     struct letter *l = malloc(sizeof *l), **last = &m->letters;
     if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
-    *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source};
+    *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = clock_ns()};
     pthread_mutex_lock(&m->mutex);
     struct early **at = find_early(m, l), *e = *at;
     bool same = e && same_kind(l, &e->head);
@@ -230,7 +276,7 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     }
     pthread_mutex_unlock(&m->mutex);
     *out = &l->work;
-    if (e && !same) return refuse(g, l, e->peer, &e->head);
+    if (e && !same) return fail_letter(g, l, e->peer, refuse(g, l, e->peer, &e->head));
     if (e) free(e);
     return ERR_NONE;
 }
@@ -292,6 +338,7 @@ static bool await(struct group *g, struct letter *l) {
     int64_t began = clock_ns();
     bool warned = false;
     pthread_mutex_lock(&m->mutex);
+    if (state_of(l) != WORK_DONE) begin_wait(g, l, began);
     while (state_of(l) != WORK_DONE && !m->over) {
         struct timespec until = soon(g->params.timeout);
         if (pthread_cond_timedwait(&m->changed, &m->mutex, &until) == 0 || state_of(l) != WORK_QUEUED) continue;
@@ -309,9 +356,11 @@ static bool await(struct group *g, struct letter *l) {
 
 enum error mail_wait(struct work *w) {
     struct group *g = w->group;
-    bool done = await(g, (struct letter *)w);
-    free(w);
-    return done ? ERR_NONE : g->link->ops->failure(g->link);
+    struct letter *l = (struct letter *)w;
+    enum error err = await(g, l) ? ERR_NONE : g->link->ops->failure(g->link);
+    if (err) fail_letter(g, l, l->work.call.root, err);
+    free(l);
+    return err;
 }
 
 /* ---- opening and closing ---- */

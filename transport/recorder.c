@@ -21,8 +21,8 @@
 struct recorder {
     struct record_head *head; /* the mapping */
     struct record *records;
-    uint32_t a_lane;
-    _Atomic uint64_t calls[LANES]; /* so far */
+    uint32_t lanes, a_lane;
+    _Atomic uint64_t calls[ALL_LANES]; /* so far */
     _Atomic bool failed;
 };
 
@@ -46,13 +46,18 @@ static int64_t wall_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
+static uint32_t lanes_of(const struct recorder_params *p) {
+    return p->mail ? ALL_LANES : LANES;
+}
+
 static void write_head(struct record_head *h, const struct recorder_params *p) {
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
     h->rank = p->rank;
     h->size = p->size;
     h->pid = (int32_t)getpid();
     h->started = process_start(h->pid, NULL);
-    h->a_lane = (uint32_t)(p->calls / LANES);
+    h->lanes = lanes_of(p);
+    h->a_lane = (uint32_t)p->calls;
     h->wall = wall_ns();
     h->clock = clock_ns();
     (void)gethostname(h->host, sizeof h->host - 1);
@@ -75,7 +80,7 @@ static enum error make_folder_of(const char *path) {
 }
 
 static size_t file_bytes(const struct recorder_params *p) {
-    return RECORD_HEAD + (size_t)p->calls * sizeof(struct record);
+    return RECORD_HEAD + (size_t)lanes_of(p) * (size_t)p->calls * sizeof(struct record);
 }
 
 /* The file gets all its blocks here: a full disk is an error now, and not a signal later. */
@@ -109,7 +114,7 @@ static enum error file_map(const struct recorder_params *p, void **out) {
 
 enum error recorder_open(const struct recorder_params *p, struct recorder **out) {
     assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MAX);
-    assert(p->calls >= LANES && p->calls <= RECORDER_CALLS && p->calls % LANES == 0);
+    assert(p->calls > 0 && p->calls <= RECORDER_CALLS);
     void *memory, *map;
     TRY(memory_alloc(sizeof(struct recorder), &memory));
     enum error err = file_map(p, &map);
@@ -120,7 +125,8 @@ enum error recorder_open(const struct recorder_params *p, struct recorder **out)
     struct recorder *r = *out = memory;
     r->head = map;
     r->records = (struct record *)(void *)((char *)map + RECORD_HEAD);
-    r->a_lane = (uint32_t)(p->calls / LANES);
+    r->lanes = lanes_of(p);
+    r->a_lane = (uint32_t)p->calls;
     write_head(r->head, p);
     return ERR_NONE;
 }
@@ -132,7 +138,7 @@ void recorder_leave(struct recorder *r, enum recorded_end how) {
 void recorder_close(struct recorder *r, bool clean) {
     if (!r) return;
     recorder_leave(r, clean ? RECORDED_CLEAN : RECORDED_FAILED);
-    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * LANES * sizeof(struct record));
+    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * r->lanes * sizeof(struct record));
     memory_free(r);
 }
 
@@ -148,18 +154,16 @@ static struct record *record_of(const struct recorder *r, int lane, uint64_t num
     return &r->records[(size_t)lane * r->a_lane + number % r->a_lane];
 }
 
-void recorder_begin(struct recorder *r, const struct recorded_call *c) {
-    if (!r) return;
-    assert(c->lane < LANES);
-    uint64_t number = atomic_load_explicit(&r->calls[c->lane], memory_order_relaxed);
-    struct record *e = record_of(r, c->lane, number);
+static void record_write(struct record *e, uint64_t number, const struct recorded_call *c, int64_t began, int64_t ended,
+                         int error) {
     atomic_store_explicit(&e->check, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* no reader sees the stores below with the old check */
-    atomic_store_explicit(&e->ended, 0, memory_order_relaxed);
-    atomic_store_explicit(&e->error, 0, memory_order_relaxed);
+    atomic_store_explicit(&e->ended, ended, memory_order_relaxed);
+    atomic_store_explicit(&e->error, error, memory_order_relaxed);
     e->number = number;
-    e->began = clock_ns();
+    e->began = began;
     e->count = c->count;
+    e->tag = c->tag;
     e->sequence = c->sequence;
     e->peer = c->peer;
     e->lane = c->lane;
@@ -167,16 +171,41 @@ void recorder_begin(struct recorder *r, const struct recorded_call *c) {
     e->type = c->type;
     e->op = c->op;
     atomic_store_explicit(&e->check, record_check(e), memory_order_release);
+}
+
+static void record_next(struct recorder *r, const struct recorded_call *c, int64_t began, int64_t ended, int error) {
+    assert(c->lane < r->lanes);
+    uint64_t number = atomic_load_explicit(&r->calls[c->lane], memory_order_relaxed);
+    record_write(record_of(r, c->lane, number), number, c, began, ended, error);
     atomic_store_explicit(&r->calls[c->lane], number + 1, memory_order_release);
+}
+
+void recorder_begin(struct recorder *r, const struct recorded_call *c) {
+    if (r) record_next(r, c, clock_ns(), 0, 0);
 }
 
 void recorder_end(struct recorder *r, int lane, int error) {
     if (!r) return;
-    assert(lane >= 0 && lane < LANES && r->calls[lane] > 0);
+    assert(lane >= 0 && lane < (int)r->lanes && r->calls[lane] > 0);
     struct record *e = record_of(r, lane, r->calls[lane] - 1);
     if (error) atomic_store(&r->failed, true);
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     atomic_store_explicit(&e->ended, clock_ns(), memory_order_release);
+}
+
+void recorder_add(struct recorder *r, const struct recorded_call *c, int64_t began, int error) {
+    if (!r) return;
+    if (error) atomic_store(&r->failed, true);
+    record_next(r, c, began, clock_ns(), error);
+}
+
+void recorder_wait(struct recorder *r, const struct recorded_call *c, int64_t began) {
+    if (!r) return;
+    assert(r->lanes == ALL_LANES);
+    if (c)
+        record_write(&r->head->wait, 0, c, began, 0, 0);
+    else
+        atomic_store_explicit(&r->head->wait.check, 0, memory_order_release);
 }
 
 void recorder_note(struct recorder *r, const char *doing, int64_t step) {
@@ -194,7 +223,8 @@ void recorder_note(struct recorder *r, const char *doing, int64_t step) {
 }
 
 int recorder_recall(const struct recorder *r, int lane, int64_t number, struct recording_call *out, int n) {
-    int64_t calls = (int64_t)atomic_load(&r->calls[lane]), oldest = calls > r->a_lane ? calls - r->a_lane : 0;
+    int64_t calls = lane < (int)r->lanes ? (int64_t)atomic_load(&r->calls[lane]) : 0;
+    int64_t oldest = calls > r->a_lane ? calls - r->a_lane : 0;
     int count = 0;
     for (int64_t i = number > oldest ? number : oldest; i < calls && count < n; i++) {
         struct record e, *at = record_of(r, lane, (uint64_t)i);

@@ -4,12 +4,13 @@
 #include "engine/base/memory.h"
 #include <stdint.h>
 
-enum { RECORDER_CALLS = 4096, RECORDER_TEXT = 48 };
+enum { RECORDER_CALLS = 2048, RECORDER_TEXT = 48 };
 struct recorder;
 struct recorder_params {
     const char *path; /* "RUN_DIR/flight/rank3.bin" */
     int rank, size;
-    int calls;    /* how many are kept: an even number, at most RECORDER_CALLS */
+    int calls;    /* how many are kept of each lane, at most RECORDER_CALLS */
+    bool mail;    /* keep as many messages that were sent, and as many that were received */
     bool private; /* only this user may read the file */
 };
 /* Creates the folder and the file, or replaces the file; the file never grows afterwards. */
@@ -26,13 +27,17 @@ void recorder_label(struct recorder *r, const char *label);
 struct recorded_call {
     uint32_t sequence;            /* of collectives on the lane; 0 for send and recv */
     uint8_t lane, kind, type, op; /* as the group numbers them */
-    int32_t peer;                 /* root or peer; -1: none */
-    int64_t count;
+    int32_t peer;                 /* root or peer; -1: none, or any */
+    int64_t count, tag;
 };
-/* Both are a few stores without a lock: a lane has one thread, and one call at a time. If r is
+/* Each of these is a few stores without a lock: a lane has one thread, and one call at a time. If r is
  * NULL, nothing is recorded. */
 void recorder_begin(struct recorder *r, const struct recorded_call *c);
 void recorder_end(struct recorder *r, int lane, int error);
+/* A call that ends now: a receive, of which many are asked for at a time and end in any order. */
+void recorder_add(struct recorder *r, const struct recorded_call *c, int64_t began, int error);
+/* The receive that the rank waits for, since 'began', in a place of its own; NULL: it waits for none (any more). */
+void recorder_wait(struct recorder *r, const struct recorded_call *c, int64_t began);
 /* Records the current work of the rank: "backward of conv4". */
 void recorder_note(struct recorder *r, const char *doing, int64_t step);
 bool recorder_failed(const struct recorder *r); /* whether any call has */
@@ -64,7 +69,7 @@ struct recording {
     bool exited;         /* its process has ended by itself without leaving the group */
     char doing[RECORDER_TEXT];
     int64_t step, noted;          /* the note's step, and when it was noted */
-    struct recording_call *calls; /* oldest first */
+    struct recording_call *calls; /* oldest first; on LANE_IN receives that have ended, and the one it waits for */
     int ncalls;
 };
 /* ERR_DATA: not a recorder's file, or damaged. */

@@ -1,5 +1,5 @@
-/* The format of a flight recorder's file: a header of one page, and the last calls of each lane. The header names
- * kinds and types, so that a reader needs nothing of the program that wrote it. */
+/* The format of a flight recorder's file: a header of one page, and the last calls of each lane: of LANES, or with
+ * messages of ALL_LANES. The header names kinds and types, so that a reader needs nothing of the program that wrote it. */
 #pragma once
 #include "transport/link/link.h"
 #include "transport/recorder.h"
@@ -10,16 +10,31 @@ enum {
     RECORD_HEAD = 4096,
     RECORD_KINDS = 32,
     RECORD_TYPES = 16,
-    RECORDS_A_LANE = RECORDER_CALLS / LANES, /* at most */
-    RECORD_FILE = RECORD_HEAD + RECORDER_CALLS * 64,
+    RECORD_FILE = RECORD_HEAD + ALL_LANES * RECORDER_CALLS * 64, /* at most */
 };
-#define RECORD_MAGIC "engine flight 2"
+#define RECORD_MAGIC "engine flight 3"
+
+/* One call. 'check' is 0 while the rest is being written, and fits it otherwise; the end of the
+ * call is not part of it. Call number n of a lane lies at place n modulo a_lane. */
+struct record {
+    _Atomic uint32_t check;
+    _Atomic int32_t error;
+    _Atomic int64_t ended;
+    uint64_t number;
+    int64_t began, count, tag;
+    uint32_t sequence;
+    int32_t peer;
+    uint8_t lane, kind, type, op;
+    uint8_t unused[4];
+};
+_Static_assert(sizeof(struct record) == 64, "records are a line each");
 
 struct record_head {
     char magic[16];
     int32_t rank, size, pid;
     uint32_t check;   /* crc32c of what is written once: the head up to 'end', with 0 here */
     uint64_t started; /* the process, as process_start says */
+    uint32_t lanes;   /* LANES or ALL_LANES */
     uint32_t a_lane;  /* places for calls of each lane */
     int64_t wall, clock;
     char host[64];
@@ -30,31 +45,17 @@ struct record_head {
     _Atomic int64_t noted, step;
     _Atomic uint64_t doing[RECORDER_TEXT / 8];
     char label[RECORDER_TEXT];
+    struct record wait; /* number 0 of LANE_IN, which has not ended; check 0: the rank waits for no message */
 };
 _Static_assert(sizeof(struct record_head) <= RECORD_HEAD, "the head is one page");
-
-/* One call. 'check' is 0 while the rest is being written, and fits it otherwise; the end of the
- * call is not part of it. Call number n of a lane lies at place n modulo a_lane. */
-struct record {
-    _Atomic uint32_t check;
-    _Atomic int32_t error;
-    _Atomic int64_t ended;
-    uint64_t number;
-    int64_t began, count;
-    uint32_t sequence;
-    int32_t peer;
-    uint8_t lane, kind, type, op;
-    uint8_t unused[12];
-};
-_Static_assert(sizeof(struct record) == 64, "records are a line each");
 
 /* Never 0. */
 static inline uint32_t record_check(const struct record *r) {
     uint64_t what = (uint64_t)r->lane | (uint64_t)r->kind << 8 | (uint64_t)r->type << 16 | (uint64_t)r->op << 24 |
                     (uint64_t)(uint32_t)r->peer << 32;
-    const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)r->count, r->sequence, what};
+    const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)r->count, (uint64_t)r->tag, r->sequence, what};
     uint64_t h = 0xcbf29ce484222325u;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 6; i++) {
         h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
         h ^= h >> 32;
     }

@@ -23,7 +23,7 @@ static enum error check_head(const char *path, const struct record_head *h) {
     if (memcmp(h->magic, RECORD_MAGIC, sizeof h->magic))
         return FAIL(ERR_DATA, "'%s' is not a flight recorder's file", path);
     if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 || h->rank >= h->size ||
-        h->a_lane < 1 || h->a_lane > RECORDS_A_LANE)
+        (h->lanes != LANES && h->lanes != ALL_LANES) || h->a_lane < 1 || h->a_lane > RECORDER_CALLS)
         return FAIL(ERR_DATA, "'%s': the head is damaged", path);
     return ERR_NONE;
 }
@@ -76,7 +76,8 @@ bool record_read(const struct record_head *h, const struct record *e, size_t pla
                                             .type = e->type,
                                             .op = e->op,
                                             .peer = e->peer,
-                                            .count = e->count},
+                                            .count = e->count,
+                                            .tag = e->tag},
                                    .began = e->began,
                                    .ended = e->ended,
                                    .number = (int64_t)e->number,
@@ -104,18 +105,20 @@ enum error recording_read(const char *path, struct pool *pool, struct recording 
         return FAIL(ERR_DATA, "'%s' has %zu bytes, a flight recorder's file at least %d", path, n, RECORD_HEAD);
     memcpy(&head, bytes, sizeof head);
     TRY(check_head(path, &head));
-    size_t places = (size_t)head.a_lane * LANES;
+    size_t places = (size_t)head.a_lane * head.lanes;
     if (n != RECORD_HEAD + places * sizeof(struct record))
         return FAIL(ERR_DATA, "'%s' has %zu bytes, and should have %zu", path, n,
                     RECORD_HEAD + places * sizeof(struct record));
     read_head(&head, out);
-    out->calls = pool_alloc(pool, places * sizeof *out->calls);
+    out->calls = pool_alloc(pool, (places + 1) * sizeof *out->calls);
     if (!out->calls) return ERR_MEMORY;
     for (size_t i = 0; i < places; i++) {
         struct record e;
         memcpy(&e, bytes + RECORD_HEAD + i * sizeof e, sizeof e);
         out->ncalls += record_read(&head, &e, i, &out->calls[out->ncalls]);
     }
+    if (head.lanes == ALL_LANES && !head.wait.ended)
+        out->ncalls += record_read(&head, &head.wait, (size_t)LANE_IN * head.a_lane, &out->calls[out->ncalls]);
     qsort(out->calls, (size_t)out->ncalls, sizeof *out->calls, by_time);
     return ERR_NONE;
 }

@@ -1,6 +1,7 @@
 /* The report of where the ranks of a run or a group are, or were when it ended, from all their recordings. All ranks
  * number a lane's collectives alike, so the first one that not all have finished is where they wait or where it went
- * wrong. The report says which ranks entered it, did not, or called something else, and what each was doing. */
+ * wrong. The report says which ranks entered it, did not, or called something else, and what each was doing. Messages
+ * have no such numbers: the report has a line for each rank that waits for one, with what its peer did. */
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "transport/link/link.h"
@@ -71,13 +72,38 @@ static bool same_call(const struct recorded_call *a, const struct recorded_call 
     return a->kind == b->kind && a->type == b->type && a->op == b->op && a->peer == b->peer && a->count == b->count;
 }
 
+static bool is_message(const struct recording_call *c) {
+    return c->call.lane >= LANES;
+}
+
+/* What the rank is doing on the lane; NULL: nothing. */
+static const struct recording_call *open_call(const struct recording *r, int lane) {
+    for (int i = r->ncalls - 1; i >= 0; i--)
+        if (r->calls[i].call.lane == lane && !r->calls[i].ended) return &r->calls[i];
+    return NULL;
+}
+
 /* ---- words ---- */
+
+/* "from rank 1" */
+static void print_peer(const struct merge *m, const struct recording_call *c) {
+    fprintf(m->out, c->call.lane == LANE_IN ? "from " : "to ");
+    if (c->call.peer >= 0)
+        fprintf(m->out, "rank %d", c->call.peer);
+    else
+        fprintf(m->out, "any rank");
+}
 
 static void print_call(const struct merge *m, const struct recording_call *c) {
     fprintf(m->out, "%s", c->name);
     char bytes[32];
     if (c->call.sequence) fprintf(m->out, " %u", (unsigned)c->call.sequence);
-    if (!c->call.sequence && c->call.peer >= 0) fprintf(m->out, " with rank %d", c->call.peer);
+    if (is_message(c)) {
+        fprintf(m->out, " ");
+        print_peer(m, c);
+        fprintf(m->out, ", tag %lld", (long long)c->call.tag);
+    } else if (!c->call.sequence && c->call.peer >= 0)
+        fprintf(m->out, " with rank %d", c->call.peer);
     if (c->bytes) fprintf(m->out, " (%s)", text_of_bytes((double)c->bytes, bytes));
 }
 
@@ -174,6 +200,96 @@ static void print_lane(const struct merge *m, int lane) {
     }
     fprintf(m->out, "\n");
     if (open) print_mismatches(m, lane, open);
+}
+
+/* ---- messages ---- */
+
+/* The last message that the rank has begun to send to 'to', with that tag or (NULL) any. */
+static const struct recording_call *last_sent(const struct recording *r, int to, const int64_t *tag) {
+    for (int i = r->ncalls - 1; i >= 0; i--) {
+        const struct recording_call *c = &r->calls[i];
+        if (c->call.lane == LANE_OUT && c->call.peer == to && !c->error && (!tag || c->call.tag == *tag)) return c;
+    }
+    return NULL;
+}
+
+/* Whether the record has lost older messages that it sent. */
+static bool has_forgotten(const struct recording *r) {
+    for (int i = 0; i < r->ncalls; i++)
+        if (r->calls[i].call.lane == LANE_OUT) return r->calls[i].number > 0;
+    return false;
+}
+
+/* "11.2 s ago" */
+static void print_ago(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+    fprintf(m->out, "%.1f s %s", m->end - wall_of(r, c->ended), is_here(r) ? "ago" : "before the end");
+}
+
+/* What r has sent to the rank that waits for c. */
+static void print_sent(const struct merge *m, const struct recording *r, int to, const struct recording_call *c) {
+    const struct recording_call *same = last_sent(r, to, &c->call.tag), *any = last_sent(r, to, NULL);
+    fprintf(m->out, "rank %d ", r->rank);
+    if (same && !same->ended)
+        fprintf(m->out, "has begun to send one");
+    else if (same) {
+        fprintf(m->out, "sent the last with this tag ");
+        print_ago(m, r, same);
+    } else
+        fprintf(m->out, "has sent it nothing with this tag%s", has_forgotten(r) ? " lately" : "");
+    if (!same && any && any->ended) {
+        fprintf(m->out, " (the last: tag %lld, ", (long long)any->call.tag);
+        print_ago(m, r, any);
+        fprintf(m->out, ")");
+    }
+}
+
+/* What the peer of a message does instead. */
+static void print_state(const struct merge *m, const struct recording *r) {
+    const struct recording_call *c = open_call(r, LANE_IN);
+    bool waits = c != NULL, here = is_here(r);
+    for (int lane = 0; lane <= LANE_OUT && !c; lane++) c = open_call(r, lane);
+    if (r->closed)
+        fprintf(m->out, r->clean || r->exited ? "has ended" : "has failed");
+    else if (r->process == PROCESS_STOPPED)
+        fprintf(m->out, "is stopped");
+    else if (c) {
+        fprintf(m->out, waits ? here ? "waits in " : "waited in " : here ? "is in " : "was in ");
+        print_call(m, c);
+    } else
+        fprintf(m->out, r->process == PROCESS_GONE ? "was killed" : here ? "is in no call" : "was in no call");
+}
+
+static void print_message(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+    bool here = is_here(r), receives = c->call.lane == LANE_IN;
+    const char *verb = receives ? here ? "waits for" : "waited for" : here ? "is sending" : "was sending";
+    char bytes[32];
+    fprintf(m->out, "rank %d %s a message of %s with tag %lld ", r->rank, verb, text_of_bytes((double)c->bytes, bytes),
+            (long long)c->call.tag);
+    print_peer(m, c);
+    fprintf(m->out, " for %.1f s", lasted(m, r, c));
+    if (here) {
+        fprintf(m->out, ", since ");
+        print_time(m, wall_of(r, c->began));
+    }
+    for (int i = 0; i < m->n; i++) {
+        if (m->ranks[i].rank != c->call.peer) continue;
+        fprintf(m->out, "; ");
+        if (receives)
+            print_sent(m, &m->ranks[i], r->rank, c);
+        else
+            fprintf(m->out, "rank %d", m->ranks[i].rank);
+        fprintf(m->out, receives ? ", and " : " ");
+        print_state(m, &m->ranks[i]);
+    }
+    fprintf(m->out, "\n");
+}
+
+static void print_messages(const struct merge *m) {
+    for (int i = 0; i < m->n; i++)
+        for (int lane = LANE_OUT; lane <= LANE_IN; lane++) {
+            const struct recording_call *c = open_call(&m->ranks[i], lane);
+            if (c && !m->ranks[i].closed) print_message(m, &m->ranks[i], c);
+        }
 }
 
 /* ---- one rank ---- */
@@ -287,6 +403,7 @@ static void print_all(struct merge *m, bool whole) {
         m->next[lane] = m->n ? next_of(m, lane) : 0;
         if (m->next[lane]) print_lane(m, lane);
     }
+    print_messages(m);
     if (!calls && m->n > 1) fprintf(m->out, "nothing was called\n");
     for (int i = 0; i < m->n && whole && (calls || m->n == 1); i++) print_rank(m, &m->ranks[i]);
     print_missing(m);

@@ -34,6 +34,7 @@ class Stats(ctypes.Structure):
 class Call(ctypes.Structure):
     _fields_ = [
         ("name", c_char * 24), ("number", c_longlong), ("sequence", c_longlong), ("bytes", c_longlong),
+        ("tag", c_longlong),
         ("began", c_longlong), ("ended", c_longlong), ("root", c_int), ("code", c_int),
     ]
 

@@ -163,7 +163,7 @@ class Group:
     def _begin(self) -> None:
         self._parts: List["Group"] = []
         self._lock = threading.Lock()
-        self._calls = self._watched = 0
+        self._calls = self._looks = self._watched = 0
         self._flying: Dict[Work, int] = {}  # works that nobody has waited for yet, the oldest first; each one's number
         self._asked: Dict[Work, None] = {}  # receives, of which any number may be in progress
         self._tidy = _MANY  # with this many of them, those that have ended are dropped
@@ -235,7 +235,8 @@ class Group:
     def trace(self, path: Any) -> "contextlib.AbstractContextManager[None]":
         """with g.trace("trace.json"): what all ranks call inside, in all groups, becomes one file for Perfetto or
         chrome://tracing, which rank 0 writes at the end. It has a row for each group, with the kind, bytes and time of
-        each call, and how long it waited for which rank. All ranks of g enter and leave together."""
+        each call, and how long it waited for which rank; and rows of its messages. All ranks of g enter and leave
+        together."""
         from .profile import trace
         return trace(self, path)
 
@@ -263,15 +264,20 @@ class Group:
         handle = ctypes.c_void_p()
         if self._age() >= _MANY:
             self._land()
-        if _watch and self._calls - self._watched >= _MANY:
-            self._watched = self._calls
-            _watch(self)
+        self._look()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
             self._calls += 1
             self._flying[work] = self._calls
         return work.wait() if wait else work
+
+    def _look(self) -> None:
+        """Before each call: a trace reads the record now and then."""
+        self._looks += 1
+        if _watch and self._looks - self._watched >= _MANY:
+            self._watched = self._looks
+            _watch(self)
 
     def _age(self) -> int:
         """The number of calls since the oldest that nobody has waited for."""
@@ -389,6 +395,7 @@ class Group:
         work = Work(self, handle, result, a.keep)
         if len(self._asked) >= self._tidy:
             self._drop()
+        self._look()
         with self._lock:
             check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, tag,
                                               ctypes.byref(work._source), ctypes.byref(handle)))

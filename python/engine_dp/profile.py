@@ -22,37 +22,43 @@ from . import group as _group
 from ._library import Call, check, library
 
 _ROWS = 1 << 30  # ids of the collectives' rows; those of threads are lower
-_BESIDE = {0: " (split, empty)", 1: ""}
+_KINDS = (1, 0, 2, 3)  # of calls (engine.h), in the order of their rows
+_BESIDE = (" (split, empty)", "", " (sent)", " (received)")
+_MESSAGES = 2  # and higher
 
 
 class _Noted(NamedTuple):
     name: str
     sequence: int
     bytes: int
+    tag: int
     began: int  # ns, like all times here
     ended: int
-    root: int
+    root: int  # or the peer
     code: int
 
 
 class _Record:
-    """The calls of one group in two lists: [1] has those that were started, [0] the others."""
+    """The calls of one group in four lists: calls that waited, calls that were started, and messages sent and received."""
 
     def __init__(self, g: _group.Group):
         self.name, self.rank, self.size, self.label = g.name, g.rank, g.size, g.label
-        self.next = [0, 0]
+        self.next = [0] * len(_KINDS)
+        self.forget()
+
+    def forget(self) -> None:
         self.lost = 0
-        self.calls: Tuple[List[_Noted], List[_Noted]] = ([], [])
+        self.calls: List[List[_Noted]] = [[] for _ in _KINDS]
 
     def take(self, g: _group.Group) -> None:
         self.label = g.label
-        for started in (0, 1):
-            count = library().engine_group_calls(g._handle, started, self.next[started], _buffer, len(_buffer))
+        for kind in _KINDS:
+            count = library().engine_group_calls(g._handle, kind, self.next[kind], _buffer, len(_buffer))
             for c in itertools.takewhile(lambda c: c.ended, _buffer[:count]):
-                self.lost += c.number - self.next[started]
-                self.next[started] = c.number + 1
-                noted = _Noted(c.name.decode(), c.sequence, c.bytes, c.began, c.ended, c.root, c.code)
-                self.calls[started].append(noted)
+                self.lost += c.number - self.next[kind]
+                self.next[kind] = c.number + 1
+                self.calls[kind].append(
+                    _Noted(c.name.decode(), c.sequence, c.bytes, c.tag, c.began, c.ended, c.root, c.code))
 
 
 _buffer = (Call * 512)()  # as many as a group keeps in each list
@@ -66,7 +72,7 @@ class _Recorder:
         for g in list(_group._groups):
             self.take(g)
         for r in self.records.values():
-            r.lost, r.calls = 0, ([], [])
+            r.forget()
 
     def take(self, g: _group.Group) -> None:
         if g.name:
@@ -116,7 +122,7 @@ class _Rank:
         self.torch: Dict[str, Any] = sent["torch"] or {}
         self.groups = sent["groups"]
         for g in self.groups:
-            g["calls"] = [[_Noted(*c)._replace(began=c[3] + self.offset, ended=c[4] + self.offset) for c in calls]
+            g["calls"] = [[c._replace(began=c.began + self.offset, ended=c.ended + self.offset) for c in itertools.starmap(_Noted, calls)]
                           for calls in g["calls"]]
 
     def torch_ns(self, ts: float) -> float:
@@ -129,7 +135,7 @@ def _last(ranks: List[_Rank]) -> Dict[Tuple[str, int, int], Tuple[int, int, int]
     found: Dict[Tuple[str, int, int], Tuple[int, int, int]] = {}
     for r in ranks:
         for g in r.groups:
-            for started, calls in enumerate(g["calls"]):
+            for started, calls in enumerate(g["calls"][:_MESSAGES]):
                 for c in calls:
                     key = (g["name"], started, c.sequence)
                     began, last, count = found.get(key, (0, 0, 0))
@@ -139,23 +145,41 @@ def _last(ranks: List[_Rank]) -> Dict[Tuple[str, int, int], Tuple[int, int, int]
     return found
 
 
+def _message_events(r: _Rank, g: Dict[str, Any], calls: List[_Noted], row: int, zero: float) -> Iterator[Dict[str, Any]]:
+    """In the order of their ends. Receives that are asked for at the same time would overlap: each is drawn from the end of the
+    one before."""
+    free = 0
+    for c in calls:
+        began, free = max(c.began, free), c.ended
+        args: Dict[str, Any] = {"bytes": c.bytes, "group": g["name"], "peer": c.root, "tag": c.tag}
+        if c.name == "recv":
+            args["asked_us"] = (c.ended - c.began) / 1e3
+        if c.code:
+            args["failed"] = c.code
+        yield {"name": c.name, "cat": "message", "ph": "X", "pid": r.rank, "tid": row, "ts": round((began - zero) / 1e3, 3),
+               "dur": round((c.ended - began) / 1e3, 3), "args": args}
+
+
 def _call_events(r: _Rank, last: Dict, zero: float) -> Iterator[Dict[str, Any]]:
     row = _ROWS
-    for g, started in itertools.product(r.groups, (1, 0)):
-        calls = g["calls"][started]
+    for g, kind in itertools.product(r.groups, _KINDS):
+        calls = g["calls"][kind]
         if not calls:
             continue
         row += 1
-        title = f"engine: {g['label'] or 'group ' + g['name']}{_BESIDE[started]}"
+        title = f"engine: {g['label'] or 'group ' + g['name']}{_BESIDE[kind]}"
         yield {"name": "thread_name", "ph": "M", "pid": r.rank, "tid": row, "args": {"name": title}}
         yield {"name": "thread_sort_index", "ph": "M", "pid": r.rank, "tid": row, "args": {"sort_index": row}}
+        if kind >= _MESSAGES:
+            yield from _message_events(r, g, calls, row, zero)
+            continue
         for c in calls:
             args: Dict[str, Any] = {"bytes": c.bytes, "group": g["name"], "number": c.sequence}
             if c.root >= 0:
                 args["root"] = c.root
             if c.code:
                 args["failed"] = c.code
-            began, last_rank, count = last.get((g["name"], started, c.sequence), (0, 0, 0))
+            began, last_rank, count = last.get((g["name"], kind, c.sequence), (0, 0, 0))
             waited = max(0, min(began, c.ended) - c.began) if count == g["size"] else None
             if waited is not None:
                 args["waiting_us"] = waited / 1e3

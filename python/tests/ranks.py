@@ -153,6 +153,9 @@ def emulated():
             assert time.monotonic() - began > 0.08
 
 
+MESSAGES = 700
+
+
 def traced(g, folder):
     """A trace has all calls, though they are more than the record has room for, with their bytes and their waits for a
     rank that slept."""
@@ -162,6 +165,9 @@ def traced(g, folder):
     half.call_it("a half")
     path = os.path.join(folder, "trace.json")
     x = np.ones(1 << 16, "f4")
+    to, source = (g.rank + 1) % g.size, (g.rank - 1) % g.size
+    g.send(x, to)  # not in the trace
+    g.recv(np.empty_like(x), source)
     g.barrier()
     with g.trace(path):
         before = time.monotonic_ns(), g.statistics()
@@ -170,14 +176,21 @@ def traced(g, folder):
                 time.sleep(0.25)
             g.all_reduce(x, out=x, op="max")
         half.broadcast(np.zeros(100, "u1"), half.size - 1)
+        late = g.recv(np.empty(1, "i8"), source, MESSAGES, wait=False)
+        for k in range(MESSAGES):
+            g.send(np.zeros(k, "u1"), to, k)
+            g.recv(np.zeros(k, "u1"), None if k % 2 else source, k)
+        g.send(np.zeros(1, "i8"), to, MESSAGES)
+        late.wait()
         after = time.monotonic_ns(), g.statistics()
         try:
             with g.trace(path):
                 raise AssertionError("a second trace at the same time was accepted")
         except ValueError:
             pass
-    calls = after[1].calls - before[1].calls
-    every = g.all_gather(np.array([before[0], after[0], after[1].sent - before[1].sent]))
+    calls = after[1].calls - before[1].calls - 2 * (MESSAGES + 1)
+    told = sum(range(MESSAGES)) + 8
+    every = g.all_gather(np.array([before[0], after[0], after[1].sent - before[1].sent - told]))
     if g.rank:
         return
     with open(path) as f:
@@ -209,6 +222,16 @@ def traced(g, folder):
         part = [e for e in mine if names[r, e["tid"]] == "engine: a half"]
         wanted = [("broadcast", 100)] if r // 2 * 2 + 1 < g.size else []
         assert [(e["name"], e["args"]["bytes"]) for e in part] == wanted
+        for row, kind, peer in (("sent", "send", (r + 1) % g.size), ("received", "recv", (r - 1) % g.size)):
+            moved = [e for e in events if e["pid"] == r and e.get("cat") == "message"
+                     and names[r, e["tid"]] == f"engine: group {g.name} ({row})"]
+            assert [(e["name"], e["args"]["peer"], e["args"]["tag"], e["args"]["bytes"]) for e in moved] == [
+                (kind, peer, k, k) for k in range(MESSAGES)] + [(kind, peer, MESSAGES, 8)], moved
+            for a, b in zip(moved, moved[1:]):
+                assert b["ts"] >= a["ts"] + a["dur"] - 0.01
+            if row == "received":  # the last was asked for before all others
+                assert all(e["args"]["asked_us"] >= e["dur"] - 0.01 for e in moved)
+                assert moved[-1]["args"]["asked_us"] >= moved[-1]["ts"] + moved[-1]["dur"] - moved[0]["ts"]
 
 
 def main(part):

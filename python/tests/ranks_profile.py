@@ -15,6 +15,9 @@ SLEPT = 0.2
 CPU = [torch.profiler.ProfilerActivity.CPU]
 
 
+MESSAGES = 2
+
+
 def work(model, rank):
     for k in range(4):
         if k == 2 and rank == 1:
@@ -22,6 +25,9 @@ def work(model, rank):
         with torch.profiler.record_function(f"sum {k}"):
             dist.all_reduce(torch.ones(1000))
     model(torch.rand(8, 30)).sum().backward()
+    ops = [dist.P2POp(dist.irecv, torch.zeros(70), 1 - rank, tag=2), dist.P2POp(dist.isend, torch.ones(70), 1 - rank, tag=2)]
+    for message in dist.batch_isend_irecv(ops):
+        message.wait()
 
 
 def check(path, size, calls, began, ended):
@@ -37,13 +43,15 @@ def check(path, size, calls, began, ended):
         mine = [e for e in events if e["pid"] == r and e["ph"] == "X"]
         ours = [e for e in mine if e.get("cat") == "collective"]
         moved = [e["args"]["bytes"] for e in ours]
-        assert len(ours) == calls and moved == [4000] * 4 + [4 * (30 * 50 + 50)], (calls, moved)
+        assert len(ours) == calls - MESSAGES and moved == [4000] * 4 + [4 * (30 * 50 + 50)], (calls, moved)
         assert "aten::linear" in {e["name"] for e in mine}
         assert max(e["ts"] + e["dur"] for e in mine) - min(e["ts"] for e in mine) < (ended - began) / 1e3
         for k in range(4):  # one call lies inside the other, though their clocks differ
             outer = next(e for e in mine if e["name"] == f"sum {k}")
             assert outer["ts"] - 200 < ours[k]["ts"], (outer, ours[k])
             assert ours[k]["ts"] + ours[k]["dur"] < outer["ts"] + outer["dur"] + 200, (outer, ours[k])
+        assert {(e["name"], e["args"]["peer"], e["args"]["tag"], e["args"]["bytes"]) for e in mine
+                if e.get("cat") == "message"} == {("send", 1 - r, 2, 280), ("recv", 1 - r, 2, 280)}
         waited = ours[2]["args"]["waiting_us"]
         assert waited == 0 if r == 1 else SLEPT * 0.95e6 <= waited <= ours[2]["dur"]
         assert "group " in next(e["args"]["name"] for e in events if e["pid"] == r and e["name"] == "thread_name"
@@ -57,7 +65,7 @@ def main(world, folder):
     path = os.path.join(folder, "trace.json")
     engine = dist.group.WORLD._get_backend(torch.device("cpu")).engine
     for _ in range(2):  # buckets are rebuilt in the second step
-        work(model, 0)
+        work(model, rank)
     dist.barrier()
     began = time.monotonic_ns()
     with engine_dp.torch.profile(path, activities=CPU) as prof:

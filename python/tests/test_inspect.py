@@ -94,6 +94,32 @@ class Inspect(unittest.TestCase):
         self.assertIn("ranks 0, 2 entered all_reduce 5 (1.0 MB), rank 1 did not", text)
         self.assertIn("which never ended", text)
 
+    def test_ranks_that_wait_for_messages(self):
+        job, waits, end = self.launch("messages"), [], time.monotonic() + 60
+        while [(w.get("peer"), w.get("tag")) for w in waits] != [(1, 7), (0, 3), (-1, 8)]:
+            self.assertTrue(time.monotonic() < end and job.poll() is None, waits)
+            time.sleep(0.05)
+            waits = [r.get("waits", {}) for g in self.groups() if g["size"] == 3 for r in g["ranks"]]
+        self.assertEqual([(w["name"], w["bytes"], w["open"]) for w in waits],
+                         [("recv", 4000, True), ("recv", 200, True), ("recv", 1, True)])
+        pids = [r["pid"] for r in self.world()["ranks"]]
+        time.sleep(0.2)
+        since = r"for \d+\.\d s, since \d\d:\d\d:\d\d"
+        for text in (self.inspect(), self.inspect(str(pids[1]))):
+            self.assertRegex(text, rf"\nrank 0 waits for a message of 3.9 KB with tag 7 from rank 1 {since}; rank 1 has sent it "
+                                   r"nothing with this tag, and waits in recv from rank 0, tag 3 \(200 B\)\n")
+            self.assertRegex(text, rf"\nrank 1 waits for a message of 200 B with tag 3 from rank 0 {since}; rank 0 has sent it "
+                                   r"nothing with this tag, and waits in recv from rank 1, tag 7 \(3.9 KB\)\n")
+            self.assertRegex(text, rf"\nrank 2 waits for a message of 1 B with tag 8 from any rank {since}\n")
+            self.assertIn("communication lane: all finished all_reduce 4 (3.9 KB)\n", text)
+        self.assertRegex(text, rf"rank 1 \(pid {pids[1]} on \S+\) is in recv from rank 0, tag 3 \(200 B\) {since}")
+        self.assertRegex(text, r"before: recv from rank 2, tag 6 \(3.9 KB\) \d+ \S+, ")
+        self.assertRegex(text, r"before: send to rank 1, tag 6 \(3.9 KB\) \d+ \S+, all_reduce 4 ")
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        job.wait()
+        self.assertRegex(self.inspect(str(pids[0])), r"rank 0 waited for a message .* and waited in recv from rank 0, tag 3")
+
     def test_a_stopped_rank(self):
         self.hung("stopped")
         text = self.inspect(self.world()["name"])

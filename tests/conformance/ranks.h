@@ -38,6 +38,7 @@ struct ranks {
     const void *user;
     double heartbeat;
     bool mail;
+    struct recorder *const *recorders; /* of each rank, or NULL */
     /* Ranks with accelerators: of which kind, which units; the first 'hosted' ranks have none. */
     const struct device_ops *devices;
     int units, hosted;
@@ -89,6 +90,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .heartbeat = p->heartbeat,
                                  .mail = p->mail,
+                                 .recorder = p->recorders ? p->recorders[rank] : NULL,
                                  .carrier = p->carrier,
                                  .bitwise = p->bitwise,
                                  .emulate = p->emulate,

@@ -3,6 +3,8 @@
 
 #include "engine/base/clock.h"
 #include "tests/conformance/ranks.h"
+#include "transport/algo/algo.h"
+#include "transport/recorder.h"
 
 enum { MESSAGES = 60, LARGEST = 50000 };
 
@@ -349,6 +351,134 @@ static void impossible(struct rank *r) {
     check(r->err == ERR_BUG, "error %d: %s", (int)r->err, r->message);
 }
 
+/* ---- what is recorded ---- */
+
+enum { KEPT = 64, PASSING = 2000, LONG_TAG = 9, SHORT_TAG = 8, GO_TAG = 1 };
+static struct recorder *recorders[MAX_WORLD];
+
+static void message_pass(struct rank *r, bool send, int peer, int64_t tag) {
+    int64_t value = tag;
+    struct work *w;
+    check_ok(send ? group_post(r->group, &value, 1, DTYPE_I64, peer, tag, &w)
+                  : group_take(r->group, &value, 1, DTYPE_I64, peer, tag, NULL, &w));
+    check_ok(work_wait(w));
+}
+
+struct waiter {
+    pthread_t thread;
+    struct work *work;
+    int64_t value;
+};
+
+static void *waiter_run(void *arg) {
+    return work_wait(((struct waiter *)arg)->work) ? arg : NULL;
+}
+
+static void waiter_start(struct rank *r, int64_t tag, struct waiter *w) {
+    check_ok(group_take(r->group, &w->value, 1, DTYPE_I64, 1, tag, NULL, &w->work));
+    check(pthread_create(&w->thread, NULL, waiter_run, w) == 0, "no thread");
+}
+
+static void waiter_end(struct rank *r, int64_t tag, struct waiter *w) {
+    void *failed;
+    pthread_join(w->thread, &failed);
+    check(!failed && w->value == tag, "%lld", (long long)w->value);
+}
+
+static const char *recorded_path(const struct rank *r, int rank, char out[600]) {
+    snprintf(out, 600, "%s.%d", (const char *)r->of->user, rank);
+    return out;
+}
+
+static void read_record(struct rank *r, struct pool **pool, struct recording *out) {
+    char path[600];
+    check_ok(pool_create(pool));
+    check_ok(recording_read(recorded_path(r, r->index, path), *pool, out));
+}
+
+/* Until the rank's recording says that it waits for the tag (0: for none). Other receives may be shown for a moment. */
+static void await_record(struct rank *r, int64_t tag) {
+    int64_t end = clock_ns() + 20000000000;
+    bool there = false;
+    while (!there && clock_ns() < end) {
+        struct recording got = {0};
+        struct pool *pool;
+        int open = 0;
+        read_record(r, &pool, &got);
+        for (int i = 0; i < got.ncalls; i++)
+            if (got.calls[i].call.lane == LANE_IN && !got.calls[i].ended) there = got.calls[i].call.tag == tag, open++;
+        check(open <= 1, "%d receives are waited for", open);
+        there = there || (tag == 0 && open == 0);
+        pool_free(pool);
+    }
+    check(there, "the recording does not say that tag %lld is waited for", (long long)tag);
+}
+
+/* Rank 1 sends what nobody waits for any more, then what two threads of rank 0 wait for. */
+static void recorded_sender(struct rank *r) {
+    struct recording got = {0};
+    struct pool *pool;
+    int n = 0;
+    message_pass(r, false, 0, GO_TAG);
+    for (int i = 0; i < PASSING; i++) message_pass(r, true, 0, 100 + i);
+    message_pass(r, false, 0, GO_TAG);
+    message_pass(r, true, 0, LONG_TAG);
+    message_pass(r, false, 0, GO_TAG);
+    message_pass(r, true, 0, SHORT_TAG);
+    check_ok(group_barrier(r->group));
+    read_record(r, &pool, &got);
+    for (int i = 0; i < got.ncalls; i++) {
+        const struct recording_call *c = &got.calls[i];
+        if (c->call.lane != LANE_OUT) continue;
+        int64_t tag = n < KEPT - 2 ? 100 + PASSING - KEPT + 2 + n : n == KEPT - 2 ? LONG_TAG : SHORT_TAG;
+        check(c->call.kind == KIND_SEND && c->call.peer == 0 && c->call.tag == tag && c->call.count == 1 &&
+                  c->bytes == 8,
+              "message %d: kind %d to %d with tag %lld", n, c->call.kind, c->call.peer, (long long)c->call.tag);
+        check(c->ended >= c->began && !c->error && c->number == PASSING + 2 - KEPT + n, "message %d", n);
+        n++;
+    }
+    check(n == KEPT, "%d messages are recorded", n);
+    pool_free(pool);
+}
+
+/* Rank 0 waits for one tag for long, while others' messages come, and for another for shorter. */
+static void recorded_receiver(struct rank *r) {
+    struct waiter longer, shorter;
+    struct recording_call calls[KEPT];
+    int64_t value = 0, early = clock_ns();
+    struct work *w;
+    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 77, NULL, &w)); /* asked for, and never waited for */
+    waiter_start(r, LONG_TAG, &longer);
+    await_record(r, LONG_TAG);
+    message_pass(r, true, 1, GO_TAG);
+    for (int i = 0; i < PASSING; i++) message_pass(r, false, i % 2 ? 1 : GROUP_ANY, 100 + i);
+    int n = recorder_recall(recorders[0], LANE_IN, 0, calls, KEPT);
+    check(n == KEPT, "%d are kept", n);
+    for (int i = 0; i < n; i++) {
+        const struct recording_call *c = &calls[i];
+        check(c->call.kind == KIND_RECV && c->call.peer == 1 && c->call.tag == 100 + PASSING - KEPT + i &&
+                  c->bytes == 8,
+              "receive %d: from %d with tag %lld", i, c->call.peer, (long long)c->call.tag);
+        check(c->began >= early && c->ended >= c->began, "receive %d lasted %lld ns", i,
+              (long long)(c->ended - c->began));
+    }
+    waiter_start(r, SHORT_TAG, &shorter);
+    nap(0.05);
+    await_record(r, LONG_TAG);
+    message_pass(r, true, 1, GO_TAG);
+    waiter_end(r, LONG_TAG, &longer);
+    await_record(r, SHORT_TAG);
+    message_pass(r, true, 1, GO_TAG);
+    waiter_end(r, SHORT_TAG, &shorter);
+    await_record(r, 0);
+    check(!recorder_failed(recorders[0]), "recorded as failed");
+    check_ok(group_barrier(r->group));
+}
+
+static void recorded(struct rank *r) {
+    r->index ? recorded_sender(r) : recorded_receiver(r);
+}
+
 /* ---- over every link ---- */
 
 static void run_over_all(struct ranks p) {
@@ -384,6 +514,48 @@ static void more_ranks(void **state) {
     run_over_all((struct ranks){.fn = any_order, .world = 3, .emulate = {.bandwidth = 1e9, .latency = 1e-5}});
 }
 
+/* Runs fn over every link with a recording of each of two ranks. */
+static void run_recorded(void (*fn)(struct rank *r), const void *user, bool fails) {
+    static const char *const links[] = {"thread", "shm", "tcp"};
+    for (int l = 0; l < 3; l++) {
+        char path[2][600], base[550];
+        snprintf(base, sizeof base, "%s", scratch_path("mail.bin"));
+        for (int i = 0; i < 2; i++) {
+            snprintf(path[i], sizeof path[i], "%s.%d", base, i);
+            assert_ok(recorder_open(
+                &(struct recorder_params){.path = path[i], .rank = i, .size = 2, .calls = KEPT, .mail = true},
+                &recorders[i]));
+        }
+        run_ranks((struct ranks){.fn = fn,
+                                 .world = 2,
+                                 .mail = true,
+                                 .link = links[l],
+                                 .timeout = fails ? 0.5 : 0,
+                                 .recorders = recorders,
+                                 .user = user ? user : base},
+                  NULL);
+        assert_int_equal(recorder_failed(recorders[0]), fails);
+        for (int i = 0; i < 2; i++) recorder_close(recorders[i], true);
+    }
+}
+
+static void messages_are_recorded(void **state) {
+    (void)state;
+    run_recorded(recorded, NULL, false);
+}
+
+static void nobody_sends_it(struct rank *r) {
+    if (r->index) return nap(0.7);
+    wait_to_fail(r, 1);
+}
+
+/* What fails is recorded, so that the group counts as failed: a receive in vain, and one of another type. */
+static void failures_are_recorded(void **state) {
+    (void)state;
+    run_recorded(nobody_sends_it, NULL, true);
+    for (int i = 0; i < 2; i++) run_recorded(kinds_differ, &(bool){i == 1}, true);
+}
+
 static void ports_are_passed(void **state) {
     static const char *const links[] = {"thread", "shm", "tcp"};
     (void)state;
@@ -414,6 +586,7 @@ int main(void) {
         cmocka_unit_test(sender_leaves_over_all), cmocka_unit_test(all_leave_over_all),
         cmocka_unit_test(nobody_sends_over_all),  cmocka_unit_test(somebody_aborts_over_all),
         cmocka_unit_test(kinds_that_differ),      cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(messages_are_recorded),  cmocka_unit_test(failures_are_recorded),
     };
     return cmocka_run_group_tests_name("messages by tags", tests, NULL, NULL);
 }

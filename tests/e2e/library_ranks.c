@@ -282,13 +282,13 @@ static void look_back(void) {
     float x[3] = {0};
     struct engine_work *w;
     long long offset = 1, trip = 1;
-    int before = engine_group_calls(group, 1, 0, calls, MOST_CALLS);
+    int before = engine_group_calls(group, ENGINE_STARTED, 0, calls, MOST_CALLS);
     long long next = before ? calls[before - 1].number + 1 : 0;
     need((size == 1) == !*engine_group_name(group));
     engine_group_label(group, "of the test");
     need(engine_all_reduce_start(group, x, x, 3, ENGINE_F32, ENGINE_SUM, &w) == 0 && engine_work_wait(w) == 0);
     need(engine_broadcast_start(group, x, 2, ENGINE_U8, size - 1, &w) == 0 && engine_work_wait(w) == 0);
-    int n = engine_group_calls(group, 1, next, calls, MOST_CALLS);
+    int n = engine_group_calls(group, ENGINE_STARTED, next, calls, MOST_CALLS);
     need(n == (size > 1 ? 2 : 0));
     need(n == 0 || (!strcmp(calls[0].name, "all_reduce") && calls[0].bytes == 12 && calls[0].root == -1));
     need(n == 0 || (!strcmp(calls[1].name, "broadcast") && calls[1].bytes == 2 && calls[1].root == size - 1));
@@ -300,8 +300,29 @@ static void look_back(void) {
     need(rank > 0 || (offset == 0 && trip == 0));
 }
 
+/* And of messages, once around all ranks: one kind more is none. */
+static void look_back_at_messages(void) {
+    static struct engine_call calls[600];
+    int to = (rank + 1) % size, from = (rank + size - 1) % size;
+    unsigned char mine[5] = {0}, theirs[5];
+    struct engine_work *w;
+    if (size == 1) return;
+    need(engine_send_start(group, mine, 5, ENGINE_U8, to, 1234567890123, &w) == 0);
+    need(engine_recv(group, theirs, 5, ENGINE_U8, ENGINE_ANY, 1234567890123, NULL) == 0 && engine_work_wait(w) == 0);
+    for (int kind = ENGINE_SENT; kind <= ENGINE_RECEIVED; kind++) {
+        int n = engine_group_calls(group, kind, 0, calls, 600);
+        const struct engine_call *last = &calls[n - 1];
+        need(n > 0 && !strcmp(last->name, kind == ENGINE_SENT ? "send" : "recv") && last->tag == 1234567890123);
+        need(n > 0 && last->bytes == 5 && last->root == (kind == ENGINE_SENT ? to : from) && last->code == 0);
+        need(n > 0 && last->sequence == 0 && last->began <= last->ended);
+    }
+    need(engine_group_calls(group, ENGINE_RECEIVED + 1, 0, calls, 600) == 0);
+    need(engine_group_calls(group, -1, 0, calls, 600) == 0);
+}
+
 static void start_all(void) {
     look_back();
+    look_back_at_messages();
     start_the_rest();
     for (int order = 0; order < 4; order++) start_and_wait(order);
     look();

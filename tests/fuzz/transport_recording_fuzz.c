@@ -7,7 +7,7 @@ enum { PLACES = 4 };
 
 /* A head that fits its check, with room for a few calls, and records that fit theirs. */
 static const char *sealed(int k, const uint8_t *bytes, size_t n) {
-    static _Alignas(64) uint8_t file[RECORD_HEAD + PLACES * LANES * sizeof(struct record)];
+    static _Alignas(64) uint8_t file[RECORD_HEAD + PLACES * ALL_LANES * sizeof(struct record)];
     struct record_head *h = (void *)file;
     struct record *e = (void *)(file + RECORD_HEAD);
     memset(file, 0, sizeof file);
@@ -17,15 +17,20 @@ static const char *sealed(int k, const uint8_t *bytes, size_t n) {
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
     h->size = h->size & 63;
     h->size += h->size == 0;
-    h->rank = (int32_t)((uint32_t)(h->rank + k) % (uint32_t)h->size);
+    h->rank = (int32_t)(((uint32_t)h->rank + (uint32_t)k) % (uint32_t)h->size);
+    h->lanes = h->lanes & 1 ? LANES : ALL_LANES;
     h->a_lane = PLACES;
     h->check = record_head_check(h);
-    for (uint32_t i = 0; i < PLACES * LANES; i++) {
+    h->wait.lane = LANE_IN;
+    h->wait.number = 0;
+    h->wait.ended = 0;
+    h->wait.check = record_check(&h->wait);
+    for (uint32_t i = 0; i < PLACES * h->lanes; i++) {
         e[i].lane = (uint8_t)(i / PLACES);
         e[i].number = e[i].number / PLACES * PLACES + i % PLACES;
         e[i].check = record_check(&e[i]);
     }
-    return fuzz_file(k, file, sizeof file);
+    return fuzz_file(k, file, RECORD_HEAD + PLACES * h->lanes * sizeof *e);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

@@ -37,13 +37,30 @@ static struct recorded_call sum_call(uint32_t sequence, int64_t count) {
         .sequence = sequence, .kind = KIND_ALL_REDUCE, .type = DTYPE_F32, .peer = -1, .count = count};
 }
 
+static struct recorded_call message(int lane, int peer, int64_t tag, int64_t count) {
+    return (struct recorded_call){.lane = (uint8_t)lane,
+                                  .kind = lane == LANE_IN ? KIND_RECV : KIND_SEND,
+                                  .type = DTYPE_F32,
+                                  .peer = peer,
+                                  .count = count,
+                                  .tag = tag};
+}
+
+static struct recorded_call sent(int to, int64_t tag, int64_t count) {
+    return message(LANE_OUT, to, tag, count);
+}
+
+static struct recorded_call received(int from, int64_t tag, int64_t count) {
+    return message(LANE_IN, from, tag, count);
+}
+
 static void record(struct recorder *r, const struct recorded_call *c, int error) {
     recorder_begin(r, c);
     recorder_end(r, c->lane, error);
 }
 
 static enum error open_at(const char *path, int rank, int size, struct recorder **out) {
-    const struct recorder_params p = {.path = path, .rank = rank, .size = size, .calls = RECORDER_CALLS};
+    const struct recorder_params p = {.path = path, .rank = rank, .size = size, .calls = RECORDER_CALLS, .mail = true};
     return recorder_open(&p, out);
 }
 
@@ -92,8 +109,7 @@ static void own_calls_are_recalled(void **state) {
     struct recording_call got[MANY];
     struct recording read;
     struct stat st;
-    const struct recorder_params p = {
-        .path = scratch_path("own.bin"), .size = 2, .calls = PLACES * LANES, .private = true};
+    const struct recorder_params p = {.path = scratch_path("own.bin"), .size = 2, .calls = PLACES, .private = true};
     assert_ok(recorder_open(&p, &r));
     recorder_label(r, "of \x1b[31m the test");
     for (uint32_t i = 1; i <= MANY; i++) {
@@ -104,6 +120,7 @@ static void own_calls_are_recalled(void **state) {
     }
     assert_true(recorder_failed(r));
     assert_int_equal(recorder_recall(r, 0, 0, got, MANY), 0);
+    assert_int_equal(recorder_recall(r, LANE_IN, 0, got, MANY), 0); /* it has none */
     assert_int_equal(recorder_recall(r, 1, 0, got, MANY), PLACES);
     assert_int_equal(recorder_recall(r, 1, MANY, got, MANY), 0);
     assert_int_equal(recorder_recall(r, 1, MANY - 3, got, 2), 2);
@@ -114,6 +131,7 @@ static void own_calls_are_recalled(void **state) {
     assert_int_equal(got[0].ended, 0);
     assert_int_equal(stat(p.path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(st.st_size, RECORD_HEAD + PLACES * LANES * 64);
     assert_ok(recording_read(p.path, pool, &read));
     assert_int_equal(read.ncalls, PLACES);
     assert_int_equal(read.process, PROCESS_LIVES);
@@ -140,7 +158,7 @@ static void old_calls_make_room(void **state) {
     }
     recorder_close(r, false);
     assert_ok(recording_read(path, pool, &got));
-    assert_int_equal(got.ncalls, RECORDS_A_LANE + 1);
+    assert_int_equal(got.ncalls, RECORDER_CALLS + 1);
     assert_int_equal(got.calls[0].call.kind, KIND_REDUCE); /* the other lane's is still there */
     assert_int_equal(got.calls[got.ncalls - 1].call.sequence, MANY);
     for (int i = 2; i < got.ncalls; i++)
@@ -153,6 +171,55 @@ static void old_calls_make_room(void **state) {
     assert_ok(recording_read(path, pool, &got));
     assert_int_equal(got.ncalls, 0);
     assert_string_equal(got.doing, "");
+}
+
+/* The receive that is waited for, which stays though any number of others come; what ended lies beside it. */
+static void messages_have_lanes_of_their_own(void **state) {
+    (void)state;
+    enum { PLACES = 8, MANY = 2000 };
+    struct recorder *r;
+    struct recording got;
+    struct recording_call calls[MANY];
+    const char *path = scratch_path("messages.bin");
+    const struct recorder_params p = {.path = path, .rank = 1, .size = 4, .calls = PLACES, .mail = true};
+    struct recorded_call wanted = received(2, -77, 1000), to = sent(3, INT64_MAX, 7), other = received(-1, 5, 0);
+    assert_ok(recorder_open(&p, &r));
+    int64_t since = clock_ns();
+    recorder_begin(r, &to);
+    recorder_wait(r, &wanted, since);
+    for (int i = 0; i < MANY; i++) {
+        struct recorded_call c = received(0, i, i);
+        recorder_add(r, &c, since + i % 7, ERR_NONE);
+    }
+    assert_int_equal(recorder_recall(r, LANE_IN, 0, calls, MANY), PLACES);
+    assert_int_equal(calls[PLACES - 1].number, MANY - 1);
+    assert_int_equal(calls[PLACES - 1].call.tag, MANY - 1);
+    assert_int_equal(calls[PLACES - 1].bytes, (MANY - 1) * 4);
+    assert_true(calls[PLACES - 1].began == since + (MANY - 1) % 7 && calls[PLACES - 1].ended >= since);
+    assert_ok(recording_read(path, pool, &got));
+    assert_int_equal(got.ncalls, PLACES + 2);
+    int open[ALL_LANES] = {0};
+    for (int i = 0; i < got.ncalls; i++) {
+        const struct recording_call *c = &got.calls[i];
+        if (c->ended) continue;
+        open[c->call.lane]++;
+        assert_memory_equal(&c->call, c->call.lane == LANE_IN ? &wanted : &to, sizeof to);
+        assert_true(c->call.lane == LANE_OUT || c->began == since);
+        assert_string_equal(c->name, c->call.lane == LANE_IN ? "recv" : "send");
+    }
+    assert_true(open[LANE_IN] == 1 && open[LANE_OUT] == 1);
+    recorder_wait(r, &other, since + 1);
+    recorder_end(r, LANE_OUT, ERR_NONE);
+    assert_ok(recording_read(path, pool, &got));
+    for (int i = 0; i < got.ncalls; i++)
+        if (!got.calls[i].ended) assert_memory_equal(&got.calls[i].call, &other, sizeof other);
+    recorder_wait(r, NULL, 0);
+    assert_ok(recording_read(path, pool, &got));
+    assert_int_equal(got.ncalls, PLACES + 1);
+    assert_false(recorder_failed(r));
+    recorder_add(r, &other, since, ERR_TIMEOUT);
+    assert_true(recorder_failed(r));
+    recorder_close(r, true);
 }
 
 static void *other_lane(void *arg) {
@@ -181,8 +248,8 @@ static void lanes_do_not_disturb_each_other(void **state) {
     recorder_close(r, true);
     assert_ok(recording_read(scratch_path("lanes.bin"), pool, &got));
     for (int i = 0; i < got.ncalls; i++) lanes[got.calls[i].call.lane]++;
-    assert_int_equal(lanes[0], RECORDS_A_LANE);
-    assert_int_equal(lanes[1], RECORDS_A_LANE);
+    assert_int_equal(lanes[0], RECORDER_CALLS);
+    assert_int_equal(lanes[1], RECORDER_CALLS);
 }
 
 static void without_a_recorder_nothing_happens(void **state) {
@@ -190,6 +257,8 @@ static void without_a_recorder_nothing_happens(void **state) {
     struct recorder *r;
     struct recorded_call c = sum_call(1, 1);
     record(NULL, &c, ERR_NONE);
+    recorder_add(NULL, &c, 0, ERR_NONE);
+    recorder_wait(NULL, &c, 0);
     recorder_note(NULL, "forward", 1);
     recorder_close(NULL, true);
     assert_fails(ERR_CREATE, open_at("/proc/nowhere/rank0.bin", 0, 1, &r));
@@ -245,7 +314,7 @@ static void a_killed_rank_leaves_its_last_calls(void **state) {
         assert_int_equal(got.pid, pid);
         assert_int_equal(got.process, PROCESS_GONE);
         assert_false(got.clean);
-        assert_true(got.ncalls >= RECORDS_A_LANE - 1);
+        assert_true(got.ncalls >= RECORDER_CALLS - 1);
         for (int k = 0; k < got.ncalls; k++) {
             assert_int_equal(got.calls[k].call.count, got.calls[k].call.sequence);
             if (k) assert_int_equal(got.calls[k].call.sequence, got.calls[k - 1].call.sequence + 1);
@@ -284,6 +353,11 @@ static void make_file(const char *path) {
         recorder_begin(r, &c);
         if (i < 39) recorder_end(r, c.lane, i % 7 ? ERR_NONE : ERR_PEER);
     }
+    for (int i = 0; i < 20; i++) {
+        struct recorded_call c = i % 2 ? sent(0, i, 8) : received(2, i, 8);
+        recorder_add(r, &c, clock_ns(), ERR_NONE);
+    }
+    recorder_wait(r, &(struct recorded_call){.lane = LANE_IN, .kind = KIND_RECV, .peer = 2, .tag = 5}, clock_ns());
     recorder_close(r, false);
     assert_int_equal(read_all(path, whole), RECORD_FILE);
 }
@@ -332,9 +406,10 @@ static void flipped_bits_do_no_harm(void **state) {
     for (int i = 0; i < 600; i++) {
         memcpy(damaged, whole, RECORD_FILE);
         h ^= h << 13, h ^= h >> 7, h ^= h << 17;
-        /* the head, the records that are used, of both lanes */
-        size_t areas[3] = {0, RECORD_HEAD, RECORD_HEAD + RECORDS_A_LANE * 64};
-        size_t at = areas[i % 3] + (h >> 8) % (i % 3 ? 20 * 64 : sizeof(struct record_head));
+        /* the head, the records that are used, of all lanes */
+        int area = i % (1 + ALL_LANES);
+        size_t at = area ? RECORD_HEAD + (size_t)(area - 1) * RECORDER_CALLS * 64 : 0;
+        at += (h >> 8) % (area ? 20 * 64 : sizeof(struct record_head));
         damaged[at] = (char)(damaged[at] ^ (1 << (h & 7)));
         write_all(path, damaged, RECORD_FILE);
         read_damaged(path, at < offsetof(struct record_head, end));
@@ -349,7 +424,7 @@ static void absurd_numbers_do_no_harm(void **state) {
     make_file(path);
     for (int round = 0; round < 40; round++) {
         memcpy(damaged, whole, RECORD_FILE);
-        for (size_t i = 0; i < RECORDER_CALLS; i += 32) {
+        for (size_t i = 0; i < (size_t)ALL_LANES * RECORDER_CALLS; i += 32) {
             struct record e;
             uint64_t words[sizeof e / 8];
             for (size_t k = 0; k < sizeof e / 8; k++) {
@@ -357,8 +432,8 @@ static void absurd_numbers_do_no_harm(void **state) {
                 words[k] = h % 5 == 0 ? (uint64_t)INT64_MAX : h % 5 == 1 ? 0 : h;
             }
             memcpy(&e, words, sizeof e);
-            e.lane = (uint8_t)(i / RECORDS_A_LANE);
-            e.number = i % RECORDS_A_LANE + h % 3 * RECORDS_A_LANE;
+            e.lane = (uint8_t)(i / RECORDER_CALLS);
+            e.number = i % RECORDER_CALLS + h % 3 * RECORDER_CALLS;
             e.check = record_check(&e);
             memcpy(damaged + RECORD_HEAD + i * sizeof e, &e, sizeof e);
         }
@@ -366,6 +441,8 @@ static void absurd_numbers_do_no_harm(void **state) {
         memcpy(&head, damaged, sizeof head);
         head.wall = (int64_t)h, head.clock = (int64_t)(h << 1), head.pid = -1;
         head.noted = INT64_MIN;
+        head.wait.began = (int64_t)(h << 2), head.wait.count = INT64_MAX, head.wait.peer = (int32_t)h;
+        head.wait.check = record_check(&head.wait);
         memset(head.host, 0xff, sizeof head.host);
         memset(head.kinds, round & 1 ? '%' : 0, sizeof head.kinds);
         head.check = record_head_check(&head);
@@ -384,7 +461,7 @@ static void a_torn_record_is_left_out(void **state) {
     memset(whole + RECORD_HEAD + 18 * 64 + 20, 0x55, 2);
     write_all(path, whole, RECORD_FILE);
     assert_ok(recording_read(path, pool, &got));
-    assert_int_equal(got.ncalls, 38);
+    assert_int_equal(got.ncalls, 38 + 20 + 1);
 }
 
 /* ---- the post-mortem ---- */
@@ -507,6 +584,83 @@ static void ranks_that_called_different_things_are_named(void **state) {
                                 "0)");
 }
 
+static struct recording_call letter(struct recorded_call call, double began, double ended) {
+    struct recording_call c = timed(0, began, ended, ERR_NONE);
+    c.call = call;
+    c.bytes = call.count * 4;
+    snprintf(c.name, sizeof c.name, call.lane == LANE_IN ? "recv" : "send");
+    return c;
+}
+
+/* Each rank that waits has a line, and who is to send it does what is said there. */
+static void who_waits_for_whose_message_is_said(void **state) {
+    (void)state;
+    struct recording_call a[] = {letter(sent(1, 5, 1000), 0.5, 1), letter(received(1, 7, 1000), 2, 0)};
+    struct recording_call b[] = {letter(sent(2, 7, 9), 1, 1.5), letter(received(0, 3, 0), 3, 0)};
+    struct recording_call c[] = {timed(1, 0.25, 0.5, ERR_NONE), letter(received(-1, 9, 250), 4, 0),
+                                 timed(2, 4.5, 0, 0)};
+    struct recording_call d[] = {letter(sent(3, 8, 1), 0.5, 1), letter(received(2, 7, 1), 5, 0)};
+    struct recording ranks[] = {made(0, 4, a, 2), made(1, 4, b, 2), made(2, 4, c, 3), made(3, 4, d, 2)};
+    for (int i = 0; i < 4; i++) ranks[i].process = PROCESS_GONE;
+    const char *text = merged(ranks, 4);
+    assert_says(text,
+                "rank 0 waited for a message of 3.9 KB with tag 7 from rank 1 for 3.0 s; rank 1 has sent it nothing "
+                "with this tag, and waited in recv from rank 0, tag 3\n");
+    assert_says(text,
+                "rank 1 waited for a message of 0 B with tag 3 from rank 0 for 2.0 s; rank 0 has sent it nothing with "
+                "this tag (the last: tag 5, 4.0 s before the end), and waited in recv from rank 1, tag 7 (3.9 KB)\n");
+    assert_says(text, "rank 2 waited for a message of 1000 B with tag 9 from any rank for 1.0 s\n");
+    assert_says(text, "; rank 2 has sent it nothing with this tag, and waited in recv from any rank, tag 9 (1000 B)\n");
+    assert_says(text, "the ranks' own calls: ");
+    assert_null(strstr(text, "collective 0"));
+    assert_says(text,
+                "rank 0 (pid 4709 on hostA) was in recv from rank 1, tag 7 (3.9 KB) for 3.0 s, which never ended");
+    assert_says(text, "before: send to rank 1, tag 5 (3.9 KB) 500 ms\n");
+}
+
+/* Of living ranks: the others compute, are stopped, in a call, or have left. */
+static void what_the_sender_does_is_said(void **state) {
+    (void)state;
+    struct recording_call wait, last, call;
+    struct recording ranks[2];
+    char *text;
+    for (int i = 0; i < 7; i++) {
+        int64_t zero = clock_ns() - 31LL * SECOND;
+        wait = letter(received(1, 7, 1000), 1, 0);
+        last = letter(sent(0, i == 1 ? 7 : 6, 1), 0.25, i == 6 ? 0 : 0.5);
+        call = timed(4, 1, i == 0 ? 0 : 2, ERR_NONE);
+        if (i == 2) last.number = 5, last.call.peer = 2;
+        if (i == 6) last.call.tag = 7;
+        struct recording_call *all[] = {&wait, &last, &call}, both[2];
+        for (int k = 0; k < 3; k++) all[k]->began += zero, all[k]->ended += all[k]->ended ? zero : 0;
+        both[0] = last, both[1] = call;
+        for (int r = 0; r < 2; r++)
+            ranks[r] = (struct recording){
+                .rank = r, .size = 2, .host = "host", .process = PROCESS_LIVES, .wall = SECOND, .clock = zero};
+        ranks[0].calls = &wait, ranks[0].ncalls = 1;
+        ranks[1].calls = both, ranks[1].ncalls = 2;
+        if (i == 2) ranks[1].process = PROCESS_STOPPED;
+        if (i == 3) ranks[1].process = PROCESS_GONE;
+        if (i == 4) ranks[1].closed = ranks[1].clean = true;
+        if (i == 5) ranks[1].closed = true;
+        static const char *const words[] = {
+            "; rank 1 has sent it nothing with this tag (the last: tag 6, 30.x s ago), and is in all_reduce 4\n",
+            "; rank 1 sent the last with this tag 30.x s ago, and is in no call\n",
+            "; rank 1 has sent it nothing with this tag lately, and is stopped\n",
+            "; rank 1 has sent it nothing with this tag (the last: tag 6, 30.x s before the end), and was killed\n",
+            "(the last: tag 6, 30.x s before the end), and has ended\n",
+            "(the last: tag 6, 30.x s before the end), and has failed\n",
+            "; rank 1 has begun to send one, and is in send to rank 0, tag 7 (4 B)\n"};
+        assert_ok(recording_merge(ranks, 2, false, pool, &text));
+        for (char *c = text; *c; c++)
+            if (c[0] == '.' && c[1] >= '0' && c[1] <= '9') c[1] = 'x';
+        assert_says(text, "rank 0 waits for a message of 3.x KB with tag 7 from rank 1 for 30.x s, since ");
+        assert_says(text, words[i]);
+        assert_true((strstr(text, "rank 1 is sending a message of 4 B with tag 7 to rank 0 for 30.x s, since ") !=
+                     NULL) == (i == 6));
+    }
+}
+
 static void a_good_end_is_said_too(void **state) {
     (void)state;
     struct recording_call a = timed(9, 1, 2, ERR_NONE), b = timed(9, 1, 2, ERR_NONE);
@@ -528,6 +682,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(what_was_recorded_is_read),
         cmocka_unit_test(own_calls_are_recalled),
         cmocka_unit_test(old_calls_make_room),
+        cmocka_unit_test(messages_have_lanes_of_their_own),
         cmocka_unit_test(lanes_do_not_disturb_each_other),
         cmocka_unit_test(without_a_recorder_nothing_happens),
         cmocka_unit_test(a_killed_rank_leaves_its_last_calls),
@@ -539,6 +694,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(calls_of_living_ranks_last_until_now),
         cmocka_unit_test(calls_without_an_end_lasted_to_the_end),
         cmocka_unit_test(ranks_that_called_different_things_are_named),
+        cmocka_unit_test(who_waits_for_whose_message_is_said),
+        cmocka_unit_test(what_the_sender_does_is_said),
         cmocka_unit_test(a_good_end_is_said_too),
     };
     return cmocka_run_group_tests_name("flight recorder", tests, fresh_pool, drop_pool);

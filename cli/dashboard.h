@@ -12,7 +12,7 @@
 #pragma once
 #include "engine/base/json.h"
 #include "engine/train/trainer.h"
-#include "transport/recorder.h"
+#include "transport/flight/recorder.h"
 
 #define DASHBOARD_STANDARD "127.0.0.1:8080"
 struct dashboard;

@@ -7,8 +7,8 @@
 #include "engine/base/text.h"
 #include "engine/save/checkpoint.h"
 #include "engine/tell/trace.h"
+#include "transport/flight/recorder.h"
 #include "transport/link/link.h"
-#include "transport/recorder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "transport/flight.h"
+#include "transport/flight/flight.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 
 #include "engine/base/limits.h"
 #include "engine/base/memory.h"
-#include "transport/flight.h"
+#include "transport/flight/flight.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"

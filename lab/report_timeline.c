@@ -3,7 +3,7 @@
 #include "lab/report_data.h"
 
 #include "engine/base/file.h"
-#include "transport/recorder.h"
+#include "transport/flight/recorder.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
-#include "transport/recorder.h"
+#include "transport/flight/recorder.h"
 
 #include <stdio.h>
 #include <string.h>

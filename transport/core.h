@@ -1,8 +1,8 @@
 /* The inside of a group, which group.c, call.c and work.c share. */
 #pragma once
 #include "transport/algo/algo.h"
+#include "transport/flight/recorder.h"
 #include "transport/group.h"
-#include "transport/recorder.h"
 
 /* The state that the calls of one lane share. Only the thread that runs the lane touches it, except the counts. */
 struct lane_state {

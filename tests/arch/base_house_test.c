@@ -143,7 +143,7 @@ static const struct {
     {"engine/tell/trace", 2},
     {"engine/train/trainer", 2},
     {"transport/carrier/carrier", 3},
-    {"transport/recorder", 2},
+    {"transport/flight/recorder", 2},
     {"transport/link/tcp", 2},
     {"transport/store/store", 2},
     {"modes/share/share", 2},

@@ -4,7 +4,7 @@
 #include "engine/base/clock.h"
 #include "tests/conformance/ranks.h"
 #include "transport/algo/algo.h"
-#include "transport/recorder.h"
+#include "transport/flight/recorder.h"
 
 enum { MESSAGES = 60, LARGEST = 50000 };
 

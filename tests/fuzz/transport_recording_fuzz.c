@@ -1,7 +1,7 @@
 /* A flight recorder's file, as it is or with checks that fit; and what is printed of two ranks of it. */
 #include "tests/fuzz/fuzz.h"
 
-#include "transport/recorder_file.h"
+#include "transport/flight/recorder_file.h"
 
 enum { PLACES = 4 };
 

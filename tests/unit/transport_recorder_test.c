@@ -5,7 +5,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "transport/algo/algo.h"
-#include "transport/recorder_file.h"
+#include "transport/flight/recorder_file.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
 #include "engine/base/file.h"
 #include "engine/base/process.h"
 #include "transport/algo/algo.h"
-#include "transport/recorder_file.h"
+#include "transport/flight/recorder_file.h"
 
 #include <assert.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* The flight recorder's reading side: one rank's file, which may be cut, torn or hold anything. */
 #include "engine/base/file.h"
 #include "engine/base/process.h"
-#include "transport/recorder_file.h"
+#include "transport/flight/recorder_file.h"
 
 #include <stdio.h>
 #include <stdlib.h>

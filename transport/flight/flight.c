@@ -2,7 +2,7 @@
  * so somebody has to remove it. If all ranks leave well, the last one does; a process that exits without closing its
  * groups leaves them as it exits. Whoever opens the next group removes the oldest of those that have otherwise ended,
  * once the newest take FLIGHT_KEEP bytes. */
-#include "transport/flight.h"
+#include "transport/flight/flight.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"

@@ -4,8 +4,8 @@
  * have no such numbers: the report has a line for each rank that waits for one, with what its peer did. */
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "transport/flight/recorder.h"
 #include "transport/link/link.h"
-#include "transport/recorder.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* The format of a flight recorder's file: a header of one page, and the last calls of each lane: of LANES, or with
  * messages of ALL_LANES. The header names kinds and types, so that a reader needs nothing of the program that wrote it. */
 #pragma once
+#include "transport/flight/recorder.h"
 #include "transport/link/link.h"
-#include "transport/recorder.h"
 
 #include <stdatomic.h>
 

@@ -4,7 +4,7 @@
  * removed; what killed or failed ranks leave stays until newer recordings need its room. The variable ENGINE_FLIGHT
  * names another folder; if it is empty, nothing is recorded. */
 #pragma once
-#include "transport/recorder.h"
+#include "transport/flight/recorder.h"
 
 enum { FLIGHT_NAME = 64 };
 struct group;

@@ -126,7 +126,8 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
     _Alignas(ALIGNMENT) float slots[SEGMENT_SLOTS][TILE_FLOATS];
     const struct gemm *g = r->g;
     const int64_t *begin = g->segments->begin + r->first;
-    int64_t wide = b->wide, step = r->how == PACK_PAIRS ? 2 : 1;
+    const int64_t wide = b->wide, each = g->each;
+    const int halved = r->how == PACK_PAIRS; /* k, and no division here: segments are short */
     bool whole = wide == b->columns;
     float *c = tile_target(r, b, i);
     struct tile t = {.count = 1, .ldb = r->packs_b ? wide : g->ldb};
@@ -134,8 +135,8 @@ static void tile_tree(const struct run *r, const struct block *b, int64_t i, int
     const float *left = t.a, *right = r->packs_b ? b->panel : g->b + b->p * g->ldb + b->j;
     for (int s = 0; s < r->segments; s++) {
         bool last = s == r->segments - 1;
-        int64_t p = (begin[s] - begin[0]) * g->each / step;
-        t.k = ((begin[s + 1] - begin[s]) * g->each + step - 1) / step;
+        int64_t p = (begin[s] - begin[0]) * each >> halved;
+        t.k = ((begin[s + 1] - begin[s]) * each + halved) >> halved;
         t.a = left + (g->a_transposed ? p << log_rows : p);
         t.b = right + p * t.ldb;
         t.adds = segment_slot(s) - segment_bottom(s);

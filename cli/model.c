@@ -3,7 +3,6 @@
 
 #include "engine/base/text.h"
 #include "engine/model/spec.h"
-#include "lab/planned.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -79,16 +78,12 @@ static enum error take_target(struct options *o, struct pool *pool) {
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */
 static enum error take_shapes(const struct options *o, struct model_view *v) {
-    const struct data_config *data = &v->settings.config.data;
-    struct dataset *d;
     struct zoo_about about;
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
         v->input = about.input, v->classes = about.classes;
     } else if (!o->input.ndim || !o->classes) {
-        TRY(dataset_open(data, true, (uint64_t)v->settings.config.seed, &d));
-        v->input = d->shape, v->classes = d->classes ? d->classes : d->targets;
-        dataset_close(d);
+        TRY(planned_shapes(&v->settings.config, &v->input, &v->classes));
     }
     if (o->input.ndim) v->input = o->input;
     if (o->classes) v->classes = o->classes;
@@ -124,22 +119,13 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
-    struct device_params p = {
-        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
-    TRY(model_create(c->model, &v->input, v->classes, e, &v->model));
-    TRY(device_find(c->devices.kind)->open(&p, &v->device));
-    struct segments s = planned_segments(c, v->device);
-    if (v->samples) s = (struct segments){1, {0, v->samples}};
-    v->samples = s.begin[s.count];
-    TRY(plan_create(v->model, v->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s,
-                    (int)c->recompute, &v->plan));
+    TRY(planned_create(c, c->devices.kind, &v->input, v->classes, v->samples, e, &v->network));
+    v->samples = v->network.plan->n;
     return model_summarize(v, json);
 }
 
 static void view_close(struct model_view *v) {
-    plan_free(v->plan);
-    if (v->device) v->device->ops->close(v->device);
-    model_free(v->model);
+    planned_close(&v->network);
     run_settings_free(&v->settings);
 }
 

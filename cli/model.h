@@ -2,7 +2,7 @@
 #pragma once
 #include "cli/cli.h"
 
-#include "engine/model/graph_plan.h"
+#include "lab/planned.h"
 
 extern const struct command model_export; /* a form of it */
 
@@ -11,9 +11,7 @@ struct model_view { /* a network that was named or configured, without its weigh
     struct run_settings settings;
     struct shape input;
     int64_t classes, samples; /* samples: of one pass of a device; 0: not known yet */
-    struct model *model;
-    struct device *device;
-    struct plan *plan; /* of 'samples' on the device */
+    struct planned network;   /* for 'samples' on the device */
 };
 /* Prints the layers, the totals and the order in which gradients become ready, or one JSON object. */
 MUST_CHECK enum error model_summarize(const struct model_view *v, bool json);

@@ -22,14 +22,14 @@ struct totals {
 };
 
 static void rows_fill(const struct model_view *v, struct row *rows) {
-    const struct model *m = v->model;
+    const struct model *m = v->network.model;
     for (int k = 0; k < m->nnodes; k++) rows[k] = (struct row){.node = &m->nodes[k]};
     for (int i = 0; i < m->nparams; i++) rows[m->params[i].node].parameters += m->params[i].count;
-    for (int s = 0; s < v->plan->nsteps; s++) {
-        const struct plan_step *step = &v->plan->steps[s];
+    for (int s = 0; s < v->network.plan->nsteps; s++) {
+        const struct plan_step *step = &v->network.plan->steps[s];
         if (step->node == NODE_LOSS) continue;
         struct row *r = &rows[step->node];
-        const struct plan_tensor *out = &v->plan->tensors[step->out];
+        const struct plan_tensor *out = &v->network.plan->tensors[step->out];
         int64_t outputs = out->count * out->unit * v->samples;
         r->forward += op_flops(&step->desc, false);
         r->backward += op_flops(&step->desc, true);
@@ -45,14 +45,14 @@ static const struct optim_ops *optimizer_of(const struct model_view *v) {
 
 static struct totals totals_of(const struct model_view *v, const struct row *rows) {
     const int64_t size = (int64_t)sizeof(float);
-    struct totals t = {.weights = v->model->parameters * size,
-                       .gradients = v->model->parameters * size,
-                       .activations = v->plan->activations,
-                       .activation_gradients = v->plan->gradients,
-                       .scratch = (int64_t)v->plan->scratch};
-    t.again = v->plan->again_flops;
+    struct totals t = {.weights = v->network.model->parameters * size,
+                       .gradients = v->network.model->parameters * size,
+                       .activations = v->network.plan->activations,
+                       .activation_gradients = v->network.plan->gradients,
+                       .scratch = (int64_t)v->network.plan->scratch};
+    t.again = v->network.plan->again_flops;
     t.state = optimizer_of(v)->nslots * t.weights;
-    for (int k = 0; k < v->model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
+    for (int k = 0; k < v->network.model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
     return t;
 }
 
@@ -77,7 +77,7 @@ static void print_bytes(const char *what, int64_t bytes, const char *of) {
 
 static void print_totals(const struct model_view *v, const struct totals *t) {
     char n[32], of[64];
-    printf("\nparameters               %s\n", text_of_count(v->model->parameters, n));
+    printf("\nparameters               %s\n", text_of_count(v->network.model->parameters, n));
     printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
     printf("operations of a step     %.3f GFLOP (%lld samples)\n",
            (t->forward + t->backward) * (double)v->samples / 1e9, (long long)v->samples);
@@ -87,9 +87,10 @@ static void print_totals(const struct model_view *v, const struct totals *t) {
     print_bytes("optimizer", t->state, of);
     snprintf(of, sizeof of, " for %lld samples", (long long)v->samples);
     print_bytes("activations", t->activations, of);
-    if (v->plan->stretches > 1) {
-        print_bytes("  without recomputation", v->plan->unstretched, "");
-        printf("recomputed               %.3f MFLOP a sample, in %d stretches\n", t->again / 1e6, v->plan->stretches);
+    if (v->network.plan->stretches > 1) {
+        print_bytes("  without recomputation", v->network.plan->unstretched, "");
+        printf("recomputed               %.3f MFLOP a sample, in %d stretches\n", t->again / 1e6,
+               v->network.plan->stretches);
     }
     print_bytes("their gradients", t->activation_gradients, "");
     print_bytes("scratch", t->scratch, "");
@@ -114,7 +115,7 @@ static void print_order(const struct model *m) {
 }
 
 static void print_all(const struct model_view *v, const struct row *rows, const struct totals *t) {
-    const struct model *m = v->model;
+    const struct model *m = v->network.model;
     int width = 5;
     char shape[96];
     for (int k = 0; k < m->nnodes; k++)
@@ -149,18 +150,18 @@ static void put_row(struct json *j, const struct row *r) {
 }
 
 static void put_totals(struct json *j, const struct model_view *v, const struct totals *t) {
-    json_int(j, "parameters", v->model->parameters);
+    json_int(j, "parameters", v->network.model->parameters);
     json_real(j, "flops_forward", t->forward);
     json_real(j, "flops_backward", t->backward);
     json_real(j, "flops_step", (t->forward + t->backward) * (double)v->samples);
     json_real(j, "flops_recomputed", t->again);
-    json_int(j, "stretches", v->plan->stretches);
+    json_int(j, "stretches", v->network.plan->stretches);
     json_open(j, "bytes", '{');
     json_int(j, "weights", t->weights);
     json_int(j, "gradients", t->gradients);
     json_int(j, "optimizer", t->state);
     json_int(j, "activations", t->activations);
-    json_int(j, "activations_without_recomputation", v->plan->unstretched);
+    json_int(j, "activations_without_recomputation", v->network.plan->unstretched);
     json_int(j, "activation_gradients", t->activation_gradients);
     json_int(j, "scratch", t->scratch);
     json_close(j, '}');
@@ -191,16 +192,16 @@ static enum error print_json(const struct model_view *v, const struct row *rows,
     json_int(&j, "classes", v->classes);
     json_int(&j, "samples", v->samples);
     json_open(&j, "layers", '[');
-    for (int k = 0; k < v->model->nnodes; k++) put_row(&j, &rows[k]);
+    for (int k = 0; k < v->network.model->nnodes; k++) put_row(&j, &rows[k]);
     json_close(&j, ']');
     put_totals(&j, v, t);
-    put_order(&j, v->model);
+    put_order(&j, v->network.model);
     json_close(&j, '}');
     return cli_json(&j, stdout);
 }
 
 enum error model_summarize(const struct model_view *v, bool json) {
-    struct row *rows = calloc((size_t)v->model->nnodes, sizeof *rows);
+    struct row *rows = calloc((size_t)v->network.model->nnodes, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     rows_fill(v, rows);
     struct totals t = totals_of(v, rows);

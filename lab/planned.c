@@ -27,22 +27,37 @@ int planned_passes(const struct run_config *c) {
     return passes * (int)b->accumulate;
 }
 
-enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
-    const struct device_ops *ops = device_find(kind);
-    bool own = !strcmp(kind, c->devices.kind);
-    struct device_params p = {
-        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = own ? c->devices.unit[0] : 0};
+enum error planned_shapes(const struct run_config *c, struct shape *input, int64_t *classes) {
     struct dataset *d;
-    *out = (struct planned){0};
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
-    const struct shape input = d->shape;
-    int64_t classes = d->classes ? d->classes : d->targets;
+    *input = d->shape, *classes = d->classes ? d->classes : d->targets;
     dataset_close(d);
-    TRY(model_create(c->model, &input, classes, e, &out->model));
-    TRY(ops->open(&p, &out->device));
-    const struct segments s = planned_segments(c, out->device);
-    return plan_create(out->model, out->device, (enum loss)c->loss.index, (enum precision)c->precision, NULL, &s,
-                       (int)c->recompute, &out->plan);
+    return ERR_NONE;
+}
+
+enum error planned_create(const struct run_config *c, const char *kind, const struct shape *input, int64_t classes,
+                          int64_t samples, struct config_errors *e, struct planned *out) {
+    bool own = !strcmp(kind, c->devices.kind);
+    const struct device_params p = {
+        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = own ? c->devices.unit[0] : 0};
+    *out = (struct planned){0};
+    TRY(model_create(c->model, input, classes, e, &out->model));
+    TRY(device_find(kind)->open(&p, &out->device));
+    const struct segments s = samples ? (struct segments){1, {0, samples}} : planned_segments(c, out->device);
+    const struct plan_work work = {.m = out->model,
+                                   .dev = out->device,
+                                   .loss = (enum loss)c->loss.index,
+                                   .precision = (enum precision)c->precision,
+                                   .stretches = (int)c->recompute};
+    return plan_create(&work, &s, &out->plan);
+}
+
+enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
+    struct shape input;
+    int64_t classes;
+    *out = (struct planned){0};
+    TRY(planned_shapes(c, &input, &classes));
+    return planned_create(c, kind, &input, classes, 0, e, out);
 }
 
 void planned_close(struct planned *p) {

@@ -127,8 +127,8 @@ enum error graph_prepare(struct graph *g, int64_t n, const struct segments *segm
     struct plan *p = n > 0 ? graph_plan(g, n, segments) : NULL;
     if (n == 0) return ERR_NONE;
     if (p) return arenas_grow(g, p); /* members may have come since */
-    TRY(plan_create(g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, segments ? segments : &one,
-                    g->stretches, &p));
+    const struct plan_work work = {g->m, g->dev, g->loss, g->precision, g->stops ? g->frozen : NULL, g->stretches};
+    TRY(plan_create(&work, segments ? segments : &one, &p));
     p->next = g->plans; /* a plan whose memory failed stays out of use: prepare is tried again */
     enum error err = arenas_grow(g, p);
     if (err == ERR_NONE)

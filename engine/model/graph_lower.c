@@ -224,10 +224,9 @@ static void lower(struct lowering *b, enum loss loss) {
                                      .in = {b->p->output}});
 }
 
-enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                      const int *frozen, struct plan *p) {
-    size_t nodes = (size_t)m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
-    struct lowering b = {.m = m, .dev = dev, .p = p, .precision = precision, .frozen = frozen};
+enum error plan_lower(const struct plan_work *w, struct plan *p) {
+    size_t nodes = (size_t)w->m->nnodes, most = 2 * nodes + 3; /* each tensor turned around once */
+    struct lowering b = {.m = w->m, .dev = w->dev, .p = p, .precision = w->precision, .frozen = w->frozen};
     b.uses = calloc(nodes, sizeof *b.uses);
     b.tensor = calloc(nodes, sizeof *b.tensor);
     p->steps = calloc(most, sizeof *p->steps);
@@ -235,9 +234,9 @@ enum error plan_lower(const struct model *m, struct device *dev, enum loss loss,
     bool fits = b.uses && b.tensor && p->steps && p->tensors;
     if (fits) {
         uses_count(&b);
-        lower(&b, loss);
+        lower(&b, w->loss);
     }
     free(b.uses);
     free(b.tensor);
-    return fits ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
+    return fits ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", w->m->nnodes);
 }

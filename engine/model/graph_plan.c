@@ -183,19 +183,18 @@ static enum error gradients_layout(struct plan *p) {
 
 /* ---- the plan ----------------------------------------------------------------------------- */
 
-enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                       const int *frozen, const struct segments *segments, int stretches, struct plan **out) {
+enum error plan_create(const struct plan_work *w, const struct segments *segments, struct plan **out) {
     struct plan *p = calloc(1, sizeof *p);
-    if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", m->nnodes);
+    if (!p) return FAIL(ERR_MEMORY, "cannot allocate a plan of %d layers", w->m->nnodes);
     p->segments = *segments;
     p->n = segments->begin[segments->count];
     assert(p->n > 0);
-    p->unit = (int64_t)device_unit(dev, precision);
-    p->line = device_runtime(dev)->alignment;
-    enum error err = plan_lower(m, dev, loss, precision, frozen, p);
-    if (err == ERR_NONE) err = apart_place(m, p);
-    if (err == ERR_NONE) err = ops_create(m, dev, p);
-    if (err == ERR_NONE) err = plan_stretches(p, stretches);
+    p->unit = (int64_t)device_unit(w->dev, w->precision);
+    p->line = device_runtime(w->dev)->alignment;
+    enum error err = plan_lower(w, p);
+    if (err == ERR_NONE) err = apart_place(w->m, p);
+    if (err == ERR_NONE) err = ops_create(w->m, w->dev, p);
+    if (err == ERR_NONE) err = plan_stretches(p, w->stretches);
     if (err == ERR_NONE) err = gradients_layout(p);
     if (err == ERR_NONE)
         *out = p;

@@ -47,12 +47,18 @@ struct plan {
     int64_t unstretched; /* bytes that the activations would take with one stretch */
     double again_flops;  /* of one sample, what is recomputed */
 };
-/* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and
- * tensors. frozen: by parameter, whether it stays as it is; NULL: all are trained. */
-MUST_CHECK enum error plan_lower(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                 const int *frozen, struct plan *p);
-MUST_CHECK enum error plan_create(const struct model *m, struct device *dev, enum loss loss, enum precision precision,
-                                  const int *frozen, const struct segments *segments, int stretches, struct plan **out);
+/* What is planned, for batches of any size. */
+struct plan_work {
+    const struct model *m;
+    struct device *dev;
+    enum loss loss;
+    enum precision precision;
+    const int *frozen; /* by parameter, whether it stays as it is; NULL: all are trained */
+    int stretches;     /* at most, of which only the borders are kept; 1: nothing is recomputed */
+};
+/* The first part of plan_create: allocates and fills p's steps (but for their ops and places) and tensors. */
+MUST_CHECK enum error plan_lower(const struct plan_work *w, struct plan *p);
+MUST_CHECK enum error plan_create(const struct plan_work *w, const struct segments *segments, struct plan **out);
 void plan_free(struct plan *p);
 /* After the ops are created: cuts the steps into at most this many stretches (STRETCHES_AUTO: the number that needs the
  * least memory), and gives the activations their places. */

@@ -4,7 +4,8 @@
  * (work.c), in the order of the sends. A thread of this file receives on LANE_IN whatever arrives from
  * any rank, so a send never waits for its receive, and two ranks that send to each other both finish.
  * A message goes straight into the memory of the oldest receive that its rank and tag fit. If no such
- * receive has been asked for yet, the message is kept until one is.
+ * receive has been asked for yet, the message is kept until one is, in memory of this process; a
+ * warning tells when that is much.
  *
  * The thread has no timeout. Whoever waits for a receive looks for ranks that are late, left or died. */
 #include "engine/base/clock.h"
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { KEPT_NOTED = 256 << 20 };
 struct head {
     int64_t tag, count;
     uint32_t type, unused;
@@ -46,6 +48,7 @@ struct mail {
     struct early *early;
     bool stop, busy, over;   /* busy: with a message; over: the thread has ended */
     struct collective shown; /* what LANE_IN does, for messages */
+    size_t kept, noted;      /* bytes of 'early', and how many of them are worth a warning */
     int waits;               /* letters that somebody waits for */
     struct letter *longest;  /* of them, that which the recording tells of */
 };
@@ -134,6 +137,10 @@ static bool same_kind(const struct letter *l, const struct head *h) {
     return l->work.call.sum.count == h->count && (uint32_t)l->work.call.sum.type == h->type;
 }
 
+static size_t early_bytes(const struct early *e) {
+    return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
+}
+
 static void deliver(struct group *g, struct letter *l, int peer) {
     if (l->source) *l->source = peer;
     record_end(g, l, peer, ERR_NONE);
@@ -166,6 +173,16 @@ static enum error refuse(struct group *g, const struct letter *l, int peer, cons
     return call_disagree(g, LANE_IN, peer, &mine.call, &theirs.call);
 }
 
+/* With the mutex, of a message that is kept: that nobody receives may be a mistake, and may exhaust the memory. */
+static void note_kept(struct group *g, const struct early *e) {
+    struct mail *m = g->mail;
+    char size[32];
+    if (m->kept < m->noted) return;
+    m->noted = 2 * m->kept;
+    log_warn("rank %d keeps %s of messages that it has not asked for yet; the last one is rank %d's with tag %lld",
+             g->rank, text_of_bytes((double)m->kept, size), e->peer, (long long)e->head.tag);
+}
+
 /* Delivers the message if its receive was asked for while it arrived, and keeps it if not. */
 static enum error keep(struct group *g, struct early *e) {
     struct mail *m = g->mail;
@@ -173,12 +190,14 @@ static enum error keep(struct group *g, struct early *e) {
     struct letter *l = find_letter(m, e->peer, e->head.tag);
     bool same = l && same_kind(l, &e->head);
     if (same) {
-        if (e->head.count) memcpy(l->work.call.buf, e->data, bytes_of(&l->work.call, e->head.count));
+        if (e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
         deliver(g, l, e->peer);
     } else if (!l) {
         struct early **last = &m->early;
         while (*last) last = &(*last)->next;
         *last = e;
+        m->kept += early_bytes(e);
+        note_kept(g, e);
     }
     pthread_mutex_unlock(&m->mutex);
     enum error err = l && !same ? refuse(g, l, e->peer, &e->head) : ERR_NONE;
@@ -271,7 +290,8 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     *last = l;
     if (same) {
         *at = e->next;
-        if (e->head.count) memcpy(c->buf, e->data, bytes_of(c, e->head.count));
+        m->kept -= early_bytes(e);
+        if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
         deliver(g, l, e->peer);
     }
     pthread_mutex_unlock(&m->mutex);
@@ -372,6 +392,7 @@ enum error mail_open(struct group *g) {
     struct mail *m = memory;
     pthread_mutex_init(&m->mutex, NULL);
     condition_init(&m->changed);
+    m->noted = KEPT_NOTED;
     g->mail = m;
     sigfillset(&all); /* signals are for the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -2,9 +2,12 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "tests/conformance/ranks.h"
 #include "transport/algo/algo.h"
 #include "transport/flight/recorder.h"
+
+#include <fcntl.h>
 
 enum { MESSAGES = 60, LARGEST = 50000 };
 
@@ -184,6 +187,29 @@ static void both_at_once(struct rank *r) {
     free(mine);
     free(theirs);
     check_ok(group_barrier(r->group));
+}
+
+/* 320 MB come before anybody asks for them. */
+static void much_is_kept(struct rank *r) {
+    enum { EACH = 64 << 20, PARTS = 5 };
+    uint8_t *part = malloc(EACH), last = 9;
+    struct work *w;
+    for (int i = 0; r->index && i < PARTS; i++) {
+        memset(part, i + 1, EACH);
+        check_ok(group_post(r->group, part, EACH, DTYPE_U8, 0, 40 + i, &w));
+        check_ok(work_wait(w));
+    }
+    if (r->index)
+        check_ok(group_post(r->group, &last, 1, DTYPE_U8, 0, 3, &w));
+    else
+        check_ok(group_take(r->group, &last, 1, DTYPE_U8, 1, 3, NULL, &w));
+    check_ok(work_wait(w));
+    for (int i = 0; !r->index && i < PARTS; i++) {
+        check_ok(group_take(r->group, part, EACH, DTYPE_U8, 1, 40 + i, NULL, &w));
+        check_ok(work_wait(w));
+        check(part[0] == i + 1 && part[EACH - 1] == i + 1, "part %d begins with %d", i, part[0]);
+    }
+    free(part);
 }
 
 /* What was sent before the sender has left is received after. */
@@ -564,6 +590,27 @@ static void ports_are_passed(void **state) {
                   NULL);
 }
 
+static void what_is_kept_is_told(void **state) {
+    struct pool *pool;
+    char path[600], *text;
+    size_t size;
+    (void)state;
+    snprintf(path, sizeof path, "%s", scratch_path("kept.log"));
+    int err = dup(STDERR_FILENO), told = open(path, O_CREAT | O_TRUNC | O_WRONLY, 0600);
+    assert_true(err >= 0 && told >= 0 && dup2(told, STDERR_FILENO) >= 0);
+    run_ranks((struct ranks){.fn = much_is_kept, .world = 2, .mail = true, .link = "shm"}, NULL);
+    assert_true(dup2(err, STDERR_FILENO) >= 0);
+    close(err);
+    close(told);
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(path, 1 << 16, pool, &text, &size));
+    const char *warning = strstr(text, "rank 0 keeps 256.0 MB of messages ");
+    assert_non_null(warning);
+    assert_non_null(strstr(warning, "rank 1's with tag 43\n"));
+    assert_null(strstr(warning + 1, "rank 0 keeps")); /* it is said once */
+    pool_free(pool);
+}
+
 static void kinds_that_differ(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) run_over_all((struct ranks){.fn = kinds_differ, .world = 2, .user = &(bool){i == 1}});
@@ -587,6 +634,7 @@ int main(void) {
         cmocka_unit_test(nobody_sends_over_all),  cmocka_unit_test(somebody_aborts_over_all),
         cmocka_unit_test(kinds_that_differ),      cmocka_unit_test(what_is_refused),
         cmocka_unit_test(messages_are_recorded),  cmocka_unit_test(failures_are_recorded),
+        cmocka_unit_test(what_is_kept_is_told),
     };
     return cmocka_run_group_tests_name("messages by tags", tests, NULL, NULL);
 }

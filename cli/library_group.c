@@ -4,6 +4,7 @@
 
 #include "engine/base/limits.h"
 #include "engine/base/memory.h"
+#include "transport/algo/algo.h"
 #include "transport/flight/flight.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
@@ -11,6 +12,7 @@
 #include "transport/launch/token.h"
 #include "transport/link/link.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,7 +52,22 @@ const char *engine_hint(void) {
     return error_hint();
 }
 
+/* Fails the group on every rank by the error of this one, which finds it before it calls the others. */
+static enum error give_up(struct engine_group *g, enum error err) {
+    group_abort(g->group, error_message());
+    return err;
+}
+
 /* ---- opening ---- */
+
+static atomic_bool placed; /* this process has taken its place among its launcher's ranks */
+
+static enum error check_place(const struct engine_init *init) {
+    if (!init->init && atomic_load(&placed))
+        return FAIL(ERR_USAGE, "this process has opened the group of its launcher's ranks before, and can do so once\n"
+                               "split that group, or say where the ranks meet: init, rank and size");
+    return ERR_NONE;
+}
 
 static bool is_alone(const struct engine_init *init, bool launched) {
     return !launched && !init->init;
@@ -63,6 +80,7 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     if (!l) return ERR_MEMORY;
     TRY(token_find(init->token ? init->token : "auto", g->pool, &p->token));
     if (!init->init || !init->size) TRY(launcher_find(NULL, l, &launched));
+    if (launched && !init->init) atomic_store(&placed, true);
     if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
@@ -89,18 +107,21 @@ static enum error read_told(const struct launch_self *self, struct engine_group 
 
 static enum error open_station(const struct engine_init *init, struct engine_group *g) {
     struct launch_self self;
-    bool started;
+    bool started = false;
     struct meeting *meeting = NULL;
     struct station_params p = {.meeting_fd = -1,
                                .link = init->link ? init->link : "auto",
                                .interface = init->interface,
                                .round = "ranks",
                                .timeout = init->timeout > 0 ? init->timeout : 60};
-    TRY(launch_self(&self, &started));
-    if (started)
+    TRY(check_place(init));
+    if (!init->init || !init->size) TRY(launch_self(&self, &started));
+    if (started) {
+        atomic_store(&placed, true);
         TRY(read_told(&self, g, &p));
-    else
+    } else {
         TRY(find_ranks(init, g, &p));
+    }
     if (p.size == 1 && p.meeting_fd < 0) { /* alone: a board of its own */
         TRY(meeting_create_shared(1, &meeting));
         p.meeting_fd = meeting_fd(meeting);
@@ -112,6 +133,16 @@ static enum error open_station(const struct engine_init *init, struct engine_gro
     return err;
 }
 
+/* Looked up before the ranks meet, so that each says so by itself. */
+static enum error check_algorithm(const char *name, struct pool *pool) {
+    int count;
+    const struct algo_ops *const *all = algo_list(&count);
+    const char *names = "auto";
+    if (!name || !strcmp(name, "auto") || algo_find(name)) return ERR_NONE;
+    for (int i = 0; i < count && names; i++) names = pool_printf(pool, "%s, %s", names, all[i]->name);
+    return FAIL(ERR_USAGE, "no algorithm '%.64s'\none of %s", name, names ? names : "auto");
+}
+
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
     if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
         return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
@@ -119,6 +150,7 @@ static enum error open_group(const struct engine_init *init, struct engine_group
         return FAIL(ERR_USAGE, "a port of %g bits per second and %g s cannot be emulated\nat most 1e15 and 60; 0: none",
                     init->bandwidth, init->latency);
     TRY(pool_create(&g->pool));
+    TRY(check_algorithm(init->algorithm, g->pool));
     TRY(open_station(init, g));
     struct group_params p = *station_group(g->station);
     p.algorithm = init->algorithm ? init->algorithm : "auto";
@@ -197,7 +229,7 @@ int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **
 /* ---- collectives ---- */
 
 /* Bytes of count elements; a count that makes no sense gives none, and is refused by the group. */
-static size_t bytes_of(long long count, enum engine_type type) {
+static size_t size_of(long long count, enum engine_type type) {
     size_t bytes;
     if (type_of(type) == DTYPES || count < 0) return 0;
     if (__builtin_mul_overflow((size_t)count, dtype_size(type_of(type)), &bytes)) return 0;
@@ -213,7 +245,7 @@ static enum error cut(struct engine_group *g, long long count, enum engine_type 
     int64_t all;
     int size = group_size(g->group);
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || type_of(type) == DTYPES)
-        return FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type);
+        return give_up(g, FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type));
     for (int r = 0; r <= size; r++) g->part[r] = count * r;
     return ERR_NONE;
 }
@@ -221,10 +253,11 @@ static enum error cut(struct engine_group *g, long long count, enum engine_type 
 /* A whole buffer of the group's own: this rank's part of it in *part. */
 static enum error whole(struct engine_group *g, long long count, enum engine_type type, char **part) {
     TRY(cut(g, count, type));
-    size_t each = bytes_of(count, type), all = each * (size_t)group_size(g->group);
+    size_t each = size_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {
         void *memory;
-        TRY(memory_alloc(all, &memory));
+        enum error err = memory_alloc(all, &memory);
+        if (err) return give_up(g, err);
         memory_free(g->scratch);
         g->scratch = memory;
         g->scratch_bytes = all;
@@ -235,7 +268,7 @@ static enum error whole(struct engine_group *g, long long count, enum engine_typ
 
 int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                       enum engine_op op) {
-    copy_in(recv, send, bytes_of(count, type));
+    copy_in(recv, send, size_of(count, type));
     return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, type_of(type), op_of(op)));
 }
 
@@ -243,7 +276,7 @@ int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long
 static enum error reduce(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
                          enum engine_type type, enum engine_op op, int root) {
     bool here = root == group_rank(g->group);
-    if (here) copy_in(recv, send, bytes_of(count, type));
+    if (here) copy_in(recv, send, size_of(count, type));
     return group_reduce(g->group, how, here ? recv : (void *)(uintptr_t)send, count, type_of(type), op_of(op), root);
 }
 
@@ -259,7 +292,7 @@ int engine_broadcast(struct engine_group *g, void *buf, long long count, enum en
 static enum error all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
                              enum engine_type type) {
     TRY(cut(g, count, type));
-    size_t each = bytes_of(count, type);
+    size_t each = size_of(count, type);
     copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
     return group_all_gather(g->group, how, recv, g->part, type_of(type));
 }
@@ -273,10 +306,10 @@ int engine_gather(struct engine_group *g, const void *send, void *recv, long lon
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
-    copy_in(part, send, bytes_of(count, type));
+    copy_in(part, send, size_of(count, type));
     err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
     if (!err && root == group_rank(g->group))
-        copy_in(recv, g->scratch, bytes_of(count, type) * (size_t)group_size(g->group));
+        copy_in(recv, g->scratch, size_of(count, type) * (size_t)group_size(g->group));
     return error_exit_code(err);
 }
 
@@ -285,9 +318,9 @@ int engine_scatter(struct engine_group *g, const void *send, void *recv, long lo
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
-    if (root == group_rank(g->group)) copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
+    if (root == group_rank(g->group)) copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
     err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
-    if (!err) copy_in(recv, part, bytes_of(count, type));
+    if (!err) copy_in(recv, part, size_of(count, type));
     return error_exit_code(err);
 }
 
@@ -296,9 +329,9 @@ int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, 
     char *part;
     enum error err = whole(g, count, type, &part);
     if (err) return error_exit_code(err);
-    copy_in(g->scratch, send, bytes_of(count, type) * (size_t)group_size(g->group));
+    copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
     err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), op_of(op));
-    if (!err) copy_in(recv, part, bytes_of(count, type));
+    if (!err) copy_in(recv, part, size_of(count, type));
     return error_exit_code(err);
 }
 
@@ -341,7 +374,7 @@ static int started(enum error err, struct work *const *w, struct engine_work **o
 int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
-    copy_in(recv, send, bytes_of(count, type));
+    copy_in(recv, send, size_of(count, type));
     return started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
 }
 
@@ -423,8 +456,8 @@ int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
     return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
 }
 
-int engine_work_done(const struct engine_work *w) {
-    return work_done((const struct work *)w);
+int engine_work_done(struct engine_work *w) {
+    return work_done((struct work *)w);
 }
 
 int engine_work_wait(struct engine_work *w) {

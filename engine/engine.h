@@ -55,7 +55,7 @@ enum engine_type { ENGINE_F32, ENGINE_F64, ENGINE_F16, ENGINE_BF16, ENGINE_I32, 
 enum engine_op {
     ENGINE_SUM,
     ENGINE_PROD,
-    ENGINE_MIN,
+    ENGINE_MIN, /* where some terms are NaN, the result of these two may be one of the others, on all ranks the same */
     ENGINE_MAX,
     ENGINE_AVG,
     ENGINE_AND, /* bitwise, for integers, like the next two */
@@ -66,7 +66,7 @@ struct engine_group;
 struct engine_work;
 
 /* How the ranks find each other. If all is zero (or init is NULL), the environment that the launcher
- * has set says how; without a launcher it is a group of one. */
+ * has set says how, once in a process; without a launcher it is a group of one. */
 struct engine_init {
     const char *init; /* "tcp://HOST:PORT" (of rank 0) or "file:///PATH", with rank and size */
     int rank, size;
@@ -154,7 +154,7 @@ ENGINE_API int engine_send_start(struct engine_group *g, const void *buf, long l
 ENGINE_API int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                                  long long tag, int *source, struct engine_work **out);
 ENGINE_API int engine_barrier_start(struct engine_group *g, struct engine_work **out);
-ENGINE_API int engine_work_done(const struct engine_work *w); /* 1: engine_work_wait will not wait */
+ENGINE_API int engine_work_done(struct engine_work *w); /* 1: engine_work_wait will not wait */
 ENGINE_API int engine_work_wait(struct engine_work *w);
 
 /* Fails the group on every rank; engine_message() of the others then gives the reason. Any thread may call it. */

@@ -96,6 +96,8 @@ MUST_CHECK enum error mail_send(struct collective *c);
 /* A receive: its work is ended by mail_wait. */
 MUST_CHECK enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out);
 MUST_CHECK enum error mail_wait(struct work *w);
+/* Whether mail_wait would not wait: the message has come, or it will not, since its rank has died or left. */
+bool mail_done(struct work *w);
 /* What LANE_IN does. */
 struct collective mail_shown(struct group *g);
 

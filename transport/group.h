@@ -140,7 +140,7 @@ MUST_CHECK static inline enum error group_barrier(struct group *g) {
 
 /* Waits until it is done; gives the slot back. The result of the work. */
 MUST_CHECK enum error work_wait(struct work *w);
-bool work_done(const struct work *w);
+bool work_done(struct work *w);
 
 /* Something that ranks which share their memory bring about without a call, each looking for itself. */
 struct group_wait {

@@ -32,6 +32,7 @@ struct letter {
     struct letter *next;
     int *source;
     int64_t asked, waited; /* since when (ns, of clock_ns); waited 0: nobody waits */
+    int64_t look;          /* when to look for ranks that have died or left */
 };
 /* A message that nobody has asked for yet. */
 struct early {
@@ -52,6 +53,12 @@ struct mail {
     int waits;               /* letters that somebody waits for */
     struct letter *longest;  /* of them, that which the recording tells of */
 };
+
+/* Between two looks for ranks that have died or left, in ns. */
+static int64_t slice_of(const struct group *g) {
+    double slice = g->params.timeout / 24;
+    return (int64_t)((slice < 0.2 ? slice : 0.2) * 1e9);
+}
 
 static enum work_state state_of(const struct letter *l) {
     return (enum work_state)atomic_load(&l->work.state);
@@ -282,12 +289,14 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     struct mail *m = g->mail;
     struct letter *l = malloc(sizeof *l), **last = &m->letters;
     if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
-    *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = clock_ns()};
+    int64_t now = clock_ns();
+    *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = now};
+    l->look = now + slice_of(g);
     pthread_mutex_lock(&m->mutex);
     struct early **at = find_early(m, l), *e = *at;
     bool same = e && same_kind(l, &e->head);
     while (*last) last = &(*last)->next;
-    *last = l;
+    if (same || !e) *last = l;
     if (same) {
         *at = e->next;
         m->kept -= early_bytes(e);
@@ -295,9 +304,13 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
         deliver(g, l, e->peer);
     }
     pthread_mutex_unlock(&m->mutex);
+    if (e && !same) { /* which stays among the early ones */
+        enum error err = fail_letter(g, l, e->peer, refuse(g, l, e->peer, &e->head));
+        free(l);
+        return err;
+    }
     *out = &l->work;
-    if (e && !same) return fail_letter(g, l, e->peer, refuse(g, l, e->peer, &e->head));
-    if (e) free(e);
+    free(e);
     return ERR_NONE;
 }
 
@@ -327,14 +340,23 @@ static enum error fail_lost(struct group *g, const struct letter *l) {
     return group_fail(g, ERR_PEER, "%s", text);
 }
 
-static enum error look_after(struct group *g, const struct letter *l, int64_t began, bool *warned) {
-    double waited = clock_seconds(clock_ns() - began), timeout = g->params.timeout;
+/* Finds ranks that have died or left, at most once in a slice of time. */
+static enum error look_for_loss(struct group *g, struct letter *l) {
     const struct link_ops *ops = g->link->ops;
-    char doing[DESCRIBED_MAX];
+    int64_t now = clock_ns();
+    bool due = now >= l->look;
+    if (due) l->look = now + slice_of(g);
     TRY(ops->failure(g->link));
+    if (!due) return ERR_NONE;
     show(g->mail, &l->work.call);
     if (ops->lost) TRY(ops->lost(g->link, LANE_IN));
-    if (is_lost(g, l)) return fail_lost(g, l);
+    return is_lost(g, l) ? fail_lost(g, l) : ERR_NONE;
+}
+
+static enum error look_after(struct group *g, struct letter *l, int64_t began, bool *warned) {
+    double waited = clock_seconds(clock_ns() - began), timeout = g->params.timeout;
+    char doing[DESCRIBED_MAX];
+    TRY(look_for_loss(g, l));
     call_words(&l->work.call, doing);
     if (waited >= timeout)
         return group_fail(g, ERR_TIMEOUT, "rank %d has waited %.3g s in %s: nobody has sent it", g->rank, timeout,
@@ -346,12 +368,6 @@ static enum error look_after(struct group *g, const struct letter *l, int64_t be
     return ERR_NONE;
 }
 
-static struct timespec soon(double timeout) {
-    double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
-    int64_t ns = clock_ns() + (int64_t)(slice * 1e9);
-    return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
-}
-
 /* Waits until it is done, or until the thread, the only one that writes to its memory, has ended. */
 static bool await(struct group *g, struct letter *l) {
     struct mail *m = g->mail;
@@ -359,9 +375,16 @@ static bool await(struct group *g, struct letter *l) {
     bool warned = false;
     pthread_mutex_lock(&m->mutex);
     if (state_of(l) != WORK_DONE) begin_wait(g, l, began);
+    l->look = began + slice_of(g);
     while (state_of(l) != WORK_DONE && !m->over) {
-        struct timespec until = soon(g->params.timeout);
-        if (pthread_cond_timedwait(&m->changed, &m->mutex, &until) == 0 || state_of(l) != WORK_QUEUED) continue;
+        /* Other letters end in between: what wakes this one says nothing about the time. */
+        struct timespec until = {.tv_sec = l->look / 1000000000, .tv_nsec = l->look % 1000000000};
+        pthread_cond_timedwait(&m->changed, &m->mutex, &until);
+        if (clock_ns() < l->look) continue;
+        if (state_of(l) != WORK_QUEUED) {
+            l->look = clock_ns() + slice_of(g);
+            continue;
+        }
         pthread_mutex_unlock(&m->mutex);
         if (look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
         pthread_mutex_lock(&m->mutex);
@@ -372,6 +395,18 @@ static bool await(struct group *g, struct letter *l) {
     bool done = state_of(l) == WORK_DONE;
     pthread_mutex_unlock(&m->mutex);
     return done;
+}
+
+bool mail_done(struct work *w) {
+    struct group *g = w->group;
+    struct letter *l = (struct letter *)w;
+    if (state_of(l) != WORK_QUEUED) return state_of(l) == WORK_DONE;
+    pthread_mutex_lock(&g->mail->mutex);
+    bool over = g->mail->over;
+    pthread_mutex_unlock(&g->mail->mutex);
+    if (over || look_for_loss(g, l) == ERR_NONE) return over;
+    g->link->ops->poke(g->link);
+    return true;
 }
 
 enum error mail_wait(struct work *w) {

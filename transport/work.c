@@ -1,5 +1,5 @@
 /* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
- * runs its work in order. The work lies in a ring of slots; nothing is allocated for a call. A caller that waits for
+ * runs its work in order. The work lies in slots, of which a ring says the order; nothing is allocated for a call. A caller that waits for
  * the oldest work before the thread has begun it runs that work itself: this saves two switches of thread where
  * communication is not hidden anyway. */
 #include "engine/base/clock.h"
@@ -23,12 +23,13 @@ struct queue {
     fenv_t float_mode; /* of the group's thread: sums must not depend on who makes them */
     bool stop, busy;   /* busy: a thread runs the work at 'first' */
     uint32_t first, next;
+    struct work *ring[GROUP_WORKS]; /* those that are queued */
     struct work works[GROUP_WORKS];
     int64_t parts[];
 };
 
 static struct work *work_at(struct queue *q, uint32_t index) {
-    return &q->works[index % GROUP_WORKS];
+    return q->ring[index % GROUP_WORKS];
 }
 
 /* Runs the oldest work. The mutex is held on entry and on return, not while it runs. */
@@ -128,19 +129,27 @@ static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
     return part ? memcpy(copy, part, (size_t)n * sizeof *copy) : NULL;
 }
 
+/* One that nobody uses, by preference that after the last; NULL: there is none. Only the group's thread takes one. */
+static struct work *free_slot(struct queue *q) {
+    for (uint32_t i = 0; i < GROUP_WORKS; i++) {
+        struct work *w = &q->works[(q->next + i) % GROUP_WORKS];
+        if (atomic_load(&w->state) == WORK_FREE) return w;
+    }
+    return NULL;
+}
+
 enum error queue_submit(struct group *g, const struct collective *c, struct work **out) {
     if (!g->queues[c->lane]) TRY(queue_start(g, c->lane));
     struct queue *q = g->queues[c->lane];
-    struct work *w = work_at(q, q->next); /* only this thread changes next */
-    if (atomic_load(&w->state) != WORK_FREE)
-        return group_fail(g, ERR_BUG, "rank %d: work begun %d calls ago has not been waited for", g->rank, GROUP_WORKS);
+    struct work *w = free_slot(q);
+    if (!w) return group_fail(g, ERR_BUG, "rank %d: %d calls have been begun and not waited for", g->rank, GROUP_WORKS);
     w->call = *c;
     w->call.part = keep(w->part, c->part, g->size + 1);
     w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
     TRY(mark_ready(g, w));
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
-    q->next++;
+    q->ring[q->next++ % GROUP_WORKS] = w;
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->mutex);
     *out = w;
@@ -170,8 +179,9 @@ enum error work_wait(struct work *w) {
     return err ? g->link->ops->failure(g->link) : ERR_NONE; /* err's message lies with the lane's thread */
 }
 
-bool work_done(const struct work *w) {
-    return w == &w->group->finished || atomic_load(&w->state) == WORK_DONE;
+bool work_done(struct work *w) {
+    if (w == &w->group->finished) return true;
+    return w->call.lane == LANE_IN ? mail_done(w) : atomic_load(&w->state) == WORK_DONE;
 }
 
 static void stop(struct queue *q) {

@@ -9,6 +9,7 @@ Arrays are numpy's, or anything that lies in the host's memory and has a buffer,
 
 import contextlib
 import ctypes
+import os
 import threading
 import weakref
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
@@ -19,7 +20,7 @@ from ._library import EngineError, Init, Stats, check, library
 
 TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int32": 4, "int64": 5, "uint8": 6}
 OPS = {"sum": 0, "prod": 1, "min": 2, "max": 3, "avg": 4, "and": 5, "or": 6, "xor": 7}
-_MANY, _MOST = 128, 250  # calls since the oldest that nobody has waited for: the library has room for 256
+_MANY, _MOST = 128, 250  # calls that nobody has waited for: the library has room for 256
 _ANY = -1
 _MOVED_AS = {"bool": 6, "int8": 6}  # copied as bytes, never added
 
@@ -65,9 +66,17 @@ def _memory(x: Any, written: bool) -> _Memory:
     a = _array(x)
     if not a.flags.c_contiguous:
         raise TypeError("an array must be contiguous: use numpy.ascontiguousarray")
+    if not a.dtype.isnative:
+        raise TypeError(f"an array must have this machine's byte order, and {a.dtype.str} has not: "
+                        "use x.astype(x.dtype.newbyteorder('='))")
     if written and not a.flags.writeable:
         raise TypeError("an array that receives must be writable")
     return _Memory(a.ctypes.data, a.size, _type(a.dtype.name), a, a.dtype.name in _MOVED_AS)
+
+
+def _shaped(x: Any) -> Any:
+    """x as something that can be reshaped and assigned to."""
+    return x if hasattr(x, "data_ptr") else _array(x)
 
 
 def _like(x: Any, times: Optional[int] = None, part: Optional[int] = None) -> Any:
@@ -89,7 +98,8 @@ class Work:
     nobody waits for keeps its arrays until it has ended."""
 
     def __init__(self, group: "Group", handle: ctypes.c_void_p, result: Any, keep: Any, finish=None):
-        self._group, self._handle, self._result, self._keep, self._finish = group, handle, result, keep, finish
+        self._group, self._handle, self._result, self._finish = group, handle, result, finish
+        group._kept[id(self)] = keep
         self._lock = threading.Lock()
         self._error: Optional[BaseException] = None
         self._source = ctypes.c_int(_ANY)
@@ -101,12 +111,19 @@ class Work:
 
     def done(self) -> bool:
         """Whether wait() would return at once."""
-        return self._handle is None or self._group._handle is None or bool(library().engine_work_done(self._handle))
+        if not self._lock.acquire(blocking=False):
+            return False  # another thread is in wait()
+        try:
+            return self._handle is None or self._group._handle is None or bool(library().engine_work_done(self._handle))
+        finally:
+            self._lock.release()
 
     def wait(self) -> Any:
         """Waits for the call and gives its result."""
         with self._lock:
             if self._handle is not None:
+                inside = self._group._inside
+                inside.append(None)
                 try:
                     self._group._open()
                     check(library().engine_work_wait(self._handle))
@@ -114,7 +131,10 @@ class Work:
                         self._finish()
                 except BaseException as e:
                     self._error = e
-                self._handle = self._keep = self._finish = None
+                finally:
+                    inside.pop()
+                self._handle = self._finish = None
+                self._group._kept.pop(id(self), None)
                 self._group._flying.pop(self, None)
                 self._group._asked.pop(self, None)
         if self._error:
@@ -130,6 +150,30 @@ class Statistics(NamedTuple):
 
 
 _groups: "weakref.WeakSet[Group]" = weakref.WeakSet()  # that are open in this process
+_FORKED = ("this process was forked from one that had opened the group, which cannot be shared: open groups in the "
+           "process that uses them")
+
+
+def _close(handle: ctypes.c_void_p, parts: List["weakref.finalize"], kept: Dict[int, Any],
+           inside: List[None]) -> None:
+    """Once a group is closed, dropped, or left open at the end of the program. Arrays live until no call uses them."""
+    for part in parts:
+        part()
+    if inside:  # a thread waits, perhaps at the end of the program
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+        return
+    library().engine_group_close(handle)
+    kept.clear()
+
+
+def _after_fork() -> None:
+    for g in list(_groups):
+        g._handle, g._why = None, _FORKED
+        g._closing.detach()
+    _groups.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 _watch: Optional[Callable[["Group"], None]] = None  # reads a group's record before its old calls are lost (profile.py)
 
 
@@ -152,7 +196,6 @@ class Group:
         def text(s: Optional[str]) -> Optional[bytes]:
             return s.encode() if s is not None else None
 
-        self._handle: Optional[ctypes.c_void_p] = None
         self._begin()
         handle = ctypes.c_void_p()
         params = Init(text(init), rank, size, text(token), text(link), text(algorithm), text(order), text(interface),
@@ -161,15 +204,22 @@ class Group:
         self._take(handle)
 
     def _begin(self) -> None:
+        self._handle: Optional[ctypes.c_void_p] = None
+        self._why = "the group is closed"
         self._parts: List["Group"] = []
+        self._whole: Optional["Group"] = None  # which this one was split from, and which outlives it
         self._lock = threading.Lock()
-        self._calls = self._looks = self._watched = 0
-        self._flying: Dict[Work, int] = {}  # works that nobody has waited for yet, the oldest first; each one's number
+        self._looks = self._watched = 0
+        self._flying: Dict[Work, None] = {}  # works that nobody has waited for yet, the oldest first
         self._asked: Dict[Work, None] = {}  # receives, of which any number may be in progress
-        self._tidy = _MANY  # with this many of them, those that have ended are dropped
+        self._full, self._tidy = _MANY, _MANY  # with this many of them, those that have ended are dropped
+        self._kept: Dict[int, Any] = {}  # what owns the memory of works that have not ended
+        self._inside: List[None] = []  # as many as there are threads that wait
 
     def _take(self, handle: ctypes.c_void_p) -> None:
         self._handle = handle
+        self._part_closings: List["weakref.finalize"] = []
+        self._closing = weakref.finalize(self, _close, handle, self._part_closings, self._kept, self._inside)
         self.rank: int = library().engine_group_rank(handle)
         self.size: int = library().engine_group_size(handle)
         self.name: str = library().engine_group_name(handle).decode()
@@ -180,8 +230,9 @@ class Group:
         return self
 
     def __exit__(self, kind, error, trace) -> None:
-        if error is not None and self._handle is not None:
-            self.abort(f"rank {self.rank}: {kind.__name__}: {error}")
+        failed = error is not None and not (isinstance(error, SystemExit) and not error.code)
+        if failed and self._handle is not None:
+            self.abort(f"{kind.__name__}: {error}")
         self.close()
 
     def __repr__(self) -> str:
@@ -195,8 +246,8 @@ class Group:
             if _watch:
                 _watch(self)
             _groups.discard(self)
-            handle, self._handle = self._handle, None
-            library().engine_group_close(handle)
+            self._handle = None
+            self._closing()
         self._flying.clear()
         self._asked.clear()
 
@@ -211,10 +262,11 @@ class Group:
         if not handle:
             return None
         part = Group.__new__(Group)
-        part._handle = None
         part._begin()
         part._take(handle)
+        part._whole = self
         self._parts.append(part)
+        self._part_closings.append(part._closing)
         return part
 
     def call_it(self, label: str) -> None:
@@ -257,19 +309,29 @@ class Group:
 
     def _open(self) -> ctypes.c_void_p:
         if self._handle is None:
-            raise ValueError("the group is closed")
+            raise ValueError(self._why)
         return self._handle
+
+    def _rank(self, r: int) -> int:
+        """The rank of a root or peer, before the library is asked: its errors fail the group."""
+        if not 0 <= r < self.size:
+            raise ValueError(f"rank {r} does not exist: the group has ranks 0 to {self.size - 1}")
+        return r
+
+    def _peer(self, r: int) -> int:
+        if r == self.rank:
+            raise ValueError(f"rank {r} cannot exchange messages with itself")
+        return self._rank(r)
 
     def _start(self, name: str, arguments: list, result: Any, keep: Any, wait: bool, finish=None) -> Any:
         handle = ctypes.c_void_p()
-        if self._age() >= _MANY:
+        if len(self._flying) >= self._full:
             self._land()
         self._look()
         with self._lock:
             check(getattr(library(), f"engine_{name}_start")(self._open(), *arguments, ctypes.byref(handle)))
             work = Work(self, handle, result, keep, finish)
-            self._calls += 1
-            self._flying[work] = self._calls
+            self._flying[work] = None
         return work.wait() if wait else work
 
     def _look(self) -> None:
@@ -279,21 +341,22 @@ class Group:
             self._watched = self._looks
             _watch(self)
 
-    def _age(self) -> int:
-        """The number of calls since the oldest that nobody has waited for."""
-        try:
-            return self._calls - next(iter(self._flying.values()), self._calls)
-        except RuntimeError:  # another thread has just waited for one
-            return 0
-
     def _land(self) -> None:
-        """Waits for the works that have ended, the oldest first, since they end in the order of their starts; and for
-        the oldest if there is no room for another."""
+        """Forgets the works that have ended, and waits for the oldest if there is no room for another."""
+        self._forget(self._flying)
         for work in list(self._flying):
-            if not work.done() and self._age() < _MOST:
+            if len(self._flying) < _MOST:
                 break
-            with contextlib.suppress(EngineError):  # the caller's own wait() raises it
+            with contextlib.suppress(EngineError):
                 work.wait()
+        self._full = min(_MOST, max(_MANY, 2 * len(self._flying)))
+
+    @staticmethod
+    def _forget(works: Dict[Work, None]) -> None:
+        for work in list(works):
+            if work.done():
+                with contextlib.suppress(EngineError):  # the caller's own wait() raises it
+                    work.wait()
 
     def _op(self, op: str, memory: _Memory) -> int:
         if op not in OPS:
@@ -319,12 +382,12 @@ class Group:
         out = _like(x) if self.rank == root else None
         a = _memory(x, False)
         to = _memory(out, True).address if out is not None else None
-        return self._start("reduce", [a.address, to, a.count, a.type, self._op(op, a), root], out, (x, out), wait)
+        return self._start("reduce", [a.address, to, a.count, a.type, self._op(op, a), self._rank(root)], out, (x, out), wait)
 
     def broadcast(self, x: Any, root: int = 0, wait: bool = True) -> Any:
         """x becomes root's x, in place."""
         a = _memory(x, True)
-        return self._start("broadcast", [a.address, a.count, a.type, root], x, x, wait)
+        return self._start("broadcast", [a.address, a.count, a.type, self._rank(root)], x, x, wait)
 
     def all_gather(self, x: Any, out: Any = None, wait: bool = True) -> Any:
         """All ranks' x, one after another: an array with one more dimension."""
@@ -348,7 +411,7 @@ class Group:
         whole[self.rank] = x
         a, b = _memory(x, False), _memory(whole, True)
         result = whole if self.rank == root else None
-        return self._start("gather", [b.address, a.count, a.type, root], result, whole, wait)
+        return self._start("gather", [b.address, a.count, a.type, self._rank(root)], result, whole, wait)
 
     def scatter(self, x: Any, out: Any, root: int = 0, wait: bool = True) -> Any:
         """Part r of root's x, cut along its first dimension, goes into rank r's out. Only root's x is read."""
@@ -356,18 +419,18 @@ class Group:
         b = _memory(out, True)
         if self.rank == root:
             self._fit(_memory(x, False), b, self.size, "scatter (x)")
-            whole.reshape(-1)[:] = x.reshape(-1)
+            whole.reshape(-1)[:] = _shaped(x).reshape(-1)
 
         def finish() -> None:
-            out.reshape(-1)[:] = whole[self.rank].reshape(-1)
+            _shaped(out).reshape(-1)[:] = whole[self.rank].reshape(-1)
 
-        arguments = [_memory(whole, True).address, b.count, b.type, root]
+        arguments = [_memory(whole, True).address, b.count, b.type, self._rank(root)]
         return self._start("scatter", arguments, out, (whole, out), wait, finish)
 
     def reduce_scatter(self, x: Any, op: str = "sum", wait: bool = True) -> Any:
         """Part r of the sum of all ranks' x, cut along its first dimension, on rank r."""
         out, whole = _like(x, part=self.size), _like(x)
-        whole.reshape(-1)[:] = x.reshape(-1)
+        whole.reshape(-1)[:] = _shaped(x).reshape(-1)
         a, b = _memory(whole, True), _memory(out, True)
 
         def finish() -> None:
@@ -379,12 +442,12 @@ class Group:
     def send(self, x: Any, to: int, tag: int = 0, wait: bool = True) -> Any:
         """Sends x to one rank, which receives it with the same tag, sooner or later; nothing here waits for that."""
         a = _memory(x, False)
-        return self._start("send", [a.address, a.count, a.type, to, tag], None, x, wait)
+        return self._start("send", [a.address, a.count, a.type, self._peer(to), tag], None, x, wait)
 
     def recv(self, out: Any, source: Optional[int] = None, tag: int = 0, wait: bool = True) -> Any:
         """Receives into out what rank 'source' sends with the tag; messages with one tag from one rank come in the
         order in which they were sent. With source None it receives from any rank, and gives (out, rank)."""
-        work = self._recv(_memory(out, True), _ANY if source is None else source, tag, out)
+        work = self._recv(_memory(out, True), _ANY if source is None else self._peer(source), tag, out)
         if not wait:
             return work
         work.wait()
@@ -394,21 +457,18 @@ class Group:
         handle = ctypes.c_void_p()
         work = Work(self, handle, result, a.keep)
         if len(self._asked) >= self._tidy:
-            self._drop()
+            self._forget(self._asked)
+            self._tidy = max(_MANY, 2 * len(self._asked))
         self._look()
         with self._lock:
-            check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, tag,
-                                              ctypes.byref(work._source), ctypes.byref(handle)))
+            try:
+                check(library().engine_recv_start(self._open(), a.address, a.count, a.type, source, tag,
+                                                  ctypes.byref(work._source), ctypes.byref(handle)))
+            except BaseException:
+                del self._kept[id(work)]
+                raise
             self._asked[work] = None
         return work
-
-    def _drop(self) -> None:
-        """Forgets the receives that have ended without anybody waiting for them."""
-        for work in list(self._asked):
-            if work.done():
-                with contextlib.suppress(EngineError):
-                    work.wait()
-        self._tidy = max(_MANY, 2 * len(self._asked))
 
     def barrier(self, wait: bool = True) -> Any:
         """Returns when all ranks are there."""

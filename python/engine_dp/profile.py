@@ -12,6 +12,7 @@ import json
 import os
 import socket
 import tempfile
+import threading
 import time
 import zlib
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
@@ -62,6 +63,7 @@ class _Record:
 
 
 _buffer = (Call * 512)()  # as many as a group keeps in each list
+_reading = threading.Lock()  # for the buffer and the records
 
 
 class _Recorder:
@@ -76,9 +78,10 @@ class _Recorder:
 
     def take(self, g: _group.Group) -> None:
         if g.name:
-            if g.name not in self.records:
-                self.records[g.name] = _Record(g)
-            self.records[g.name].take(g)
+            with _reading:
+                if g.name not in self.records:
+                    self.records[g.name] = _Record(g)
+                self.records[g.name].take(g)
 
     def end(self) -> None:
         for g in list(_group._groups):
@@ -88,15 +91,10 @@ class _Recorder:
 def _gathered(g: _group.Group, mine: bytes) -> List[bytes]:
     """Every rank's bytes on rank 0; nothing on the others."""
     sizes = g.all_gather(numpy.array([len(mine)])).reshape(-1)
-    if g.rank:
-        g.send(numpy.frombuffer(mine, "u1"), 0)
-        return []
-    parts = [mine]
-    for r in range(1, g.size):
-        part = numpy.empty(int(sizes[r]), "u1")
-        g.recv(part, r)
-        parts.append(part.tobytes())
-    return parts
+    padded = numpy.zeros(int(sizes.max()), "u1")
+    padded[:len(mine)] = numpy.frombuffer(mine, "u1")
+    every = g.gather(padded)
+    return [part[:int(n)].tobytes() for part, n in zip(every, sizes)] if g.rank == 0 else []
 
 
 def _clock(g: _group.Group) -> Tuple[int, int]:
@@ -236,6 +234,10 @@ def _merged(ranks: List[_Rank]) -> Dict[str, Any]:
 # ---- the whole ----
 
 
+def _temporary(path: Any) -> str:
+    return f"{os.fspath(path)}.{os.getpid()}.tmp"
+
+
 def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional[Dict[str, Any]] = None) -> None:
     """Called by all ranks of the group after the calls are over; rank 0 writes the file."""
     recorder.end()
@@ -245,30 +247,33 @@ def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional
     parts = _gathered(g, zlib.compress(json.dumps(mine).encode(), 1))
     if g.rank == 0:
         ranks = [_Rank(r, json.loads(zlib.decompress(part))) for r, part in enumerate(parts)]
-        temporary = f"{os.fspath(path)}.tmp"
-        with open(temporary, "w") as f:
+        with open(_temporary(path), "w") as f:
             json.dump(_merged(ranks), f)
-        os.replace(temporary, path)
+        os.replace(_temporary(path), path)
 
 
 @contextlib.contextmanager
-def recording(g: _group.Group) -> Iterator[_Recorder]:
-    """Records the calls that all groups of this process make inside."""
+def recording(g: _group.Group, path: Any) -> Iterator[_Recorder]:
+    """Records the calls that all groups of this process make inside, for a file of rank 0."""
     if _group._watch:
         raise ValueError("a trace is being recorded already, and there can be only one at a time")
     if g.size > 1 and not g.name:
         raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
+    if g.rank == 0:
+        open(_temporary(path), "w").close()  # what is wrong with the path is told before the work
     recorder = _Recorder()
     _group._watch = recorder.take
     try:
         yield recorder
     finally:
         _group._watch = None
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(_temporary(path))
 
 
 @contextlib.contextmanager
 def trace(g: _group.Group, path: Any) -> Iterator[None]:
-    with recording(g) as recorder:
+    with recording(g, path) as recorder:
         yield
         write(g, recorder, path)
 
@@ -286,7 +291,7 @@ def torch_trace(path: Any, group: Any = None, **settings: Any) -> Iterator[Any]:
     g = getattr((group or torch.distributed.group.WORLD)._get_backend(torch.device("cpu")), "engine", None)
     if g is None:
         raise ValueError("the group does not use the backend 'engine': give one that does")
-    with tempfile.TemporaryDirectory() as folder, recording(g) as recorder:
+    with tempfile.TemporaryDirectory() as folder, recording(g, path) as recorder:
         own = os.path.join(folder, "torch.json")
         with torch.profiler.profile(on_trace_ready=lambda p: p.export_chrome_trace(own), **settings) as prof:
             yield prof

@@ -11,6 +11,7 @@ import collections
 import contextlib
 import ctypes
 import datetime
+import ipaddress
 import os
 import pathlib
 import queue
@@ -38,10 +39,14 @@ from .profile import torch_trace as profile  # noqa: E402,F401
 _TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
                torch.complex128: torch.float64}
+_SAME_BYTES.update((getattr(torch, name), torch.uint8) for name in dir(torch)
+                   if name in ("uint16", "uint32", "uint64", "complex32") or name.startswith("float8_"))
+_WIDE = (torch.bool, torch.int8, torch.int16)  # added as int32
 _NAMES = {"SUM": "sum", "PRODUCT": "prod", "MIN": "min", "MAX": "max", "AVG": "avg", "BAND": "and", "BOR": "or",
           "BXOR": "xor"}
 _OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
 _LATE = 75  # the exit code after a timeout
+_NEVER_SENT = -(1 << 40)  # a tag
 _NUMBERS = ("bandwidth", "latency")
 _KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
 
@@ -53,7 +58,10 @@ def _given() -> Dict[str, Any]:
         key, equals, value = word.partition("=")
         if key not in _KNOWN or not equals:
             raise ValueError(f"ENGINE_DP_OPTIONS: '{word}' is not a setting: KEY=VALUE with {', '.join(_KNOWN)}")
-        settings[key] = float(value) if key in _NUMBERS else value
+        try:
+            settings[key] = float(value) if key in _NUMBERS else value
+        except ValueError:
+            raise ValueError(f"ENGINE_DP_OPTIONS: '{value}' is not a number, as {key} needs") from None
     return settings
 
 
@@ -94,14 +102,18 @@ def _flat(t: torch.Tensor, added: bool) -> torch.Tensor:
     return t.view(_SAME_BYTES[t.dtype])
 
 
+def _addable(t: torch.Tensor) -> torch.Tensor:
+    """t in a type that can be added: small integers and bool as int32, complex numbers as pairs."""
+    return t.to(torch.int32) if t.dtype in _WIDE else torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+
+
 class _Span:
     """A tensor on its way: 'flat' is what the engine sees; if that is a copy, finish() copies it back."""
 
     def __init__(self, tensor: torch.Tensor, added: bool = False):
         self.tensor = tensor.detach()
-        self.wide = added and tensor.dtype in (torch.int8, torch.int16)
-        source = self.tensor.to(torch.int32) if self.wide else self.tensor
-        self.flat = _flat(source, added)
+        self.wide = added and tensor.dtype in _WIDE
+        self.flat = _flat(_addable(self.tensor) if added else self.tensor, added)
 
     @property
     def address(self) -> int:
@@ -120,6 +132,8 @@ def _op(reduce_op: Any, tensor: torch.Tensor) -> int:
         raise ValueError(f"the backend 'engine' has no operation {name}: {', '.join(_OPS)}")
     if name[0] == "B" and tensor.dtype.is_floating_point:
         raise ValueError(f"{name} is for integers, not for {tensor.dtype}")
+    if tensor.is_complex() and name not in ("SUM", "AVG"):
+        raise ValueError(f"{name} is not for {tensor.dtype}")
     return _OPS[name]
 
 
@@ -232,6 +246,8 @@ class Work(dist._Work):
 
 # ---- where the ranks meet ----
 
+_PATIENCE = 5  # seconds: longer than rank 0 for what rank 0 tells; and for works with futures, when a rank leaves
+
 
 def _host() -> str:
     boot = pathlib.Path("/proc/sys/kernel/random/boot_id")
@@ -239,10 +255,18 @@ def _host() -> str:
 
 
 def _address() -> str:
-    """This host's address as others reach it: the one on the way to torch's own store."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.connect((os.environ.get("MASTER_ADDR", "192.0.2.1"), 9))
-        return s.getsockname()[0]
+    """This host's address as others reach it: the one on the way to torch's own store, unless that is on this host and
+    has an address that only this host knows; then the one on the way to other networks."""
+    found = "127.0.0.1"
+    for name in (os.environ.get("MASTER_ADDR", "192.0.2.1"), "192.0.2.1", "2001:db8::1"):
+        with contextlib.suppress(OSError):
+            family, _, _, _, to = socket.getaddrinfo(name, 9, type=socket.SOCK_DGRAM)[0]
+            with socket.socket(family, socket.SOCK_DGRAM) as s:
+                s.connect(to)
+                found = s.getsockname()[0]
+            if not ipaddress.ip_address(found.partition("%")[0]).is_loopback:
+                break
+    return f"[{found}]" if ":" in found else found
 
 
 def _free_port() -> int:
@@ -255,37 +279,52 @@ class _Meeting:
     """Rank 0 says through torch's store where the engine's ranks meet: in a file if all are on one host, otherwise at a
     port of rank 0."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int):
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
         self.folder: Optional[str] = None
-        store.set(f"engine/host/{rank}", _host())
+        self.store, self.timeout = store, min(timeout, getattr(store, "timeout", timeout))
+        store.set(f"host/{rank}", _host())
         if rank == 0:
-            same = len({store.get(f"engine/host/{r}") for r in range(size)}) == 1
-            self.folder = tempfile.mkdtemp(prefix="engine-") if same else None
-            store.set("engine/init", f"file://{self.folder}/ranks" if same else f"tcp://{_address()}:{_free_port()}")
-        self.init = store.get("engine/init").decode()
+            store.set("init", self._place(size))
+        if not self._comes("init", 0 if rank == 0 else _PATIENCE):
+            raise dist.DistBackendError(self._missing(0))
+        self.init = store.get("init").decode()
+        if self.init.startswith("rank "):
+            raise dist.DistBackendError(self.init)
+
+    def _comes(self, key: str, longer: float) -> bool:
+        try:
+            self.store.wait([key], self.timeout + datetime.timedelta(seconds=longer))
+            return True
+        except RuntimeError:
+            return False
+
+    def _missing(self, rank: int) -> str:
+        return f"rank {rank} has not come to open the group within {self.timeout.total_seconds():g} s"
+
+    def _place(self, size: int) -> str:
+        hosts = set()
+        for r in range(size):
+            if not self._comes(f"host/{r}", 0):
+                return self._missing(r)
+            hosts.add(self.store.get(f"host/{r}"))
+        if len(hosts) > 1:
+            return f"tcp://{_address()}:{_free_port()}"
+        self.folder = tempfile.mkdtemp(prefix="engine-")
+        return f"file://{self.folder}/ranks"
 
     def over(self) -> None:
         if self.folder:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-_STARTED = "ENGINE_LAUNCH"  # where 'engine launch' puts what its ranks need; a group of some of them must not use it
-_opening = threading.Lock()
-_PATIENCE = 5  # seconds for which a rank that leaves still waits for works with futures
-
-
 def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
-    meeting = _Meeting(store, rank, size)
-    with _opening:
-        saved = os.environ.pop(_STARTED, None)
-        try:
-            with _told():
-                g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
-                g.barrier()
-        finally:
-            if saved is not None:
-                os.environ[_STARTED] = saved
-            meeting.over()
+    meeting = _Meeting(store, rank, size, timeout)
+    try:
+        with _told():
+            g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
+            g.barrier()
+    finally:
+        meeting.over()
     return g
 
 
@@ -304,9 +343,12 @@ class _Calls:
 
     def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
         super().__init__(rank, size)  # type: ignore[call-arg]
+        # The store may outlive the group, and have the keys of one that was opened before.
+        store = dist.PrefixStore(f"engine/{store.add(f'engine/opened/{rank}', 1)}", store)
         self.engine = _open(store, rank, size, timeout)
         self._rank, self._size = rank, size
         self._store, self._timeout, self._monitored = store, timeout, 0
+        self._watches: Dict[int, _group.Work] = {}
         self._settling: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
         self._settler: Optional[threading.Thread] = None
         self._coalesced: Optional[List[Work]] = None
@@ -433,7 +475,7 @@ class _Calls:
     def reduce(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors), True)
         part = self._start("reduce", s.address, s.address, s.flat.numel(), _TYPES[s.flat.dtype],
-                           _op(opts.reduceOp, s.flat), opts.rootRank, keep=s)
+                           _op(opts.reduceOp, s.tensor), self.engine._rank(opts.rootRank), keep=s)
         return self._work([part], tensors, s.finish if self._rank == opts.rootRank else None)
 
     def _scatter_sum(self, outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], opts: Any) -> Work:
@@ -443,15 +485,15 @@ class _Calls:
             if x.numel() != out.numel() * self._size:
                 raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of "
                                  f"{out.numel()} are {out.numel() * self._size}")
-            wide = x.dtype in (torch.int8, torch.int16)
-            whole = _flat(x.detach().to(torch.int32) if wide else x.detach().clone(), True)
-            parts.append(self._start("reduce_scatter", whole.data_ptr(), out.numel(), _TYPES[whole.dtype],
-                                     _op(opts.reduceOp, x), keep=whole))
+            whole = _flat(_addable(x.detach().clone()), True)
+            parts.append(self._start("reduce_scatter", whole.data_ptr(), whole.numel() // self._size,
+                                     _TYPES[whole.dtype], _op(opts.reduceOp, x), keep=whole))
             pairs.append((out, whole))
 
         def finish() -> None:
             for out, whole in pairs:
-                out.detach().copy_(whole.view(self._size, -1)[self._rank].view(out.shape))
+                part = whole.view(self._size, -1)[self._rank]
+                out.detach().copy_((part.clone().view(out.dtype) if out.is_complex() else part).view(out.shape))
 
         return self._work(parts, outputs, finish)
 
@@ -473,7 +515,8 @@ class _Calls:
 
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Work:
         s = _Span(_only(tensors))
-        part = self._start("broadcast", s.address, s.flat.numel(), _TYPES[s.flat.dtype], opts.rootRank, keep=s)
+        part = self._start("broadcast", s.address, s.flat.numel(), _TYPES[s.flat.dtype],
+                           self.engine._rank(opts.rootRank), keep=s)
         return self._work([part], tensors, s.finish)
 
     def _gather_all(self, outputs: Sequence[Any], inputs: Sequence[torch.Tensor]) -> Work:
@@ -526,8 +569,8 @@ class _Calls:
         if here and (len(outputs) != 1 or len(outputs[0]) != self._size
                      or any(o.numel() != x.numel() for o in outputs[0])):
             raise ValueError(f"the root's outputs must be {self._size} tensors of {x.numel()} elements")
-        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank,
-                           keep=s)
+        part = self._start("gather", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
+                           self.engine._rank(opts.rootRank), keep=s)
         out = outputs[0] if here else []
         return self._work([part], out, lambda: [o.detach().copy_(w.view(o.shape)) for o, w in zip(out, whole)])
 
@@ -540,8 +583,8 @@ class _Calls:
             for w, x in zip(whole, inputs[0]):
                 w.copy_(x.detach().view(out.shape))
         s = _Span(whole)
-        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype], opts.rootRank,
-                           keep=s)
+        part = self._start("scatter", s.address, s.flat.numel() // self._size, _TYPES[s.flat.dtype],
+                           self.engine._rank(opts.rootRank), keep=s)
         return self._work([part], outputs, lambda: out.detach().copy_(whole[self._rank]))
 
     def alltoall_base(self, output: torch.Tensor, input: torch.Tensor, output_splits: List[int],
@@ -583,7 +626,7 @@ class _Calls:
 
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Work:
         s = _Span(_only(tensors))
-        part = self._start("send", s.address, s.flat.numel(), _TYPES[s.flat.dtype], dst, tag, keep=s)
+        part = self._start("send", s.address, s.flat.numel(), _TYPES[s.flat.dtype], self.engine._peer(dst), tag, keep=s)
         return self._work([part], tensors)
 
     def _receive(self, t: torch.Tensor, source: int, tag: int) -> Work:
@@ -594,7 +637,7 @@ class _Calls:
         return self._work([part], [t], s.finish)
 
     def recv(self, tensors: List[torch.Tensor], src: int, tag: int = 0) -> Work:
-        return self._receive(_only(tensors), src, tag)
+        return self._receive(_only(tensors), self.engine._peer(src), tag)
 
     def recv_anysource(self, tensors: List[torch.Tensor], tag: int = 0) -> Work:
         return self._receive(_only(tensors), _group._ANY, tag)
@@ -604,10 +647,21 @@ class _Calls:
     def barrier(self, opts: Any = None) -> Work:
         return self._work([self._start("barrier")], [])
 
-    def _has_come(self, key: str, end: float) -> bool:
+    def _has_gone(self, peer: int) -> bool:
+        """Whether the rank has died or left: a receive, of what nobody sends, has ended."""
+        if peer not in self._watches:
+            t = torch.zeros(1, dtype=torch.uint8)
+            memory = _group._Memory(t.data_ptr(), 1, _TYPES[t.dtype], t, True)
+            self._watches[peer] = self.engine._recv(memory, peer, _NEVER_SENT, None)
+        return self._watches[peer].done()
+
+    def _has_come(self, key: str, end: float, peer: int, grace: float) -> bool:
+        """grace: seconds for which it still waits once a rank has died, which may be another one than 'peer'."""
         while not self._store.check([key]):
             if time.monotonic() > end:
                 return False
+            if self._size > 1 and self._has_gone(peer):
+                end = min(end, time.monotonic() + grace)
             time.sleep(1e-3)
         return True
 
@@ -623,17 +677,19 @@ class _Calls:
                 raise dist.DistBackendError(f"Rank 0 timed out in monitoredBarrier: its timeout is {seconds:g} s")
             late: List[int] = []
             for peer in range(1, self._size):
-                if (wait_all_ranks or not late) and not self._has_come(f"{here}/{peer}", end):
+                if (wait_all_ranks or not late) and not self._has_come(f"{here}/{peer}", end, peer, _PATIENCE / 5):
                     late.append(peer)
             self._store.set(f"{here}/late", ", ".join(map(str, late)))
-        elif not self._has_come(f"{here}/late", end):
+        # Rank 0 counts from when it came itself, and tells then who is late.
+        elif not (self._has_come(f"{here}/0", end, 0, _PATIENCE)
+                  and self._has_come(f"{here}/late", end + seconds + _PATIENCE, 0, _PATIENCE)):
             raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
                                         "while waiting for send/recv from rank 0, which has not come within "
                                         f"{seconds:g} s")
         names = self._store.get(f"{here}/late").decode()
         if names and self._rank == 0:
-            raise dist.DistBackendError(f"Rank{'s' if ',' in names else ''} {names} failed to pass monitoredBarrier "
-                                        f"within {seconds:g} s")
+            how = f"within {seconds:g} s" if time.monotonic() > end else "because of a death or an early end"
+            raise dist.DistBackendError(f"Rank{'s' if ',' in names else ''} {names} failed to pass monitoredBarrier {how}")
         if names:
             raise dist.DistBackendError(f"Rank {self._rank} successfully reached monitoredBarrier, but received errors "
                                         f"while waiting for send/recv from rank 0, which misses rank {names}")

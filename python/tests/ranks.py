@@ -1,7 +1,12 @@
 """A rank of test_group.py: every call is compared with numpy's result from all ranks' arrays, which each rank knows."""
 
+import array
+import gc
 import os
 import sys
+import tempfile
+import threading
+import time
 
 import numpy as np
 
@@ -86,6 +91,88 @@ def forgotten(g):
     np.testing.assert_array_equal(g.all_reduce(np.ones(3)), [g.size] * 3)
 
 
+def aside(g):
+    """Messages that are waited for take no room from a call that is in progress."""
+    to, source = (g.rank + 1) % g.size, (g.rank - 1) % g.size
+    slow = g.barrier(wait=False) if g.rank == 0 else None
+    for k in range(300):
+        g.send(np.array([k]), to, k)
+        assert g.recv(np.empty(1, int), source, k)[0] == k
+    slow = slow or g.barrier(wait=False)
+    slow.wait()
+
+
+def watched(g):
+    """A thread waits for works while another asks whether they have ended."""
+    works = []
+
+    def watch():
+        while works is not None:
+            for work in list(works):
+                work.done()
+            time.sleep(1e-5)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    to, source = (g.rank + 1) % g.size, (g.rank - 1) % g.size
+    for k in range(500):
+        works[:] = [g.recv(np.empty(1, int), source, wait=False), g.send(np.array([k]), to, wait=False)]
+        assert works[0].wait()[0] == k
+        works[1].wait()
+    works = None
+    watcher.join()
+
+
+def forked(g):
+    """A process that was forked cannot use the group, and does not disturb it."""
+    child = os.fork()
+    if child == 0:
+        try:
+            g.all_reduce(np.ones(3))
+        except ValueError as e:
+            with g:
+                g.close()
+            os._exit(0 if "forked" in str(e) and len(repr(g)) else 1)
+        os._exit(2)
+    assert os.waitpid(child, 0)[1] == 0
+    np.testing.assert_array_equal(g.all_reduce(np.ones(3)), [g.size] * 3)
+
+
+def dropped(g):
+    """A group that nobody has any more is left, and what still arrives for it goes nowhere."""
+    other = engine_dp.Group(f"file://{tempfile.gettempdir()}/engine-test-{g.name}", g.rank, g.size)
+    other.recv(np.empty(1 << 20), (g.rank - 1) % g.size, 5, wait=False)
+    part = other.split(0)
+    closing = other._closing
+    del other
+    gc.collect()
+    assert closing.alive  # the one that was split from it is still there
+    np.testing.assert_array_equal(part.all_reduce(np.ones(3)), [g.size] * 3)
+    g.barrier()
+    del part
+    gc.collect()
+    assert not closing.alive
+    g.barrier()
+
+
+def ends(g):
+    """A program ends while a large message arrives, and another while a call runs; the exit code is its own."""
+    if g.rank == 0:
+        g.recv(np.empty(1 << 22), 1, wait=False)
+        g.barrier()
+        g.all_reduce(np.empty(1 << 20), wait=False)
+        sys.exit(3)
+    g.barrier()
+    try:
+        if g.rank == 1:
+            g.send(np.empty(1 << 22), 0)
+        g.all_reduce(np.ones(3))
+        raise AssertionError("a rank that has left was not noticed")
+    except engine_dp.EngineError as e:
+        assert "rank 0" in str(e), e
+        time.sleep(60)
+
+
 def parts(g):
     half = g.split(g.rank % 2)
     np.testing.assert_array_equal(half.all_reduce(np.array([g.rank])), [sum(range(g.rank % 2, g.size, 2))])
@@ -101,6 +188,10 @@ def parts(g):
 
 def others(g):
     """Arguments that are not numpy arrays, and those that are refused before anything is sent."""
+    a, out = array.array("f", range(2 * g.size)), array.array("f", [0, 0])
+    g.scatter(a if g.rank == 0 else None, out)
+    assert list(out) == [2 * g.rank, 2 * g.rank + 1]
+    assert list(g.reduce_scatter(a)) == [g.size * x for x in out]
     b = bytearray(range(N))
     assert bytes(g.broadcast(b)) == bytes(range(N))
     np.testing.assert_array_equal(g.all_gather(np.array([True, False])), [[True, False]] * g.size)
@@ -108,6 +199,11 @@ def others(g):
                          (lambda: g.all_reduce(np.zeros((4, 4)).T), TypeError),
                          (lambda: g.all_reduce(np.zeros(3, "c8")), TypeError),
                          (lambda: g.all_reduce(np.zeros(3), "mean"), ValueError),
+                         (lambda: g.all_reduce(np.zeros(3, np.dtype("f4").newbyteorder())), TypeError),
+                         (lambda: g.broadcast(np.zeros(3), g.size), ValueError),
+                         (lambda: g.reduce(np.zeros(3), -1), ValueError),
+                         (lambda: g.send(np.zeros(3), g.rank), ValueError),
+                         (lambda: g.recv(np.zeros(3), g.size), ValueError),
                          (lambda: g.all_reduce(np.zeros(3), out=np.zeros(4)), ValueError),
                          (lambda: g.reduce_scatter(np.zeros(g.size + 1) if g.size > 1 else np.zeros(())), ValueError),
                          (lambda: g.broadcast(bytes(3)), TypeError), (lambda: g.all_reduce(3), TypeError)):
@@ -136,7 +232,7 @@ def failures(g):
     except RuntimeError:
         assert g.rank == 0
     except engine_dp.EngineError as e:
-        assert g.rank > 0 and "no more paper" in e.message and e.code
+        assert g.rank > 0 and "rank 0: RuntimeError: no more paper" in e.message and e.code
     else:
         raise AssertionError("nothing was raised")
 
@@ -169,6 +265,11 @@ def traced(g, folder):
     g.send(x, to)  # not in the trace
     g.recv(np.empty_like(x), source)
     g.barrier()
+    early = g.recv(np.empty(1, "i8"), source, wait=False)  # what comes in the trace is not what the trace itself sends
+    with g.trace(os.path.join(folder, "short.json")):
+        g.barrier()
+    g.send(np.array([4]), to)
+    assert early.wait()[0] == 4
     with g.trace(path):
         before = time.monotonic_ns(), g.statistics()
         for k in range(1500):
@@ -239,6 +340,8 @@ def traced(g, folder):
 def main(part):
     if part == "emulated":
         return emulated()
+    if part == "ends":
+        return ends(engine_dp.Group())
     with engine_dp.Group(order=os.environ.get("TEST_ORDER")) as g:
         assert repr(g) == f"<engine_dp.Group: rank {g.rank} of {g.size}>"
         if part == "failures":
@@ -251,8 +354,18 @@ def main(part):
             moves(g, type)
         beside(g)
         forgotten(g)
+        if g.size > 1:
+            aside(g)
+            watched(g)
+            dropped(g)
+        forked(g)
         parts(g)
         others(g)
+    try:
+        engine_dp.Group().close()
+        assert g.size == 1
+    except engine_dp.EngineError as e:
+        assert "can do so once" in e.message and "split" in e.hint, e
 
 
 main(sys.argv[1])

@@ -8,6 +8,7 @@ import os
 import random
 import sys
 import threading
+import time
 
 import torch
 import torch.distributed as dist
@@ -103,7 +104,7 @@ def collectives(groups, rank, size, sync):
 
 
 def sums(groups, rank, size):
-    for type, shape, name in itertools.product(TYPES, SHAPES, OPS):
+    for type, shape, name in itertools.product(TYPES + [torch.bool, torch.complex64], SHAPES, OPS):
         op = getattr(dist.ReduceOp, name)
 
         def all_reduce(g):
@@ -349,7 +350,7 @@ def wrong(groups, rank, size):
     try:
         dist.all_reduce(torch.zeros(3 + rank), group=g)
     except dist.DistBackendError as e:
-        assert "all_reduce(f32, 3, sum)" in str(e) and "all_reduce(f32, 4, sum)" in str(e), e
+        assert sum(f"all_reduce(f32, {3 + r}, sum)" in str(e) for r in range(size)) == 2, e
     else:
         raise AssertionError("ranks that disagree got no error")
     g = dist.new_group(backend="engine", timeout=datetime.timedelta(seconds=2))
@@ -405,6 +406,39 @@ def monitored(g, rank, size):
     g.allreduce([x]).wait()
     assert x[0] == size
     g.monitored_barrier()
+
+
+def again(groups, rank, size):
+    """The store outlives the groups that met in it."""
+    dist.destroy_process_group()
+    for k in range(3):
+        dist.init_process_group("engine")
+        x = torch.ones(3)
+        dist.all_reduce(x)
+        assert x[0] == size
+        if rank == size - 1:
+            time.sleep(0.2)
+        began = time.monotonic()
+        dist.monitored_barrier()
+        assert rank == size - 1 or time.monotonic() - began > 0.1, "a barrier let a rank through by the keys of an older one"
+        dist.destroy_process_group()
+    dist.init_process_group("engine")
+
+
+def dies(groups, rank, size):
+    """The last rank dies in a monitored barrier, and a rank before it does not come to open a group."""
+    g = dist.new_group(backend="engine")
+    g.monitored_barrier()
+    if rank == size - 1:
+        os._exit(0)
+    began = time.monotonic()
+    try:
+        g.monitored_barrier(datetime.timedelta(seconds=60))
+    except dist.DistBackendError as e:
+        assert str(size - 1) in str(e) and time.monotonic() - began < 10, e
+    else:
+        raise AssertionError("a rank that has died was not missed")
+    os._exit(0)
 
 
 def main():

@@ -36,6 +36,12 @@ class Groups(unittest.TestCase):
             with self.subTest(ranks=ranks), tempfile.TemporaryDirectory() as folder:
                 self.launch(ranks, "trace", folder)
 
+    def test_programs_that_end_early(self):
+        command = [program(), "launch", "-n", "3", sys.executable, RANKS, "ends"]
+        for _ in range(3):
+            done = subprocess.run(command, capture_output=True, text=True, timeout=50)
+            self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
+
     def test_emulated_ports(self):
         self.launch(2, "emulated")
 

@@ -33,6 +33,10 @@ class Backend(unittest.TestCase):
         run_ranks(self, "ranks_torch.py", 3, "gloo", "collectives", "messages", "objects", "data_parallel", "parts",
                   "wrong")
 
+    def test_groups_that_come_and_go(self):
+        run_ranks(self, "ranks_torch.py", 2, "engine", "again")
+        run_ranks(self, "ranks_torch.py", 3, "gloo", "dies")
+
     def test_beside_other_backends(self):
         run_ranks(self, "ranks_torch.py", 2, "gloo", "beside")
         run_ranks(self, "ranks_torch.py", 3, "cpu:engine,cuda:gloo", "messages", "objects", "data_parallel")

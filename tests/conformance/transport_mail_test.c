@@ -323,6 +323,37 @@ static void sender_leaves(struct rank *r) {
           r->message);
 }
 
+/* Rank 1 leaves, while rank 2 goes on to send what rank 0 has asked for already. */
+static void sender_leaves_among_others(struct rank *r) {
+    enum { SENT = 60 };
+    struct work *w[SENT];
+    int64_t got[SENT], began = clock_ns();
+    if (r->index == 1) return leave(r);
+    for (int i = 0; r->index == 0 && i < SENT; i++)
+        check_ok(group_take(r->group, &got[i], 1, DTYPE_I64, 2, 1, NULL, &w[i]));
+    for (int i = 0; r->index == 2 && i < SENT; i++) {
+        nap(0.05);
+        if (group_post(r->group, &(int64_t){i}, 1, DTYPE_I64, 0, 1, w) != ERR_NONE || work_wait(w[0]) != ERR_NONE)
+            return;
+    }
+    if (r->index) return;
+    wait_to_fail(r, 1);
+    check(r->err == ERR_PEER && strstr(r->message, "rank 1 has left"), "%s", r->message);
+    check(clock_seconds(clock_ns() - began) < 1.5, "only after %g s", clock_seconds(clock_ns() - began));
+}
+
+/* Whoever only asks whether a receive has ended learns that it never will. */
+static void asked_in_vain(struct rank *r) {
+    int64_t value = 0, began = clock_ns();
+    struct work *w;
+    if (r->index == 1) return leave(r);
+    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 9, NULL, &w));
+    while (!work_done(w) && clock_seconds(clock_ns() - began) < 10) nap(0.01);
+    check(work_done(w), "after 10 s");
+    rank_result(r, work_wait(w));
+    check(r->err == ERR_PEER && strstr(r->message, "rank 1 has left"), "%s", r->message);
+}
+
 static void all_leave(struct rank *r) {
     if (r->index) return leave(r);
     wait_to_fail(r, GROUP_ANY);
@@ -530,6 +561,8 @@ OVER_ALL(left_behind, .world = 2)
 OVER_ALL(counted, .world = 2)
 OVER_ALL(in_subgroups, .world = 4)
 OVER_ALL(sender_leaves, .world = 2)
+OVER_ALL(sender_leaves_among_others, .world = 3)
+OVER_ALL(asked_in_vain, .world = 2)
 OVER_ALL(all_leave, .world = 3)
 OVER_ALL(nobody_sends, .world = 2, .timeout = 0.5)
 OVER_ALL(somebody_aborts, .world = 3)
@@ -634,7 +667,8 @@ int main(void) {
         cmocka_unit_test(nobody_sends_over_all),  cmocka_unit_test(somebody_aborts_over_all),
         cmocka_unit_test(kinds_that_differ),      cmocka_unit_test(what_is_refused),
         cmocka_unit_test(messages_are_recorded),  cmocka_unit_test(failures_are_recorded),
-        cmocka_unit_test(what_is_kept_is_told),
+        cmocka_unit_test(what_is_kept_is_told),   cmocka_unit_test(sender_leaves_among_others_over_all),
+        cmocka_unit_test(asked_in_vain_over_all),
     };
     return cmocka_run_group_tests_name("messages by tags", tests, NULL, NULL);
 }

@@ -254,6 +254,7 @@ static void calls_refused(void **state) {
     every_call("many", "1");
     every_call("refuse", "1");
     every_call("disagree", "2");
+    every_call("miscount", "2");
     every_call("give-up", "3");
 }
 

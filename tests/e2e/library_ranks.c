@@ -384,6 +384,15 @@ static void refuse(void) {
     need(engine_barrier(group) != 0);
 }
 
+/* One rank's count makes no sense, which it finds before the others know of the call. */
+static void miscount(void) {
+    float x[4] = {0}, all[4 * MOST];
+    int code = engine_all_gather(group, x, all, rank == size - 1 ? -1 : 4, ENGINE_F32);
+    need(code == (rank == size - 1 ? 64 : 75));
+    need(strstr(engine_message(), "-1 elements of type 0 for each rank") != NULL);
+    need(engine_barrier(group) != 0);
+}
+
 static void give_up(void) {
     if (rank == 0) engine_group_abort(group, "out of coffee");
     need(engine_barrier(group) != 0);
@@ -431,10 +440,10 @@ static void lose_sender(void) {
 static const struct {
     const char *name;
     void (*play)(void);
-} parts[] = {{"wait", wait_for_all},      {"start", start_all},   {"parts", use_parts},
-             {"many", too_many},          {"refuse", refuse},     {"disagree", disagree},
-             {"give-up", give_up},        {"lose", lose_awaited}, {"lose-another", lose_another},
-             {"lose-sender", lose_sender}};
+} parts[] = {{"wait", wait_for_all},       {"start", start_all},   {"parts", use_parts},
+             {"many", too_many},           {"refuse", refuse},     {"disagree", disagree},
+             {"give-up", give_up},         {"lose", lose_awaited}, {"lose-another", lose_another},
+             {"lose-sender", lose_sender}, {"miscount", miscount}};
 
 int main(int argc, char **argv) {
     struct engine_group *none = (void *)&size;
@@ -443,9 +452,15 @@ int main(int argc, char **argv) {
     need(engine_group_open(&(struct engine_init){.order = "sideways"}, &none) == 64 && !none);
     need(strstr(engine_message(), "sideways") && *engine_hint());
     need(engine_group_open(&(struct engine_init){.latency = -1}, &none) == 64 && !none);
+    need(engine_group_open(&(struct engine_init){.algorithm = "sideways"}, &none) == 64 && !none);
+    need(strstr(engine_message(), "sideways") && strstr(engine_hint(), "halving_doubling"));
     need(engine_group_open(&init, &group) == 0);
     rank = engine_group_rank(group);
     size = engine_group_size(group);
+    if (size > 1 && !init.init) {
+        need(engine_group_open(&init, &none) == 64 && !none);
+        need(strstr(engine_message(), "can do so once") && strstr(engine_hint(), "split"));
+    }
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         if (!strcmp(argv[1], parts[i].name)) {
             parts[i].play();

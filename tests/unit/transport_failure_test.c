@@ -292,12 +292,33 @@ static void hoarder(struct rank *r) {
     check(begun == 257, "%d", begun);
 }
 
+/* One call is waited for last; all others find room. */
+static void patient(struct rank *r) {
+    float first[1] = {1}, buf[1];
+    struct work *old, *w;
+    check_ok(group_all_reduce(r->group, GROUP_COMM(&old), first, 1, DTYPE_F32, REDOP_SUM));
+    for (int i = 0; i < 3 * GROUP_WORKS; i++) {
+        buf[0] = (float)i;
+        check_ok(group_all_reduce(r->group, GROUP_COMM(&w), buf, 1, DTYPE_F32, REDOP_SUM));
+        check_ok(work_wait(w));
+        check(buf[0] == 2 * (float)i, "%g in call %d", (double)buf[0], i);
+    }
+    check_ok(work_wait(old));
+    check(first[0] == 2, "%g", (double)first[0]);
+}
+
+static void one_is_waited_for_last(void **state) {
+    struct rank r[2];
+    (void)state;
+    run_ranks((struct ranks){.world = 2, .link = "thread", .fn = patient}, r);
+}
+
 static void too_much_in_flight(void **state) {
     struct rank r[1];
     (void)state;
     run_ranks((struct ranks){.world = 1, .link = "thread", .fn = hoarder}, r);
     assert_int_equal(r[0].err, ERR_BUG);
-    assert_has(r[0].message, "has not been waited for");
+    assert_has(r[0].message, "256 calls have been begun and not waited for");
 }
 
 /* ---- processes that die ---- */
@@ -407,6 +428,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_first_reason_is_everybodys),
         cmocka_unit_test(leaving_with_work_in_flight),
         cmocka_unit_test(too_much_in_flight),
+        cmocka_unit_test(one_is_waited_for_last),
         cmocka_unit_test(a_killed_process_is_named),
         cmocka_unit_test(wrong_parameters),
         cmocka_unit_test(too_much_memory),

@@ -201,6 +201,21 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
+/* What the value of a ratio is. Older results do not tell how many questions were tested, and have plain ratios. */
+static const char *meaning_of_ratio(const struct report_data *d, bool older) {
+    bool as[2] = {false, false}; /* groups, pairs */
+    for (int i = 0; i < d->npairs; i++)
+        for (int m = 0; m < d->nmetrics; m++) {
+            const struct report_answer *a = &d->pair[i].answer[m];
+            if (!d->metric[m].difference && !isnan(a->estimate)) as[a->paired] = true;
+        }
+    if (older) return "ratio of the two medians";
+    if (!as[true]) return "median of the ratios of each run of one side to each run of the other";
+    return as[false] ? "median of the ratios of the paired runs (or of all runs of both sides, where they are not "
+                       "compared in pairs)"
+                     : "median of the ratios of the paired runs";
+}
+
 static void say_columns(struct report *r, struct report_section *s, const struct report_data *d) {
     bool ratio = false, difference = false, training = false;
     for (int m = 0; m < d->nmetrics; m++) {
@@ -210,10 +225,10 @@ static void say_columns(struct report *r, struct report_section *s, const struct
     const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
     const char *tests = tested ? tested->text : "";
     if (ratio)
-        report_paragraph(s, report_say(r, "For times, the value is above 1 if the side is ahead of the other: the %s.",
-                                       tested ? "median of the ratios of the paired runs, which may differ a little "
-                                                "from the ratio of the two medians"
-                                              : "ratio of the two medians"));
+        report_paragraph(s,
+                         report_say(r, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
+                                    meaning_of_ratio(d, !tested),
+                                    tested ? ", which may differ a little from the ratio of the two medians" : ""));
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
     report_paragraph(
         s,

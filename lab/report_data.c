@@ -153,12 +153,14 @@ static enum plot_won won_by(const char *verdict) {
 /* Of a metric's own entry, or of the pair itself, which is of the first metric. */
 static struct report_answer answer_read(const struct json_value *v, const char *estimate) {
     const struct json_value *un = report_member(v, "unreached", JSON_ARRAY);
+    const struct json_value *paired = report_member(v, "paired", JSON_BOOL);
     struct report_answer a = {.estimate = report_number(v, estimate),
                               .low = report_number(v, "low"),
                               .high = report_number(v, "high"),
                               .p = report_number(v, "p_holm"),
                               .verdict = report_text(v, "verdict"),
                               .words = report_text(v, "words"),
+                              .paired = paired && paired->truth,
                               .needed = whole(v, "needed", 0)};
     a.won = won_by(a.verdict);
     for (int i = 0; un && i < 2 && i < un->count; i++)

@@ -20,6 +20,7 @@ struct report_answer {
     double estimate, low, high, p;
     const char *verdict, *words; /* words: as it is read; "" */
     enum plot_won won;           /* PLOT_FIRST: A */
+    bool paired;                 /* runs are compared with those of the same repeat or seed */
     int64_t needed;              /* samples a side that would tell; 0: not known */
     int64_t unreached[2];        /* runs of A and of B that never got there */
 };

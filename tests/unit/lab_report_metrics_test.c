@@ -234,14 +234,42 @@ static void every_metric_has_its_answer(void **state) {
     assert_int_equal(section("verdict")->plot[1].x.unit, PLOT_BYTES);
 }
 
+/* The value of a ratio is of pairs, of all runs, or of either, as results.json says. */
+static void a_ratio_says_whether_runs_are_paired(void **state) {
+    (void)state;
+    static const struct {
+        const char *paired[2], *words;
+    } cases[] = {
+        {{"true", "true"}, "the median of the ratios of the paired runs, which may"},
+        {{"false", "false"}, "the median of the ratios of each run of one side to each run of the other, which"},
+        {{"true", "false"}, "the paired runs (or of all runs of both sides, where they are not compared"}};
+    for (int i = 0; i < 2; i++) put_seed(i);
+    for (int i = 0; i < 3; i++) {
+        char text[2048];
+        snprintf(text, sizeof text,
+                 "{\"axis\":\"side\",\"sides\":[\"a\",\"b\"],\"tests\":2,\"metrics\":[{\"name\":\"time\",\"scale\":"
+                 "\"ratio\"},{\"name\":\"bytes\",\"scale\":\"ratio\"}],\"cells\":[" SIDE(
+                     "a", "\"time\":1",
+                     SEED(0, 0.6, 1)) "," SIDE("b", "\"time\":2",
+                                               SEED(1, 0.8,
+                                                    1)) "],\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":2,\"verdict\":"
+                                                        "\"same\",\"answers\":[" ANSWER(
+                                                            "time", 2, 1, 3, 0.1, "same",
+                                                            ",\"paired\":%s") "," ANSWER("bytes", 2, 1, 3, 0.1, "same",
+                                                                                         ",\"paired\":%s") "]}]}",
+                 cases[i].paired[0], cases[i].paired[1]);
+        put("results.json", text);
+        assert_ok(report_read(dir, pool, &report));
+        if (!says(section("table"), cases[i].words)) fail_msg("no '%s'", cases[i].words);
+    }
+}
+
 #define TEST(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(what_was_asked_is_what_is_told),
-        TEST(each_metric_has_its_plot),
-        TEST(every_metric_has_its_answer),
-        TEST(runs_without_weights_are_no_copies),
-        TEST(times_of_steps_alone_need_no_such_section),
+        TEST(what_was_asked_is_what_is_told),     TEST(each_metric_has_its_plot),
+        TEST(every_metric_has_its_answer),        TEST(a_ratio_says_whether_runs_are_paired),
+        TEST(runs_without_weights_are_no_copies), TEST(times_of_steps_alone_need_no_such_section),
         TEST(seconds_are_seconds_from_one_on),
     };
     return cmocka_run_group_tests_name("report_metrics", tests, NULL, NULL);

@@ -46,9 +46,11 @@ struct compared_answer {
     int samples[2];
     bool equal;       /* the measure is about the training, and that is the same one on both sides, bit for bit */
     int unreached[2]; /* runs that never came to the goal, which count as the worst */
+    int pairs;        /* runs of both sides that belong together by their repeat or seed, compared as pairs or not */
+    struct noise noise;
     struct comparison statistics;
     enum verdict verdict;
-    double power;     /* the chance that as many samples tell what is practical, by their spread; NaN */
+    double power;     /* the chance that as many samples tell what is practical, by their noise; NaN */
     double set_error; /* of accuracy: the standard error that the validation set gives the difference; NaN: not known */
     int needed;       /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
 };

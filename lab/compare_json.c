@@ -144,6 +144,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
 }
 
 static void put_foretold(const struct compared_answer *a, struct json *j) {
+    json_int(j, "pairs", a->pairs);
     json_bool(j, "paired", a->statistics.paired);
     json_bool(j, "equal", a->equal);
     json_real(j, "power", a->power);

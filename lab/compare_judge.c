@@ -182,22 +182,22 @@ static int values_in_pairs(const struct compared *c, const struct compared_pair 
     return n;
 }
 
-/* The samples of both sides; gives whether they belong together, by their repeat or seed, which a few are too few
- * for. */
+/* The samples of both sides; gives whether they are compared in pairs, by their repeat or seed, which a few are too few
+ * for. What is asked decides that, not what comes to be tested: no value has a say in how it is tested. */
 static bool take_samples(const struct compared *c, const struct compared_pair *p, int m, struct compared_answer *a,
                          double v[2][STATISTICS_RUNS]) {
     const struct compared_cell *cell[] = {&c->cell[p->cell[0]], &c->cell[p->cell[1]]};
+    const enum scale scale = c->x->measure[m].scale;
     bool trainings = counts_trainings(c, p, &c->x->measure[m]);
     if (trainings && c->x->nseeds)
         trainings = cell[0]->ntrainings < cell[0]->nruns || cell[1]->ntrainings < cell[1]->nruns;
-    int n = trainings ? 0 : values_in_pairs(c, p, m, v), tests = c->x->npairs * c->x->nmeasures;
-    if (statistics_can_tell(n, true, tests, c->x->confidence)) {
-        a->samples[0] = a->samples[1] = n;
-        return true;
-    }
-    for (int side = 0; side < 2; side++)
+    int n = a->pairs = a->samples[0] = a->samples[1] = trainings ? 0 : values_in_pairs(c, p, m, v);
+    bool paired = statistics_can_tell(n, true, experiment_questions(c->x), c->x->confidence);
+    a->noise.pairs = statistics_spread(v[0], n, v[1], n, scale, true);
+    for (int side = 0; side < 2 && !paired; side++)
         a->samples[side] = samples_of(cell[side], cell[side]->value[m], trainings, v[side]);
-    return false;
+    a->noise.groups = statistics_spread(v[0], a->samples[0], v[1], a->samples[1], scale, false);
+    return paired;
 }
 
 /* What is compared is what less of is better: the inverse, or the negative, of what more of is. */
@@ -233,11 +233,12 @@ bool compare_is_tested(const struct compared_answer *a) {
 
 /* By how much more samples would help. */
 static void foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
-    const struct comparison *s = &a->statistics;
-    double shift = statistics_shift(m->scale, m->practical), confidence = c->x->confidence;
+    const struct questions q = {experiment_questions(c->x), c->tests, c->x->confidence};
+    double shift = statistics_shift(m->scale, m->practical);
     int n = a->samples[0] < a->samples[1] ? a->samples[0] : a->samples[1];
-    a->power = statistics_power(shift, s->spread, n, s->paired, c->tests, confidence);
-    a->needed = statistics_needed(shift, s->spread, COMPARE_CHANCE, c->tests, confidence);
+    bool paired = a->statistics.paired;
+    a->power = statistics_power(shift, paired ? a->noise.pairs : a->noise.groups, n, paired, q.tested, q.confidence);
+    a->needed = statistics_needed(shift, &a->noise, COMPARE_CHANCE, &q);
 }
 
 /* All questions that have an answer are corrected together. */

@@ -1,4 +1,4 @@
-/* Notes on the verdicts: how many more runs or seeds would decide, and why an interval and p may seem to disagree. */
+/* Notes on the verdicts: what is not compared in pairs, how many more runs or seeds would decide, and why an interval and p may seem to disagree. */
 #include "lab/compare.h"
 
 #include <math.h>
@@ -12,13 +12,19 @@ static const char *practical_text(const struct compared *c, const struct measure
     return pool_printf(c->pool, m->scale == SCALE_DIFFERENCE ? "%g pt" : "%g %%", 100 * m->practical);
 }
 
+/* Two groups have little power where pairs, of one run more, would have much. */
+static bool needs_more(const struct compared_answer *a, const struct compared_answer *b) {
+    int mine = a->needed ? a->needed : STATISTICS_RUNS + 1, other = b->needed ? b->needed : STATISTICS_RUNS + 1;
+    return mine != other ? mine > other : a->power < b->power;
+}
+
 /* Of the pairs that a measure leaves open, the one that needs the most; -1: none. */
 static int most_open(const struct compared *c, int measure) {
     int most = -1;
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_answer *a = &c->pair[i].answer[measure];
         if (a->verdict != VERDICT_INCONCLUSIVE || isnan(a->power)) continue;
-        if (most < 0 || a->power < c->pair[most].answer[measure].power) most = i;
+        if (most < 0 || needs_more(a, &c->pair[most].answer[measure])) most = i;
     }
     return most;
 }
@@ -103,9 +109,20 @@ static void note_commands(struct compared *c) {
     }
 }
 
+static void note_groups(struct compared *c) {
+    int most = 0;
+    for (int i = 0; i < c->x->npairs; i++)
+        for (int m = 0; m < c->x->nmeasures; m++) {
+            const struct compared_answer *a = &c->pair[i].answer[m];
+            if (compare_is_tested(a) && !a->statistics.paired && a->pairs > most) most = a->pairs;
+        }
+    note(c, experiment_too_few(c->x, most));
+}
+
 void compare_notes(struct compared *c) {
     c->nnotes = 0;
     note_commands(c);
+    note_groups(c);
     for (int m = 0; m < c->x->nmeasures; m++) {
         note_goal(c, m);
         note_power(c, m);

@@ -66,6 +66,13 @@ static const char *words_of_two(const struct compared *c, const struct compared_
         (long long)n.samples, (long long)n.first, b, (long long)n.second, uneven(n.first, n.second));
 }
 
+/* The interval of two groups has more in it than the difference's variance. */
+static const char *advice(const struct compared_answer *a, double share) {
+    if (!a->statistics.paired) return "";
+    return share < 0.25 ? ": more of them (data.val) would hardly narrow its interval"
+                        : ": more of them (data.val) would narrow its interval";
+}
+
 const char *compare_set(struct compared *c, const struct compared_pair *p, int measure) {
     struct duel duel[STATISTICS_RUNS];
     struct compared_answer *a = &p->answer[measure];
@@ -88,10 +95,10 @@ const char *compare_set(struct compared *c, const struct compared_pair *p, int m
             "all seeds are measured on the same %lld validation samples: another draw of them would change the "
             "difference of '%s' by about ±%.2f pt (95 %%), which the interval over seeds does not contain",
             (long long)duel->side[0].samples, b, 196 * a->set_error);
-    double spread = a->statistics.spread * a->statistics.spread, share = fmin(1, spread > 0 ? alone / spread : 1);
+    double spread = a->noise.pairs * a->noise.pairs, share = fmin(1, spread > 0 ? alone / spread : 1);
     return pool_printf(
         c->pool,
         "each seed draws %lld validation samples of its own, and these make about %.0f %% of the variance "
-        "of the difference of '%s' over seeds: more of them (data.val) would %s its interval",
-        (long long)duel->side[0].samples, 100 * share, b, share < 0.25 ? "hardly narrow" : "narrow");
+        "of the difference of '%s' over seeds%s",
+        (long long)duel->side[0].samples, 100 * share, b, advice(a, share));
 }

@@ -110,6 +110,11 @@ struct experiment_source {
  * experiment_close in any case. */
 MUST_CHECK enum error experiment_open(const struct experiment_source *source, struct experiment *out, char **report);
 void experiment_close(struct experiment *x);
+/* Pairs times measures: what is asked, whatever comes of it. */
+int experiment_questions(const struct experiment *x);
+/* "8 seeds are too few to compare seed by seed ...": so many runs are compared as two groups; NULL: they are not, or no
+ * runs of two sides belong together, or there is no verdict anyway. */
+const char *experiment_too_few(const struct experiment *x, int runs);
 /* The cell at the same place but for the first axis, which is at 'side'; -1: it is excluded. */
 int experiment_beside(const struct experiment *x, int cell, int side);
 

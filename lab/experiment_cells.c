@@ -270,10 +270,33 @@ static enum error check_pairs(struct experiment_reader *r) {
     return ERR_NONE;
 }
 
+int experiment_questions(const struct experiment *x) {
+    return x->npairs * x->nmeasures;
+}
+
+/* Runs of one seed are copies of one training, which has no partner on the other side. */
+static bool has_partners(const struct experiment *x) {
+    bool any = x->nseeds > 0;
+    for (int m = 0; m < x->nmeasures; m++) any |= x->measure[m].about != ABOUT_TRAINING;
+    return any;
+}
+
+const char *experiment_too_few(const struct experiment *x, int runs) {
+    int asked = experiment_questions(x), least = statistics_least_runs(asked, true, x->confidence);
+    const char *what = x->nseeds ? "seed" : "run";
+    if (runs < EXPERIMENT_LEAST_RUNS || !has_partners(x) || statistics_can_tell(runs, true, asked, x->confidence))
+        return NULL;
+    const char *enough = least ? pool_printf(x->pool, " (%d would do)", least) : "";
+    return pool_printf(x->pool,
+                       "%d %ss are too few to compare %s by %s for %d question%s, pairs times metrics%s, so that the "
+                       "sides are compared as two groups",
+                       runs, what, what, what, asked, asked == 1 ? "" : "s", enough ? enough : "");
+}
+
 /* The fewest that can tell anything; with auto more of them where their spread asks for it. */
 static void choose_repeats(struct experiment_reader *r) {
     struct experiment *x = r->x;
-    int tests = x->npairs * x->nmeasures, least = statistics_least_runs(tests, x->confidence);
+    int tests = experiment_questions(x), least = statistics_least_runs(tests, false, x->confidence);
     if (least && least < EXPERIMENT_LEAST_RUNS) least = EXPERIMENT_LEAST_RUNS;
     x->repeats = x->most = r->given_repeats ? r->given_repeats : least;
     if (!r->given_repeats) x->most = r->given_most ? r->given_most : least > EXPERIMENT_AUTO ? least : EXPERIMENT_AUTO;

@@ -325,6 +325,8 @@ static enum error begin(struct state *s) {
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
     if (!s->done || !s->seconds) return ERR_MEMORY;
     TRY(write_cells(s));
+    const char *few = s->r->quiet ? NULL : experiment_too_few(s->x, s->x->most);
+    if (few) fprintf(stderr, "note: %s\n", few);
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->most; k++) (void)take(s, i, k);
     if (count_done(s) && !s->r->quiet)

@@ -102,15 +102,7 @@ static void take_middle(double *candidate, int n, int refused, struct shift *out
     out->low = candidate[refused - 1], out->high = candidate[n - refused];
 }
 
-/* A standard deviation by the mean distance of two values, which a few outliers do not rule. */
-static double deviation(const double *v, int n) {
-    double sum = 0;
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < i; k++) sum += fabs(v[i] - v[k]);
-    return n > 1 ? sum / (n * (n - 1) / 2.0) * sqrt(M_PI) / 2 : (double)NAN;
-}
-
-static const struct shift no_shift = {(double)NAN, (double)NAN, (double)NAN, 1, (double)NAN};
+static const struct shift no_shift = {(double)NAN, (double)NAN, (double)NAN, 1};
 
 struct shift statistics_paired(const double *d, int n, double confidence) {
     double size[STATISTICS_RUNS], average[STATISTICS_RUNS * (STATISTICS_RUNS + 1) / 2];
@@ -126,7 +118,6 @@ struct shift statistics_paired(const double *d, int n, double confidence) {
     }
     if (signs) out.p = as_far(rank, signs, -1, all / 2.0, mine);
     take_middle(average, averages, outermost(n, -1, confidence).sums, &out);
-    out.spread = deviation(d, n);
     return out;
 }
 
@@ -150,7 +141,6 @@ struct shift statistics_unpaired(const double *a, int n, const double *b, int m,
         for (int k = 0; k < m; k++) difference[count++] = a[i] - b[k];
     out.p = mann_whitney(a, n, b, m);
     take_middle(difference, count, outermost(n + m, n, confidence).sums, &out);
-    out.spread = hypot(deviation(a, n), deviation(b, m));
     return out;
 }
 
@@ -177,9 +167,9 @@ bool statistics_can_tell(int n, bool paired, int tests, double confidence) {
     return 2 * tests / choices <= (1 - confidence) * (1 + 1e-12);
 }
 
-int statistics_least_runs(int tests, double confidence) {
+int statistics_least_runs(int tests, bool paired, double confidence) {
     for (int n = 1; n <= STATISTICS_RUNS; n++)
-        if (statistics_can_tell(n, false, tests, confidence)) return n;
+        if (statistics_can_tell(n, paired, tests, confidence)) return n;
     return 0;
 }
 
@@ -229,10 +219,11 @@ double statistics_power(double shift, double spread, int n, bool paired, int tes
     return above_t(t, shift / spread * sqrt(n * 3 / M_PI), freedom);
 }
 
-int statistics_needed(double shift, double spread, double chance, int tests, double confidence) {
+int statistics_needed(double shift, const struct noise *noise, double chance, const struct questions *q) {
     for (int n = 2; n <= STATISTICS_RUNS; n++) {
-        bool paired = statistics_can_tell(n, true, tests, confidence);
-        if (statistics_power(shift, spread, n, paired, tests, confidence) >= chance) return n;
+        bool paired = !isnan(noise->pairs) && statistics_can_tell(n, true, q->asked, q->confidence);
+        double spread = paired ? noise->pairs : noise->groups;
+        if (statistics_power(shift, spread, n, paired, q->tested, q->confidence) >= chance) return n;
     }
     return 0;
 }
@@ -260,12 +251,32 @@ double statistics_shift(enum scale scale, double practical) {
     return scale == SCALE_RATIO ? log1p(practical) : practical;
 }
 
-struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
-                                     double confidence) {
-    double side[2][STATISTICS_RUNS];
+/* Both sides, as what is shifted; in pairs the first one becomes the differences. */
+static void take_shifts(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
+                        double side[2][STATISTICS_RUNS]) {
     for (int i = 0; i < n; i++) side[0][i] = shifted(scale, a[i]);
     for (int i = 0; i < m; i++) side[1][i] = shifted(scale, b[i]);
     for (int i = 0; i < n && paired; i++) side[0][i] -= side[1][i];
+}
+
+/* By the mean distance of two values, which a few outliers do not rule. */
+static double deviation(const double *v, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) sum += fabs(v[i] - v[k]);
+    return n > 1 ? sum / (n * (n - 1) / 2.0) * sqrt(M_PI) / 2 : (double)NAN;
+}
+
+double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired) {
+    double side[2][STATISTICS_RUNS];
+    take_shifts(a, n, b, m, scale, paired, side);
+    return paired ? deviation(side[0], n) : hypot(deviation(side[0], n), deviation(side[1], m));
+}
+
+struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
+                                     double confidence) {
+    double side[2][STATISTICS_RUNS];
+    take_shifts(a, n, b, m, scale, paired, side);
     struct shift s =
         paired ? statistics_paired(side[0], n, confidence) : statistics_unpaired(side[0], n, side[1], m, confidence);
     return (struct comparison){.scale = scale,
@@ -274,8 +285,7 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
                                .low = unshifted(scale, s.low),
                                .high = unshifted(scale, s.high),
                                .p = s.p,
-                               .p_all = s.p,
-                               .spread = s.spread};
+                               .p_all = s.p};
 }
 
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {

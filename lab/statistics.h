@@ -22,8 +22,6 @@ struct shift {
     double estimate;  /* NaN: no values */
     double low, high; /* NaN: so few values have no interval of this confidence */
     double p;         /* two-sided, exact, of no shift; 1 where there is nothing to test */
-    double
-        spread; /* a standard deviation: of the differences in pairs, or of one of A less one of B; NaN of one value */
 };
 /* Of d[i], a run of A less the run of B that belongs to it. Equal differences share their ranks, and those of 0 have no
  * sign. */
@@ -36,15 +34,24 @@ void statistics_holm(double *p, int n);
 
 /* Whether n runs a side can reach 1 - confidence at all in the strictest of so many tests. */
 bool statistics_can_tell(int n, bool paired, int tests, double confidence);
-/* The fewest runs a side that can, in pairs or not; 0: more than STATISTICS_RUNS. */
-int statistics_least_runs(int tests, double confidence);
+/* The fewest runs a side that can; 0: more than STATISTICS_RUNS. */
+int statistics_least_runs(int tests, bool paired, double confidence);
 
 /* The chance that n runs a side tell a shift from none, in the strictest of so many tests, where differences are normal
  * with this spread. An approximation: Student's t at
  * the level that the ranks can reach, and their efficiency of 3 / pi beside it. */
 double statistics_power(double shift, double spread, int n, bool paired, int tests, double confidence);
-/* The fewest runs a side with that chance; 0: more than STATISTICS_RUNS. */
-int statistics_needed(double shift, double spread, double chance, int tests, double confidence);
+/* How far a run of A less one of B varies, as standard deviations: of any two, and of two that belong together. */
+struct noise {
+    double groups, pairs; /* pairs: NaN where none belong together */
+};
+struct questions {
+    int asked;  /* they decide whether runs are compared in pairs: so many are known before any run is */
+    int tested; /* those that p is corrected for */
+    double confidence;
+};
+/* The fewest runs a side with that chance, each number in pairs where it would be; 0: more than STATISTICS_RUNS. */
+int statistics_needed(double shift, const struct noise *noise, double chance, const struct questions *q);
 
 enum scale {
     SCALE_RATIO,     /* A divided by B: times, bytes, losses */
@@ -64,11 +71,12 @@ struct comparison { /* of b with a, where less is better: above 1, or above 0, b
     double estimate, low, high; /* on that scale: 0 and infinity where one side has none at all; NaN as above */
     double p;                   /* of this question alone */
     double p_all;               /* among all of them, by Holm: to be set before the verdict */
-    double spread;              /* of a struct shift; of logarithms for ratios */
 };
 /* paired: a[i] belongs to b[i], and n is m. An infinite value is worse than any other. p_all begins as p. */
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
                                      double confidence);
+/* The deviation of one of a less one of b, of any two or of those in pairs; of logarithms for ratios. NaN of one value. */
+double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired);
 /* A difference that counts, as a shift: 2 % of a ratio is log(1.02). */
 double statistics_shift(enum scale scale, double practical);
 /* Same: the whole interval lies within 'practical' of no difference. Faster or slower: else, where p_all is at most

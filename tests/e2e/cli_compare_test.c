@@ -210,6 +210,15 @@ static void seeds_are_trainings(void **state) {
     assert_true(fabs(log(json_get(other, "estimate")->number) - statistics_median(average, n)) < 1e-6);
     pool_free(pool);
     assert_int_equal(count("cells/*/run-*/compare.json"), 21);
+    /* more questions of the same runs are too many for pairs of seven: 2 * 9 / 2^7, but not / 2^9 */
+    write_experiment(BASE ", devices: cpu:2}\nsides: {ddp: {mode: ddp}, dp: {mode: dp}, "
+                          "int8: {mode: ddp, comm.compress: int8}}\nrepeats: {seeds: 7}\npairs: all\n"
+                          "metrics: [train_loss, step_time, bytes]\n");
+    program_run(&p, 60, "compare", file, "--dir", folder, NULL);
+    assert_code(0);
+    const char *few = "7 seeds are too few to compare seed by seed for 9 questions, pairs times metrics (9 would do)";
+    assert_true(strstr(p.err, few) && strstr(p.out, few));
+    assert_non_null(strstr(p.err, "21 of 21 runs are already in"));
     /* another choice of seeds takes what there is */
     program_run(&p, 60, "compare", file, "--dir", folder, "--repeats", "5", "--quick", NULL);
     assert_code(0);

@@ -9,6 +9,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -303,6 +304,90 @@ static void seeds_are_pairs(void **state) {
     assert_true(fabs(c.pair[0].answer[0].statistics.estimate - 0.108) < 1e-9);
 }
 
+/* So many questions with one measure, of which seeds make a difference of points, but the sides hardly any. */
+static void ask(int questions) {
+    static const double thousandths[RUNS] = {0, -2, 2, -2, 0, -2, 2, 2};
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
+    struct compared_run *runs[2] = {c.cell[0].run, c.cell[1].run};
+    x.nmeasures = questions;
+    for (int m = 1; m < questions; m++) x.measure[m] = x.measure[0];
+    for (int m = 0; m < questions; m++) x.measure[m].practical = 0.01;
+    assert_ok(compare_begin(&x, "folder", &c));
+    for (int side = 0; side < 2; side++) c.cell[side].run = runs[side], c.cell[side].nruns = RUNS;
+    for (int i = 0; i < RUNS; i++) {
+        runs[0][i].result.val_accuracy = 0.6 + 0.02 * i;
+        runs[1][i].result.val_accuracy = 0.6 + 0.02 * i + 1e-3 * thousandths[i];
+    }
+    assert_ok(compare_judge(&c));
+}
+
+static bool is_noted(const char *words) {
+    bool any = false;
+    for (int i = 0; i < c.nnotes; i++) any |= strstr(c.note[i], words) != NULL;
+    return any;
+}
+
+/* 2 * 6 / 2^8 is less than 5 %, 2 * 7 / 2^8 is more, and 2 * 7 / 2^9 is less again. */
+static void too_few_pairs_are_groups_and_said_to_be(void **state) {
+    (void)state;
+    ask(6);
+    assert_true(c.pair[0].answer[0].statistics.paired && !is_noted("too few"));
+    assert_int_equal(c.pair[0].answer[0].verdict, VERDICT_SAME);
+    experiment_close(&x);
+    ask(7);
+    const struct compared_answer *got = &c.pair[0].answer[0];
+    assert_true(!got->statistics.paired && got->pairs == 8 && got->verdict == VERDICT_INCONCLUSIVE);
+    /* of 28 pairs of the differences 13 lie 4 thousandths or 0 apart, ...: 2 zeros, 3 twos, 3 less */
+    const double mean = (2 * 6 * 2 + 3 * 3 * 4) / 28.0 * 1e-3, normal = sqrt(acos(-1)) / 2;
+    assert_true(fabs(got->noise.pairs - mean * normal) < 1e-9);
+    assert_true(got->noise.groups > 10 * got->noise.pairs);
+    assert_int_equal(got->needed, 9); /* which are pairs again */
+    assert_true(is_noted("9 seeds would with 80 %") && !is_noted("not even"));
+    assert_true(is_noted("8 seeds are too few to compare seed by seed for 7 questions, pairs times metrics (9 would "
+                         "do), so that the sides are compared as two groups"));
+    struct json j;
+    json_init(&j);
+    assert_ok(compare_json(&c, &j));
+    assert_non_null(strstr(j.text, "\"pairs\":8,\"paired\":false"));
+    assert_non_null(strstr(j.text, "\"notes\":[\"8 seeds are too few"));
+    json_fini(&j);
+    x.nseeds = 0; /* the same trainings again, which have no partners */
+    assert_null(experiment_too_few(&x, 8));
+    x.measure[1].about = ABOUT_MACHINE;
+    assert_non_null(strstr(experiment_too_few(&x, 8), "8 runs are too few to compare run by run"));
+    assert_null(experiment_too_few(&x, 9));
+    assert_null(experiment_too_few(&x, 3)); /* there is no verdict at all */
+}
+
+/* Of two groups the third side has more power: it varies less. In pairs it has less, as it does not vary with A. */
+static void the_side_that_needs_the_most_is_named(void **state) {
+    (void)state;
+    static const char *const names[] = {"a", "b", "third"}, *const letters[] = {"abcdefgh", "ijklmnop", "qrstuvwx"};
+    const char *dirs[3];
+    struct run_result made[3];
+    struct made third = a;
+    third.name = "third";
+    make(&a), make(&b), make(&third);
+    for (int i = 0; i < 3; i++) dirs[i] = strdup(scratch_path(names[i]));
+    assert_ok(compare_finished(dirs, 3, NULL, &x, &c));
+    for (int i = 0; i < 3; i++) made[i] = c.cell[i].run[0].result;
+    x.repeats = x.most = x.nseeds = RUNS, x.nmeasures = 4; /* eight questions */
+    for (int m = 0; m < 4; m++) x.measure[m] = *measure_find("val_accuracy", 12);
+    assert_ok(compare_begin(&x, "folder", &c));
+    for (int side = 0; side < 3; side++)
+        for (int i = 0; i < RUNS; i++) {
+            c.cell[side].run[i] = (struct compared_run){.dir = "", .result = made[side], .repeat = i};
+            struct run_result *r = &c.cell[side].run[c.cell[side].nruns++].result;
+            r->weights = pool_strndup(x.pool, letters[side] + i, 1);
+            r->val_accuracy = side == 2 ? 0.67 + 1e-4 * i : 0.6 + 0.02 * i + 1e-3 * side * (i % 3);
+        }
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *of[2] = {&c.pair[0].answer[0], &c.pair[1].answer[0]};
+    assert_true(of[0]->needed == 9 && of[1]->needed == 0 && of[0]->power < of[1]->power);
+    assert_true(is_noted("third') with a chance of") && is_noted("not even 64 seeds would"));
+    for (int i = 0; i < 3; i++) free((void *)(uintptr_t)dirs[i]);
+}
+
 /* The same trainings are the same whatever their spread over seeds; times of theirs are compared as ever. */
 static void equal_trainings_are_the_same(void **state) {
     (void)state;
@@ -467,6 +552,28 @@ static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
     assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws 8 validation samples of its own"));
 }
 
+/* The set's part is of the differences of each seed, however far apart the seeds are. */
+static void a_set_has_a_share_of_the_paired_differences(void **state) {
+    (void)state;
+    static const char *const names[2][2] = {{"a0", "a1"}, {"b0", "b1"}};
+    /* 1 of 8 and 2, then 7 and 7: B less A is 1/8, then 0 */
+    static const char *const right[2][2] = {{"x-------", "xxxxxxx-"}, {"xx------", "-xxxxxxx"}};
+    with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.125, 0.25});
+    c.folder = pool_printf(x.pool, "%s", scratch_folder());
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < 2; i++) {
+            assert_ok(file_make_folders(scratch_path(names[side][i])));
+            write_right(names[side][i], right[side][i], i ? "0000000b" : "0000000a");
+            c.cell[side].run[i].dir = names[side][i];
+            if (i) c.cell[side].run[i].result.val_accuracy = 0.875;
+        }
+    c.cell[0].run[0].result.val_accuracy = 0.125, c.cell[1].run[0].result.val_accuracy = 0.25;
+    assert_ok(compare_judge(&c));
+    /* (1/8 - 1/64) / 8 and (2/8 - 0) / 8 are 0.022 in the mean; the differences' variance is pi / 4 / 64 = 0.012 */
+    assert_true(is_noted("these make about 100 % of the variance of the difference of"));
+    assert_false(is_noted("narrow")); /* the interval would be of two groups */
+}
+
 /* ---- the same bits ---- */
 
 /* Losses are means in 32 bits: different weights may share them. */
@@ -531,6 +638,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(trainings_for_a_time_are_copies, set_up, tear_down),
         cmocka_unit_test_setup_teardown(copies_are_no_copies_of_times, set_up, tear_down),
         cmocka_unit_test_setup_teardown(seeds_are_pairs, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(too_few_pairs_are_groups_and_said_to_be, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_side_that_needs_the_most_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(measures_are_one_family, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_are_quantities, set_up, tear_down),
@@ -538,6 +647,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(a_goal_that_is_not_reached_counts_as_the_longest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(samples_tell_two_networks_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_that_all_seeds_share_has_an_error_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_set_has_a_share_of_the_paired_differences, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),

@@ -59,7 +59,7 @@ static void a_matrix_is_cells_and_pairs(void **state) {
     assert_string_equal(x.name, "matrix-test");
     assert_int_equal(x.ncells, 10); /* 12 but for two */
     assert_int_equal(x.npairs, 5);
-    assert_int_equal(x.repeats, statistics_least_runs(5 * x.nmeasures, 0.95));
+    assert_int_equal(x.repeats, statistics_least_runs(5 * x.nmeasures, false, 0.95));
     assert_int_equal(x.most, EXPERIMENT_AUTO);
     for (int i = 0; i < x.npairs; i++) {
         const struct experiment_cell *a = &x.cell[x.pair[i].cell[0]], *b = &x.cell[x.pair[i].cell[1]];

@@ -137,12 +137,29 @@ static void holm_orders_and_bounds(void **state) {
 
 static void least_runs_can_tell(void **state) {
     (void)state;
-    assert_int_equal(statistics_least_runs(1, 0.95), 4);
-    assert_int_equal(statistics_least_runs(10, 0.95), 6);
-    assert_int_equal(statistics_least_runs(1, 0.999), 7);
-    assert_int_equal(statistics_least_runs(1000000000, 1), 0);
+    assert_int_equal(statistics_least_runs(1, false, 0.95), 4);
+    assert_int_equal(statistics_least_runs(10, false, 0.95), 6);
+    assert_int_equal(statistics_least_runs(1, false, 0.999), 7);
+    assert_int_equal(statistics_least_runs(1000000000, false, 1), 0);
+    for (int tests = 1; tests < 100; tests++) { /* 2 tests / 2^n */
+        int n = statistics_least_runs(tests, true, 0.95);
+        assert_true(2 * tests <= 0.05 * (1 << n) && 2 * tests > 0.05 * (1 << (n - 1)));
+    }
     assert_true(statistics_can_tell(6, true, 1, 0.95) && !statistics_can_tell(5, true, 1, 0.95));
     assert_true(statistics_can_tell(8, true, 6, 0.95) && !statistics_can_tell(8, true, 7, 0.95));
+}
+
+static void spread_is_of_pairs_or_of_groups(void **state) {
+    (void)state;
+    /* the distances of two are 1, 2 and 3 on both sides: 2 in the mean, which is 2 / sqrt(pi) deviations of a normal */
+    const double a[] = {1, 2, 4}, b[] = {0, 1, 3}, ea[] = {exp(1), exp(2), exp(4)}, eb[] = {1, exp(1), exp(3)};
+    const double one = sqrt(acos(-1)), both = one * sqrt(2);
+    assert_near(statistics_spread(a, 3, b, 3, SCALE_DIFFERENCE, false), both, 1e-12);
+    assert_near(statistics_spread(a, 3, b, 3, SCALE_DIFFERENCE, true), 0, 1e-12); /* one more in each pair */
+    assert_near(statistics_spread(ea, 3, eb, 3, SCALE_RATIO, false), both, 1e-12);
+    assert_near(statistics_spread(ea, 3, eb, 3, SCALE_RATIO, true), 0, 1e-12);
+    assert_true(isnan(statistics_spread(a, 1, b, 1, SCALE_DIFFERENCE, true)));
+    assert_true(isnan(statistics_spread(a, 0, b, 0, SCALE_DIFFERENCE, true)));
 }
 
 /* ---- experiments whose truth is known ------------------------------------------------------- */
@@ -222,10 +239,58 @@ static void what_is_foretold_is_found(void **state) {
             print_message("1 point, spread %.2f, %d seeds: found %.3f, foretold %.3f\n", 100 * spread, n, share, told);
             assert_near(share, told, 0.06);
         }
-    int n = statistics_needed(0.01, 0.0075, 0.8, 1, 0.95);
+    const struct questions one = {1, 1, 0.95};
+    int n = statistics_needed(0.01, &(struct noise){0.0075, 0.0075}, 0.8, &one);
     assert_true(statistics_power(0.01, 0.0075, n, true, 1, 0.95) >= 0.8);
     assert_true(statistics_power(0.01, 0.0075, n - 1, true, 1, 0.95) < 0.8);
-    assert_int_equal(statistics_needed(0.01, 1, 0.8, 1, 0.95), 0);
+    assert_int_equal(statistics_needed(0.01, &(struct noise){1, 1}, 0.8, &one), 0);
+}
+
+/* Seeds of which one is 2 points better than another and the sides much alike in each, as one question among several:
+ * what too few of them for pairs cannot find, one more does. */
+static bool is_found_among(const struct questions *q, double better, int n, uint64_t experiment) {
+    struct rng_key key = rng_key(17, RNG_TEST);
+    double a[STATISTICS_RUNS], b[STATISTICS_RUNS];
+    for (int i = 0; i < n; i++) {
+        a[i] = -0.9 + 0.02 * (double)rng_normal(key, experiment, (uint64_t)i);
+        b[i] = a[i] - better + 0.002 * (double)rng_normal(key, experiment, 100 + (uint64_t)i);
+    }
+    bool paired = statistics_can_tell(n, true, q->asked, q->confidence);
+    return q->tested * statistics_compare(a, n, b, n, SCALE_DIFFERENCE, paired, q->confidence).p <= 1 - q->confidence;
+}
+
+static void what_is_needed_counts_the_pairs(void **state) {
+    (void)state;
+    const struct questions q = {12, 8, 0.95};
+    const struct noise noise = {0.02 * sqrt(2), 0.002}, apart = {noise.groups, (double)NAN};
+    int n = statistics_needed(0.01, &noise, 0.8, &q), found[2] = {0, 0};
+    assert_int_equal(n, 9);
+    for (uint64_t e = 0; e < EXPERIMENTS; e++)
+        for (int more = 0; more < 2; more++) found[more] += is_found_among(&q, 0.01, n - 1 + more, e);
+    print_message("1 point among 8 of 12 questions: 8 seeds find it in %d of %d, 9 in %d\n", found[0], EXPERIMENTS,
+                  found[1]);
+    assert_true(found[0] < 0.05 * EXPERIMENTS && found[1] > 0.8 * EXPERIMENTS);
+    assert_int_equal(statistics_needed(0.01, &apart, 0.8, &q), 0); /* runs that have no partner stay two groups */
+}
+
+/* repeats: auto. Four runs a side say how many are made, at most 10; what the four have in common counts. */
+static void a_number_of_runs_by_their_noise_keeps_the_share(void **state) {
+    (void)state;
+    const struct questions one = {1, 1, 0.95};
+    int wrong = 0, runs = 0;
+    for (uint64_t e = 0; e < EXPERIMENTS; e++) {
+        double a[STATISTICS_RUNS], b[STATISTICS_RUNS];
+        draw_times(a, 10, 10, 20000 + e, 0);
+        draw_times(b, 10, 10, 20000 + e, 1);
+        const struct noise noise = {statistics_spread(a, 4, b, 4, SCALE_RATIO, false),
+                                    statistics_spread(a, 4, b, 4, SCALE_RATIO, true)};
+        int n = statistics_needed(log(1.02), &noise, 0.8, &one);
+        n = n == 0 || n > 10 ? 10 : n < 4 ? 4 : n;
+        struct comparison c = statistics_compare(a, n, b, n, SCALE_RATIO, statistics_can_tell(n, true, 1, 0.95), 0.95);
+        wrong += claims(statistics_verdict(&c, 0.95, 0)), runs += n;
+    }
+    print_message("auto: %d of %d false verdicts, %.1f runs a side\n", wrong, EXPERIMENTS, (double)runs / EXPERIMENTS);
+    assert_true(wrong <= 0.05 * EXPERIMENTS + 3 * sqrt(EXPERIMENTS * 0.05 * 0.95));
 }
 
 static void equal_trainings_are_told_apart_at_the_nominal_share(void **state) {
@@ -283,10 +348,13 @@ int main(void) {
         cmocka_unit_test(intervals_are_what_tests_do_not_refuse),
         cmocka_unit_test(holm_orders_and_bounds),
         cmocka_unit_test(least_runs_can_tell),
+        cmocka_unit_test(spread_is_of_pairs_or_of_groups),
         cmocka_unit_test(equal_ways_are_told_apart_at_the_nominal_share),
         cmocka_unit_test(five_percent_is_found),
         cmocka_unit_test(equal_trainings_are_told_apart_at_the_nominal_share),
         cmocka_unit_test(what_is_foretold_is_found),
+        cmocka_unit_test(what_is_needed_counts_the_pairs),
+        cmocka_unit_test(a_number_of_runs_by_their_noise_keeps_the_share),
         cmocka_unit_test(a_small_difference_is_the_same),
         cmocka_unit_test(values_without_a_ratio_are_told_apart),
         cmocka_unit_test(a_line_is_fitted),

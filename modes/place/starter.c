@@ -46,9 +46,10 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
         snprintf(how, sizeof how, "ended with code %d", r->exit_code);
     log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = job->settings->config.devices.count == 1; /* then they have just been seen */
-    if (r->lines[0] && !alone) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
-    if (job->task != JOB_TRAIN) return;
+    bool alone = job->settings->config.devices.count == 1;      /* then they have just been seen, ... */
+    bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
+    if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    if (job->task != JOB_TRAIN || refused) return;
     log_info("logs: %s/rank*.log - where each rank was: engine inspect %s", job->run_dir, job->run_dir);
     if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
         log_info("to continue from the last checkpoint: engine run %s", job->run_dir);
@@ -100,6 +101,7 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .world = round->world,
                               .variables = variables,
                               .argv = argv,
+                              .once = true,
                               .log_folder = job->run_dir,
                               .log = stderr,
                               .stop = stop_signal,

@@ -76,6 +76,13 @@ static int scene_bytes(const struct launch_self *s) {
     return 3;
 }
 
+/* What all ranks tell, and what each has to say; rank 1 after the others. */
+static int scene_alike(const struct launch_self *s) {
+    usleep(s->rank == 1 ? 100000 : 0);
+    printf("error: the same\nhint: the same\nerror: of %d\nthe same\nerror: the same\n", s->rank);
+    return 0;
+}
+
 static int scene_flood(const struct launch_self *s) {
     for (int i = 0; i < 20000; i++) printf("line %d of rank %d\n", i, s->rank);
     return s->rank == 1 ? 4 : 0;
@@ -108,6 +115,7 @@ static int play(const struct launch_self *s, char **argv) {
     if (!strcmp(scene, "victims")) wait_for_ever();
     if (!strcmp(scene, "again") && s->rank != who) return 79;
     if (!strcmp(scene, "bytes")) return scene_bytes(s);
+    if (!strcmp(scene, "alike")) return scene_alike(s);
     if (!strcmp(scene, "flood")) return scene_flood(s);
     if (!strcmp(scene, "leave")) return scene_leave(false);
     if (!strcmp(scene, "leave-apart")) return scene_leave(true);
@@ -125,6 +133,7 @@ static int play(const struct launch_self *s, char **argv) {
 static char *text;                           /* what came in p->log */
 static bool (*busy)(void *user, bool known); /* for launch_params */
 static int again_code;
+static bool once;
 static double last_s;
 
 static void forget_text(void) {
@@ -142,7 +151,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.busy = busy, p.again = again_code, p.last = last_s;
+    p.busy = busy, p.again = again_code, p.last = last_s, p.once = once;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -337,6 +346,23 @@ static void any_bytes(void **unused) {
     assert_string_equal(r.lines + strlen(r.lines) - (sizeof last - 1), last);
 }
 
+/* An error that all ranks find is told by the first of them; the logs have all. */
+static void what_was_told_is_not_told_again(void **unused) {
+    (void)unused;
+    static char log[20000];
+    struct launch_result r;
+    once = true;
+    assert_ok(launch(2, &r, "alike", NULL, NULL));
+    assert_string_equal(text, "[rank 0] error: the same\n[rank 0] hint: the same\n[rank 0] error: of 0\n"
+                              "[rank 0] the same\n[rank 0] error: the same\n[rank 1] error: of 1\n"
+                              "[rank 1] the same\n");
+    read_rank_log(1, log, sizeof log);
+    assert_non_null(strstr(log, "error: the same\nhint: the same\nerror: of 1\nthe same\nerror: the same\n"));
+    once = false;
+    assert_ok(launch(2, &r, "alike", NULL, NULL));
+    assert_text("[rank 1] error: the same\n[rank 1] hint: the same\n[rank 1] error: of 1\n");
+}
+
 static void flood(void **unused) {
     (void)unused;
     struct launch_result r;
@@ -399,6 +425,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(again),
         cmocka_unit_test(rank_0_is_the_last),
         cmocka_unit_test(any_bytes),
+        cmocka_unit_test(what_was_told_is_not_told_again),
         cmocka_unit_test(flood),
         cmocka_unit_test(left_behind),
         cmocka_unit_test(cannot_start),

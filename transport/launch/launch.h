@@ -37,6 +37,7 @@ struct launch_params {
     const char *const *argv; /* its arguments, NULL-terminated */
     struct meeting *meeting; /* its descriptor is inherited; a started process finds it by
                                 launch_self. NULL: none */
+    bool once;               /* an error that a rank has told is not told in the log by others, too */
     const char *log_folder;  /* rankN.log in it get all that rank N writes, as it is; NULL: none */
     FILE *log;               /* where prefixed lines of the ranks' output go; NULL: nowhere */
     int (*stop)(void);       /* the signal by which a user wanted to stop before the launch took signals

@@ -24,9 +24,26 @@ enum error output_open(struct rank_output *o, int rank, const char *folder, FILE
     return ERR_NONE;
 }
 
+/* Ranks find most errors alike. */
+static bool has_been_told(struct rank_output *o) {
+    const char *text = o->line + o->prefix;
+    size_t n = o->length - o->prefix;
+    struct told *t = o->told;
+    bool error = n > 7 && !memcmp(text, "error: ", 7), hint = n > 6 && !memcmp(text, "hint: ", 6);
+    if (!t || !(error || hint) || n >= OUTPUT_LINE) return false;
+    for (int i = 0; i < t->count && i < TOLD_LINES; i++)
+        if (t->rank[i] != o->rank && !strncmp(t->line[i], text, n) && !t->line[i][n]) return true;
+    int at = t->count++ % TOLD_LINES;
+    t->rank[at] = o->rank;
+    memcpy(t->line[at], text, n);
+    t->line[at][n] = '\0';
+    return false;
+}
+
 static void print_line(struct rank_output *o) {
+    bool told = has_been_told(o);
     o->line[o->length++] = '\n';
-    if (o->log) fwrite(o->line, 1, o->length, o->log);
+    if (o->log && !told) fwrite(o->line, 1, o->length, o->log);
     o->length = o->prefix;
 }
 

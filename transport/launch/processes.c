@@ -102,6 +102,7 @@ struct watch {
     int64_t pass;      /* the time of this look around */
     int64_t last;      /* the time of the last end */
     int64_t failed;    /* the time of the failure */
+    struct told *told; /* NULL: each rank tells all */
     siginfo_t failure; /* how the rank that failed first ended */
     struct launch_result *out;
 };
@@ -135,6 +136,7 @@ static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
     enum error err = rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
     close(rank_end);
+    r->output.told = w->told;
     if (err != ERR_NONE) return err;
     if (local == 0) w->group = r->pid;
     w->started++, w->running++;
@@ -345,11 +347,16 @@ static enum error watch_open(struct watch *w) {
     TRY(memory_size(size + 1, sizeof *w->fds, "ranks", &bytes));
     TRY(memory_alloc(bytes, &memory));
     w->fds = memory;
+    if (w->p->once) {
+        TRY(memory_alloc(sizeof *w->told, &memory));
+        w->told = memory;
+    }
     return signals_take(&w->signals);
 }
 
 static void watch_close(struct watch *w) {
     for (int i = 0; w->ranks && i < w->p->size; i++) output_close(&w->ranks[i].output);
+    memory_free(w->told);
     memory_free(w->ranks);
     memory_free(w->fds);
 }

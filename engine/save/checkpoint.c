@@ -94,71 +94,8 @@ static enum error checkpoint_open(const char *path, struct opened *c) {
 
 /* ---- does it fit ---- */
 
-struct words {
-    const char *at;
-    int n;
-};
-
-static bool words_equal(struct words a, struct words b) {
-    return a.n == b.n && !strncmp(a.at, b.at, (size_t)a.n);
-}
-
-/* The value of a key in "key=value\n" lines. */
-static struct words identity_get(const char *lines, struct words key) {
-    for (const char *line = lines; *line;) {
-        int all = (int)strcspn(line, "\n");
-        if (all > key.n && !strncmp(line, key.at, (size_t)key.n) && line[key.n] == '=')
-            return (struct words){line + key.n + 1, all - key.n - 1};
-        line += all + (line[all] == '\n');
-    }
-    if (words_equal(key, (struct words){"winograd", 8})) /* before there was a choice it was used */
-        return (struct words){"true", 4};
-    return (struct words){"not set", 7};
-}
-
-static bool same_value(struct words key, struct words saved, struct words ours) {
-    bool data = words_equal(key, (struct words){"data", 4});
-    return words_equal(saved, ours) || (data && identity_same_but_files(saved.at, saved.n, ours.at, ours.n));
-}
-
-/* What a message shows of a value: where it begins to differ from the other, and not too much. */
-static struct words excerpt(struct words a, struct words other) {
-    int same = 0, before = 40, most = 200;
-    while (same < a.n && same < other.n && a.at[same] == other.at[same]) same++;
-    int skip = same > before && a.n > most ? same - before : 0, n = a.n - skip;
-    return (struct words){a.at + skip, n < most ? n : most};
-}
-
-static enum error compare_keys(const char *path, const char *keys, const char *saved, const char *ours,
-                               const char *hint) {
-    for (const char *line = keys; *line;) {
-        size_t all = strcspn(line, "\n");
-        struct words key = {line, (int)strcspn(line, "=\n")}, was = identity_get(saved, key),
-                     is = identity_get(ours, key);
-        if (!same_value(key, was, is)) {
-            struct words old = excerpt(was, is), new = excerpt(is, was);
-            return FAIL(ERR_CONFIG, "cannot resume from '%s': %.*s was '%.*s' when it was saved and is '%.*s' now\n%s",
-                        path, key.n, key.at, old.n, old.at, new.n, new.at, hint);
-        }
-        line += all + (line[all] == '\n');
-    }
-    return ERR_NONE;
-}
-
-/* NULL: the caller does not mind. */
-static enum error check_identity(const char *path, const char *saved, const char *ours) {
-    static const char hint[] =
-        "set it back, or start a new run; model.safetensors alone can be loaded as first weights";
-    if (!ours) return ERR_NONE;
-    TRY(compare_keys(path, ours, saved, ours, hint));
-    return compare_keys(path, saved, saved, ours, hint);
-}
-
-/* What does not say what its data were cannot be compared. */
-static enum error check_data(const char *path, const char *saved, const struct checkpoint_view *v) {
-    static const char hint[] = "restore the data, use only the weights in a new run (model: {init: PATH}), or continue "
-                               "with the new data: checkpoint.data: any";
-    enum error err = v->data && *saved ? compare_keys(path, v->data, saved, v->data, hint) : ERR_NONE;
+/* Other data are let pass where the run wants any. */
+static enum error may_differ(enum error err, const struct checkpoint_view *v) {
     if (err != ERR_CONFIG || !v->any_data) return err;
     log_warn("%s: going on, as checkpoint.data is any", error_message());
     return ERR_NONE;
@@ -257,9 +194,12 @@ static enum error read_into(struct snapshot *shot, enum checkpoint_file file, co
 static enum error load_snapshot(const char *path, const struct opened *c, const struct checkpoint_view *v,
                                 struct snapshot *shot) {
     struct preprocessing *was;
-    TRY(check_identity(path, c->manifest.identity, v->identity));
+    const char *identity = c->manifest.identity;
+    TRY(identity_check(path, identity, v->identity));
+    if (!v->any_data) TRY(identity_check_section(path, identity, v->identity));
     TRY(check_set(path, c, v, &was));
-    TRY(check_data(path, c->manifest.data, v));
+    if (v->any_data) TRY(may_differ(identity_check_section(path, identity, v->identity), v));
+    TRY(may_differ(identity_check_contents(path, c->manifest.data, v->data), v));
     for (int i = 0; i < FILE_AVERAGE; i++) TRY(read_into(shot, (enum checkpoint_file)i, &c->file[i]));
     if (v->average && !c->manifest.file[FILE_AVERAGE].bytes)
         return FAIL(ERR_CONFIG, "'%s' has no averaged weights (ema), which this run needs\nset ema: off", path);

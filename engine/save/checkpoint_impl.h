@@ -27,9 +27,13 @@ MUST_CHECK enum error manifest_write(const char *folder, const struct manifest *
  * not ours. */
 MUST_CHECK enum error manifest_read(const char *folder, struct pool *pool, struct manifest *out);
 
-/* Whether the data of two identities are the same but for the names of files, which checkpoints of before have: "set: csv;train:
- * x.csv;val: 10%" is "set: csv;val: 10%". */
-bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours);
+/* ---- the identity (identity.c) ---- */
+
+/* ERR_CONFIG: of the checkpoint at path another value was saved than ours, of a key; ours NULL: the caller does not mind.
+ * The section 'data', which may be another on purpose, is compared by itself, and so is what the data hold. */
+MUST_CHECK enum error identity_check(const char *path, const char *saved, const char *ours);
+MUST_CHECK enum error identity_check_section(const char *path, const char *saved, const char *ours);
+MUST_CHECK enum error identity_check_contents(const char *path, const char *saved, const char *ours);
 
 /* ---- the folders ---- */
 struct step_list {

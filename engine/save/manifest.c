@@ -163,27 +163,3 @@ enum error step_list_read(const char *folder, struct pool *pool, struct step_lis
     if (out->count) qsort(out->step, (size_t)out->count, sizeof *out->step, newest_first);
     return ERR_NONE;
 }
-
-/* ---- the identity ---- */
-
-/* Whether "key: value" names a file or a folder; other keys that are gone are another order, or other columns. */
-static bool names_file(const char *item, int n) {
-    static const char *const keys[] = {"train", "labels", "val", "val_labels", "characters"};
-    const char *colon = memchr(item, ':', (size_t)n);
-    for (size_t i = 0; colon && i < sizeof keys / sizeof *keys; i++)
-        if (strlen(keys[i]) == (size_t)(colon - item) && !strncmp(keys[i], item, strlen(keys[i]))) return true;
-    return false;
-}
-
-bool identity_same_but_files(const char *saved, int nsaved, const char *ours, int nours) {
-    while (nsaved > 0) {
-        const char *end = memchr(saved, ';', (size_t)nsaved);
-        int item = end ? (int)(end - saved) : nsaved, past = item + (end != NULL);
-        bool there = nours >= item && !strncmp(saved, ours, (size_t)item) && (nours == item || ours[item] == ';');
-        if (!there && !names_file(saved, item)) return false;
-        int gone = !there ? 0 : nours > item ? item + 1 : nours;
-        ours += gone, nours -= gone;
-        saved += past, nsaved -= past;
-    }
-    return nours == 0;
-}

@@ -325,6 +325,34 @@ static void other_data_are_refused(void **state) {
     training_says(&p, "the number of training samples was '150' when it was saved");
 }
 
+/* Of data that the engine draws the section 'data' says all. */
+static void other_drawn_data_are_refused(void **state) {
+    (void)state;
+    const char *dir = scratch_path("drawn");
+    const char *const first[] = {"mode=ddp", "devices=cpu:2", "checkpoint=10st", "train=20st", NULL};
+    start("drawn", first);
+    ends_with(0);
+    program_run(&p, 60, "run", dir, "--set", "data.train=1000", "--set", "train=30st", NULL);
+    assert_int_equal(p.code, 78);
+    training_says(&p, "data was '");
+    training_says(&p, "checkpoint.data: any");
+    const char *once = strstr(p.err, "cannot resume from");
+    assert_null(strstr(once + 1, "cannot resume from")); /* ranks that all find it, and the one that starts them */
+    program_run(&p, 60, "run", dir, "--set", "data.train=1000", "--set", "seed=5", "--set", "train=30st", NULL);
+    assert_int_equal(p.code, 78);
+    training_says(&p, "seed was '0'"); /* the data are not all that differs */
+    assert_null(strstr(p.err, "checkpoint.data"));
+    program_run(&p, 60, "run", dir, "--set", "data={set: spirals}", "--set", "checkpoint.data=any", "--set",
+                "train=30st", NULL);
+    assert_int_equal(p.code, 78);
+    training_says(&p, "samples of data 'spirals' are 2 floats, and the network was trained on 1x28x28 bytes");
+    program_run(&p, 60, "run", dir, "--json", "--set", "data.train=1000", "--set", "checkpoint.data=any", "--set",
+                "train=4ep", NULL);
+    if (p.code != 0) fail_msg("exit code %d: %s", p.code, p.err);
+    training_says(&p, "going on, as checkpoint.data is any");
+    assert_int_equal((int)program_number(&p, "steps"), 4 * 16); /* of 64 samples each */
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(others_checkpoints_are_left_alone),
@@ -335,6 +363,7 @@ int main(void) {
         cmocka_unit_test(a_requeued_job_goes_on),
         cmocka_unit_test(torchrun_starts_again),
         cmocka_unit_test(other_data_are_refused),
+        cmocka_unit_test(other_drawn_data_are_refused),
     };
     return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

@@ -6,6 +6,7 @@
 #include "engine/base/version.h"
 #include "modes/modes.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -49,9 +50,10 @@ int engine_validate(const char *config, const char *const *sets, int nsets) {
     return with_job(config, sets, nsets, check, &facts);
 }
 
+/* NaN: it was not measured. */
 static double number(const struct json_value *o, const char *key) {
     const struct json_value *v = o ? json_get(o, key) : NULL;
-    return v && v->kind == JSON_NUMBER ? v->number : 0;
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
 }
 
 static void copy_text(const struct json_value *o, const char *key, char *out, size_t size) {
@@ -66,7 +68,9 @@ static enum error read_result(const char *dir, struct pool *pool, struct engine_
     if (!path) return ERR_MEMORY;
     TRY(file_read(path, 1 << 20, pool, &text, &n));
     TRY(json_parse(text, n, (struct json_limits){8, 10000, 65536}, pool, &v));
-    *out = (struct engine_result){.steps = (long long)number(v, "steps"),
+    int64_t steps = 0;
+    (void)json_get_int(v, "steps", INT64_MAX, &steps);
+    *out = (struct engine_result){.steps = steps,
                                   .train_loss = number(json_get(v, "train"), "loss"),
                                   .val_loss = number(json_get(v, "val"), "loss"),
                                   .val_accuracy = number(json_get(v, "val"), "accuracy"),

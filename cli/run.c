@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/dashboard.h"
 #include "cli/run_choice.h"
+#include "cli/run_finished.h"
 
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
@@ -84,11 +85,15 @@ static enum error note_failure(const struct run_place *p, enum error err, int co
 
 static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board, int *code) {
     struct run_place place;
+    bool finished;
+    *code = 0;
     TRY(run_place_open(job->settings, run_dir, &place));
-    TRY(run_place_record(&place, job->settings));
     job->run_dir = place.dir;
     job->resume = place.resume;
     job->run_id = place.run_id;
+    TRY(run_finished(job, &place, &finished));
+    if (finished) return ERR_NONE;
+    TRY(run_place_record(&place, job->settings));
     if (board) dashboard_follow(board, job);
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))

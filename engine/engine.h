@@ -22,6 +22,7 @@ extern "C" {
 
 struct engine_result {
     long long steps;
+    /* NaN: not measured, as the accuracy where there are no classes. */
     double train_loss, val_loss, val_accuracy, samples_per_s, seconds;
     char weights_sha256[65], losses_sha256[65];
     char run_dir[4096];

@@ -27,9 +27,9 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
             ? report_say(r, "; a step waits for communication for %.0f %% of its time", 100 * waits / busy)
             : "";
     const char *in = run->first_step == 0 ? report_say(r, " in %s", report_ms(r, run->time_s[RESULT_TOTAL])) : "";
-    return report_say(r, "%s on %s trained %lld steps%s to a loss of %.4g%s, at %s a step%s.", run->mode,
-                      report_where(r, c), (long long)run->steps, in, run->train_loss, right, report_ms(r, c->median_s),
-                      held);
+    const char *to = isnan(run->train_loss) ? "an unknown loss" : report_say(r, "a loss of %.4g", run->train_loss);
+    return report_say(r, "%s on %s trained %lld steps%s to %s%s, at %s a step%s.", run->mode, report_where(r, c),
+                      (long long)run->steps, in, to, right, report_ms(r, c->median_s), held);
 }
 
 static void say_resumed(struct report *r, struct report_section *s, const struct report_data *d) {

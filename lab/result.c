@@ -119,6 +119,11 @@ static void read_losses(struct reader *r, const struct json_value *root, struct 
     out->losses = text(r, root, "losses_sha256");
 }
 
+static void read_patience(const struct json_value *patience, struct run_result *out) {
+    out->patience = patience ? told(patience, "metric") : "";
+    if (patience) (void)json_get_int(patience, "evaluations_since", INT64_MAX, &out->waits);
+}
+
 enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
     char *words, *path = pool_printf(pool, "%s/summary.json", dir);
     size_t n;
@@ -140,6 +145,8 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     if (first) out->first_step = whole(&r, root, "first_step", out->steps);
     if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
     out->run_id = told(root, "run_id");
+    out->train_s = maybe(root, "train_s");
+    read_patience(json_get(root, "patience"), out);
     read_losses(&r, root, out);
     read_times(&r, root, out);
     read_bytes(&r, root, out);
@@ -322,6 +329,17 @@ const char *run_result_setting(const struct run_result *r, const char *key) {
     for (int i = 0; i < r->nsettings; i++)
         if (!strcmp(r->setting[i].key, key)) return r->setting[i].value;
     return "";
+}
+
+bool run_event_is_end(const char *event) {
+    static const char *const ends[] = {"finished", "target reached", "no improvement", "time over", "stopped"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!strcmp(event, ends[i])) return true;
+    return false;
+}
+
+bool run_result_ended(const struct run_result *r) {
+    return run_event_is_end(r->event) && r->event_step == r->steps;
 }
 
 const char *run_result_training(const struct run_result *r) {

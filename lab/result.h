@@ -34,6 +34,9 @@ struct run_result {
      * resumed; 0: of all. */
     int64_t first_step;
     double train_loss, val_loss, val_accuracy; /* NaN: not measured */
+    double train_s;                            /* that all steps took; NaN: an older run */
+    const char *patience;                      /* the metric of train.patience, and the evaluations since it */
+    int64_t waits;                             /* improved; "": there was none */
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;
@@ -66,6 +69,9 @@ MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, st
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most);
+/* Whether the last event and the summary agree that the run has ended, and at which step. */
+bool run_result_ended(const struct run_result *r);
+bool run_event_is_end(const char *event);
 /* The identity of a training, equal for runs that are the same training: the weights at the end, or the losses if a
  * command reports no weights. */
 const char *run_result_training(const struct run_result *r);

@@ -56,11 +56,6 @@ static bool said(const char *event, const char *name) {
     return !strcmp(event, name);
 }
 
-static bool is_end(const char *event) {
-    return said(event, "finished") || said(event, "target reached") || said(event, "no improvement") ||
-           said(event, "time over") || said(event, "stopped");
-}
-
 /* The best of what was measured, at the first step that reached it. */
 static void find_best(const struct run_result *r, struct listed *out) {
     bool accuracy = false;
@@ -122,8 +117,9 @@ static void judge(const struct run_record *record, const struct run_result *r, b
         out->state = said(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
     } else {
         out->state = RUN_UNFINISHED;
-        out->reason = is_end(r->event) ? "metrics.jsonl has its end, but summary.json is missing or of another run"
-                                       : "no end is recorded, and no process of this host works on it";
+        out->reason = run_event_is_end(r->event)
+                          ? "metrics.jsonl has its end, but summary.json is missing or of another run"
+                          : "no end is recorded, and no process of this host works on it";
     }
     if (!out->reason) out->reason = "";
 }
@@ -141,7 +137,7 @@ static enum error read_run(const char *dir, const struct marks *m, struct pool *
     if (m->metrics && !(held && m->brief)) TRY(run_result_metrics(dir, false, scratch, &r));
     TRY(run_result_environment(dir, scratch, &r.environment));
     bool same_run = m->summary && (!*record.run_id || !*r.run_id || !strcmp(record.run_id, r.run_id));
-    bool ours = same_run && is_end(r.event) && r.event_step == r.steps;
+    bool ours = same_run && run_result_ended(&r);
     if (held) ours = false;
     take_newest(&r, out);
     find_best(&r, out);

@@ -209,6 +209,7 @@ static enum error load_snapshot(const char *path, const struct opened *c, const 
         return FAIL(ERR_DATA, "'%s': its counters make no sense (step %" PRId64 ", epoch %" PRId64 ")", path, at->step,
                     at->epoch);
     TRY(snapshot_give(shot, v, true));
+    v->counters->loss = (float)c->manifest.loss;
     v->counters->rescued = c->manifest.rescued;
     v->counters->devices = c->manifest.devices;
     keep_norm(path, v, was);
@@ -309,6 +310,14 @@ static const char *steps_folder(const char *path, struct pool *pool) {
 enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool, char **path) {
     const char *steps = steps_folder(folder, pool);
     return steps ? newest(steps, run_id, pool, NULL, check_step, path) : ERR_MEMORY;
+}
+
+enum error checkpoint_step(const char *path, const char *identity, bool any_data, struct pool *pool, int64_t *step) {
+    struct manifest m;
+    TRY(manifest_read(path, pool, &m));
+    *step = m.step;
+    TRY(identity_check(path, m.identity, identity));
+    return any_data ? ERR_NONE : identity_check_section(path, m.identity, identity);
 }
 
 const char *checkpoint_run_id(const char *path, struct pool *pool) {

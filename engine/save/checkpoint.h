@@ -59,6 +59,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     double best; /* of checkpoint.best's metric; NaN: none */
     struct patience patience;
     struct sha256 losses;
+    float loss;         /* of the last step; NaN: there was none, or an older checkpoint does not say */
     double seconds;     /* that its steps took, so far */
     double loss_scale;  /* fp16; else 0 */
     int64_t good_steps; /* since it changed */
@@ -116,6 +117,9 @@ MUST_CHECK enum error checkpoint_load(const char *path, struct checkpoint_view *
 /* The newest valid checkpoint of a run under a ckpt or run folder, into the pool;
  * ERR_INPUT when there is none. */
 MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, struct pool *pool, char **path);
+/* Which step a step's folder is of. ERR_CONFIG: it is of another experiment; identity, any_data: as in the view. */
+MUST_CHECK enum error checkpoint_step(const char *path, const char *identity, bool any_data, struct pool *pool,
+                                      int64_t *step);
 /* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
  */
 const char *checkpoint_run_id(const char *path, struct pool *pool);

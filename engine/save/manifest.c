@@ -7,6 +7,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_int(j, "devices", m->devices);
     json_bool(j, "best", m->best);
     if (m->rescued) json_bool(j, "rescued", true);
+    if (isfinite(m->loss)) json_real(j, "loss", m->loss);
     json_open(j, "files", '[');
     for (int i = 0; i < CHECKPOINT_FILES; i++) {
         char crc[16];
@@ -91,7 +93,7 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
     if (!json_get_int(root, "format", INT64_MAX, &format)) return FAIL(ERR_DATA, "'%s' is no manifest", path);
     if (format != FORMAT)
         return FAIL(ERR_DATA, "'%s' has format %" PRId64 "; this program reads format %d", path, format, FORMAT);
-    const struct json_value *best = json_get(root, "best");
+    const struct json_value *best = json_get(root, "best"), *loss = json_get(root, "loss");
     out->mode = json_get_text(root, "mode");
     out->identity = json_get_text(root, "identity");
     out->run_id = json_get_text(root, "run_id");
@@ -103,6 +105,7 @@ static enum error manifest_parse(const char *path, const char *text, size_t n, s
         return FAIL(ERR_DATA, "'%s' lacks a part of a manifest", path);
     out->devices = (int)devices;
     out->best = best->truth;
+    out->loss = loss && loss->kind == JSON_NUMBER ? loss->number : (double)NAN;
     out->rescued = json_get(root, "rescued") != NULL;
     return ERR_NONE;
 }

@@ -95,6 +95,7 @@ static enum error write_all(const struct saver *s, const char *folder, int64_t s
                          .preprocessing = s->preprocessing,
                          .devices = s->view.devices,
                          .best = s->best,
+                         .loss = (double)snapshot_counters(s->snapshot)->loss,
                          .rescued = snapshot_counters(s->snapshot)->rescued};
     for (int i = 0; i < CHECKPOINT_FILES; i++) TRY(write_one(s, folder, (enum checkpoint_file)i, &m));
     return manifest_write(folder, &m);

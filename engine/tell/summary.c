@@ -213,14 +213,14 @@ static void print_cells(const struct cell *cells, int n, int columns, FILE *f) {
 
 static void print_result(const struct summary *s, int columns, FILE *f) {
     enum { MODE, DEVICES, STEPS, TRAIN, VAL, ACCURACY, TIME, RATE, STEP, CELLS };
-    struct cell c[CELLS] = {{"mode", -6, ""},       {"devices", 7, ""},    {"steps", 5, ""},
-                            {"train loss", 10, ""}, {"val loss", 8, "-"},  {"val acc", 7, "-"},
-                            {"time", 7, ""},        {"samples/s", 9, "-"}, {"step p50 / p95 ms", 17, "- / -"}};
+    struct cell c[CELLS] = {{"mode", -6, ""},        {"devices", 7, ""},    {"steps", 5, ""},
+                            {"train loss", 10, "-"}, {"val loss", 8, "-"},  {"val acc", 7, "-"},
+                            {"time", 7, ""},         {"samples/s", 9, "-"}, {"step p50 / p95 ms", 17, "- / -"}};
     enum { TEXT = sizeof c->text };
     snprintf(c[MODE].text, TEXT, "%s", s->mode);
     snprintf(c[DEVICES].text, TEXT, "%d", s->devices);
     snprintf(c[STEPS].text, TEXT, "%lld", (long long)s->steps);
-    snprintf(c[TRAIN].text, TEXT, "%.4f", s->train_loss);
+    if (!isnan(s->train_loss)) snprintf(c[TRAIN].text, TEXT, "%.4f", s->train_loss);
     snprintf(c[TIME].text, TEXT, "%.2f s", s->total_s);
     if (s->has_val) snprintf(c[VAL].text, TEXT, "%.4f", s->val.loss);
     if (s->has_val && !isnan(s->val.accuracy)) snprintf(c[ACCURACY].text, TEXT, "%.2f %%", s->val.accuracy * 100);

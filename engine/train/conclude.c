@@ -88,7 +88,7 @@ enum error run_conclude(struct run *r) {
                         .trained = t->tensors.trained,
                         .first_step = r->first_step,
                         .epochs = t->at.step / t->per_epoch,
-                        .train_loss = (double)r->loss,
+                        .train_loss = (double)t->at.loss,
                         .val = r->val,
                         .has_val = r->has_val};
     s.ended = r->stopped     ? "stopped"

@@ -64,6 +64,13 @@ const char *trainer_identity(const struct job *job) {
     return pool_printf(pool, "%soptimizer=%s\n%s%s%s", all, o->section.name, freeze, ema, inject);
 }
 
+enum error job_check_resume(const struct job *job, const char *path, int64_t *step) {
+    const struct run_settings *s = job->settings;
+    const char *identity = trainer_identity(job);
+    if (!identity) return ERR_MEMORY;
+    return checkpoint_step(path, identity, s->config.checkpoint.data == DATA_ANY, s->pool, step);
+}
+
 /* ---- what hosts compare ---- */
 
 /* Where a node runs, and what it calls its files, is its own affair; devices and threads are

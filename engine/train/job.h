@@ -65,6 +65,9 @@ struct job_facts {
 };
 MUST_CHECK enum error job_check(const struct job *job, struct config_errors *errors, struct job_facts *out);
 
+/* Which step a checkpoint is of. ERR_CONFIG: by its manifest it is of another experiment than the job. */
+MUST_CHECK enum error job_check_resume(const struct job *job, const char *path, int64_t *step);
+
 /* Checks that this host has the units that the configuration lists, if this can be known without opening one. */
 MUST_CHECK enum error job_check_units(const struct job *job);
 

@@ -114,16 +114,16 @@ static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p
 /* Step 'step' had these sums, on every rank. */
 static enum error learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
-    r->loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
+    t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
     r->samples += (double)sums->samples;
     r->ending = sums->stop;
     if (t->rank == 0) {
-        sha256_update(&t->at.losses, &r->loss, sizeof r->loss);
+        sha256_update(&t->at.losses, &t->at.loss, sizeof t->at.loss);
         report_step(r, record, sums);
     }
     if (isfinite(sums->loss)) return ERR_NONE;
     return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
-                (long long)step, (double)r->loss);
+                (long long)step, (double)t->at.loss);
 }
 
 /* All ranks know that this step was the last, and now why: a signal is any rank's reason, time is when there was none.
@@ -177,7 +177,7 @@ static const struct metric *best_metric(const struct run *r) {
 }
 
 static double now(const struct run *r, const struct metric *m) {
-    return m->of(&r->val, (double)r->loss);
+    return m->of(&r->val, (double)r->t->at.loss);
 }
 
 bool run_is_better(const struct run *r) {

@@ -27,7 +27,6 @@ struct run {
     int64_t checkpoints;              /* that were due */
     bool settled;                     /* what was due after the last step has been done */
     struct learned learned;           /* by the last step */
-    float loss;
     double samples;
     struct step_record *waiting; /* rank 0: of steps whose sums are not known yet, the last one's */
     int64_t nwaiting;            /* behind */

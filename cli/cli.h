@@ -41,7 +41,8 @@ struct cli_config {
  * beyond CLI_SETS. */
 MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment);
 MUST_CHECK enum error cli_set_first(struct cli_config *c, const char *assignment);
-/* Loads it; on error everything that is wrong has been printed. run_settings_free in any case. */
+/* Loads it, of a run directory its resolved.yaml; on error everything that is wrong has been printed.
+ * run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
 /* The same, but nothing is printed: all that is wrong is in *report, in the pool of *out, or is the last error. */
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report);

@@ -53,11 +53,12 @@ static int finished_runs(const struct cli *cli, const struct options *o) {
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
 static char *text_of_modes(const struct options *o, struct pool *pool) {
-    const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path;
+    const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path, *base = path, *run_dir;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
     char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
                              file ? file : "run", o->modes, o->modes);
-    return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, path) : text;
+    if (path && cli_run_dir(path, pool, &base, &run_dir) != ERR_NONE) base = path;
+    return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
 }
 
 static int run_experiment(const struct options *o, struct experiment *x) {
@@ -112,6 +113,11 @@ static int experiment(const struct cli *cli, const struct options *o) {
         !(text_int(o->repeats, &repeats) && repeats >= 1 && repeats <= STATISTICS_RUNS))
         return cli_usage(cli, "--repeats is auto or a number from 1 to %d, not '%s'", STATISTICS_RUNS, o->repeats);
     if (!o->modes && o->paths.count == 0) return cli_usage(cli, "compare what?");
+    if (!o->modes && file_is_folder(o->paths.of[0]))
+        return cli_fail(FAIL(ERR_INPUT,
+                             "'%s' is a folder, and an experiment is a file\na run is compared with others: engine "
+                             "compare %s RUN; or its settings in other modes: --modes dp,ddp %s/resolved.yaml",
+                             o->paths.of[0], o->paths.of[0], o->paths.of[0]));
     struct experiment_source source = {.path = o->modes ? NULL : o->paths.of[0],
                                        .text = o->modes ? text_of_modes(o, cli->pool) : NULL,
                                        .command = command_text(o, cli->pool),

@@ -63,10 +63,11 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
     return err;
 }
 
-/* A configuration's file, or the name or path of a set, which is the same as data=SOURCE. */
+/* A configuration's file, or a run's folder, or the name or path of a set, which is the same as data=SOURCE. */
 static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
     bool yaml = text_ends(source, ".yaml") || text_ends(source, ".yml") || !strcmp(source, "-");
-    if (yaml) {
+    const char *config, *run_dir;
+    if (yaml || (cli_run_dir(source, pool, &config, &run_dir) == ERR_NONE && run_dir)) {
         c->path = source;
         return ERR_NONE;
     }

@@ -1,6 +1,7 @@
 /* engine model: lists networks, prints their layers, and computes their cost. */
 #include "cli/model.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/model/spec.h"
 
@@ -67,7 +68,8 @@ static enum error refuse_target(const char *target) {
 /* A name of the zoo goes before a file of the same name. */
 static enum error take_target(struct options *o, struct pool *pool) {
     o->zoo = zoo_named(o->target);
-    if (!o->zoo && !strpbrk(o->target, "/.") && strcmp(o->target, "-") != 0) return refuse_target(o->target);
+    bool is_path = strpbrk(o->target, "/.") || !strcmp(o->target, "-") || file_is_folder(o->target);
+    if (!o->zoo && !is_path) return refuse_target(o->target);
     if (!o->zoo) {
         o->config.path = o->target;
         return ERR_NONE;

@@ -295,11 +295,12 @@ static enum error too_large(struct config_errors *e, const char *source) {
 
 enum error tree_parse(const char *text, size_t n, const char *source, struct pool *pool, struct config_errors *e,
                       struct node **out) {
-    TRY(empty_map(pool, source, out));
-    if (n > FILE_LIMIT) return too_large(e, source);
     struct parse p = {.pool = pool, .e = e, .source = pool_strndup(pool, source, strlen(source))};
+    if (!p.source) return ERR_MEMORY;
+    TRY(empty_map(pool, p.source, out));
+    if (n > FILE_LIMIT) return too_large(e, source);
     p.text = pool_strndup(pool, text, n);
-    if (!p.text || !p.source) return ERR_MEMORY;
+    if (!p.text) return ERR_MEMORY;
     int before = config_errors_count(e);
     struct node *root = NULL;
     enum error err = parse_text(&p, text, n, &root);

@@ -228,6 +228,32 @@ static void config_can_be_run_again(void **state) {
     assert_non_null(strstr(q.out, program_string(&p, "weights_sha256")));
 }
 
+/* A run's folder stands for its configuration. */
+static void a_run_is_a_configuration(void **state) {
+    (void)state;
+    char dir[600];
+    const char *run = scratch_path("as-config");
+    snprintf(dir, sizeof dir, "log.dir=%s", run);
+    program_run(&p, 30, "run", "--set", "model={zoo: mlp, hidden: [7]}", "--set", "train=3st", "--set",
+                "data={set: digits, train: 96, val: 32}", "--set", "batch=32", "--set", dir, NULL);
+    assert_int_equal(p.code, 0);
+    static const char *const commands[][3] = {
+        {"config", NULL}, {"validate", NULL}, {"model", "show"}, {"data", "stats"}, {"bench", "layers"}};
+    static const char *const says[] = {"hidden: [7]", "5,575 parameters", "units: 7", "96", "all layers"};
+    for (size_t i = 0; i < sizeof says / sizeof *says; i++) {
+        const char *const *c = commands[i];
+        program_run(&p, 60, c[0], c[1] ? c[1] : run, c[1] ? run : NULL, NULL);
+        if (p.code != 0) fail_msg("%s: exit code %d: %s", c[0], p.code, p.err);
+        if (!strstr(p.out, says[i])) fail_msg("%s does not say '%s':\n%s", c[0], says[i], p.out);
+    }
+    program_run(&p, 30, "compare", run, NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "resolved.yaml"));
+    program_run(&p, 30, "config", scratch_folder(), NULL);
+    assert_int_equal(p.code, 66);
+    assert_non_null(strstr(p.err, "not a run directory"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(help_and_version),
@@ -236,6 +262,7 @@ int main(void) {
         cmocka_unit_test(a_reader_that_has_gone_is_no_failure),
         cmocka_unit_test(diverging_is_a_result_that_is_not_acceptable),
         cmocka_unit_test(config_can_be_run_again),
+        cmocka_unit_test(a_run_is_a_configuration),
         cmocka_unit_test(batches_too_small_for_batchnorm),
         cmocka_unit_test(whole_numbers_to_regress_on),
     };

@@ -26,7 +26,7 @@ from torch import nn
 KINDS = ("shared", "dedicated", "sharded")
 FIRST_BUCKET = 1 << 20  # bytes, as in DistributedDataParallel: the exchange begins early
 _OF_WHOLE_TENSORS = ("Adafactor", "Muon")  # optimizers that cannot step a part of a tensor
-_numbers = itertools.count()
+_tags = itertools.count(1 << 20)  # of the servers of this process, apart from tags that a script may use itself
 
 
 class _Bucket:
@@ -186,7 +186,8 @@ class _Star:
 
 class _Stale(_Star):
     """As dp.staleness: the server steps the optimizer for each worker's gradient separately. A worker does the same as
-    with a server that waits; in order of arrival it first reports through torch's store that its gradient is there."""
+    with a server that waits; in order of arrival it reports, by a message with a tag of its own, which the server
+    receives from any rank, that its gradient is there."""
 
     def __init__(self, ps: "ParameterServer"):
         super().__init__(ps)
@@ -195,16 +196,17 @@ class _Stale(_Star):
         self.given = [0] * ps.workers  # each worker's steps after which it was last given weights
         self.of = [0] * ps.workers  # the update from which each worker's weights are
         self.sending: List[Any] = []
-        self.taken = 0
+        self.who = torch.tensor([-1 if self.server else ps.worker])
         if not ps._in_turn:
-            name = f"engine_dp.ParameterServer/{next(_numbers)}"
-            self.store = dist.PrefixStore(name, dist.distributed_c10d._get_default_store())
+            tag = [next(_tags)]
+            dist.broadcast_object_list(tag, group=ps._group, group_src=0)
+            self.tag = tag[0]
 
     def _next(self, i: int) -> int:
         if self.ps._in_turn:
             return i
-        self.taken += 1
-        return int(self.store.get(f"gradient {self.taken}"))
+        dist.irecv(self.who, group=self.ps._group, tag=self.tag).wait()
+        return int(self.who)
 
     def _give(self) -> None:
         """Gives weights to all workers that are not too far ahead of the slowest."""
@@ -237,7 +239,7 @@ class _Stale(_Star):
 
     def _work(self) -> None:
         if not self.ps._in_turn:
-            self.store.set(f"gradient {self.store.add('gradients', 1)}", str(self.ps.worker))
+            self.works.append(dist.isend(self.who, group=self.ps._group, group_dst=0, tag=self.tag))
         super()._work()
 
     def meet(self) -> None:

@@ -5,6 +5,7 @@
 import copy
 import functools
 import os
+import signal
 import sys
 import time
 
@@ -230,6 +231,35 @@ def in_order_of_arrival(rank, size, exact):
     assert shared[0].index(0) > shared[0].index(workers - 1), shared
     equal(ps.module.state_dict(), simulated(workers, shared[0], steps, bound), "in order of arrival", True)
     assert ps.oldest <= (2 * bound + 1) * (workers - 1), ps.oldest
+
+
+def two_in_order_of_arrival(rank, size, exact):
+    """A worker's gradient for the second server does not pass for one for the first."""
+    nets = [ParameterServer(nn.Linear(n, 1), SGD, server="dedicated", staleness=2, in_turn=False) for n in (20, 3)]
+    for step in range(4):
+        if rank == size - 1:
+            time.sleep(0.05)
+        for ps in nets:
+            if not ps.serves_only:
+                ps(torch.ones(2, ps.module.in_features)).sum().backward()
+            ps.step()
+    for ps in nets:
+        ps.meet()
+        same_on_all(ps.module.state_dict())
+        if ps.serves_only:
+            assert ps.updates == 4 * ps.workers, ps.updates
+
+
+def dies(rank, size, exact):
+    """In order of arrival, too, a worker that has died is named at once."""
+    ps = ParameterServer(Net(), SGD, server="dedicated", staleness=2, in_turn=False)
+    by_server(ps, [1, 2])
+    began = time.time()
+    if rank == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+    raises(dist.DistBackendError, "rank 2 (pid", by_server, ps, range(3, 60))
+    assert time.time() - began < 20, time.time() - began
+    os._exit(0)
 
 
 def raises(kind, words, call, *given, **named):

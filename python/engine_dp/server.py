@@ -66,28 +66,33 @@ class _Piece(NamedTuple):
     total: torch.Tensor  # the sum of its gradients
 
 
-class _Buffers:
-    """The module's buffers as one message."""
+class _Message:
+    """Tensors as one message of bytes. They are looked up each time, as a module may put others in their place."""
 
-    def __init__(self, module: nn.Module):
-        self.of = list(module.buffers())
-        self.bytes = torch.zeros(sum(b.numel() * b.element_size() for b in self.of), dtype=torch.uint8)
+    def __init__(self, of: Callable[[], Iterable[torch.Tensor]]):
+        self.of = of
+        self.sizes = self._sizes()
+        self.bytes = torch.zeros(sum(self.sizes), dtype=torch.uint8, device=next(iter(of())).device)
+
+    def _sizes(self) -> List[int]:
+        return [t.numel() * t.element_size() for t in self.of()]
 
     def _parts(self) -> Iterator[Tuple[torch.Tensor, torch.Tensor]]:
-        at = 0
-        for b in self.of:
-            n = b.numel() * b.element_size()
-            yield b, self.bytes[at:at + n]
-            at += n
+        sizes = self._sizes()
+        if sizes != self.sizes:
+            raise RuntimeError(f"the module's buffers had {sum(self.sizes)} bytes at the beginning and now have "
+                               f"{sum(sizes)}: none may change its size, unless broadcast_buffers=False keeps each "
+                               "rank's apart")
+        return zip(self.of(), self.bytes.split(sizes))
 
     def pack(self) -> torch.Tensor:
-        for b, to in self._parts():
-            to.copy_(b.detach().contiguous().view(-1).view(torch.uint8))
+        for t, to in self._parts():
+            to.copy_(t.detach().contiguous().view(-1).view(torch.uint8))
         return self.bytes
 
     def unpack(self) -> None:
-        for b, source in self._parts():
-            b.detach().copy_(source.clone().view(b.dtype).view(b.shape))
+        for t, source in self._parts():
+            t.detach().copy_(source.clone().view(t.dtype).view(t.shape))
 
 
 def _tree(terms: List[torch.Tensor]) -> torch.Tensor:
@@ -175,6 +180,17 @@ class _Star:
 
     def meet(self) -> None:
         """All ranks have the same weights already."""
+
+    def clip(self, used: List[nn.Parameter], most: float) -> None:
+        """As torch does it with the module's gradients, with the same bits."""
+        if not self.server:
+            return
+        for p in used:
+            b = self.ps._bucket[p]
+            p.grad = b.grads[slice(*b.span[p])].view(p.shape)
+        nn.utils.clip_grad_norm_(used, most)
+        for p in used:
+            p.grad = None
 
     def pieces(self, p: nn.Parameter, b: _Bucket) -> List[_Piece]:
         begin, end = b.span[p]
@@ -290,6 +306,15 @@ class _Slices:
     def meet(self) -> None:
         """All ranks have the same weights already."""
 
+    def clip(self, used: List[nn.Parameter], most: float) -> None:
+        """All ranks add the squares of their parts. Gradients that are not used are zero."""
+        norms = [torch.linalg.vector_norm(t, dtype=torch.float64).to(self.parts[0].device) for t in self.parts]
+        total = torch.stack(norms).square().sum()
+        dist.all_reduce(total, group=self.ps._group)
+        scale = (most / (total.sqrt() + 1e-6)).clamp(max=1)
+        for t in self.parts:
+            t.mul_(scale.to(t.device))
+
     def pieces(self, p: nn.Parameter, b: _Bucket) -> List[_Piece]:
         begin, end = b.span[p]
         part = self.parts[self.ps._buckets.index(b)]
@@ -307,28 +332,29 @@ class _Slices:
 class ParameterServer(nn.Module):
     """Takes the place of DistributedDataParallel: servers, which hold the optimizer, add the module's gradients.
 
-    optimizer: one of the module's parameters, without state yet, or a function that makes it from them
-    (functools.partial(SGD, lr=0.1)). server: shared (rank 0 computes and serves), dedicated (rank 0 only serves),
-    sharded (each rank serves an equal part). staleness: N > 0 is for a dedicated server, which then steps for each
-    worker's gradient separately. With in_turn it takes the gradients of the workers 0, 1, ..., 0, 1, ..., with the same
-    bits from run to run; otherwise it takes them in order of arrival, and a worker may be N steps ahead of the slowest.
-    find_unused_parameters: some parameters may have no gradient in a step; those that have none on any rank stay
-    unchanged. broadcast_buffers: the first worker's buffers come with the weights.
+    optimizer: one of the module's parameters, or a function that makes it from them (functools.partial(SGD, lr=0.1));
+    if it has state already, rank 0's counts. server: shared (rank 0 computes and serves), dedicated (rank 0 only
+    serves), sharded (each rank serves an equal part). staleness: N > 0 is for a dedicated server, which then steps for
+    each worker's gradient separately. With in_turn it takes the gradients of the workers 0, 1, ..., 0, 1, ..., with the
+    same bits from run to run; otherwise it takes them in order of arrival, and a worker may be N steps ahead of the
+    slowest. find_unused_parameters: some parameters may have no gradient in a step; those that have none on any rank
+    stay unchanged. broadcast_buffers: the first worker's buffers come with the weights. clip: the largest norm of the
+    whole gradient, in place of torch.nn.utils.clip_grad_norm_; with staleness, of each gradient as it is applied.
 
-    Every rank calls step() once a step, in place of optimizer.step(); it consumes the gradients. A rank whose
-    'serves_only' is true has nothing else to do, and may call serve(steps) instead. Each of the others is worker number
-    'worker' of 'workers', which share the data. 'optimizer' is on every rank, for schedulers; its state is on the
-    servers.
+    Every rank calls step() once a step, in place of optimizer.step(); it consumes the gradients, which nothing may
+    change between backward() and step(). A rank whose 'serves_only' is true has nothing else to do, and may call
+    serve(steps) instead. Each of the others is worker number 'worker' of 'workers', which share the data. 'optimizer'
+    is on every rank, for schedulers; its state is on the servers.
     """
 
     def __init__(self, module: nn.Module, optimizer: Union[torch.optim.Optimizer, Callable[..., torch.optim.Optimizer]],
                  server: str = "shared", staleness: int = 0, in_turn: bool = True, bucket_cap_mb: float = 25,
                  find_unused_parameters: bool = False, broadcast_buffers: bool = True,
-                 process_group: Optional[dist.ProcessGroup] = None):
+                 process_group: Optional[dist.ProcessGroup] = None, clip: Optional[float] = None):
         super().__init__()
         self.rank, self.size = dist.get_rank(process_group), dist.get_world_size(process_group)
         self._group, self._dedicated = process_group, server == "dedicated"
-        self._staleness, self._in_turn = staleness, in_turn
+        self._staleness, self._in_turn, self._clip = staleness, in_turn, clip
         self.module = module
         self.workers = self.size - self._dedicated
         self.worker: Optional[int] = self.rank - self._dedicated if self.rank >= self._dedicated else None
@@ -340,11 +366,13 @@ class ParameterServer(nn.Module):
         self._buckets = _cut(self._params, int(bucket_cap_mb * (1 << 20)), self.size if server == "sharded" else 1)
         self._bucket = {p: b for b in self._buckets for p in b.span}
         self._flags = [torch.zeros(len(self._params))] if find_unused_parameters else []
-        self._moved = _Buffers(module) if broadcast_buffers and any(b.numel() for b in module.buffers()) else None
+        moved = broadcast_buffers and any(b.numel() for b in module.buffers())
+        self._moved = _Message(module.buffers) if moved else None
         self._sync, self._left = True, 0
+        self._taken: Dict[nn.Parameter, Tuple[torch.Tensor, int]] = {}  # gradients in buckets, and their versions
         self._exchange = (_Slices if server == "sharded" else _Stale if staleness else _Star)(self)
-        self._take_optimizer(sharded=server == "sharded")
         self._begin_alike()
+        self._take_optimizer(sharded=server == "sharded")
         if self.worker is not None:
             for p in self._params:
                 p.register_post_accumulate_grad_hook(self._ready)
@@ -361,6 +389,8 @@ class ParameterServer(nn.Module):
         if self._staleness and not self._dedicated:
             raise ValueError(f"a server that does not wait must be a dedicated one, and server is '{server}': use "
                              "server='dedicated', or staleness=0")
+        if self._clip is not None and not self._clip > 0:
+            raise ValueError(f"clip {self._clip}: the largest norm of the gradient, above 0, or None")
         if not self._params:
             raise ValueError("the module has no parameter that requires a gradient: there is nothing to serve")
         kind = type(self.optimizer).__name__
@@ -369,17 +399,16 @@ class ParameterServer(nn.Module):
                              "use another optimizer")
         if server == "sharded" and kind in _OF_WHOLE_TENSORS:
             raise ValueError(f"{kind} cannot step a part of a tensor: use server='shared'")
-        if server == "sharded" and self.optimizer.state:
-            raise ValueError("the optimizer has state already, which cannot be cut: give the state to "
-                             "load_optimizer_state_dict()")
         names = {p: name for name, p in self.module.named_parameters()}
         for p in itertools.chain.from_iterable(g["params"] for g in self.optimizer.param_groups):
             if p not in names:
                 raise ValueError(f"the optimizer has a parameter of shape {tuple(p.shape)} that is not the module's")
 
     def _begin_alike(self) -> None:
-        """Gives rank 0's values to every rank, after a check that all have the same parameters."""
-        mine = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in self.module.named_parameters()]
+        """Gives rank 0's values to every rank, after a check that all have the same. Buffers that do not come with the
+        weights may differ, as in DistributedDataParallel."""
+        named = itertools.chain(self.module.named_parameters(), self.module.named_buffers() if self._moved else ())
+        mine = [(name, tuple(t.shape), str(t.dtype), t.requires_grad) for name, t in named]
         every: List[Any] = [None] * self.size
         dist.all_gather_object(every, mine, group=self._group)
         for r, theirs in enumerate(every):
@@ -388,17 +417,25 @@ class ParameterServer(nn.Module):
                 raise ValueError(f"rank {r} has another module than rank 0: {b} where rank 0 has {a}")
         for b in self._buckets:
             dist.broadcast(b.values, group=self._group, group_src=0)
-        if self._moved:
-            dist.broadcast(self._moved.pack(), group=self._group, group_src=0)
-            self._moved.unpack()
+        frozen = (p for p in self.module.parameters() if not p.requires_grad)
+        for t in itertools.chain(frozen, self.module.buffers() if self._moved else ()):
+            if t.numel():
+                message = _Message(lambda t=t: [t])
+                dist.broadcast(message.pack(), group=self._group, group_src=0)
+                message.unpack()
 
     def _take_optimizer(self, sharded: bool) -> None:
         self._groups = [list(g["params"]) for g in self.optimizer.param_groups]
         self._pieces = [[piece for p in g if p in self._bucket for piece in self._exchange.pieces(p, self._bucket[p])]
                         for g in self._groups]
-        if sharded:
+        if sharded:  # each rank has its parts of rank 0's state, as Adagrad has some from the beginning
+            whole = [self.optimizer.state_dict() if self.optimizer.state else None]
+            dist.broadcast_object_list(whole, group=self._group, group_src=0)
+            self.optimizer.state.clear()
             for g, pieces in zip(self.optimizer.param_groups, self._pieces):
                 g["params"] = [piece.step for piece in pieces]
+            if whole[0]:
+                self.load_optimizer_state_dict(whole[0])
 
     # -- a step --
 
@@ -427,21 +464,42 @@ class ParameterServer(nn.Module):
         if p not in b.missing:
             raise RuntimeError(f"{self._name(p)} has a second gradient since step(): "
                                "put every backward() but the last in no_sync()")
-        if p.grad is None or p.grad.layout != torch.strided:
-            raise TypeError(f"the gradient of {self._name(p)} is sparse: a parameter server takes dense gradients")
-        begin, end = b.span[p]
-        torch.mul(p.grad, 1 / self.workers, out=b.grads[begin:end].view(p.shape))
-        b.missing.discard(p)
+        self._take(p)
         self._exchange.begin()
         self._leave()
+
+    def _take(self, p: nn.Parameter) -> None:
+        if p.grad is None or p.grad.layout != torch.strided:
+            raise TypeError(f"the gradient of {self._name(p)} is sparse: a parameter server takes dense gradients")
+        b = self._bucket[p]
+        begin, end = b.span[p]
+        torch.mul(p.grad, 1 / self.workers, out=b.grads[begin:end].view(p.shape))
+        if not self._taken:
+            self._sample = p.grad.flatten()[:16].clone()
+        self._taken[p] = p.grad, p.grad._version
+        b.missing.discard(p)
 
     def _leave(self) -> None:
         while self._left < len(self._buckets) and not self._buckets[self._left].missing:
             self._exchange.leave(self._left)
             self._left += 1
 
+    def _check_taken(self) -> None:
+        changed = [p for p, (grad, version) in self._taken.items() if p.grad is not grad or grad._version != version]
+        for p, (grad, _) in [] if changed else list(self._taken.items())[:1]:  # GradScaler changes no version
+            if not torch.allclose(grad.flatten()[:16], self._sample, rtol=0, atol=0, equal_nan=True):
+                changed = [p]
+        if changed:
+            raise RuntimeError(f"the gradient of {self._name(changed[0])} was changed between backward(), which gave "
+                               "it to the server, and step(): use clip=NORM in place of clip_grad_norm_, and "
+                               "Tensor.register_hook for other changes")
+
     def _complete(self) -> None:
-        """Fills in zeros for parameters that have no gradient in this step."""
+        """Takes gradients that only a backward in no_sync() gave, and fills in zeros for parameters that have none."""
+        self._check_taken()
+        for p in self._params:
+            if p in self._bucket[p].missing and p.grad is not None:
+                self._take(p)
         absent = [p for p in self._params if p in self._bucket[p].missing]
         if absent and not self._flags:
             if len(absent) == len(self._params):
@@ -458,11 +516,14 @@ class ParameterServer(nn.Module):
         self._leave()
 
     def _update(self) -> None:
-        used = set(self._params)
+        used = self._params
         if self._flags:
-            used = {p for p, flag in zip(self._params, self._flags[0].tolist()) if flag}
+            used = [p for p, flag in zip(used, self._flags[0].tolist()) if flag]
+        if self._clip is not None:
+            self._exchange.clip(used, self._clip)
+        some = set(used)
         for piece in itertools.chain.from_iterable(self._pieces):
-            piece.step.grad = piece.total.view(piece.step.shape) if piece.of in used else None
+            piece.step.grad = piece.total.view(piece.step.shape) if piece.of in some else None
         self.optimizer.step()
         self.updates += 1
         for piece in itertools.chain.from_iterable(self._pieces):
@@ -472,6 +533,7 @@ class ParameterServer(nn.Module):
         """Takes the place of optimizer.step(). Every rank calls it, and no gradient is left."""
         if self.worker is not None:
             self._complete()
+        self._taken.clear()
         for p in self._params:
             p.grad = None
         self._exchange.step()
@@ -479,10 +541,13 @@ class ParameterServer(nn.Module):
         for b in self._buckets:
             b.missing = set(b.span)
 
-    def serve(self, steps: int) -> None:
-        """Does this many steps on a rank that only serves."""
+    def serve(self, steps: int, each: Optional[Callable[[], Any]] = None) -> None:
+        """Does this many steps on a rank that only serves. each: what the workers call after each step too, such as
+        scheduler.step."""
         for _ in range(steps):
             self.step()
+            if each:
+                each()
 
     def meet(self) -> None:
         """Gives all ranks the same weights, with all gradients so far. Every rank calls it after the same number of

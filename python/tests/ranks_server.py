@@ -15,15 +15,22 @@ from torch import nn
 
 from engine_dp.torch import ParameterServer
 
+def adagrad(params):
+    """It has state before its first step."""
+    return torch.optim.Adagrad([p for p in params if p.requires_grad], lr=0.05, initial_accumulator_value=0.1)
+
+
 SGD = functools.partial(torch.optim.SGD, lr=0.05, momentum=0.9, weight_decay=0.01)
 ADAMW = functools.partial(torch.optim.AdamW, lr=0.01)
 KINDS = ("shared", "dedicated", "sharded")
 SMALL = 0.002  # MB: several buckets
 STEPS = 6
+CLIP = 0.2
 
 
 class Net(nn.Module):
-    """A network with two branches, of which a step may take one, a scalar parameter, and a frozen one."""
+    """A network with two branches, of which a step may take one, a scalar parameter, a frozen one, and a buffer that is
+    not changed in place."""
 
     def __init__(self, salt=0):
         super().__init__()
@@ -31,9 +38,12 @@ class Net(nn.Module):
         self.first = nn.Sequential(nn.Linear(20, 41, bias=False), nn.BatchNorm1d(41), nn.ReLU())
         self.left, self.right = nn.Linear(41, 5), nn.Linear(41, 5)
         self.scale = nn.Parameter(torch.ones(()))
-        self.frozen = nn.Parameter(torch.ones(3), requires_grad=False)
+        self.frozen = nn.Parameter(1 + torch.rand(20), requires_grad=False)
+        self.register_buffer("mean", torch.rand(20))
 
     def forward(self, x, branch=None):
+        x = x * self.frozen - self.mean
+        self.mean = 0.5 * self.mean + 0.5 * x.mean(0)
         x = self.first(x) * self.scale
         return self.left(x) if branch == 0 else self.right(x) if branch == 1 else self.left(x) + self.right(x)
 
@@ -44,8 +54,13 @@ def batch(worker, step):
 
 
 def branch_of(worker, step, unused):
-    """In step 2 no worker takes branch 1."""
-    return None if not unused else 0 if step == 2 else (worker + step) % 2
+    """In steps 2 and 4 no worker takes branch 1."""
+    return None if not unused else 0 if step in (2, 4) else (worker + step) % 2
+
+
+def before(step, unused):
+    """The batch that a step accumulates first, if any. Before step 4, one worker of two takes branch 1."""
+    return step + 100 if step % 3 == 0 and not unused else step + 101 if step == 4 and unused else None
 
 
 def backward(net, worker, step, unused=False):
@@ -53,8 +68,15 @@ def backward(net, worker, step, unused=False):
     nn.functional.mse_loss(net(x, branch_of(worker, step, unused)), y).backward()
 
 
-def by_ddp(group, worker, make, steps, unused=False, net=None, state=None):
-    """The module and optimizer after DistributedDataParallel's steps; each third step accumulates two batches."""
+def backwards(net, worker, step, unused=False):
+    if before(step, unused):
+        with net.no_sync():
+            backward(net, worker, before(step, unused), unused)
+    backward(net, worker, step, unused)
+
+
+def by_ddp(group, worker, make, steps, unused=False, clip=None, net=None, state=None):
+    """The module and optimizer after DistributedDataParallel's steps."""
     net = nn.parallel.DistributedDataParallel(net or Net(), process_group=group, bucket_cap_mb=SMALL,
                                               find_unused_parameters=unused)
     optimizer = make(net.parameters())
@@ -62,10 +84,9 @@ def by_ddp(group, worker, make, steps, unused=False, net=None, state=None):
         optimizer.load_state_dict(copy.deepcopy(state))
     for step in steps:
         optimizer.zero_grad()
-        if step % 3 == 0 and not unused:
-            with net.no_sync():
-                backward(net, worker, step + 100, unused)
-        backward(net, worker, step, unused)
+        backwards(net, worker, step, unused)
+        if clip:
+            assert nn.utils.clip_grad_norm_(net.parameters(), clip) > clip, "a norm that is not clipped"
         optimizer.step()
     return net.module, optimizer
 
@@ -73,10 +94,7 @@ def by_ddp(group, worker, make, steps, unused=False, net=None, state=None):
 def by_server(ps, steps, unused=False):
     for step in steps:
         if not ps.serves_only:
-            if step % 3 == 0 and not unused:
-                with ps.no_sync():
-                    backward(ps, ps.worker, step + 100, unused)
-            backward(ps, ps.worker, step, unused)
+            backwards(ps, ps.worker, step, unused)
         ps.step()
     return ps.module
 
@@ -113,21 +131,25 @@ def same_as_ddp(rank, size, exact):
     """Weights, buffers and the optimizer's state; then training goes on from the state that another kind has kept."""
     for kind in KINDS:
         group = workers_of(kind)
-        for name, make, unused in (("sgd", SGD, False), ("adamw", ADAMW, False), ("unused", SGD, True)):
+        for name, make, unused, clip in (("sgd", SGD, False, None), ("adamw", ADAMW, False, None),
+                                         ("adagrad", adagrad, False, None), ("unused", SGD, True, None),
+                                         ("clipped", SGD, False, CLIP), ("clipped, unused", SGD, True, CLIP)):
             what = f"{kind} {name}"
-            ps = ParameterServer(Net(rank), make, server=kind, bucket_cap_mb=SMALL, find_unused_parameters=unused)
+            alike = exact and not (clip and kind == "sharded")  # which adds the norm in another order
+            ps = ParameterServer(Net(rank), make, server=kind, bucket_cap_mb=SMALL, find_unused_parameters=unused,
+                                 clip=clip)
             assert len(ps._buckets) > 1, "one bucket tests too little"
             ours = by_server(ps, range(1, STEPS), unused).state_dict()
             same_on_all(ours)
             state = [ps.optimizer_state_dict()]
             if not ps.serves_only:
-                net, optimizer = by_ddp(group, ps.worker, make, range(1, STEPS), unused)
+                net, optimizer = by_ddp(group, ps.worker, make, range(1, STEPS), unused, clip)
                 if ps.worker == 0:  # the buffers are this worker's
-                    equal(ours, net.state_dict(), what, exact)
+                    equal(ours, net.state_dict(), what, alike)
                 plain = [optimizer.state_dict()]
             dist.broadcast_object_list(state, 0)
             if not ps.serves_only:
-                equal(state[0]["state"], plain[0]["state"], f"{what}, state", exact)
+                equal(state[0]["state"], plain[0]["state"], f"{what}, state", alike)
                 assert state[0]["param_groups"] == plain[0]["param_groups"], state[0]["param_groups"]
             other = {"shared": "sharded", "sharded": "shared", "dedicated": "dedicated"}[kind]
             net = Net(7)
@@ -141,6 +163,58 @@ def same_as_ddp(rank, size, exact):
                 net, _ = by_ddp(group, ps.worker, make, range(STEPS, STEPS + 3), net=net, state=state[0])
                 if ps.worker == 0:
                     equal(further, net.state_dict(), f"{what}, further", exact)
+
+
+def begun_alike(rank, size, exact):
+    """All ranks begin with rank 0's parameters, also frozen ones, and its optimizer's state. Buffers that do not travel
+    stay each rank's own, as DistributedDataParallel's."""
+    for kind in KINDS:
+        group, net = workers_of(kind), Net(rank)
+        optimizer = ADAMW(net.parameters())
+        backward(net, rank, 50)
+        optimizer.step()
+        optimizer.zero_grad()
+        begun = [dict(net.named_parameters()), copy.deepcopy(optimizer.state_dict())]
+        dist.broadcast_object_list(begun, 0)
+        own = copy.deepcopy(dict(net.named_buffers()))
+        ps = ParameterServer(net, optimizer, server=kind, bucket_cap_mb=SMALL, broadcast_buffers=False)
+        equal(dict(net.named_buffers()), own, f"{kind}, buffers", True)
+        net = Net()
+        net.load_state_dict({**begun[0], **own})
+        equal(dict(ps.module.named_parameters()), dict(net.named_parameters()), f"{kind}, begun", True)
+        by_server(ps, [1, 2, 3])
+        if not ps.serves_only:
+            ddp = nn.parallel.DistributedDataParallel(net, process_group=group, broadcast_buffers=False)
+            optimizer = ADAMW(ddp.parameters())
+            optimizer.load_state_dict(begun[1])
+            for step in [1, 2, 3]:
+                optimizer.zero_grad()
+                backwards(ddp, ps.worker, step)
+                optimizer.step()
+            equal(ps.module.state_dict(), net.state_dict(), f"{kind}, trained", exact)
+
+
+def scheduled(rank, size, exact):
+    """A server of its own steps the schedule, too."""
+    group = workers_of("dedicated")
+    ps = ParameterServer(Net(rank), SGD, server="dedicated", bucket_cap_mb=SMALL)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(ps.optimizer, 0.5)
+    if ps.serves_only:
+        ps.serve(4, each=schedule.step)
+    else:
+        net = nn.parallel.DistributedDataParallel(Net(), process_group=group, bucket_cap_mb=SMALL)
+        optimizer = SGD(net.parameters())
+        theirs = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+        for step in range(1, 5):
+            backwards(ps, ps.worker, step)
+            ps.step()
+            schedule.step()
+            optimizer.zero_grad()
+            backwards(net, ps.worker, step)
+            optimizer.step()
+            theirs.step()
+        equal(dict(ps.module.named_parameters()), dict(net.module.named_parameters()), "scheduled", exact)
+    assert ps.optimizer.param_groups[0]["lr"] == 0.05 / 16, ps.optimizer.param_groups[0]["lr"]
 
 
 def bytes_are_the_formula(rank, size, exact):
@@ -162,7 +236,7 @@ def bytes_are_the_formula(rank, size, exact):
             assert 2 * least <= moved <= 2 * most, f"{kind}, rank {rank}: {moved} is not within 2 x [{least}, {most}]"
 
 
-def simulated(workers, order, steps, bound):
+def simulated(workers, order, steps, bound, clip=None):
     """A server that does not wait, as a plain loop: order names the worker of each update, which computes with the
     weights that it was last given. Workers more than bound ahead of the slowest get their weights later."""
     server, copies = Net(), [Net() for _ in range(workers)]
@@ -171,6 +245,8 @@ def simulated(workers, order, steps, bound):
         backward(copies[w], w, steps[done[w]])
         for p, q in zip(server.parameters(), copies[w].parameters()):
             p.grad = q.grad * (1 / workers) if q.grad is not None else None
+        if clip:
+            assert nn.utils.clip_grad_norm_(server.parameters(), clip) > clip, "a norm that is not clipped"
         optimizer.step()
         for ours, its in zip(server.buffers(), copies[w].buffers()):
             if w == 0:
@@ -186,13 +262,15 @@ def simulated(workers, order, steps, bound):
 
 def in_turn(rank, size, exact):
     workers, steps = size - 1, [1, 2, 4, 5]
-    ps = ParameterServer(Net(), SGD, server="dedicated", staleness=1, bucket_cap_mb=SMALL)
-    by_server(ps, steps)
-    ps.meet()
-    equal(ps.module.state_dict(), simulated(workers, list(range(workers)) * len(steps), steps, 1), "in turn", True)
-    same_on_all(ps.module.state_dict())
-    if ps.serves_only:
-        assert ps.updates == 4 * workers and ps.oldest == workers - 1, (ps.updates, ps.oldest)
+    order = list(range(workers)) * len(steps)
+    for clip in (None, CLIP / workers):
+        ps = ParameterServer(Net(), SGD, server="dedicated", staleness=1, bucket_cap_mb=SMALL, clip=clip)
+        by_server(ps, steps)
+        ps.meet()
+        equal(ps.module.state_dict(), simulated(workers, order, steps, 1, clip), f"in turn, clip {clip}", True)
+        same_on_all(ps.module.state_dict())
+        if ps.serves_only:
+            assert ps.updates == 4 * workers and ps.oldest == workers - 1, (ps.updates, ps.oldest)
 
 
 def in_order_of_arrival(rank, size, exact):
@@ -271,6 +349,12 @@ def raises(kind, words, call, *given, **named):
         raise AssertionError(f"no error with: {words}")
 
 
+def unscale(ps):
+    scaler = torch.amp.GradScaler("cpu")
+    scaler.scale(torch.ones(1))
+    scaler.unscale_(ps.optimizer)
+
+
 def mistakes(rank, size, exact):
     def make(**ways):
         return ParameterServer(Net(), ways.pop("optimizer", SGD), **ways)
@@ -280,11 +364,14 @@ def mistakes(rank, size, exact):
     raises(ValueError, "use server='dedicated', or staleness=0", make, staleness=2)
     raises(ValueError, "LBFGS asks for the loss again", make, optimizer=torch.optim.LBFGS)
     raises(ValueError, "Adafactor cannot step a part", make, optimizer=torch.optim.Adafactor, server="sharded")
-    raises(ValueError, "cannot be cut", make, optimizer=torch.optim.Adagrad, server="sharded")
+    raises(ValueError, "clip 0: the largest norm", make, clip=0)
     raises(ValueError, "that is not the module's", make, optimizer=lambda p: SGD(Net().parameters()))
     raises(ValueError, "there is nothing to serve", ParameterServer, nn.ReLU(), lambda p: SGD(Net().parameters()))
     raises(ValueError, "rank 1 has another module than rank 0: ('weight', (2, 4)", ParameterServer,
            nn.Linear(3 + rank, 2), SGD)
+    net = Net()
+    net.register_buffer("more", torch.zeros(1 + rank))
+    raises(ValueError, "rank 1 has another module than rank 0: ('more', (2,)", ParameterServer, net, SGD)
     ps = make()
     raises(RuntimeError, "step() before backward()", ps.step)
     x, y = batch(0, 1)
@@ -293,6 +380,22 @@ def mistakes(rank, size, exact):
     raises(RuntimeError, "put every backward() but the last in no_sync()", lambda: ps(x, 0).sum().backward())
     raises(ValueError, "groups of [1] parameters, and the optimizer has groups of [9]", ps.load_optimizer_state_dict,
            {"state": {}, "param_groups": [{"params": [0]}]})
+    edited = make()
+    for change in (lambda m: nn.utils.clip_grad_norm_(m.parameters(), 1e-3), nn.Module.zero_grad, unscale):
+        backward(edited, 0, 1)
+        change(edited)
+        raises(RuntimeError, "was changed between backward(), which gave it to the server, and step(): use clip=NORM",
+               edited.step)
+        edited = make()
+    backward(edited, rank, 1)
+    with edited.no_sync():
+        backward(edited, rank, 1)
+    raises(RuntimeError, "was changed between backward()", edited.step)
+    grown = make()
+    backward(grown, rank, 1)
+    if rank == 0:
+        grown.module.mean = torch.zeros(21)
+        raises(RuntimeError, "the module's buffers had 416 bytes at the beginning and now have 420", grown._moved.pack)
     served = make(server="dedicated")
     if rank == 0:
         raises(RuntimeError, "this rank serves and does not compute", served, x)

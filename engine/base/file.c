@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <limits.h>
 #include <link.h>
 #include <poll.h>
 #include <stdio.h>
@@ -100,36 +101,68 @@ enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const ch
     return ERR_NONE;
 }
 
-static enum error write_new(const char *path, const void *data, size_t n) {
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-    if (fd < 0) return fail_path(ERR_CREATE, "create", path);
-    enum error err = file_write_all(fd, data, n, path);
-    if (err == ERR_NONE && fsync(fd) != 0) err = fail_path(ERR_IO, "sync", path);
-    if (close(fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", path);
-    return err;
-}
-
 /* The folder that holds path: its text up to the last '/', or ".". */
 static enum error sync_parent(const char *path) {
     const char *slash = strrchr(path, '/');
-    char folder[4096];
+    char folder[PATH_MAX];
     int n = slash ? (int)(slash - path) : 0;
     snprintf(folder, sizeof folder, "%.*s", slash == path ? 1 : n, path);
     return file_sync_folder(slash ? folder : ".");
 }
 
-enum error file_replace(const char *path, const void *data, size_t n) {
-    char tmp[4096];
-    if (snprintf(tmp, sizeof tmp, "%s.tmp", path) >= (int)sizeof tmp)
-        return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
-    if (unlink(tmp) != 0 && errno != ENOENT) return fail_path(ERR_CREATE, "remove", tmp);
-    enum error err = write_new(tmp, data, n);
-    if (err == ERR_NONE && rename(tmp, path) != 0) err = fail_path(ERR_IO, "rename to", path);
-    if (err != ERR_NONE) {
-        unlink(tmp);
-        return err;
+/* A name beside the file's that nobody has: what a killed process left there, or a user has, stays. */
+static enum error open_beside(struct file_new *f) {
+    for (unsigned i = 0; i < UINT_MAX; i++) {
+        int n = snprintf(f->made, sizeof f->made, "%s.%ld-%u.tmp", f->path, (long)getpid(), i);
+        if (n >= (int)sizeof f->made) return FAIL(ERR_CREATE, "the path '%.64s...' is too long", f->path);
+        f->fd = open(f->made, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (f->fd >= 0) return ERR_NONE;
+        if (errno != EEXIST) break;
     }
-    return sync_parent(path);
+    return fail_path(ERR_CREATE, "create", f->made);
+}
+
+/* Nothing can take the place of a device, of a FIFO, or of what a link names that leads to no file yet. */
+static enum error open_in_place(struct file_new *f, const char *path) {
+    f->made[0] = '\0';
+    f->fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666);
+    return f->fd >= 0 ? ERR_NONE : fail_path(ERR_CREATE, "open", path);
+}
+
+enum error file_new_open(struct file_new *f, const char *path) {
+    struct stat st, own;
+    bool link = lstat(path, &own) == 0 && S_ISLNK(own.st_mode), is = stat(path, &st) == 0;
+    if (snprintf(f->path, sizeof f->path, "%s", path) >= (int)sizeof f->path)
+        return FAIL(ERR_CREATE, "the path '%.64s...' is too long", path);
+    if (is ? !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode) : link) return open_in_place(f, path);
+    if (link && !realpath(path, f->path)) return fail_path(ERR_CREATE, "follow", path);
+    return open_beside(f);
+}
+
+enum error file_new_stream(const struct file_new *f, FILE **out) {
+    int fd = fcntl(f->fd, F_DUPFD_CLOEXEC, 0);
+    *out = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (*out) return ERR_NONE;
+    enum error err = fail_path(ERR_CREATE, "open", f->path);
+    if (fd >= 0) close(fd);
+    return err;
+}
+
+enum error file_new_close(struct file_new *f, enum error err) {
+    bool beside = f->made[0] != '\0';
+    if (err == ERR_NONE && beside && fsync(f->fd) != 0) err = fail_path(ERR_IO, "sync", f->made);
+    if (close(f->fd) != 0 && err == ERR_NONE) err = fail_path(ERR_IO, "close", beside ? f->made : f->path);
+    if (!beside) return err;
+    if (err == ERR_NONE && rename(f->made, f->path) != 0) err = fail_path(ERR_IO, "rename to", f->path);
+    if (err == ERR_NONE) return sync_parent(f->path);
+    unlink(f->made);
+    return err;
+}
+
+enum error file_replace(const char *path, const void *data, size_t n) {
+    struct file_new f;
+    TRY(file_new_open(&f, path));
+    return file_new_close(&f, file_write_all(f.fd, data, n, path));
 }
 
 enum error file_sync_folder(const char *path) {

@@ -2,6 +2,9 @@
 #pragma once
 #include "engine/base/memory.h"
 
+#include <limits.h>
+#include <stdio.h>
+
 /* Reads a regular file of at most 'limit' bytes into the pool, with a NUL after it. Follows no
  * surprise: a directory, a fifo or a larger file is an error that says so (ERR_INPUT missing,
  * ERR_DATA too large or no file, ERR_IO). */
@@ -16,7 +19,19 @@ bool file_reader_gone(int fd);
 int file_columns(int fd);
 /* pread until n bytes are there; fewer is ERR_DATA ("ends at ..."). */
 MUST_CHECK enum error file_pread_all(int fd, void *data, size_t n, int64_t offset, const char *path);
-/* Writes path.tmp, fsyncs, closes, renames over path, fsyncs the folder. */
+/* A file in the making. It lies beside its place under a name of its own, 'made', until it is closed without an error:
+ * then it is synced and takes its place, where links lead to it, too. What is no file, as a device or a FIFO, nothing
+ * can replace: it is written into, and 'made' is empty. */
+struct file_new {
+    int fd;
+    char path[PATH_MAX], made[PATH_MAX];
+};
+MUST_CHECK enum error file_new_open(struct file_new *f, const char *path);
+/* A stream to it with a descriptor of its own, to be closed before the file is. */
+MUST_CHECK enum error file_new_stream(const struct file_new *f, FILE **out);
+/* err: what has gone wrong so far; then only what was made goes. */
+MUST_CHECK enum error file_new_close(struct file_new *f, enum error err);
+/* The same with all of its bytes at hand. */
 MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
 MUST_CHECK enum error file_sync_folder(const char *path);
 /* mkdir -p. */

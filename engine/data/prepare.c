@@ -7,42 +7,34 @@
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 /* ---- files that appear whole ---- */
 struct output {
     FILE *file;
-    char path[PATH_MAX], made[PATH_MAX]; /* where it goes; where it is until then */
+    struct file_new made;
 };
 
 static enum error output_open(struct output *o, const char *folder, const char *name, const char *ending) {
-    char base[NAME_MAX];
+    char base[NAME_MAX], path[PATH_MAX];
     snprintf(base, sizeof base, "%s%s", name, ending);
-    TRY(path_join(o->path, folder, base));
-    snprintf(base, sizeof base, "%s%s.tmp", name, ending);
-    TRY(path_join(o->made, folder, base));
-    o->file = fopen(o->made, "wbe");
-    return o->file ? ERR_NONE : FAIL(ERR_CREATE, "cannot create %s: %s", o->made, strerror(errno));
+    TRY(path_join(path, folder, base));
+    TRY(file_new_open(&o->made, path));
+    enum error err = file_new_stream(&o->made, &o->file);
+    return err == ERR_NONE ? err : file_new_close(&o->made, err);
 }
 
 static enum error output_write(struct output *o, const void *bytes, size_t n) {
     if (fwrite(bytes, 1, n, o->file) == n) return ERR_NONE;
-    return FAIL(ERR_IO, "cannot write %s: %s", o->made, strerror(errno));
+    return FAIL(ERR_IO, "cannot write %s: %s", o->made.path, strerror(errno));
 }
 
 /* err: what has gone wrong so far; then the file goes, too. */
-static enum error output_close(struct output *o, const char *folder, enum error err) {
+static enum error output_close(struct output *o, enum error err) {
     if (!o->file) return err;
-    bool whole = fflush(o->file) == 0 && fsync(fileno(o->file)) == 0;
-    whole = fclose(o->file) == 0 && whole;
+    if (fclose(o->file) != 0 && err == ERR_NONE)
+        err = FAIL(ERR_IO, "cannot write %s: %s", o->made.path, strerror(errno));
     o->file = NULL;
-    if (err == ERR_NONE && (!whole || rename(o->made, o->path) != 0))
-        err = FAIL(ERR_IO, "cannot write %s: %s", o->path, strerror(errno));
-    if (err != ERR_NONE)
-        (void)unlink(o->made);
-    else
-        err = file_sync_folder(folder);
-    return err;
+    return file_new_close(&o->made, err);
 }
 
 /* ---- .npy ---- */
@@ -89,8 +81,8 @@ static enum error pair_prepare(struct dataset *d, const char *folder, const char
     struct pair_output p = {0};
     enum error err = pair_begin(&p, d, folder, name);
     if (err == ERR_NONE) err = pair_write(&p, d, x, target);
-    err = output_close(&p.x, folder, err);
-    return output_close(&p.y, folder, err);
+    err = output_close(&p.x, err);
+    return output_close(&p.y, err);
 }
 
 /* ---- tokens ---- */
@@ -127,7 +119,7 @@ static enum error tokens_prepare(struct dataset *d, const char *folder, const ch
     struct output o = {0};
     enum error err = output_open(&o, folder, name, ".bin");
     if (err == ERR_NONE) err = tokens_write(&o, d, x, labels);
-    return output_close(&o, folder, err);
+    return output_close(&o, err);
 }
 
 enum error dataset_prepare(struct dataset *d, const char *folder, const char *name) {
@@ -151,5 +143,5 @@ enum error dataset_prepare_characters(const struct dataset *d, const char *folde
         char text[8];
         err = output_write(&o, text, (size_t)dataset_decode(d, (int32_t)k, text));
     }
-    return output_close(&o, folder, err);
+    return output_close(&o, err);
 }

@@ -6,6 +6,7 @@
  *   C      bytes of the calls that are under way
  *
  * Each rank's items are made and put into order alone; the file takes the earliest of all ranks'. */
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/tell/trace_file.h"
 
@@ -14,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { TID_PROCESS, TID_LANES }; /* lane l is thread TID_LANES + l */
 struct item {
@@ -242,26 +242,27 @@ static void write_all(struct merge *m) {
     fprintf(m->out, "\n]}\n");
 }
 
-static enum error write_file(struct merge *m, const char *path, const char *temporary) {
-    m->out = fopen(temporary, "we");
-    if (!m->out) return FAIL(ERR_CREATE, "cannot create '%s': %s", temporary, strerror(errno));
+static enum error write_stream(struct merge *m, const struct file_new *f) {
+    TRY(file_new_stream(f, &m->out));
     write_all(m);
     bool whole = !ferror(m->out);
     whole = fclose(m->out) == 0 && whole;
-    if (whole && rename(temporary, path) == 0) return ERR_NONE;
-    int why = errno;
-    unlink(temporary);
-    return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(why));
+    return whole ? ERR_NONE : FAIL(ERR_IO, "cannot write '%s': %s", f->path, strerror(errno));
+}
+
+static enum error write_file(struct merge *m, const char *path) {
+    struct file_new f;
+    TRY(file_new_open(&f, path));
+    return file_new_close(&f, write_stream(m, &f));
 }
 
 enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool, const char *path) {
     struct merge m = {.ranks = ranks, .n = n, .zero = INT64_MAX};
-    const char *temporary = pool_printf(pool, "%s.tmp", path);
     m.lists = pool_alloc(pool, (size_t)n * sizeof *m.lists);
-    if (!temporary || !m.lists) return ERR_MEMORY;
+    if (!m.lists) return ERR_MEMORY;
     for (int i = 0; i < n; i++) {
         TRY(make_list(&m, &ranks[i], pool, &m.lists[i]));
         if (m.lists[i].count && m.lists[i].items[0].ts < m.zero) m.zero = m.lists[i].items[0].ts;
     }
-    return write_file(&m, path, temporary);
+    return write_file(&m, path);
 }

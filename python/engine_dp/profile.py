@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 import zlib
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+from typing import IO, Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import numpy
 
@@ -234,8 +234,26 @@ def _merged(ranks: List[_Rank]) -> Dict[str, Any]:
 # ---- the whole ----
 
 
-def _temporary(path: Any) -> str:
-    return f"{os.fspath(path)}.{os.getpid()}.tmp"
+def _open_beside(path: str) -> IO[str]:
+    """A new file beside this one, under a name that nobody has."""
+    for number in itertools.count():
+        try:
+            return open(f"{path}.{os.getpid()}-{number}.tmp", "x")
+        except FileExistsError:
+            continue
+    raise AssertionError
+
+
+def _write_file(path: Any, merged: Any) -> None:
+    """The file appears whole, also where links lead to it; a device or a FIFO is written into."""
+    path = os.path.realpath(path)
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "w") as f:
+            json.dump(merged, f)
+        return
+    with _open_beside(path) as f:
+        json.dump(merged, f)
+    os.replace(f.name, path)
 
 
 def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional[Dict[str, Any]] = None) -> None:
@@ -247,9 +265,7 @@ def write(g: _group.Group, recorder: _Recorder, path: Any, torch_trace: Optional
     parts = _gathered(g, zlib.compress(json.dumps(mine).encode(), 1))
     if g.rank == 0:
         ranks = [_Rank(r, json.loads(zlib.decompress(part))) for r, part in enumerate(parts)]
-        with open(_temporary(path), "w") as f:
-            json.dump(_merged(ranks), f)
-        os.replace(_temporary(path), path)
+        _write_file(path, _merged(ranks))
 
 
 @contextlib.contextmanager
@@ -259,16 +275,15 @@ def recording(g: _group.Group, path: Any) -> Iterator[_Recorder]:
         raise ValueError("a trace is being recorded already, and there can be only one at a time")
     if g.size > 1 and not g.name:
         raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
-    if g.rank == 0:
-        open(_temporary(path), "w").close()  # what is wrong with the path is told before the work
+    if g.rank == 0:  # what is wrong with the path is told before the work
+        with _open_beside(os.path.realpath(path)) as f:
+            os.remove(f.name)
     recorder = _Recorder()
     _group._watch = recorder.take
     try:
         yield recorder
     finally:
         _group._watch = None
-        with contextlib.suppress(FileNotFoundError):
-            os.remove(_temporary(path))
 
 
 @contextlib.contextmanager

@@ -5,9 +5,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +34,15 @@ static void assert_holds(const char *path, const char *expected) {
     assert_int_equal(n, strlen(expected));
 }
 
+static int count_in(const char *folder) {
+    int n = 0;
+    DIR *dir = opendir(scratch_path(folder));
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) n += e->d_name[0] != '.';
+    closedir(dir);
+    return n;
+}
+
 static void test_replace_and_read(void **state) {
     (void)state;
     const char *path = scratch_path("replaced");
@@ -41,27 +52,77 @@ static void test_replace_and_read(void **state) {
     assert_holds(path, "newer");
     assert_ok(file_replace(path, "", 0));
     assert_holds(path, "");
-    assert_false(file_exists(scratch_path("replaced.tmp")));
 }
 
-/* What a killed writer left does not stand in the way, and a link in its place is not followed. */
+/* What a killed writer left does not stand in the way, a link in its place is not followed, and what a user has there
+ * is his. */
 static void test_replace_over_leftovers(void **state) {
     (void)state;
     const char *victim = scratch_path("victim"), *path = scratch_path("left");
+    char left[64];
+    snprintf(left, sizeof left, "left.%ld-0.tmp", (long)getpid());
     assert_ok(file_replace(victim, "safe", 4));
-    assert_int_equal(symlink(victim, scratch_path("left.tmp")), 0);
+    assert_ok(file_replace(scratch_path("left.tmp"), "mine", 4));
+    assert_int_equal(symlink(victim, scratch_path(left)), 0);
     assert_ok(file_replace(path, "data", 4));
     assert_holds(path, "data");
     assert_holds(victim, "safe");
+    assert_holds(scratch_path("left.tmp"), "mine");
+    assert_true(file_exists(scratch_path(left)));
 }
 
 static void test_replace_fails_cleanly(void **state) {
     (void)state;
-    const char *folder = scratch_path("is-a-folder");
     assert_fails(ERR_CREATE, file_replace(scratch_path("missing/file"), "x", 1));
-    assert_ok(file_make_folders(folder));
-    assert_fails(ERR_IO, file_replace(folder, "x", 1)); /* rename of a file over a folder */
-    assert_false(file_exists(scratch_path("is-a-folder.tmp")));
+    assert_ok(file_make_folders(scratch_path("clean/is-a-folder")));
+    assert_fails(ERR_IO, file_replace(scratch_path("clean/is-a-folder"), "x", 1)); /* rename of a file over a folder */
+    assert_int_equal(count_in("clean"), 1);
+}
+
+static mode_t kind_of(const char *path) {
+    struct stat st;
+    assert_int_equal(lstat(path, &st), 0);
+    return st.st_mode & S_IFMT;
+}
+
+/* A link stays, and the file that it leads to is replaced, or made. */
+static void test_replace_through_links(void **state) {
+    (void)state;
+    const char *target = scratch_path("links/there/target"), *first = scratch_path("links/first"),
+               *none = scratch_path("links/none");
+    assert_ok(file_make_folders(scratch_path("links/there")));
+    assert_ok(file_replace(target, "old", 3));
+    assert_int_equal(symlink("there/second", first), 0);
+    assert_int_equal(symlink("target", scratch_path("links/there/second")), 0);
+    assert_ok(file_replace(first, "newer", 5));
+    assert_int_equal(kind_of(first), S_IFLNK);
+    assert_holds(target, "newer");
+    assert_int_equal(count_in("links/there"), 2);
+    assert_int_equal(symlink("there/made", none), 0);
+    assert_ok(file_replace(none, "made", 4));
+    assert_int_equal(kind_of(none), S_IFLNK);
+    assert_holds(scratch_path("links/there/made"), "made");
+}
+
+/* What is no file is written into, and is there afterwards. */
+static void test_replace_no_file(void **state) {
+    (void)state;
+    const char *fifo = scratch_path("special/fifo"), *device = scratch_path("special/null");
+    char back[8] = {0};
+    assert_ok(file_make_folders(scratch_path("special")));
+    assert_int_equal(mkfifo(fifo, 0600), 0);
+    int fd = open(fifo, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_ok(file_replace(fifo, "through", 7));
+    assert_int_equal(read(fd, back, sizeof back), 7);
+    assert_string_equal(back, "through");
+    close(fd);
+    assert_int_equal(kind_of(fifo), S_IFIFO);
+    assert_int_equal(count_in("special"), 1);
+    if (mknod(device, S_IFCHR | 0600, makedev(1, 3)) != 0) return; /* only root may */
+    enum error err = file_replace(device, "x", 1);
+    assert_true(err == ERR_NONE || err == ERR_CREATE); /* a file system may forbid devices */
+    assert_int_equal(kind_of(device), S_IFCHR);
 }
 
 static void test_read_surprises(void **state) {
@@ -130,15 +191,6 @@ static void test_remove_tree(void **state) {
     assert_ok(file_remove_tree(scratch_path("tree")));
 }
 
-static int count_in(const char *folder) {
-    int n = 0;
-    DIR *dir = opendir(scratch_path(folder));
-    assert_non_null(dir);
-    for (struct dirent *e; (e = readdir(dir));) n += e->d_name[0] != '.';
-    closedir(dir);
-    return n;
-}
-
 /* Those whose process is gone are swept, of one name; what was kept is not. */
 static void test_temporary(void **state) {
     (void)state;
@@ -182,7 +234,8 @@ int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
         T(test_replace_and_read),      T(test_replace_over_leftovers),
-        T(test_replace_fails_cleanly), T(test_read_surprises),
+        T(test_replace_fails_cleanly), T(test_replace_through_links),
+        T(test_replace_no_file),       T(test_read_surprises),
         T(test_write_and_pread),       T(test_folders),
         T(test_remove_tree),           T(test_temporary),
         T(code_lies_in_a_file),

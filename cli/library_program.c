@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -36,9 +37,17 @@ static int flushed(int code) {
     return error_exit_code(ERR_IO);
 }
 
+/* Where standard input, output or error is closed, the next file to be opened would get its number, and with it what is
+ * meant for the console. What holds the number instead fails as a closed descriptor does. */
+static void reserve_standard(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 int engine_program(int argc, char **argv) {
     char help[] = "help", version[] = "version";
     char *none[] = {help, NULL};
+    reserve_standard();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (argc < 2) return command_call(&command_help, 1, none);
     char *name = argv[1];

@@ -1,6 +1,8 @@
-/* A limit on the size of files (ulimit -f) is an error like a full disk: it is told, and leaves no
- * half of a file. */
+/* What a shell may take away. A limit on the size of files (ulimit -f) is an error like a full disk: it is told, and
+ * leaves no half of a file. Where standard input, output or error is closed, no file gets what is meant for it. */
 #include "tests/harness/program.h"
+
+#include "engine/base/file.h"
 
 #include <glob.h>
 #include <stdio.h>
@@ -51,7 +53,39 @@ static void every_writer(void **state) {
     }
 }
 
+static void assert_file(const char *name, const char *begins) {
+    char path[700], line[1 << 16];
+    snprintf(path, sizeof path, "%s/%s", scratch_path("closed"), name);
+    FILE *f = fopen(path, "r");
+    if (!f) fail_msg("no %s", path);
+    while (fgets(line, sizeof line, f))
+        if (!begins || strncmp(line, begins, strlen(begins)) != 0) fail_msg("%s holds: %s", path, line);
+    fclose(f);
+}
+
+static void closed_descriptors(void **state) {
+    (void)state;
+    static const struct {
+        const char *mode, *devices, *closed;
+        int code; /* that of output which cannot be written, but for output that nobody has asked for */
+    } cases[] = {
+        {"single", "cpu:1", "<&- >&- 2>&-", 74}, {"single", "cpu:1", ">&-", 74}, {"single", "cpu:1", "2>&-", 0},
+        {"ddp", "cpu:2", "<&- >&- 2>&-", 74},    {"ddp", "cpu:2", ">&-", 74},    {"ddp", "cpu:2", "<&- 2>&-", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char line[1200];
+        assert_ok(file_remove_tree(scratch_path("closed")));
+        snprintf(line, sizeof line,
+                 "exec " ENGINE_BINARY_DIR "/engine run --mode %s --devices %s --set log.dir=%s --set train=4st %s",
+                 cases[i].mode, cases[i].devices, scratch_path("closed"), cases[i].closed);
+        program_spawn(&p, (const char *[]){"sh", "-c", line, NULL});
+        if (!program_wait(&p, 60)) fail_msg("%s: hung", line);
+        if (p.code != cases[i].code) fail_msg("%s: exit code %d: %s", line, p.code, p.err);
+        assert_file("metrics.jsonl", "{");
+        assert_file("run.lock", NULL);
+    }
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer), cmocka_unit_test(closed_descriptors)};
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

@@ -110,7 +110,8 @@ static bool may_be_extra(const char *name) {
 
 /* With or without it a run goes on: what it counts then begins anew. */
 static bool may_be_missing(const char *name) {
-    return !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX));
+    return !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX)) ||
+           !strncmp(name, TARGET_PREFIX, strlen(TARGET_PREFIX));
 }
 
 static bool tensor_equal(const struct st_tensor *a, const struct st_tensor *b) {

@@ -53,11 +53,16 @@ struct patience { /* train.patience */
     double waits; /* evaluations since */
     double seen;  /* the step of the last evaluation that was counted */
 };
+struct target {   /* train.until */
+    double value; /* of its metric, when it was last known */
+    double at;    /* the step of that; 0: there is none yet */
+};
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
     double best; /* of checkpoint.best's metric; NaN: none */
     struct patience patience;
+    struct target target;
     struct sha256 losses;
     float loss;         /* of the last step; NaN: there was none, or an older checkpoint does not say */
     double seconds;     /* that its steps took, so far */
@@ -80,6 +85,7 @@ struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or
     float *slots[2]; /* arenas of the optimizer state; NULL: what saver_state gave holds it */
     struct checkpoint_counters *counters;
     const char *patience; /* its metric, whose counters may be missing in a checkpoint; NULL: none */
+    const char *target;   /* likewise */
     bool scaled;          /* the counters of the loss's scale belong to it */
     const char *identity; /* text of what must be equal to resume: model, data, batch, seed, ...
                              "key=value\n" lines */

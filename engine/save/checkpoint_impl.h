@@ -48,8 +48,9 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 /* Temporary folders begin with this; their owner holds a lock on them. */
 #define TEMPORARY_PREFIX ".tmp-"
 
-/* A tensor of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
+/* Tensors of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
 #define PATIENCE_PREFIX "patience."
+#define TARGET_PREFIX "until."
 
 /* ---- the snapshot ---- */
 struct snapshot;

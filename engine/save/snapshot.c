@@ -6,13 +6,13 @@
 
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 10, STATE_PLAIN = 6, STATE_SCALED = 9 };
+enum { SLOTS_MOST = 2, STATE_TENSORS = 11, STATE_PLAIN = 6, STATE_SCALED = 9 };
 
 struct snapshot {
     const struct model *model;
     int nslots;
     bool scaled;
-    const char *patience;                                  /* the name of its tensor; NULL: it is off */
+    const char *patience, *target;                         /* the names of their tensors; NULL: it is off */
     float *values, *average, *buffers, *slots[SLOTS_MOST]; /* average: NULL where there is none */
     struct checkpoint_counters counters;
     struct st_tensor *tensors[CHECKPOINT_FILES];
@@ -63,7 +63,8 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
                               {"loss_scale", "F64", &c->loss_scale, 1, 8},
                               {"good_steps", "I64", &c->good_steps, 1, 8},
                               {"skipped", "I64", &c->skipped, 1, 8},
-                              {shot->patience, "F64", &c->patience, sizeof c->patience / sizeof(double), 8}};
+                              {shot->patience, "F64", &c->patience, sizeof c->patience / sizeof(double), 8},
+                              {shot->target, "F64", &c->target, sizeof c->target / sizeof(double), 8}};
     for (int i = 0; i < STATE_TENSORS; i++) {
         if ((i >= STATE_PLAIN && i < STATE_SCALED && !shot->scaled) || !state[i].name) continue;
         *to++ = (struct st_tensor){.name = state[i].name,
@@ -79,7 +80,8 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
     const struct model *m = shot->model;
     shot->count[FILE_MODEL] = m->nparams + m->nbuffers;
     shot->count[FILE_OPTIM] = m->nparams * shot->nslots;
-    shot->count[FILE_STATE] = (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL);
+    shot->count[FILE_STATE] =
+        (shot->scaled ? STATE_SCALED : STATE_PLAIN) + (shot->patience != NULL) + (shot->target != NULL);
     shot->count[FILE_AVERAGE] = shot->average ? shot->count[FILE_MODEL] : 0;
     for (int f = 0; f < CHECKPOINT_FILES; f++) {
         shot->tensors[f] = pool_alloc(shot->pool, (size_t)shot->count[f] * sizeof **shot->tensors);
@@ -112,7 +114,9 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     if (shot) {
         *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
-        err = v->patience && !shot->patience ? ERR_MEMORY : allocate(shot, v->average != NULL);
+        if (v->target) shot->target = pool_printf(pool, TARGET_PREFIX "%s", v->target);
+        bool named = !v->patience == !shot->patience && !v->target == !shot->target;
+        err = named ? allocate(shot, v->average != NULL) : ERR_MEMORY;
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
     if (err == ERR_NONE) {

@@ -104,8 +104,9 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 13, PATIENCE = ID + 2, PLAIN = PATIENCE + 4, NORM = 1 + 2 * NORM_FIRST };
+    enum { ID = 13, PATIENCE = ID + 2, TARGET = PATIENCE + 4, PLAIN = TARGET + 2, NORM = 1 + 2 * NORM_FIRST };
     _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
+    _Static_assert(sizeof c->target == 2 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
@@ -115,12 +116,14 @@ enum error trainer_begin(struct trainer *t) {
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
         memcpy(at + PATIENCE, &c->patience, sizeof c->patience);
+        memcpy(at + TARGET, &c->target, sizeof c->target);
         at[PLAIN] = t->feed.norm.channels;
         norm_put(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
     memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
+    memcpy(&c->target, at + TARGET, sizeof c->target);
     t->feed.norm.channels = (int)at[PLAIN];
     norm_get(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
     TRY(norm_send_rest(t));

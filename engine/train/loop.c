@@ -229,13 +229,19 @@ enum error run_save(struct run *r, bool best) {
     return err;
 }
 
+/* Before a checkpoint is saved: what goes on from there has to end there, too. */
+static void note_target(struct run *r) {
+    const char *metric = r->t->config->train.until_metric;
+    const struct metric *m = metric ? metric_find(metric) : NULL;
+    if (!m || (m->validation ? !r->val_is_new : !r->learned.count)) return;
+    r->t->at.target = (struct target){now(r, m), (double)r->t->at.step};
+}
+
 static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
-    if (!c->until_metric) return false;
-    const struct metric *m = metric_find(c->until_metric);
-    if (m->validation ? !r->val_is_new : !r->learned.count) return false;
-    double value = now(r, m);
-    return !isnan(value) && !metric_better(m, c->until_value, value);
+    const struct target *known = &r->t->at.target;
+    if (!c->until_metric || known->at <= 0 || known->at != (double)r->t->at.step) return false;
+    return !isnan(known->value) && !metric_better(metric_find(c->until_metric), c->until_value, known->value);
 }
 
 static bool is_tired(const struct run *r) {
@@ -311,6 +317,7 @@ static enum error settle(struct run *r) {
         TRY(run_evaluate(r));
         wait_for_better(r);
     }
+    note_target(r);
     bool best = run_is_better(r), saves = due(run_save_every(t), t->at.step);
     if (best || saves) TRY(run_save(r, best));
     r->reached = target_reached(r);
@@ -321,6 +328,7 @@ static enum error steps(struct run *r) {
     struct trainer *t = r->t;
     r->timed_out = t->at.seconds >= trainer_budget(t); /* of a resumed run */
     r->tired = is_tired(r);
+    r->reached = target_reached(r);
     if (t->at.rescued) TRY(settle(r));
     while (!is_over(r) && !r->renews) {
         r->val_is_new = false;

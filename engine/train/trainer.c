@@ -327,6 +327,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
                                   .counters = &t->at,
                                   .scaled = scaling_on(t),
                                   .patience = t->config->train.patience_metric,
+                                  .target = t->config->train.until_metric,
                                   .data = t->feed.data_text,
                                   .any_data = t->config->checkpoint.data == DATA_ANY,
                                   .run_id = t->run_id,

@@ -1,5 +1,5 @@
-/* train.patience: where a run ends follows from what metrics.jsonl tells of its evaluations, in every mode and after a
- * resume; and what ends it is told. */
+/* train.patience and train.until: where a run ends follows from what metrics.jsonl tells of its evaluations and steps, in
+ * every mode and after a resume; and what ends it is told. */
 #include "tests/harness/program.h"
 
 #include <math.h>
@@ -51,6 +51,11 @@ static void assert_ended(int64_t step) {
     assert_true(program_number(&p, "steps") == (double)step);
 }
 
+static void assert_target(int64_t step) {
+    assert_string_equal(program_string(&p, "ended"), "target reached");
+    assert_true(program_number(&p, "steps") == (double)step);
+}
+
 static void it_ends_where_the_numbers_say(void **state) {
     (void)state;
     run("train={for: 400st, patience: {val.loss: 3, min_delta: 0.05}}", "mode=single", "devices=cpu:1",
@@ -99,6 +104,61 @@ static void every_rank_and_a_resume_end_there(void **state) {
     assert_string_equal(program_string(&p, "ended"), "finished");
 }
 
+/* The first step whose line holds the value that the target asks for, or a better one. */
+static int64_t expected_target(const char *kind, const char *key, double value, bool rises) {
+    char path[700], line[1024];
+    int64_t step = 0;
+    snprintf(path, sizeof path, "%s/metrics.jsonl", program_string(&p, "run_dir"));
+    FILE *f = fopen(path, "r");
+    assert_non_null(f);
+    while (!step && fgets(line, sizeof line, f)) {
+        const char *at = strstr(line, kind) ? strstr(line, key) : NULL, *number = at ? strstr(line, "\"step\":") : NULL;
+        if (!number) continue;
+        double v = strtod(at + strlen(key), NULL);
+        if (rises ? v >= value : v <= value) step = strtoll(number + strlen("\"step\":"), NULL, 10);
+    }
+    fclose(f);
+    assert_true(step > 0);
+    return step;
+}
+
+/* A run that has reached its target stays there, in whatever way it goes on; for another target it goes on. */
+static void a_target_that_is_reached_stays_reached(void **state) {
+    (void)state;
+    static const struct {
+        const char *full, *further, *kind, *key;
+        double value;
+        bool rises;
+    } cases[] = {{"train={for: 400st, until: {val.accuracy: 0.3}}", "train={for: 40st, until: {val.accuracy: 0.99}}",
+                  "\"val\":", "\"accuracy\":", 0.3, true},
+                 {"train={for: 400st, until: {train.loss: 2.1}}", "train={for: 40st, until: {train.loss: 0.01}}",
+                  "\"grad_norm\":", "\"loss\":", 2.1, false}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *dir = place_dir();
+        char folder[700], from[800], weights[80];
+        snprintf(folder, sizeof folder, "%s", dir + strlen("log.dir="));
+        run(cases[i].full, "mode=single", "devices=cpu:1", "checkpoint={every: 1st, keep: 99}", dir);
+        int64_t end = expected_target(cases[i].kind, cases[i].key, cases[i].value, cases[i].rises);
+        assert_target(end);
+        snprintf(weights, sizeof weights, "%s", program_string(&p, "weights_sha256"));
+        for (int again = 0; again < 2; again++) {
+            program_run(&p, 60, "run", folder, "--json", NULL);
+            assert_int_equal(p.code, 0);
+            assert_target(end);
+            assert_string_equal(program_string(&p, "weights_sha256"), weights);
+        }
+        for (int64_t step = end - 1; step <= end; step++) {
+            snprintf(from, sizeof from, "checkpoint={resume: '%s/ckpt/step-%09lld'}", folder, (long long)step);
+            run(cases[i].full, "mode=ddp", "devices=cpu:2", from, place_dir());
+            assert_target(end);
+            assert_string_equal(program_string(&p, "weights_sha256"), weights);
+        }
+        run(cases[i].further, "mode=dp", "devices=cpu:2", from, place_dir());
+        assert_string_equal(program_string(&p, "ended"), "finished");
+        assert_true(program_number(&p, "steps") == 40);
+    }
+}
+
 static void mistakes_are_told(void **state) {
     (void)state;
     static const char *const wrong[][2] = {
@@ -126,6 +186,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_ends_where_the_numbers_say),
         cmocka_unit_test(every_rank_and_a_resume_end_there),
+        cmocka_unit_test(a_target_that_is_reached_stays_reached),
         cmocka_unit_test(mistakes_are_told),
     };
     return cmocka_run_group_tests_name("patience", tests, NULL, NULL);

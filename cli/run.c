@@ -43,10 +43,11 @@ static enum error set_devices(struct options *o, struct pool *pool) {
 }
 
 /* ---- running ---- */
-static int exit_code(enum error err, int code) {
+/* hints: not for each of several ranks, all of which tell the same. */
+static int exit_code(enum error err, int code, bool hints) {
     if (err != ERR_NONE) {
         log_error("%s", error_message());
-        if (*error_hint()) log_info("hint: %s", error_hint());
+        if (hints && *error_hint()) log_info("hint: %s", error_hint());
         return error_exit_code(err);
     }
     return code ? code : stop_signal() ? stop_exit_code(stop_signal()) : 0;
@@ -59,7 +60,7 @@ static int run_as_rank(struct job *job, const struct launch_self *self) {
     job->console_out = self->console_out;
     job->console_err = self->console_err;
     enum error err = job->mode->launch(job, &code);
-    return exit_code(err, code);
+    return exit_code(err, code, self->local == 0);
 }
 
 static int run_whole(struct job *job, const char *run_dir) {
@@ -70,13 +71,13 @@ static int run_whole(struct job *job, const char *run_dir) {
     int code = 0;
     err = job_check_units(job); /* before there is a directory */
     if (err == ERR_NONE) err = cli_train(job, run_dir, &code);
-    return exit_code(err, code);
+    return exit_code(err, code, true);
 }
 
 /* A checkpoint that is refused has begun nothing, and who asks for a stop has what he wants. */
 static enum error note_failure(const struct run_place *p, enum error err, int code, struct pool *pool) {
-    char words[4096];
-    snprintf(words, sizeof words, "%s%s%s", error_message(), *error_hint() ? "\n" : "", error_hint());
+    char words[ERROR_WORDS];
+    error_words(words, sizeof words);
     if (err != ERR_NONE) code = error_exit_code(err);
     if (!code || code > 128 || stop_signal() || code == error_exit_code(ERR_CONFIG)) return err;
     run_choice_failed(p, code, err == ERR_NONE ? "" : error_message(), pool);

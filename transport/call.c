@@ -4,6 +4,7 @@
 #include "transport/algo/plain.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
+#include "transport/link/words.h"
 
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -32,12 +33,19 @@ static bool has_peer(enum kind k) {
 }
 
 enum error group_fail(struct group *g, enum error err, const char *fmt, ...) {
-    char reason[512];
+    char reason[REASON_MAX];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(reason, sizeof reason, fmt, ap);
+    int n = vsnprintf(reason, sizeof reason, fmt, ap);
     va_end(ap);
+    char *hint = n >= (int)sizeof reason ? strchr(reason, '\n') : NULL;
+    if (hint) *hint = '\0';
     return g->link->ops->fail(g->link, err, reason);
+}
+
+enum error group_fail_own(struct group *g, enum error err) {
+    char words[ERROR_WORDS];
+    return group_fail(g, err, "rank %d: %s", g->rank, error_words(words, sizeof words));
 }
 
 /* ---- the arguments ---- */

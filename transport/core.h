@@ -73,9 +73,11 @@ int64_t call_clock(struct group *g); /* the time now; 0 if there is no watch */
 /* link_params' callbacks; user is the group. */
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]);
 enum error call_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
-/* Fails the group with words. */
+/* Fails the group with words, as FAIL takes them; a hint that does not fit is left out. */
 MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* The same with the words of this thread's last failure, and whose it is. */
+MUST_CHECK enum error group_fail_own(struct group *g, enum error err);
 
 /* ---- work.c: the queues of LANE_COMM and LANE_OUT ---- */
 

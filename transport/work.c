@@ -122,7 +122,7 @@ static enum error mark_ready(struct group *g, struct work *w) {
     enum error err = w->ready ? ERR_NONE : runtime->mark_create(d, &w->ready);
     if (!err) err = runtime->mark(d, LANE_COMPUTE, w->ready);
     w->call.ready = w->ready;
-    return err ? group_fail(g, err, "rank %d: %s", g->rank, error_message()) : ERR_NONE;
+    return err ? group_fail_own(g, err) : ERR_NONE;
 }
 
 static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {

@@ -6,8 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MESSAGE_MAX = 2048 };
-static _Thread_local char message[MESSAGE_MAX];
+static _Thread_local char message[ERROR_WORDS];
 static _Thread_local char *hint;
 
 const char *error_text(enum error err) {
@@ -34,6 +33,11 @@ const char *error_message(void) {
 
 const char *error_hint(void) {
     return hint ? hint : "";
+}
+
+char *error_words(char *out, size_t size) {
+    snprintf(out, size, "%s%s%s", message, *error_hint() ? "\n" : "", error_hint());
+    return out;
 }
 
 /* A message may quote a file's name, or what a file holds: none of it may steer the terminal. */

@@ -37,6 +37,9 @@ int error_exit_code(enum error err);
  * failure. */
 const char *error_message(void);
 const char *error_hint(void);
+/* Both as FAIL takes them, the hint after a "\n" where there is one; cut off at the size. Returns out. */
+enum { ERROR_WORDS = 2048 };
+char *error_words(char *out, size_t size);
 
 /* Records a failure of this thread and returns err. The message is the text up to an optional
  * "\n", the hint what follows it: FAIL(ERR_INPUT, "no file '%s'\ncheck data.train", path). */

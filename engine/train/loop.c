@@ -390,11 +390,10 @@ static const double LAST_PATIENCE = 5;
 /* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
 static enum error fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
-    char words[2048], hint[1024];
-    snprintf(hint, sizeof hint, "%s", error_hint()); /* which the others are not told */
+    char words[ERROR_WORDS];
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
-    if (t->mode) t->job->mode->abort(t->mode, error_message());
-    snprintf(words, sizeof words, "%.1000s%s%s", error_message(), *hint ? "\n" : "", hint);
+    if (t->mode) t->job->mode->abort(t->mode, error_words(words, sizeof words));
+    error_words(words, sizeof words);
     if (err == ERR_PEER || err == ERR_TIMEOUT) rescue_save(r);
     tracing_finish(t);
     return FAIL(err, "%s", words);

@@ -202,6 +202,8 @@ static void diverging_is_a_result_that_is_not_acceptable(void **state) {
                     "optimizer.lr=1e30", "--set", "threads=1", "--set", "train=20st", "--set", dir, NULL);
         assert_int_equal(p.code, 1);
         assert_non_null(strstr(p.err, "diverged"));
+        const char *hint = strstr(p.err, i == 2 ? "[rank 0] hint: lower optimizer.lr" : "hint: lower optimizer.lr");
+        if (!hint || strstr(hint + 9, i == 2 ? "] hint" : "hint")) fail_msg("%s: %s", modes[i], p.err);
     }
 }
 

@@ -258,6 +258,28 @@ static void the_first_reason_is_everybodys(void **state) {
     assert_string_equal(r[3].message, "rank 1: the loss is not a number");
 }
 
+/* What to do about it is told to all, too: whole, or not at all where the record has no room for it. */
+static void adviser(struct rank *r) {
+    static const char hint[] = "lower the rate, or clip";
+    enum { LONG = 580 };
+    char reason[LONG + sizeof hint + 1];
+    bool fits = r->of->world == 2;
+    memset(reason, 'x', LONG);
+    snprintf(reason + (fits ? 4 : LONG), sizeof hint + 1, "\n%s", hint);
+    if (r->index == 1) group_abort(r->group, reason);
+    rank_result(r, group_barrier(r->group));
+    if (strcmp(error_hint(), fits ? hint : "")) check(false, "rank %d: hint '%s'", r->index, error_hint());
+}
+
+static void a_hint_comes_with_the_reason(void **state) {
+    struct rank r[3];
+    (void)state;
+    run_failing(2, 60, adviser, ERR_PEER, r);
+    assert_string_equal(r[0].message, "rank 1: xxxx");
+    run_failing(3, 60, adviser, ERR_PEER, r);
+    assert_has(r[2].message, "rank 1: xxxx");
+}
+
 static void careless(struct rank *r) {
     float buf[8] = {0};
     struct work *w;
@@ -426,6 +448,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_comm_lane_tells_too),
         cmocka_unit_test(a_rank_that_leaves_is_named),
         cmocka_unit_test(the_first_reason_is_everybodys),
+        cmocka_unit_test(a_hint_comes_with_the_reason),
         cmocka_unit_test(leaving_with_work_in_flight),
         cmocka_unit_test(too_much_in_flight),
         cmocka_unit_test(one_is_waited_for_last),

@@ -105,7 +105,7 @@ static enum error open_kind(struct group *g, int kind, struct carrier **out) {
     if (*out) (*out)->ops = kinds[kind];
     if (*why) snprintf(g->carried, sizeof g->carried, "%s", why);
     if (!err || g->link->ops->failure(g->link)) return err;
-    return group_fail(g, err, "rank %d: %s", g->rank, error_message());
+    return group_fail_own(g, err);
 }
 
 enum error carrier_open(struct group *g) {
@@ -139,7 +139,7 @@ enum error carrier_alloc(struct group *g, size_t bytes, void **out) {
     enum error err = device_alloc(g->params.device, bytes, &there);
     if (err) {
         memory_free(memory);
-        return group_fail(g, err, "rank %d: %s", g->rank, error_message());
+        return group_fail_own(g, err);
     }
     struct held *h = memory;
     *h = (struct held){there, g->held};
@@ -192,7 +192,7 @@ enum error carrier_run(struct carrier *cr, struct collective *c) {
     if (!err) err = cr->ops->run(cr, c, l);
     if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
     if (!err) return ERR_NONE;
-    if (!g->link->ops->failure(g->link)) err = group_fail(g, err, "rank %d: %s", g->rank, error_message());
+    if (!g->link->ops->failure(g->link)) err = group_fail_own(g, err);
     if (g->carrier->ops->abandon) g->carrier->ops->abandon(g->carrier);
     return err;
 }

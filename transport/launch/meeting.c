@@ -85,7 +85,6 @@ static enum error reserve(struct meeting *m) {
                 (int)LEAST, strerror(errno));
 }
 
-/* A group that fails keeps the message alone, so the cause is in it. */
 static enum error check_reserved(const struct meeting *m, size_t bytes) {
     if (bytes <= m->reserved) return ERR_NONE;
     if (m->reserved >= host_memory())

@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FAILURE_MAX = 2048 };
 struct crew {
     rank_fn fn;
     void *user;
@@ -17,7 +16,7 @@ struct crew {
     pthread_mutex_t telling;
     enum error error; /* of the first that failed, with its message and hint; of those that failed
                          because another did (ERR_PEER) only when there is no other */
-    char failure[FAILURE_MAX];
+    char failure[ERROR_WORDS];
 };
 struct rank_thread {
     struct crew *crew;
@@ -36,7 +35,7 @@ static void tell(struct crew *c, enum error err) {
     pthread_mutex_lock(&c->telling);
     if (c->error == ERR_NONE || (c->error == ERR_PEER && err != ERR_PEER)) {
         c->error = err;
-        snprintf(c->failure, sizeof c->failure, "%s\n%s", error_message(), error_hint());
+        error_words(c->failure, sizeof c->failure);
     }
     pthread_mutex_unlock(&c->telling);
 }

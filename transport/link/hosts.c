@@ -52,8 +52,7 @@ static int near_number(const struct hosts *h, int rank) {
 static enum error pass_on(struct hosts *h, int lane, enum error err) {
     if (!err) return ERR_NONE;
     char reason[REASON_MAX];
-    strncpy(reason, error_message(), sizeof reason - 1);
-    reason[sizeof reason - 1] = '\0';
+    error_words(reason, sizeof reason);
     return err == ERR_TIMEOUT && h->opened ? tcp_overdue(h->far, lane, reason) : tcp_fail(h->far, err, reason);
 }
 

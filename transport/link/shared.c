@@ -126,6 +126,11 @@ void *shared_lent(struct link *l, int lane, int rank) {
     return s->meeting->base + s->board->lent + index * s->board->lent_bytes;
 }
 
+static enum error fail_own(struct link *l, enum error err) {
+    char words[REASON_MAX];
+    return shared_fail(l, err, error_words(words, sizeof words));
+}
+
 enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     struct shared *s = shared_of(l);
     *mine = buf;
@@ -133,7 +138,7 @@ enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
-    if (err) return shared_fail(l, err, error_message());
+    if (err) return fail_own(l, err);
     s->lent[lane] = true;
     return ERR_NONE;
 }
@@ -168,10 +173,9 @@ enum error shared_alloc(struct link *l, size_t bytes, void **out) {
     size_t stride = 0, total = 0;
     enum error err = stride_of(bytes, l->params.size, &stride, &total);
     if (!err && l->params.rank == 0) err = board_grow(s, total);
-    if (err) return shared_fail(l, err, error_message());
+    if (err) return fail_own(l, err);
     TRY(shared_sync(l, 0));
-    if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE)
-        return shared_fail(l, err, error_message());
+    if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE) return fail_own(l, err);
     *out = s->meeting->base + s->board->allocated + (size_t)l->params.rank * stride;
     return shared_sync(l, 0); /* what was read stands until all have read it */
 }

@@ -53,12 +53,13 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
     struct tcp *t = tcp_of(l);
     size_t whole;
     void *memory = NULL;
+    char words[REASON_MAX];
     enum error err;
     if (__builtin_add_overflow(bytes, sizeof(struct block), &whole))
         err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     else
         err = memory_alloc(whole, &memory);
-    if (err) return tcp_fail(l, err, error_message());
+    if (err) return tcp_fail(l, err, error_words(words, sizeof words));
     struct block *b = memory;
     b->next = t->blocks;
     t->blocks = b;

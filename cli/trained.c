@@ -28,8 +28,7 @@ static enum error weights_at(struct cli_trained *t, const char *path) {
         TRY(checkpoint_find_best(path, NULL, t->pool, &step));
         path = step;
     }
-    t->job.resume = checkpoint_weights(path, t->raw, t->pool);
-    return t->job.resume ? ERR_NONE : ERR_MEMORY;
+    return checkpoint_weights(path, t->raw, t->pool, &t->job.resume);
 }
 
 static enum error find_weights(struct cli_trained *t) {

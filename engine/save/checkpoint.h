@@ -72,9 +72,9 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
-/* Of a step's folder: the network that it is about, into the pool. That is the averaged one where there is one, but for
- * those who ask for the weights themselves, 'raw'. NULL: no memory. */
-const char *checkpoint_weights(const char *step, bool raw, struct pool *pool);
+/* Of a step's folder: the file of the network that it is about, into the pool. That is the averaged one where the
+ * manifest names one, but for those who ask for the weights themselves, 'raw'. ERR_DATA: it is not there. */
+MUST_CHECK enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, const char **out);
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
     struct device *device; /* in whose memory they may lie; NULL: the host's */

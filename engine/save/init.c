@@ -208,8 +208,8 @@ static enum error open_file(const char *path, struct st_file *f) {
     enum error err = step ? ERR_NONE : ERR_MEMORY;
     char *manifest = step ? pool_printf(pool, "%s/manifest.json", path) : NULL;
     if (manifest && !file_exists(manifest)) err = checkpoint_find(path, NULL, pool, &step);
-    if (err == ERR_NONE) file = checkpoint_weights(step, false, pool);
-    if (err == ERR_NONE) err = file ? st_open(file, f) : ERR_MEMORY;
+    if (err == ERR_NONE) err = checkpoint_weights(step, false, pool, &file);
+    if (err == ERR_NONE) err = st_open(file, f);
     pool_free(pool);
     return err;
 }

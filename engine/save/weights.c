@@ -5,10 +5,13 @@
 #include <math.h>
 #include <string.h>
 
-const char *checkpoint_weights(const char *step, bool raw, struct pool *pool) {
-    const char *average = pool_printf(pool, "%s/%s", step, checkpoint_file_names[FILE_AVERAGE]);
-    if (!average || (!raw && file_exists(average))) return average;
-    return pool_printf(pool, "%s/%s", step, checkpoint_file_names[FILE_MODEL]);
+enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, const char **out) {
+    struct manifest m;
+    TRY(manifest_read(step, pool, &m));
+    const char *name = checkpoint_file_names[m.file[FILE_AVERAGE].bytes && !raw ? FILE_AVERAGE : FILE_MODEL];
+    *out = pool_printf(pool, "%s/%s", step, name);
+    if (!*out) return ERR_MEMORY;
+    return file_exists(*out) ? ERR_NONE : FAIL(ERR_DATA, "'%s' lacks %s, which its manifest names", step, name);
 }
 
 /* The first name after 'last' in alphabetic order, so that the hash does not depend on the arena's

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct program control, other;
 
@@ -149,6 +150,30 @@ static void eval_takes_the_average(void **state) {
     assert_int_equal(other.code, 0);
 }
 
+/* A file that the manifest names is never replaced by another without a word. */
+static void a_lost_average_is_told(void **state) {
+    (void)state;
+    const char *dir = place_dir("lost");
+    run_at(&control, &places[0], optimizers[0], dir, "checkpoint=1ep");
+    char step[800], init[900], file[900], out[600];
+    snprintf(step, sizeof step, "%s/ckpt/step-%09d", dir + strlen("log.dir="), (int)program_number(&control, "steps"));
+    snprintf(file, sizeof file, "%s/ema.safetensors", step);
+    snprintf(init, sizeof init, "model={zoo: mlp, init: '%s'}", step);
+    snprintf(out, sizeof out, "%s", scratch_path("lost.onnx"));
+    assert_int_equal(unlink(file), 0);
+    const char *const words[][8] = {{"eval", dir + strlen("log.dir="), "--checkpoint", step},
+                                    {"model", "export", step, "-o", out},
+                                    {"run", "--set", init, "--set", "train=2st"}};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        program_run(&other, 60, words[i][0], words[i][1], words[i][2], words[i][3], words[i][4], NULL);
+        if (other.code != 65 || !strstr(other.err, "lacks ema.safetensors, which its manifest names"))
+            fail_msg("%s: %d, %s", words[i][0], other.code, other.err);
+    }
+    assert_int_not_equal(access(out, F_OK), 0);
+    program_run(&other, 60, "eval", "--raw", dir + strlen("log.dir="), "--checkpoint", step, NULL);
+    assert_int_equal(other.code, 0);
+}
+
 static void assert_refused(const char *const sets[3], const char *words) {
     program_run(&other, 60, "run", "--set", "data={set: digits, train: 300, val: 70}", "--set", "train=2st", "--set",
                 sets[0], "--set", sets[1], "--set", sets[2], "--set", place_dir("refused"), NULL);
@@ -185,9 +210,13 @@ static void a_resume_compares(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_bits_everywhere),   cmocka_unit_test(frozen_buckets_stay),
-        cmocka_unit_test(resumes_anywhere),       cmocka_unit_test(a_lost_device_changes_nothing),
-        cmocka_unit_test(eval_takes_the_average), cmocka_unit_test(what_makes_no_sense_is_refused),
+        cmocka_unit_test(same_bits_everywhere),
+        cmocka_unit_test(frozen_buckets_stay),
+        cmocka_unit_test(resumes_anywhere),
+        cmocka_unit_test(a_lost_device_changes_nothing),
+        cmocka_unit_test(eval_takes_the_average),
+        cmocka_unit_test(a_lost_average_is_told),
+        cmocka_unit_test(what_makes_no_sense_is_refused),
         cmocka_unit_test(a_resume_compares),
     };
     return cmocka_run_group_tests_name("update", tests, NULL, NULL);

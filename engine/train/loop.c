@@ -11,6 +11,7 @@
 #include "engine/train/stop.h"
 
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -127,16 +128,18 @@ static enum error learn(struct run *r, int64_t step, const struct step_sums *sum
 }
 
 /* All ranks know that this step was the last, and now why: a signal is any rank's reason, time is when there was none.
+ * They end by SIGINT unless any was asked by SIGTERM.
  * What is saved then has spent the whole time, whichever rank's clock was the first to say so. */
 static enum error end_early(struct run *r) {
     struct trainer *t = r->t;
     const struct pause pause = begin_pause(r);
-    double asked = stop_signal() != 0;
-    TRY(r->mode->sum(t->mode, &asked, 1));
+    const int own = stop_signal();
+    double asked[] = {own != 0, own == SIGINT};
+    TRY(r->mode->sum(t->mode, asked, 2));
     pass_over(r, &pause);
-    r->stopped = asked > 0;
+    r->stopped = asked[0] > 0;
     r->timed_out = !r->stopped;
-    if (r->stopped) stop_with_others();
+    if (r->stopped) stop_with_others(asked[1] < asked[0] ? SIGTERM : SIGINT);
     if (r->timed_out) t->at.seconds = fmax(t->at.seconds, trainer_budget(t));
     return ERR_NONE;
 }

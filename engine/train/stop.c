@@ -15,6 +15,12 @@ int stop_exit_code(int signal) {
     return 128 + signal;
 }
 
+/* The first one stays: a starter sends SIGTERM to ranks that have agreed on another. */
+void stop_with_others(int signal) {
+    int none = 0;
+    atomic_compare_exchange_strong(&asked, &none, signal);
+}
+
 static void handle(int signal) {
     const char *file = left;
     if (signal == SIGHUP) signal = SIGTERM;
@@ -23,7 +29,7 @@ static void handle(int signal) {
         if (kills) (void)kill(-kills, SIGKILL);
         _exit(stop_exit_code(signal));
     }
-    asked = signal;
+    stop_with_others(signal);
 }
 
 void stop_install(void) {
@@ -45,11 +51,6 @@ void stop_at_once(bool on, const char *leaves) {
 
 void stop_kills(int group) {
     kills = group;
-}
-
-void stop_with_others(void) {
-    int none = 0;
-    atomic_compare_exchange_strong(&asked, &none, SIGTERM);
 }
 
 int stop_signal(void) {

@@ -11,8 +11,8 @@ void stop_install(void);
 void stop_at_once(bool on, const char *leaves);
 /* A group of processes that is killed when a second signal ends this one at once; 0: none. */
 void stop_kills(int group);
-/* Another rank got the signal: this rank must end as if it had got it, too. */
-void stop_with_others(void);
+/* Another rank got this signal: this rank must end as if it had got it, too. */
+void stop_with_others(int signal);
 int stop_signal(void); /* 0, SIGINT or SIGTERM */
 /* 130 or 143 for a signal. */
 int stop_exit_code(int signal);

@@ -54,7 +54,8 @@ const char *engine_hint(void) {
 
 /* Fails the group on every rank by the error of this one, which finds it before it calls the others. */
 static enum error give_up(struct engine_group *g, enum error err) {
-    group_abort(g->group, error_message());
+    char words[ERROR_WORDS];
+    group_abort(g->group, error_words(words, sizeof words));
     return err;
 }
 
@@ -252,6 +253,7 @@ static enum error cut(struct engine_group *g, long long count, enum engine_type 
 
 /* A whole buffer of the group's own: this rank's part of it in *part. */
 static enum error whole(struct engine_group *g, long long count, enum engine_type type, char **part) {
+    *part = g->scratch;
     TRY(cut(g, count, type));
     size_t each = size_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {

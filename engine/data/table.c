@@ -18,30 +18,41 @@
 enum { LINE_BYTES = 1 << 20, COLUMNS_MAX = 1 << 16 };
 
 /* ---- cells ---- */
-/* The quote that ends a cell which begins with one; NULL: it has none, or text after it. */
-static char *closing_quote(char *cell, char separator) {
+/* The next quote of a cell which begins with one that does not stand for a quote; NULL: there is none. */
+static char *next_quote(char *cell) {
     char *at = *cell == '"' ? strchr(cell + 1, '"') : NULL;
     while (at && at[1] == '"') at = strchr(at + 2, '"');
+    return at;
+}
+
+/* The quote that ends a cell which begins with one; NULL: it has none, or text after it. */
+static char *closing_quote(char *cell, char separator) {
+    char *at = next_quote(cell);
     size_t blanks = at ? strspn(at + 1, " ") : 0;
     return at && (!at[1 + blanks] || at[1 + blanks] == separator) ? at : NULL;
 }
 
 /* Cuts the next cell out of a line, without blanks and quotes around it; *line moves behind it,
  * NULL at the end. Two quotes in quotes are one. */
-static char *cell_next(char **line, char separator) {
-    char *cell = *line + strspn(*line, " "), *closing = closing_quote(cell, separator);
+static enum error cell_next(const struct table *t, char **line, char **out) {
+    char *cell = *line + strspn(*line, " "), separator = t->separator, *closing = closing_quote(cell, separator);
+    if (*cell == '"' && !next_quote(cell))
+        return FAIL(ERR_DATA, "%s:%lld: a quote is not closed: %.40s\na cell cannot go on in the next line", t->path,
+                    (long long)t->line, cell);
     char *end = strchr(closing ? closing : cell, separator);
     *line = end ? end + 1 : NULL;
     if (closing) {
         char *to = ++cell;
         for (char *from = cell; from < closing; from += 1 + (*from == '"')) *to++ = *from;
         *to = '\0';
-        return cell;
+        *out = cell;
+        return ERR_NONE;
     }
     if (!end) end = cell + strlen(cell);
     while (end > cell && end[-1] == ' ') end--;
     *end = '\0';
-    return cell;
+    *out = cell;
+    return ERR_NONE;
 }
 
 /* ---- the first line ---- */
@@ -52,9 +63,13 @@ static enum error cells_cut(struct table *t, const char *line, char ***out) {
     char **cells = malloc(most * sizeof *cells + length);
     if (!cells) return FAIL(ERR_MEMORY, "no memory for a line of %s", t->path);
     char *rest = memcpy((char *)(cells + most), line, length);
-    for (t->width = 0; rest; t->width++) cells[t->width] = cell_next(&rest, t->separator);
-    *out = cells;
-    return ERR_NONE;
+    enum error err = ERR_NONE;
+    for (t->width = 0; rest && err == ERR_NONE; t->width++) err = cell_next(t, &rest, &cells[t->width]);
+    if (err == ERR_NONE)
+        *out = cells;
+    else
+        free(cells);
+    return err;
 }
 
 static bool is_header(const struct table *t, char *const *cells) {
@@ -166,7 +181,8 @@ static enum error row_read(struct table *t, char *line) {
     int64_t column = 0;
     TRY(row_begin(t, &row));
     for (char *rest = line; rest; column++) {
-        const char *cell = cell_next(&rest, t->separator);
+        char *cell;
+        TRY(cell_next(t, &rest, &cell));
         if (column == t->width)
             return FAIL(ERR_DATA, "%s:%lld: more than %lld columns\na cell that holds a '%c' stands in quotes", t->path,
                         (long long)t->line, (long long)t->width, t->separator);

@@ -115,7 +115,9 @@ static void what_is_wrong_is_named(void **state) {
         {ERR_CONFIG, "a,b\n1,2\n1,3\n", ", columns: b", "no column is left", ""},
         {ERR_CONFIG, "a,b,c\n1,2,3\n1,3,4\n", ", without: a, categorical: a", "column 'a' is not read", ""},
         {ERR_CONFIG, "a,b\n1,2\n1,3\n", ", target: 0", "no column '0'", ""},
-        {ERR_DATA, "a,b\n\"1\n2\",2\n", "", "t.csv:2: fewer than 2 columns", "next line"},
+        {ERR_DATA, "a,b\n\"1\n2\",2\n", "", "t.csv:2: a quote is not closed: \"1", "next line"},
+        {ERR_DATA, "a,y\n\"1,1\n2,0\n", "", "t.csv:2: a quote is not closed: \"1,1", "next line"},
+        {ERR_DATA, "a,\"y\n1,1\n2,0\n", "", "t.csv:1: a quote is not closed: \"y", "next line"},
     };
     struct dataset *d;
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {

@@ -85,7 +85,22 @@ static void closed_descriptors(void **state) {
     }
 }
 
+/* Where the program starts at all: some builds need more addresses. */
+static void too_few_addresses(void **state) {
+    (void)state;
+    char line[900];
+    snprintf(line, sizeof line,
+             "ulimit -v 20000 && exec " ENGINE_BINARY_DIR "/engine run --mode dp --devices cpu:2 --set log.dir=%s",
+             scratch_path("addresses"));
+    program_spawn(&p, (const char *[]){"sh", "-c", line, NULL});
+    if (!program_wait(&p, 60)) fail_msg("hung: %s", p.err);
+    if (!strstr(p.err, "cannot reserve")) return;
+    assert_int_equal(p.code, 71);
+    assert_non_null(strstr(p.err, "bytes of addresses: Cannot allocate memory"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer), cmocka_unit_test(closed_descriptors)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer), cmocka_unit_test(closed_descriptors),
+                                       cmocka_unit_test(too_few_addresses)};
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

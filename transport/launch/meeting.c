@@ -74,6 +74,7 @@ static size_t reserve_most(void) {
 /* Less where there is not so much, as long as it is worth it. */
 static enum error reserve(struct meeting *m) {
     enum { LEAST = 16 << 20 };
+    errno = ENOMEM; /* if there is not even room to try */
     for (size_t n = reserve_most(); n >= LEAST; n = up(n / 2, meeting_page())) {
         void *base = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) continue;

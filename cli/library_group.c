@@ -1,34 +1,18 @@
 /* The public C interface of groups (engine/engine.h) on transport/group.h, which works in place:
  * what is not in place is copied here. */
-#include "engine/engine.h"
+#include "cli/library_group.h"
 
-#include "engine/base/limits.h"
 #include "engine/base/memory.h"
 #include "transport/algo/algo.h"
-#include "transport/flight/flight.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
-#include "transport/link/link.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct engine_group {
-    struct group *group;
-    struct station *station; /* NULL: of a subgroup */
-    struct pool *pool;
-    char *scratch; /* of scratch_bytes, for what is not in place */
-    size_t scratch_bytes;
-    int64_t part[RANKS_MAX + 1];
-    char choice[256];
-    struct flight *flight; /* NULL: nothing is recorded */
-    int splits;            /* so far */
-    bool aborted;
-};
 
 static const enum dtype types[] = {
     [ENGINE_F32] = DTYPE_F32, [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16, [ENGINE_BF16] = DTYPE_BF16,
@@ -475,51 +459,4 @@ void engine_group_stats(const struct engine_group *g, struct engine_stats *out) 
     struct group_stats s;
     group_get_stats(g->group, &s);
     *out = (struct engine_stats){s.sent, s.received, s.collectives, (double)s.busy_ns * 1e-9};
-}
-
-/* ---- what the group has recorded ---- */
-
-const char *engine_group_name(const struct engine_group *g) {
-    return flight_name(g->flight);
-}
-
-void engine_group_label(struct engine_group *g, const char *label) {
-    recorder_label(flight_recorder(g->flight), label);
-}
-
-int engine_group_calls(const struct engine_group *g, int which, long long number, struct engine_call *out, int n) {
-    enum { ROUND = 32 };
-    static const int lanes[] = {[ENGINE_OWN] = LANE_INLINE,
-                                [ENGINE_STARTED] = LANE_COMM,
-                                [ENGINE_SENT] = LANE_OUT,
-                                [ENGINE_RECEIVED] = LANE_IN};
-    struct recording_call calls[ROUND];
-    const struct recorder *r = flight_recorder(g->flight);
-    int count = 0, got = ROUND;
-    if ((size_t)which >= sizeof lanes / sizeof *lanes) return 0;
-    while (r && count < n && got == ROUND) {
-        got = recorder_recall(r, lanes[which], number, calls, n - count < ROUND ? n - count : ROUND);
-        for (int i = 0; i < got; i++) {
-            const struct recording_call *c = &calls[i];
-            out[count] = (struct engine_call){.number = c->number,
-                                              .sequence = c->call.sequence,
-                                              .bytes = c->bytes,
-                                              .tag = c->call.tag,
-                                              .began = c->began,
-                                              .ended = c->ended,
-                                              .root = c->call.peer,
-                                              .code = error_exit_code((enum error)c->error)};
-            memcpy(out[count++].name, c->name, sizeof c->name);
-            number = c->number + 1;
-        }
-    }
-    return count;
-}
-
-int engine_group_clock(struct engine_group *g, long long *offset, long long *round_trip) {
-    int64_t add, took;
-    enum error err = group_compare_clocks(g->group, &add, &took);
-    *offset = add;
-    *round_trip = took;
-    return error_exit_code(err);
 }

@@ -4,8 +4,10 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/save/run_record.h"
+#include "engine/tell/score.h"
 #include "lab/result.h"
 
+#include <math.h>
 #include <string.h>
 
 /* What the run has left tells of its end, and its last checkpoint is of that. One that was stopped has not
@@ -19,12 +21,27 @@ static bool has_ended(const struct job *job, const struct run_place *p, struct p
     return job_check_resume(job, last, &step) == ERR_NONE && step == r->steps;
 }
 
+/* Whether it ended by a target that is this job's, or a harder one. */
+static bool target_reached(const struct train_config *c, const struct run_result *r) {
+    const struct {
+        const char *metric;
+        double value;
+    } known[] = {{"train.loss", r->train_loss}, {"val.loss", r->val_loss}, {"val.accuracy", r->val_accuracy}};
+    if (!c->until_metric || strcmp(r->event, "target reached") != 0) return false;
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        if (!strcmp(c->until_metric, known[i].metric))
+            return !isnan(known[i].value) &&
+                   !metric_better(metric_find(c->until_metric), c->until_value, known[i].value);
+    return false;
+}
+
 /* Whether this job would make no step behind that end. What is wrong with its data the ranks say. */
 static enum error none_left(const struct job *job, const struct run_result *r, bool *none) {
     const struct train_config *c = &job->settings->config.train;
     struct config_errors *errors;
     struct job_facts facts;
     *none = c->patience_metric && !strcmp(c->patience_metric, r->patience) && r->waits >= c->patience_most;
+    *none = *none || target_reached(c, r);
     if (c->length.unit == SPAN_SECONDS) *none = *none || r->train_s >= c->length.value;
     if (*none || c->length.unit == SPAN_SECONDS) return ERR_NONE;
     TRY(config_errors_create(&errors));

@@ -75,7 +75,7 @@ static void what_has_finished_is_left_as_it_is(void **state) {
     }
 }
 
-/* By time, and since nothing got better. */
+/* By time, since nothing got better, and by a target. */
 static void other_ends_are_ends(void **state) {
     (void)state;
     const char *const timed[] = {"mode=single", "devices=cpu:1", "train=0.2s", NULL};
@@ -86,6 +86,16 @@ static void other_ends_are_ends(void **state) {
     train("tired", tired);
     assert_int_equal((int)program_number(&p, "steps"), 15);
     again("tired", "--json", "train.for=90st", 15);
+    const char *const reached[] = {"mode=single", "devices=cpu:1", "eval=5st",
+                                   "train={for: 90st, until: {val.loss: 1000}}", NULL};
+    train("reached", reached);
+    assert_int_equal((int)program_number(&p, "steps"), 5);
+    again("reached", "--json", "train.for=90st", 5);
+    again("reached", "--json", "train={for: 90st, until: {val.loss: 2000}}", 5);
+    program_run(&q, 60, "run", scratch_path("reached"), "--json", "--set", "train={for: 90st, until: {val.loss: 1e-9}}",
+                NULL);
+    if (q.code) fail_msg("exit code %d:\n%s", q.code, q.err);
+    assert_int_equal((int)program_number(&q, "steps"), 90); /* a harder one is not reached yet */
 }
 
 /* What is not told of a step: from this key of its manifest on, up to another. */

@@ -1,0 +1,20 @@
+/* A group of the public C interface: what its files share. */
+#pragma once
+#include "engine/base/limits.h"
+#include "engine/engine.h"
+#include "transport/flight/flight.h"
+#include "transport/group.h"
+#include "transport/link/link.h"
+
+struct engine_group {
+    struct group *group;
+    struct station *station; /* NULL: of a subgroup */
+    struct pool *pool;
+    char *scratch; /* of scratch_bytes, for what is not in place */
+    size_t scratch_bytes;
+    int64_t part[RANKS_MAX + 1];
+    char choice[256];
+    struct flight *flight; /* NULL: nothing is recorded */
+    int splits;            /* so far */
+    bool aborted;
+};

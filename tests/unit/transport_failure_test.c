@@ -266,8 +266,9 @@ static void adviser(struct rank *r) {
     bool fits = r->of->world == 2;
     memset(reason, 'x', LONG);
     snprintf(reason + (fits ? 4 : LONG), sizeof hint + 1, "\n%s", hint);
+    enum error err = group_barrier(r->group); /* that no rank fails the group while another still opens it */
     if (r->index == 1) group_abort(r->group, reason);
-    rank_result(r, group_barrier(r->group));
+    rank_result(r, err ? err : group_barrier(r->group));
     if (strcmp(error_hint(), fits ? hint : "")) check(false, "rank %d: hint '%s'", r->index, error_hint());
 }
 

@@ -8,6 +8,7 @@
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
+#include "transport/link/link.h"
 
 #include <stdatomic.h>
 #include <stdio.h>

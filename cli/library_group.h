@@ -4,7 +4,6 @@
 #include "engine/engine.h"
 #include "transport/flight/flight.h"
 #include "transport/group.h"
-#include "transport/link/link.h"
 
 struct engine_group {
     struct group *group;

@@ -1,6 +1,8 @@
 /* The public C interface of what a group has recorded of its calls, and of its clocks. */
 #include "cli/library_group.h"
 
+#include "transport/link/link.h"
+
 #include <string.h>
 
 const char *engine_group_name(const struct engine_group *g) {

@@ -7,7 +7,6 @@
 #include "engine/tell/score.h"
 #include "lab/result.h"
 
-#include <math.h>
 #include <string.h>
 
 /* What the run has left tells of its end, and its last checkpoint is of that. One that was stopped has not
@@ -30,8 +29,7 @@ static bool target_reached(const struct train_config *c, const struct run_result
     if (!c->until_metric || strcmp(r->event, "target reached") != 0) return false;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (!strcmp(c->until_metric, known[i].metric))
-            return !isnan(known[i].value) &&
-                   !metric_better(metric_find(c->until_metric), c->until_value, known[i].value);
+            return metric_reaches(metric_find(c->until_metric), known[i].value, c->until_value);
     return false;
 }
 

@@ -1,4 +1,5 @@
-/* Notes on the verdicts: what is not compared in pairs, how many more runs or seeds would decide, and why an interval and p may seem to disagree. */
+/* Notes on the verdicts: what is not compared in pairs, how many more runs or seeds would decide, and why an interval
+ * and p may seem to disagree. */
 #include "lab/compare.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 /* The communication lane, and the lane on which messages leave. Each has one thread a group, started on first use, that
- * runs its work in order. The work lies in slots, of which a ring says the order; nothing is allocated for a call. A caller that waits for
- * the oldest work before the thread has begun it runs that work itself: this saves two switches of thread where
- * communication is not hidden anyway. */
+ * runs its work in order. The work lies in slots, and a ring has their order; nothing is allocated for a call. A caller
+ * that waits for the oldest work before the thread has begun it runs that work itself: this saves two switches of
+ * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "transport/core.h"

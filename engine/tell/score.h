@@ -2,6 +2,7 @@
 #pragma once
 #include "engine/model/graph.h"
 
+#include <math.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -25,6 +26,10 @@ const struct metric *metric_find(const char *name); /* NULL: there is none */
 const char *const *metric_names(void);
 static inline bool metric_better(const struct metric *m, double a, double b) {
     return m->rises ? a > b : a < b;
+}
+/* NaN reaches nothing. */
+static inline bool metric_reaches(const struct metric *m, double value, double target) {
+    return !isnan(value) && !metric_better(m, target, value);
 }
 
 enum { SCORE_TOP = LOSS_TOP, CONFUSION_MAX = 100 };

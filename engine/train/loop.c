@@ -244,7 +244,7 @@ static bool target_reached(const struct run *r) {
     const struct train_config *c = &r->t->config->train;
     const struct target *known = &r->t->at.target;
     if (!c->until_metric || known->at <= 0 || known->at != (double)r->t->at.step) return false;
-    return !isnan(known->value) && !metric_better(metric_find(c->until_metric), c->until_value, known->value);
+    return metric_reaches(metric_find(c->until_metric), known->value, c->until_value);
 }
 
 static bool is_tired(const struct run *r) {

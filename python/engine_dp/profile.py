@@ -244,10 +244,22 @@ def _open_beside(path: str) -> IO[str]:
     raise AssertionError
 
 
-def _write_file(path: Any, merged: Any) -> None:
-    """The file appears whole, also where links lead to it; a device or a FIFO is written into."""
+def _is_no_file(path: str) -> bool:
+    """A device or a FIFO is written into; nothing can take its place."""
+    return os.path.exists(path) and not os.path.isfile(path)
+
+
+def _check_place(path: Any) -> None:
     path = os.path.realpath(path)
-    if os.path.exists(path) and not os.path.isfile(path):
+    if not _is_no_file(path):
+        with _open_beside(path) as f:
+            os.remove(f.name)
+
+
+def _write_file(path: Any, merged: Any) -> None:
+    """The file appears whole, also where links lead to it."""
+    path = os.path.realpath(path)
+    if _is_no_file(path):
         with open(path, "w") as f:
             json.dump(merged, f)
         return
@@ -275,9 +287,8 @@ def recording(g: _group.Group, path: Any) -> Iterator[_Recorder]:
         raise ValueError("a trace is being recorded already, and there can be only one at a time")
     if g.size > 1 and not g.name:
         raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
-    if g.rank == 0:  # what is wrong with the path is told before the work
-        with _open_beside(os.path.realpath(path)) as f:
-            os.remove(f.name)
+    if g.rank == 0:
+        _check_place(path)  # what is wrong with it is told before the work
     recorder = _Recorder()
     _group._watch = recorder.take
     try:

@@ -486,9 +486,9 @@ class ParameterServer(nn.Module):
 
     def _check_taken(self) -> None:
         changed = [p for p, (grad, version) in self._taken.items() if p.grad is not grad or grad._version != version]
-        for p, (grad, _) in [] if changed else list(self._taken.items())[:1]:  # GradScaler changes no version
+        for p, (grad, _) in itertools.islice(self._taken.items(), 1):  # GradScaler changes no version
             if not torch.allclose(grad.flatten()[:16], self._sample, rtol=0, atol=0, equal_nan=True):
-                changed = [p]
+                changed.append(p)
         if changed:
             raise RuntimeError(f"the gradient of {self._name(changed[0])} was changed between backward(), which gave "
                                "it to the server, and step(): use clip=NORM in place of clip_grad_norm_, and "

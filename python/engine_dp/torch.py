@@ -485,7 +485,9 @@ class _Calls:
             if x.numel() != out.numel() * self._size:
                 raise ValueError(f"the input has {x.numel()} elements, and {self._size} ranks' outputs of "
                                  f"{out.numel()} are {out.numel() * self._size}")
-            whole = _flat(_addable(x.detach().clone()), True)
+            whole = _flat(_addable(x.detach()), True)
+            if whole.data_ptr() == x.data_ptr():  # it is summed up in place
+                whole = whole.clone()
             parts.append(self._start("reduce_scatter", whole.data_ptr(), whole.numel() // self._size,
                                      _TYPES[whole.dtype], _op(opts.reduceOp, x), keep=whole))
             pairs.append((out, whole))

@@ -1,7 +1,5 @@
 /* A run that has come to its end is told to go on: nothing of what it has left is touched, and no number is told that
  * nobody has computed. */
-#include "engine/base/digest.h"
-#include "engine/base/file.h"
 #include "tests/harness/training.h"
 
 #include <math.h>
@@ -98,23 +96,6 @@ static void other_ends_are_ends(void **state) {
     assert_int_equal((int)program_number(&q, "steps"), 90); /* a harder one is not reached yet */
 }
 
-/* What is not told of a step: from this key of its manifest on, up to another. */
-static void forget(const char *dir, const char *step, const char *from, const char *to) {
-    char path[900], *text;
-    size_t n;
-    struct pool *pool;
-    snprintf(path, sizeof path, "%s/ckpt/%s/manifest.json", scratch_path(dir), step);
-    assert_ok(pool_create(&pool));
-    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
-    char *gone = strstr(text, from), *kept = strstr(text, to), *end = text + n - 22;
-    assert_true(gone && kept && gone < kept);
-    memmove(gone, kept, (size_t)(end - kept));
-    end -= kept - gone;
-    snprintf(end, 23, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, (size_t)(end - text)));
-    assert_ok(file_replace(path, text, strlen(text)));
-    pool_free(pool);
-}
-
 /* Of a run that begins behind its end: the checkpoint's loss, which the steps before it have told. */
 static void a_length_that_is_over_tells_the_last_loss(void **state) {
     (void)state;
@@ -138,7 +119,7 @@ static void a_length_that_is_over_tells_the_last_loss(void **state) {
 static void an_unknown_loss_is_none(void **state) {
     (void)state;
     char resume[700];
-    forget("whole", "step-000000040", "\"loss\"", "\"files\"");
+    training_forget("whole", "step-000000040", "\"loss\"", "\"files\"");
     snprintf(resume, sizeof resume, "checkpoint={every: 10st, resume: '%s'}", scratch_path("whole"));
     const char *const more[] = {"mode=single", "devices=cpu:1", resume, "train=40st", NULL};
     train("unknown", more);

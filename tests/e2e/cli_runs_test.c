@@ -158,31 +158,13 @@ static void a_run_keeps_its_id(void **state) {
     assert_string_equal(program_string(&p, "run_id"), id);
 }
 
-/* As saved before runs had ids. */
-static void forget_id(const char *dir, const char *step) {
-    char path[900], *text;
-    size_t n;
-    struct pool *pool;
-    snprintf(path, sizeof path, "%s/ckpt/%s/manifest.json", scratch_path(dir), step);
-    assert_ok(pool_create(&pool));
-    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
-    char *id = strstr(text, "\"run_id\""), *end = strstr(text, ",\"crc32c\":\"0000"), *mode = strstr(text, "\"mode\"");
-    for (char *at = text; (at = strstr(at, ",\"crc32c\":\"")); at++) end = at;
-    assert_non_null(id);
-    memmove(id, mode, (size_t)(end - mode));
-    end -= mode - id;
-    snprintf(end, 32, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, (size_t)(end - text)));
-    assert_ok(file_replace(path, text, strlen(text)));
-    pool_free(pool);
-}
-
 static void checkpoints_without_an_id_go_on(void **state) {
     (void)state;
     const char *const first[] = {"checkpoint={every: 10st, keep: 1}", "train=40st", NULL};
     const char *const fresh[] = {"checkpoint=10st", "train=60st", NULL};
     start("old", first);
     ends_with(0);
-    forget_id("old", "step-000000040");
+    training_forget("old", "step-000000040", "\"run_id\"", "\"mode\""); /* as saved before runs had ids */
     assert_int_equal(unlink(scratch_path("old/run.json")), 0);
     start("old", fresh);
     ends_with(73);

@@ -1,6 +1,7 @@
 #include "tests/harness/training.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/digest.h"
 #include "engine/base/file.h"
 
 #include <dirent.h>
@@ -93,6 +94,23 @@ void training_numbers(const char *dir, const char *name, double *out, int n) {
         if (!text) fail_msg("%s has only %d times %s", path, i, name);
         out[i] = atof(text += strlen(key));
     }
+    pool_free(pool);
+}
+
+void training_forget(const char *dir, const char *step, const char *from, const char *to) {
+    enum { CHECKSUM = sizeof ",\"crc32c\":\"00000000\"}\n" };
+    char path[900], *text;
+    size_t n;
+    struct pool *pool;
+    snprintf(path, sizeof path, "%s/ckpt/%s/manifest.json", scratch_path(dir), step);
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(path, 1 << 20, pool, &text, &n));
+    char *gone = strstr(text, from), *kept = strstr(text, to), *end = text + n + 1 - CHECKSUM;
+    assert_true(gone && kept && gone < kept && kept < end);
+    memmove(gone, kept, (size_t)(end - kept));
+    end -= kept - gone;
+    snprintf(end, CHECKSUM, ",\"crc32c\":\"%08x\"}\n", crc32c(0, text, (size_t)(end - text)));
+    assert_ok(file_replace(path, text, strlen(text)));
     pool_free(pool);
 }
 

@@ -26,5 +26,8 @@ void training_says(const struct program *p, const char *text);
 const char *training_inspect(const char *dir);
 /* The first n numbers of this name in the run's metrics.jsonl. */
 void training_numbers(const char *dir, const char *name, double *out, int n);
+/* Takes the text from 'from' up to 'to' out of the manifest of a checkpoint ("step-000000040"), which stays whole: as an
+ * older version would have written it. */
+void training_forget(const char *dir, const char *step, const char *from, const char *to);
 /* Waits for the end, and fails the test if that took more than limit_s from now on. */
 double training_ends(struct program *p, double limit_s);

@@ -527,19 +527,24 @@ static void samples_tell_two_networks_apart(void **state) {
     assert_int_equal(c.nnotes, 0);
 }
 
-static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
-    (void)state;
+/* Which samples two seeds of both sides have right; the data of the first seed are "0000000a". */
+static void right_of_seeds(const char *const right[2][2], const char *second) {
     static const char *const names[2][2] = {{"a0", "a1"}, {"b0", "b1"}};
-    /* B less A: 0 0 0 1 and -1 0 1 0, and four times 0; the mean over both seeds: -0.5 0 0.5 0.5 */
-    static const char *const right[2][2] = {{"xx------", "x--x----"}, {"xx-x----", "--xx----"}};
-    with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.25, 0.375});
     c.folder = pool_printf(x.pool, "%s", scratch_folder());
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < 2; i++) {
             assert_ok(file_make_folders(scratch_path(names[side][i])));
-            write_right(names[side][i], right[side][i], "0000000a");
+            write_right(names[side][i], right[side][i], i ? second : "0000000a");
             c.cell[side].run[i].dir = names[side][i];
         }
+}
+
+static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
+    (void)state;
+    /* B less A: 0 0 0 1 and -1 0 1 0, and four times 0; the mean over both seeds: -0.5 0 0.5 0.5 */
+    static const char *const right[2][2] = {{"xx------", "x--x----"}, {"xx-x----", "--xx----"}};
+    with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.25, 0.375});
+    right_of_seeds(right, "0000000a");
     assert_ok(compare_judge(&c));
     double mean = 0.5 / 8, variance = 0.75 / 8 - mean * mean;
     assert_true(fabs(c.pair[0].answer[0].set_error - sqrt(variance / 8)) < 1e-12);
@@ -555,18 +560,11 @@ static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
 /* The set's part is of the differences of each seed, however far apart the seeds are. */
 static void a_set_has_a_share_of_the_paired_differences(void **state) {
     (void)state;
-    static const char *const names[2][2] = {{"a0", "a1"}, {"b0", "b1"}};
     /* 1 of 8 and 2, then 7 and 7: B less A is 1/8, then 0 */
     static const char *const right[2][2] = {{"x-------", "xxxxxxx-"}, {"xx------", "-xxxxxxx"}};
     with_seeds("val_accuracy", (const char *[]){"ab", "cd"}, (double[]){0.125, 0.25});
-    c.folder = pool_printf(x.pool, "%s", scratch_folder());
-    for (int side = 0; side < 2; side++)
-        for (int i = 0; i < 2; i++) {
-            assert_ok(file_make_folders(scratch_path(names[side][i])));
-            write_right(names[side][i], right[side][i], i ? "0000000b" : "0000000a");
-            c.cell[side].run[i].dir = names[side][i];
-            if (i) c.cell[side].run[i].result.val_accuracy = 0.875;
-        }
+    right_of_seeds(right, "0000000b");
+    for (int side = 0; side < 2; side++) c.cell[side].run[1].result.val_accuracy = 0.875;
     c.cell[0].run[0].result.val_accuracy = 0.125, c.cell[1].run[0].result.val_accuracy = 0.25;
     assert_ok(compare_judge(&c));
     /* (1/8 - 1/64) / 8 and (2/8 - 0) / 8 are 0.022 in the mean; the differences' variance is pi / 4 / 64 = 0.012 */

@@ -186,18 +186,22 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
     for (int k = 0; k < n.channels; k++) {
         double mean, std;
         normalization_tell(d, &n, k, &mean, &std);
-        printf("  channel %d   mean %.4f  deviation %.4f%s\n", k, mean, std, k ? "" : "  (first 1000 samples)");
+        printf("  channel %d   mean %.4f  deviation %.4f\n", k, mean, std);
     }
+    for (int k = 0; k < n.targets; k++)
+        printf("  target %d    mean %.6g  deviation %.6g\n", k, (double)n.target_mean[k],
+               1 / (double)n.target_scale[k]);
     return ERR_NONE;
 }
 
 static enum error part_print(struct dataset *d, const struct data_config *c, const char *what) {
     static const char *const types[] = {"bytes", "floats", "tokens"};
     struct look l = {0};
-    char shape[96], size[32], all[32];
-    printf("%s\n  samples     %s of %s %s, %s in all\n", what, text_of_count(d->size, size),
+    char shape[96], size[32], all[32], split[64] = "";
+    if (!strcmp(what, "validation")) dataset_split_words(d, split);
+    printf("%s\n  samples     %s of %s %s, %s in all%s%s\n", what, text_of_count(d->size, size),
            shape_text(&d->shape, shape), types[d->type],
-           text_of_bytes((double)d->size * (double)dataset_sample_bytes(d), all));
+           text_of_bytes((double)d->size * (double)dataset_sample_bytes(d), all), *split ? ", " : "", split);
     enum error err = look_alloc(&l, d);
     if (err == ERR_NONE) err = look_read(&l, d);
     if (err == ERR_NONE && d->classes) {

@@ -75,7 +75,11 @@ void inspect_preprocessing(const struct preprocessing *p) {
     printf("\n");
     print_moments(p);
     if (d->classes && d->type != SAMPLE_TOKENS) printf("  classes     %lld\n", (long long)d->classes);
-    if (d->targets) printf("  targets     %lld\n", (long long)d->targets);
+    if (d->targets)
+        printf("  targets     %lld%s\n", (long long)d->targets, p->norm.targets ? "" : ", learned as they are");
+    if (p->norm.targets)
+        printf("  learned as  (value - %.9g) / %.9g%s\n", (double)p->norm.target_mean[0],
+               1 / (double)p->norm.target_scale[0], p->norm.targets > 1 ? ", ..." : "");
     if (p->class_names) {
         printf("  class names ");
         print_names(p->class_names, d->classes);

@@ -120,11 +120,12 @@ static enum error answer_waiting(struct asker *a) {
         if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) softmax(a->target, width);
         for (int64_t k = 0; k < width && t->config->loss.index == LOSS_BCE; k++)
             a->target[k] = (float)(1 / (1 + real_exp(-(double)a->target[k])));
+        normalization_undo(&t->feed.norm, a->target, width);
         teller_say(&a->tell, &(struct answer){.input = a->waiting[i].input,
                                               .sample = a->waiting[i].sample,
                                               .truth = a->waiting[i].truth,
                                               .y = a->target,
-                                              .raw = raw});
+                                              .raw = t->feed.norm.targets ? a->target : raw});
     }
     a->answered += a->nwaiting;
     a->nwaiting = 0;

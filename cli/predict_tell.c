@@ -91,7 +91,8 @@ static void say_text(const struct teller *t, const struct answer *a) {
     snprintf(source, sizeof source, "%.*s", colon ? (int)(colon - a->input) : (int)strlen(a->input), a->input);
     fprintf(t->out, "%s:%lld ", text_defuse(source, ""), (long long)a->sample);
     if (t->classes && !t->logits) print_top(t, a);
-    for (int64_t k = 0; k < t->width && (!t->classes || t->logits); k++) fprintf(t->out, " %.6g", (double)a->raw[k]);
+    for (int64_t k = 0; k < t->width && (!t->classes || t->logits); k++)
+        fprintf(t->out, t->classes ? " %.6g" : " %.9g", (double)a->raw[k]);
     if (a->truth >= 0) {
         fputs("   (is ", t->out);
         print_label(t, a->truth);
@@ -129,7 +130,9 @@ static void csv_header(const struct teller *t) {
         fputc(',', t->out);
         csv_label(t, "logit:", k);
     }
-    for (int64_t k = 0; k < t->width && !t->classes; k++) fprintf(t->out, ",output%lld", (long long)k);
+    const char *target = t->data->targets == 1 ? dataset_column_name(t->data, shape_count(&t->data->shape)) : NULL;
+    if (target) fputc(',', t->out), csv_text(t->out, "", target);
+    for (int64_t k = 0; k < t->width && !t->classes && !target; k++) fprintf(t->out, ",output%lld", (long long)k);
     fputc('\n', t->out);
 }
 

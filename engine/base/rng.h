@@ -16,7 +16,8 @@ enum rng_purpose {
     RNG_BOOTSTRAP,
     RNG_ORDER,
     RNG_INJECT,
-    RNG_MIXING
+    RNG_MIXING,
+    RNG_SPLIT
 };
 
 struct rng_key {

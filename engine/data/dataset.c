@@ -7,6 +7,8 @@
 #include "engine/data/image.h"
 #include "engine/data/loader.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -44,10 +46,22 @@ static const struct config_field common_fields[] = {
              "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
-     .help = "auto: by mean and deviation of the first 1000 samples, of each channel of a picture and each column of a "
-             "table; off: bytes / 255; or {mean: [..], std: [..]}"},
+     .help = "auto: by mean and deviation of each column of a table, and of each channel of a picture in 1000 samples "
+             "from everywhere in the training part; off: bytes / 255; or {mean: [..], std: [..]}"},
+    {"split", CONFIG_INT, offsetof(struct data_config, split), .standard = "0",
+     .help = "Which samples of 'train' are held out for validation: those that this number draws, of each class and "
+             "range of targets its share; end: the last ones, as for data in the order of time. Of texts and tokens it "
+             "is always the end",
+     .max = 4294967295, .choices = "end", .word = SPLIT_END, .also = "split_seed|random_state|val_seed"},
+    {"normalize_target", CONFIG_BOOL, offsetof(struct data_config, normalize_target), .standard = "true",
+     .help = "Whether targets that are values (loss mse) are learned as (value - mean) / deviation of the training "
+             "part's; predictions, exported networks and metrics are in the target's own unit either way, and only the "
+             "loss is not",
+     .also = "normalize_targets|scale_target|standardize_target|target_transform"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
-     .help = "Use only this many training samples, the first ones; 0: all", .max = 1e15},
+     .help = "Use only this many training samples, drawn as data.split draws (of generated samples, texts and tokens "
+             "the first ones); 0: all",
+     .max = 1e15},
     {"order", CONFIG_ENUM, offsetof(struct data_config, order),
      .help = "Of training samples: engine (the default), shuffled anew each epoch; file, as they lie; pytorch, as "
              "PyTorch's DistributedSampler(seed=seed) shuffles them. Validation is in the order of the file",
@@ -77,10 +91,15 @@ enum error dataset_open_like(const struct data_config *c, bool train, uint64_t s
                              struct dataset **out) {
     struct dataset *d;
     const struct dataset_ops *ops = kinds[c->set.index];
-    if (c->values && ops->open_values && !like)
-        TRY(ops->open_values(c->set.config, train, seed, &d));
-    else
-        TRY(ops->open(c->set.config, train, seed, like, &d));
+    const struct dataset_ask ask = {.config = c->set.config,
+                                    .train = train,
+                                    .values = c->values && !like,
+                                    .seed = seed,
+                                    .split = like ? like->split : c->split,
+                                    .limit = c->limit,
+                                    .like = like};
+    TRY(ops->open(&ask, &d));
+    d->split = d->type == SAMPLE_TOKENS ? SPLIT_END : ask.split;
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
     enum error err = like ? dataset_check_like(d, like) : ERR_NONE;
@@ -110,10 +129,52 @@ enum error dataset_counts(const struct dataset *d, int64_t *counts) {
     return ERR_NONE;
 }
 
+char *dataset_split_words(const struct dataset *d, char out[64]) {
+    *out = '\0';
+    if (d->held && d->split == SPLIT_END)
+        snprintf(out, 64, "the end of the file");
+    else if (d->held)
+        snprintf(out, 64, "held out by data.split %lld", (long long)d->split);
+    return out;
+}
+
+/* Of classes that 'd' has no sample of, but 'other' has: how many, and the first of them. */
+static int64_t classes_lacking(const struct dataset *d, const int64_t *counts, const int64_t *others, int64_t *first) {
+    int64_t n = 0;
+    for (int64_t k = d->classes - 1; k >= 0; k--)
+        if (counts[k] == 0 && others[k] > 0) n++, *first = k;
+    return n;
+}
+
+static void warn_lacking(const struct dataset *d, const char *part, const int64_t *counts, const int64_t *others,
+                         const char *so) {
+    int64_t first = 0, n = classes_lacking(d, counts, others, &first);
+    char name[96], more[64] = "";
+    const char *text = dataset_class_name(d, first);
+    if (!n) return;
+    if (text)
+        snprintf(name, sizeof name, "'%.80s'", text);
+    else
+        snprintf(name, sizeof name, "%lld", (long long)first);
+    if (n > 1) snprintf(more, sizeof more, " and of %lld other%s", (long long)n - 1, n > 2 ? "s" : "");
+    log_warn("the %s part has no sample of class %s%s: %s", part, text_defuse(name, ""), more, so);
+}
+
+/* Where both parts know the classes of their samples. */
+static void tell_lacking(const struct dataset *train, const struct dataset *val) {
+    if (!train || !val || train->labels != 1 || !train->ops->label || !val->ops->label) return;
+    int64_t *counts = calloc((size_t)train->classes, 2 * sizeof *counts), *others = counts + train->classes;
+    bool known = counts && dataset_counts(train, counts) == ERR_NONE && dataset_counts(val, others) == ERR_NONE;
+    if (known) warn_lacking(train, "training", counts, others, "the network cannot learn it");
+    if (known) warn_lacking(train, "validation", others, counts, "its accuracy says nothing of it");
+    free(counts);
+}
+
 void dataset_tell(const struct dataset *train, const struct dataset *val) {
     const char *first = train ? train->note : NULL, *second = val ? val->note : NULL;
     if (first) log_warn("%s", first);
     if (second && (!first || strcmp(first, second) != 0)) log_warn("%s", second);
+    tell_lacking(train, val);
 }
 
 const char *dataset_column_name(const struct dataset *d, int64_t k) {

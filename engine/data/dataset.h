@@ -5,23 +5,28 @@
 #include "engine/device/ops.h"
 
 enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
+enum { SPLIT_END = -1 };
 struct columns;
 struct dataset;
 struct visit;
+struct dataset_ask {    /* which part of a set is to be opened */
+    const void *config; /* the set's own keys */
+    bool train;         /* the training part, else the validation part */
+    bool values;        /* the loss is of values (mse): targets that may be either are values, not classes */
+    uint64_t seed;      /* of generated samples */
+    int64_t split;      /* from which held-out samples are drawn (part.h), or SPLIT_END: the file's end */
+    int64_t limit;      /* at most so many training samples; 0: all. Who cannot draw them opens all */
+    /* What a network was trained on, whose classes, targets and vocabulary the part then has; a validation part that has
+     * files of its own then needs no training files. NULL: the training files tell. */
+    const struct dataset *like;
+};
 struct dataset_ops {
     struct config_section section; /* the name in YAML ("digits", "idx", ...) and the set's own keys */
     /* Whether a path looks like this kind ('data: PATH'); NULL for generated sets. */
     bool (*recognises)(const char *path);
-    /* Opens the training (or validation) part. Everything from outside is checked before anything
-     * is allocated by it. Both parts have the same shape, type, classes and targets. like: what a
-     * network was trained on, whose classes and vocabulary the part then has; a validation part
-     * that has files of its own then needs no training files. NULL: the training files tell.
-     * ERR_INPUT: no such file; ERR_DATA: not what it should be. */
-    enum error (*open)(const void *config, bool train, uint64_t seed, const struct dataset *like, struct dataset **out);
-    /* The same where the loss is of values (mse): targets that may be either are values, not classes.
-     * NULL: they are always one of the two. Not asked for a network that exists: its
-     * targets are what they were. */
-    enum error (*open_values)(const void *config, bool train, uint64_t seed, struct dataset **out);
+    /* Opens the part. Everything from outside is checked before anything is allocated by it. Both parts have the same
+     * shape, type, classes and targets. ERR_INPUT: no such file; ERR_DATA: not what it should be. */
+    enum error (*open)(const struct dataset_ask *ask, struct dataset **out);
     /* Sample i in [0, size): its raw values (of sample_bytes) and its classes or target. Thread-safe,
      * deterministic, and once warm allocates nothing (a library that decodes may). Tokens are in [0, classes). */
     enum error (*read)(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
@@ -56,6 +61,8 @@ struct dataset { /* embedded first in each reader's own struct */
     const int64_t *counts; /* training samples of each class, where somebody has asked for them; else NULL */
     const char *name;
     const char *note;              /* what its user ought to know; NULL: nothing */
+    int64_t held;                  /* samples of the training files that are held out; 0: validation has its own */
+    int64_t split;                 /* from which they were drawn; SPLIT_END: they are the last ones */
     bool plane;                    /* height and width make sense (crop, flip) */
     const struct columns *columns; /* of a table: how they become a sample; NULL: none are known */
     double part;                   /* of a picture file's shorter side, that a sample shows; 0: all */
@@ -78,8 +85,10 @@ struct data_config {
     struct node *augment;      /* [flip, {crop: 4}]; NULL: none */
     struct node *normalize;    /* auto | off | {mean: [...], std: [...]}; NULL: auto */
     bool values;               /* the loss compares values; the caller sets it */
+    bool normalize_target;     /* the loss sees values as deviations from their mean */
     bool fractions;            /* targets that are values are from 0 to 1: likewise */
-    int64_t limit;             /* use only this many training samples, the first ones; 0: all */
+    int64_t split;             /* from which held-out samples are drawn; SPLIT_END */
+    int64_t limit;             /* use only this many training samples; 0: all */
     int order;                 /* enum data_order, of training samples */
     int64_t workers;           /* loader threads; 0 auto */
 };
@@ -95,7 +104,9 @@ void dataset_close(struct dataset *d); /* NULL is fine */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
 /* Counts the samples of each class, (classes). ERR_CONFIG: the set does not know them without reading all its samples. */
 MUST_CHECK enum error dataset_counts(const struct dataset *d, int64_t *counts);
-/* Warns of the notes of both parts; either may be NULL. */
+/* "held out by data.split 0", "the end of the file", or "" where validation has files of its own. */
+char *dataset_split_words(const struct dataset *d, char out[64]);
+/* Warns of the notes of both parts, and of classes that one of them lacks; either may be NULL. */
 void dataset_tell(const struct dataset *train, const struct dataset *val);
 const char *dataset_column_name(const struct dataset *d, int64_t k);
 /* Whether the name of a file or folder equals a name in a checkpoint, where bytes that are not UTF-8 have become

@@ -114,6 +114,7 @@ static enum error sample_read(struct worker *w, struct place p, float *x, int32_
     int32_t unused;
     TRY(transform_read(&l->transform, l->data, p.index, p.id, w->raw, labels ? labels : &unused, target));
     TRY(fractions_check(l, p.index, target));
+    if (target) transform_target(&l->transform, target, l->data->targets);
     transform_apply(&l->transform, l->data, w->raw, p.id, x);
     return ERR_NONE;
 }

@@ -6,14 +6,20 @@
 #include "engine/data/dataset.h"
 #include "engine/data/sampler.h"
 
-/* value = (raw - mean) * scale, per channel of a plane, per column of a table, else one pair for all features. */
+/* value = (raw - mean) * scale, per channel of a plane, per column of a table, else one pair for all features; targets
+ * that are values likewise. */
 enum { CHANNELS_MAX = 1024 };
 struct normalization {
     int channels; /* 1: one pair for all values */
     float mean[CHANNELS_MAX], scale[CHANNELS_MAX];
+    int targets; /* 1: one pair for all; 0: they are learned as they are */
+    float target_mean[CHANNELS_MAX], target_scale[CHANNELS_MAX];
 };
+/* Outputs y[0..n) of a network in the unit of its targets. */
+void normalization_undo(const struct normalization *n, float *y, int64_t count);
 /* The values of 'normalize' for the training set d, the same on every rank. auto: mean and standard deviation of the
- * first 1000 samples. A given mean and std are in units of x / 255 for bytes, as in PyTorch's Normalize after
+ * first 1000 samples of a generated set, of all rows of a table, else of 1000 samples from everywhere. A given mean and
+ * std are in units of x / 255 for bytes, as in PyTorch's Normalize after
  * ToTensor. ERR_CONFIG if they do not fit the set. */
 MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out);
 /* Mean and deviation of channel k in those units, and back; telling and setting loses nothing. */

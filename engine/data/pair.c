@@ -20,7 +20,7 @@ const struct config_field pair_fields[] = {
     {"labels", CONFIG_PATH, offsetof(struct pair_config, labels),
      .help = "File of their labels; from the name of 'train' when absent"},
     {"val", CONFIG_PATH, offsetof(struct pair_config, val),
-     .help = "File of validation samples, or how many to hold out at the end of 'train' (2000, "
+     .help = "File of validation samples, or how many of 'train' to hold out (2000, "
              "20%); when absent the folder's own, else 10%",
      .extra = &part_path},
     {"val_labels", CONFIG_PATH, offsetof(struct pair_config, val_labels),
@@ -234,28 +234,41 @@ static enum error doubles_read(struct input *in, float *out, int64_t n) {
     return ERR_NONE;
 }
 
-static enum error samples_read(struct input *in, const struct array *a, struct part part, unsigned char *out) {
-    int64_t row = row_elements(a), bytes = row * element_size(a->type), n = part.count * row;
-    TRY(input_read(in, NULL, part.first * bytes));
-    if (a->type == ELEMENT_F64)
-        TRY(doubles_read(in, (float *)out, n));
-    else
-        TRY(input_read(in, out, part.count * bytes));
-    if (a->type != ELEMENT_U8) TRY(floats_check(in->path, (const float *)out, n, row));
-    TRY(input_read(in, NULL, (a->dim[0] - part.first - part.count) * bytes));
+/* The rows of the part; those that lie side by side at once, and the others are read over. */
+static enum error rows_read(struct input *in, const struct array *a, const struct part *part, unsigned char *out) {
+    int64_t row = row_elements(a), bytes = row * element_size(a->type), next = 0;
+    for (int64_t i = 0, n; i < part->count; i += n) {
+        int64_t first = part_at(part, i);
+        for (n = 1; i + n < part->count && part_at(part, i + n) == first + n;) n++;
+        TRY(input_read(in, NULL, (first - next) * bytes));
+        if (a->type == ELEMENT_F64)
+            TRY(doubles_read(in, (float *)out + i * row, n * row));
+        else
+            TRY(input_read(in, out + i * bytes, n * bytes));
+        next = first + n;
+    }
+    return input_read(in, NULL, (a->dim[0] - next) * bytes);
+}
+
+static enum error samples_read(struct input *in, const struct array *a, const struct part *part, unsigned char *out) {
+    int64_t row = row_elements(a);
+    TRY(rows_read(in, a, part, out));
+    if (a->type != ELEMENT_U8) TRY(floats_check(in->path, (const float *)out, part->count * row, row));
     return input_end(in);
 }
 
 /* The samples of 'part' of an opened array, with their labels. */
-static enum error part_open(struct input *in, const struct array *a, const struct labels *l, struct part part,
+static enum error part_open(struct input *in, const struct array *a, const struct labels *l, const struct part *part,
                             const struct dataset *like, struct dataset **out) {
     struct dataset d = *like;
     struct resident *r;
-    d.size = part.count;
+    d.size = part->count;
+    d.held = part->held;
     TRY(resident_create(&d, &r));
-    if (r->labels) memcpy(r->labels, l->classes + part.first, (size_t)part.count * sizeof *r->labels);
-    if (l->target)
-        memcpy(r->target, l->target + part.first * l->targets, (size_t)(part.count * l->targets) * sizeof *r->target);
+    for (int64_t i = 0; r->labels && i < d.size && l->classes; i++) r->labels[i] = l->classes[part_at(part, i)];
+    for (int64_t i = 0; l->target && i < d.size; i++)
+        memcpy(r->target + i * l->targets, l->target + part_at(part, i) * l->targets,
+               (size_t)l->targets * sizeof *r->target);
     enum error err = samples_read(in, a, part, r->x);
     if (err != ERR_NONE) {
         resident_close(&r->base);
@@ -310,7 +323,7 @@ static enum error val_open(const struct pair_format *f, const struct pair_config
     TRY_GOTO(err, samples_describe(p.x, &a, &d), done);
     TRY_GOTO(err, counts_check(&p, &a, &l), done);
     TRY_GOTO(err, alike_check(p.x, &d, like), done);
-    err = part_open(&in, &a, &l, (struct part){0, l.count}, &d, out);
+    err = part_open(&in, &a, &l, &(struct part){0, l.count}, &d, out);
 done:
     input_close(&in);
     labels_free(&l);
@@ -318,8 +331,8 @@ done:
 }
 
 /* The part that lies in the training files: all of them, or what is held out. */
-static enum error train_open(const struct pair_format *f, const struct pair_config *c, bool train, struct dataset *like,
-                             struct dataset **out) {
+static enum error train_open(const struct pair_format *f, const struct pair_config *c, const struct dataset_ask *ask,
+                             struct dataset *like, struct dataset **out) {
     struct pair_paths paths;
     struct labels labels;
     struct input in;
@@ -329,32 +342,35 @@ static enum error train_open(const struct pair_format *f, const struct pair_conf
     enum error err = train_describe(f, &paths, &labels, c->classes, like, &in, &a);
     if (err == ERR_NONE) {
         const char *held = held_out(f, c);
-        struct part part = {0, labels.count};
+        const struct strata strata = {labels.count, labels.classes, labels.target, labels.targets, false};
+        struct part part = {0};
         if (held && c->val_labels)
             err = FAIL(ERR_CONFIG, "data.val_labels: validation samples are held out of 'train', "
                                    "with their labels");
-        else if (held)
-            err = part_find(held, labels.count, train, &part);
+        else
+            err = part_draw(ask, held, &strata, &part);
         if (err == ERR_NONE)
-            err = train || held ? part_open(&in, &a, &labels, part, like, out) : val_open(f, c, like, out);
+            err = ask->train || held ? part_open(&in, &a, &labels, &part, like, out) : val_open(f, c, like, out);
+        part_free(&part);
         input_close(&in);
     }
     labels_free(&labels);
     return err;
 }
 
-enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format, const struct pair_config *config,
-                     bool train, const struct dataset *like, struct dataset **out) {
+enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format, const struct dataset_ask *ask,
+                     struct dataset **out) {
     struct dataset d = {.ops = ops, .name = ops->section.name};
-    struct pair_config c = *config;
+    struct pair_config c = *(const struct pair_config *)ask->config;
+    const struct dataset *like = ask->like;
     if (like) {
         d.shape = like->shape, d.type = like->type, d.plane = like->plane;
         d.classes = like->classes, d.targets = like->targets;
         c.classes = like->classes;
     }
     if (!c.train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
-    bool own = !train && !held_out(format, &c);
-    return like && own ? val_open(format, &c, &d, out) : train_open(format, &c, train, &d, out);
+    bool own = !ask->train && !held_out(format, &c);
+    return like && own ? val_open(format, &c, &d, out) : train_open(format, &c, ask, &d, out);
 }
 
 enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
@@ -367,7 +383,7 @@ enum error pair_samples(const struct dataset_ops *ops, const struct pair_format 
     TRY(array_open(format, path, &in, &a));
     enum error err = samples_describe(path, &a, &d);
     if (err == ERR_NONE) err = alike_check(path, &d, like);
-    if (err == ERR_NONE) err = part_open(&in, &a, &none, (struct part){0, a.dim[0]}, &d, out);
+    if (err == ERR_NONE) err = part_open(&in, &a, &none, &(struct part){0, a.dim[0]}, &d, out);
     input_close(&in);
     return err;
 }

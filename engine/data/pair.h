@@ -2,6 +2,7 @@
  * the arrays: idx and npy. */
 #pragma once
 #include "engine/data/input.h"
+#include "engine/data/part.h"
 #include "engine/data/resident.h"
 
 #include <limits.h>
@@ -46,8 +47,7 @@ struct pair_format {
 };
 /* dataset_ops.open of such a set. */
 MUST_CHECK enum error pair_open(const struct dataset_ops *ops, const struct pair_format *format,
-                                const struct pair_config *config, bool train, const struct dataset *like,
-                                struct dataset **out);
+                                const struct dataset_ask *ask, struct dataset **out);
 /* dataset_ops.samples of such a set. */
 MUST_CHECK enum error pair_samples(const struct dataset_ops *ops, const struct pair_format *format, const char *path,
                                    const struct dataset *like, struct dataset **out);

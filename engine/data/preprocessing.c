@@ -18,6 +18,16 @@ static const char *const types[] = {"bytes", "floats", "tokens"};
 
 /* ---- writing ---- */
 
+static void write_target(const struct normalization *n, struct json *j) {
+    if (!n->targets) return;
+    json_open(j, "target_mean", '[');
+    for (int k = 0; k < n->targets; k++) json_real(j, NULL, (double)n->target_mean[k]);
+    json_close(j, ']');
+    json_open(j, "target_std", '[');
+    for (int k = 0; k < n->targets; k++) json_real(j, NULL, 1 / (double)n->target_scale[k]);
+    json_close(j, ']');
+}
+
 static void write_moments(const struct dataset *d, const struct normalization *n, struct json *j) {
     double mean, std;
     json_open(j, "mean", '[');
@@ -107,6 +117,8 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     if (d->part > 0) json_raw(j, "part", part);
     if (d->resample == RESAMPLE_TORCHVISION) json_string(j, "resample", "torchvision");
     if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
+    write_target(n, j);
+    if (d->split != SPLIT_END) json_int(j, "split", d->split);
     json_int(j, "classes", d->classes);
     json_int(j, "labels", d->labels);
     json_int(j, "targets", d->targets);
@@ -245,6 +257,30 @@ static bool read_moments(const struct json_value *root, struct preprocessing *p)
     return true;
 }
 
+/* Of checkpoints from before there was either, targets are as they are, and the end of the files was held out. */
+static bool read_target(const struct json_value *root, struct preprocessing *p) {
+    const struct json_value *mean = json_get(root, "target_mean"), *std = json_get(root, "target_std");
+    struct normalization *norm = &p->norm;
+    if (!mean && !std) return true;
+    if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY) return false;
+    int n = norm->targets = mean->count;
+    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != p->set.base.targets)) return false;
+    for (int k = 0; k < n; k++) {
+        const struct json_value *m = &mean->children[k], *s = &std->children[k];
+        if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return false;
+        norm->target_mean[k] = (float)m->number;
+        norm->target_scale[k] = (float)(1 / s->number);
+        if (!isfinite(norm->target_mean[k]) || !isfinite(norm->target_scale[k]) || !(norm->target_scale[k] > 0))
+            return false;
+    }
+    return p->set.base.targets > 0;
+}
+
+static bool read_split(const struct json_value *root, struct dataset *d) {
+    d->split = SPLIT_END;
+    return !json_get(root, "split") || json_get_int(root, "split", UINT32_MAX, &d->split);
+}
+
 /* count texts, or none at all; *ok stays as it is unless there is something else. */
 static const char **read_names(const struct json_value *root, const char *key, int64_t count, struct pool *pool,
                                bool *ok) {
@@ -333,6 +369,8 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_class_counts(root, pool, d)) return "class_counts";
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
+    if (!read_target(root, p)) return "target_mean";
+    if (!read_split(root, d)) return "split";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);
     if (!names) return "class_names";
     p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);

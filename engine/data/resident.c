@@ -1,12 +1,8 @@
 /* Sets in memory. */
 #include "engine/data/resident.h"
 
-#include "engine/base/text.h"
-
 #include <float.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum error resident_create(const struct dataset *d, struct resident **out) {
@@ -49,36 +45,6 @@ enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, 
 
 int32_t resident_label(const struct dataset *d, int64_t i) {
     return ((const struct resident *)d)->labels[i];
-}
-
-const struct config_path part_path = {.or = "how many samples"};
-
-bool part_is_held(const char *val) {
-    size_t n = strspn(val, "0123456789.");
-    return n > 0 && (val[n] == '\0' || (val[n] == '%' && val[n + 1] == '\0'));
-}
-
-static bool held_count(const char *val, int64_t samples, int64_t *out) {
-    char number[32];
-    double percent;
-    size_t n = strlen(val);
-    if (val[n - 1] != '%') return text_int(val, out);
-    if (n > sizeof number) return false;
-    snprintf(number, sizeof number, "%.*s", (int)n - 1, val);
-    if (!text_real(number, &percent) || percent > 100) return false;
-    *out = (int64_t)((double)samples * percent / 100);
-    return true;
-}
-
-enum error part_find(const char *val, int64_t samples, bool train, struct part *out) {
-    int64_t held;
-    if (!held_count(val, samples, &held))
-        return FAIL(ERR_CONFIG, "data.val: '%s' is neither a number of samples nor a percentage nor a file", val);
-    if (held < 1 || held >= samples)
-        return FAIL(ERR_CONFIG, "data.val: holding out %s of %lld samples leaves none to %s", val, (long long)samples,
-                    held < 1 ? "validate on" : "train on");
-    *out = train ? (struct part){0, samples - held} : (struct part){samples - held, held};
-    return ERR_NONE;
 }
 
 enum error classes_find(const char *path, int64_t classes, int64_t largest, int64_t *out) {

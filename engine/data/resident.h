@@ -1,5 +1,4 @@
-/* Sets that lie in memory, which the readers of files produce, and the part of a file that is held out for
- * validation. */
+/* Sets that lie in memory, which the readers of files produce. */
 #pragma once
 #include "engine/data/dataset.h"
 
@@ -17,15 +16,6 @@ int32_t resident_label(const struct dataset *d, int64_t i);
 enum error resident_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void resident_close(struct dataset *d);
 
-struct part { /* samples of a file */
-    int64_t first, count;
-};
-/* Whether 'val' says how many training samples to hold out ("2000", "20%") and not which file to
- * read. */
-extern const struct config_path part_path; /* of a field that may be such a text */
-bool part_is_held(const char *val);
-/* The samples of a file for training, and those held out at its end. ERR_CONFIG if either part would be empty. */
-MUST_CHECK enum error part_find(const char *val, int64_t samples, bool train, struct part *out);
 /* The number of classes for labels up to 'largest' if the config has 'classes' (0: the largest label plus one).
  * ERR_DATA if they do not fit. */
 MUST_CHECK enum error classes_find(const char *path, int64_t classes, int64_t largest, int64_t *out);

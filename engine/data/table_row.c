@@ -2,6 +2,7 @@
 #include "engine/data/table_row.h"
 
 #include "engine/base/text.h"
+#include "engine/data/part.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -211,7 +212,7 @@ enum error row_put(struct table *t, float *row, int64_t column, const char *cell
 
 /* ---- the columns of a training file ---- */
 /* The mean of what is there, summed in the order of the rows. */
-static enum error fill_find(const struct table *t, int64_t i, int64_t first, int64_t count, struct table_column *c) {
+static enum error fill_find(const struct table *t, int64_t i, const struct part *train, struct table_column *c) {
     const char *asked = t->ask.config->missing;
     int64_t width = t->columns.inputs + 1, there = 0;
     double sum = 0, value;
@@ -221,8 +222,8 @@ static enum error fill_find(const struct table *t, int64_t i, int64_t first, int
         c->fill = (float)value;
         return ERR_NONE;
     }
-    for (int64_t r = first; r < first + count; r++) {
-        float v = t->values[r * width + i];
+    for (int64_t r = 0; r < train->count; r++) {
+        float v = t->values[part_at(train, r) * width + i];
         if (!isnan(v)) sum += (double)v, there++;
     }
     char words[96];
@@ -233,12 +234,12 @@ static enum error fill_find(const struct table *t, int64_t i, int64_t first, int
     return ERR_NONE;
 }
 
-static enum error column_finish(struct table *t, int64_t i, int64_t first, int64_t count) {
+static enum error column_finish(struct table *t, int64_t i, const struct part *train) {
     struct table_column *c = &t->columns.column[i];
     const struct finding *f = &t->finding[i];
     int64_t width = t->columns.inputs + 1, *sorted = NULL;
     if (f->kind == TEXT) TRY(categories_give(&f->categories, t->pool, c, &sorted));
-    if (i < t->columns.inputs) TRY(fill_find(t, i, first, count, c));
+    if (i < t->columns.inputs) TRY(fill_find(t, i, train, c));
     for (int64_t r = 0; r < t->rows; r++) {
         float *v = &t->values[r * width + i];
         if (isnan(*v))
@@ -249,7 +250,11 @@ static enum error column_finish(struct table *t, int64_t i, int64_t first, int64
     return ERR_NONE;
 }
 
-enum error table_finish(struct table *t, int64_t first, int64_t count) {
-    for (int64_t i = 0; i <= t->columns.inputs; i++) TRY(column_finish(t, i, first, count));
+enum error table_finish_target(struct table *t) {
+    return column_finish(t, t->columns.inputs, NULL);
+}
+
+enum error table_finish(struct table *t, const struct part *train) {
+    for (int64_t i = 0; i < t->columns.inputs; i++) TRY(column_finish(t, i, train));
     return columns_settle(&t->columns, t->path, t->pool);
 }

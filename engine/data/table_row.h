@@ -50,6 +50,9 @@ void finding_free(struct table *t);
 MUST_CHECK enum error row_begin(struct table *t, float **row);
 /* Puts the cell of a column that is read into the row. */
 MUST_CHECK enum error row_put(struct table *t, float *row, int64_t column, const char *cell);
-/* Of a training file, once its rows [first, first + count) are known to be those to train on: their means fill what is
- * missing, and categories get their numbers. */
-MUST_CHECK enum error table_finish(struct table *t, int64_t first, int64_t count);
+/* Of a training file: the categories of the target get their numbers. */
+MUST_CHECK enum error table_finish_target(struct table *t);
+/* Then, once the rows to train on are known: their means fill what is missing, and the other categories get their
+ * numbers. */
+struct part;
+MUST_CHECK enum error table_finish(struct table *t, const struct part *train);

@@ -67,8 +67,8 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
                     "%s: %lld tokens make %lld windows of %lld, where %d are needed\ntake a "
                     "smaller data.context, or more text",
                     path, (long long)tokens, (long long)windows, (long long)context, held ? 2 : 1);
-    if (held) TRY(part_find(held, windows, train, &w));
-    *out = (struct part){w.first * context, w.count * context + 1};
+    if (held) TRY(part_cut(held, windows, train, &w));
+    *out = (struct part){w.first * context, w.count * context + 1, .held = w.held};
     return ERR_NONE;
 }
 

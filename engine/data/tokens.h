@@ -1,7 +1,7 @@
 /* Sets of tokens: windows over one long sequence. Sample i is the tokens [i * context, (i + 1) *
  * context) of its part, its labels are the token behind each of them. */
 #pragma once
-#include "engine/data/resident.h"
+#include "engine/data/part.h"
 
 enum { VOCABULARY_MAX = 1 << 24 /* a float holds every whole number below */, CHARACTERS_MAX = 65536 };
 struct token_set {
@@ -21,7 +21,7 @@ void token_close(struct dataset *d);
 int token_decode(const struct dataset *d, int32_t token, char out[8]);
 enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
 
-/* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_find takes
+/* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_cut takes
  * it; NULL: a file of its own) the part of them. The windows' last token has its label among them. */
 MUST_CHECK enum error token_part(const char *path, int64_t tokens, int64_t context, const char *held, bool train,
                                  struct part *out);

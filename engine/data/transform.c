@@ -99,40 +99,72 @@ static int channels_of(const struct dataset *d) {
     return apart && d->shape.dim[0] <= CHANNELS_MAX ? (int)d->shape.dim[0] : 1;
 }
 
-/* Adds each channel's sum and sum of squares of one raw sample. */
-static void moments_add(const struct dataset *d, const void *raw, int channels, double sum[], double square[]) {
-    int64_t inner = shape_count(&d->shape) / channels;
-    for (int c = 0; c < channels; c++)
-        for (int64_t i = c * inner; i < (c + 1) * inner; i++) {
-            double v = d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i] : (double)((const float *)raw)[i];
-            sum[c] += v;
-            square[c] += v * v;
-        }
+struct moments { /* sums and sums of squares: of each channel's values, and then of the targets */
+    double sum[2 * CHANNELS_MAX], square[2 * CHANNELS_MAX];
+};
+
+static void moment_add(struct moments *m, int k, double v) {
+    m->sum[k] += v;
+    m->square[k] += v * v;
 }
 
-static enum error normalization_measure(struct dataset *d, struct normalization *out) {
+static void moments_add(struct moments *m, const struct dataset *d, const struct normalization *n, const void *raw,
+                        const float *target) {
+    int64_t inner = shape_count(&d->shape) / n->channels;
+    for (int c = 0; c < n->channels; c++)
+        for (int64_t i = c * inner; i < (c + 1) * inner; i++)
+            moment_add(m, c,
+                       d->type == SAMPLE_U8 ? (double)((const uint8_t *)raw)[i] : (double)((const float *)raw)[i]);
+    for (int64_t k = 0; n->targets && k < d->targets; k++)
+        moment_add(m, CHANNELS_MAX + (n->targets > 1 ? (int)k : 0), (double)target[k]);
+}
+
+static void moments_give(const struct moments *m, int from, double count, int n, float *mean, float *scale) {
+    for (int k = 0; k < n; k++) {
+        double of = m->sum[from + k] / count, deviation = sqrt(fmax(m->square[from + k] / count - of * of, 0));
+        bool constant = deviation <= 1e-7 * fabs(of) || deviation < 1e-30;
+        mean[k] = (float)of;
+        scale[k] = constant ? 1 : (float)(1 / deviation);
+    }
+}
+
+/* The samples that are measured: generated ones are alike, and the first will do. Those of a file have an order that means
+ * something, perhaps; where they are dear to read, some from everywhere in it. */
+static int64_t measured_count(const struct dataset *d) {
     enum { SAMPLES = 1000 };
-    int64_t n = d->size < SAMPLES ? d->size : SAMPLES;
+    bool whole = d->ops->recognises && (d->targets > 0 || d->shape.ndim == 1);
+    return whole || d->size < SAMPLES ? d->size : SAMPLES;
+}
+
+/* out->channels and out->targets say of what. */
+static enum error normalization_measure(struct dataset *d, struct moments *m, struct normalization *out) {
+    int64_t n = measured_count(d);
     size_t target_bytes = (size_t)align_floats(d->targets + d->labels) * sizeof(float), bytes = dataset_sample_bytes(d);
     char *raw;
     TRY(memory_alloc(target_bytes + bytes, (void **)&raw));
-    double sum[CHANNELS_MAX] = {0}, square[CHANNELS_MAX] = {0};
     enum error err = ERR_NONE;
     int32_t *labels = (int32_t *)raw + d->targets;
     for (int64_t i = 0; i < n && err == ERR_NONE; i++) {
-        err = d->ops->read(d, i, raw + target_bytes, labels, (float *)raw);
-        if (err == ERR_NONE) moments_add(d, raw + target_bytes, out->channels, sum, square);
+        int64_t at = d->ops->recognises ? (int64_t)((__int128)i * d->size / n) : i;
+        err = d->ops->read(d, at, raw + target_bytes, labels, (float *)raw);
+        if (err == ERR_NONE) moments_add(m, d, out, raw + target_bytes, (float *)raw);
     }
     memory_free(raw);
-    TRY(err);
-    double count = (double)n * (double)(shape_count(&d->shape) / out->channels);
-    for (int c = 0; c < out->channels; c++) {
-        double mean = sum[c] / count, deviation = sqrt(fmax(square[c] / count - mean * mean, 0));
-        bool constant = deviation <= 1e-7 * fabs(mean) || deviation < 1e-30;
-        out->mean[c] = (float)mean;
-        out->scale[c] = constant ? 1 : (float)(1 / deviation);
-    }
-    return ERR_NONE;
+    return err;
+}
+
+static enum error normalization_of(struct dataset *d, bool inputs, struct normalization *out) {
+    struct moments *m;
+    double n = (double)measured_count(d);
+    TRY(memory_alloc(sizeof *m, (void **)&m));
+    memset(m, 0, sizeof *m);
+    enum error err = normalization_measure(d, m, out);
+    double each = (double)(shape_count(&d->shape) / out->channels);
+    if (inputs) moments_give(m, 0, n * each, out->channels, out->mean, out->scale);
+    each = out->targets == 1 ? (double)d->targets : 1;
+    moments_give(m, CHANNELS_MAX, n * each, out->targets, out->target_mean, out->target_scale);
+    memory_free(m);
+    return err;
 }
 
 /* Tokens are names: the network sees them as they are. */
@@ -148,11 +180,10 @@ enum error normalization_find(struct dataset *d, const struct data_config *c, st
     TRY(normalize_parse(c->normalize, &n, &at));
     if (d->type == SAMPLE_TOKENS) return normalization_none(d, &n, out);
     *out = (struct normalization){.channels = 1, .scale = {(float)(1 / unit_of(d))}};
-    if (n.kind == NORMALIZE_OFF) return ERR_NONE;
-    if (n.kind == NORMALIZE_AUTO) {
-        out->channels = channels_of(d);
-        return normalization_measure(d, out);
-    }
+    if (c->normalize_target && c->values) out->targets = d->targets <= CHANNELS_MAX ? (int)d->targets : 1;
+    if (n.kind == NORMALIZE_AUTO) out->channels = channels_of(d);
+    if (n.kind == NORMALIZE_AUTO || out->targets) TRY(normalization_of(d, n.kind == NORMALIZE_AUTO, out));
+    if (n.kind != NORMALIZE_GIVEN) return ERR_NONE;
     if (n.count != 1 && n.count != d->shape.dim[0])
         return FAIL(ERR_CONFIG,
                     "normalize has %d means, but samples of '%s' have %lld channels or columns\ngive one "
@@ -163,9 +194,22 @@ enum error normalization_find(struct dataset *d, const struct data_config *c, st
     return ERR_NONE;
 }
 
+void normalization_undo(const struct normalization *n, float *y, int64_t count) {
+    for (int64_t k = 0; n->targets && k < count; k++) {
+        int64_t of = n->targets > 1 ? k : 0;
+        y[k] = (float)((double)y[k] / (double)n->target_scale[of] + (double)n->target_mean[of]);
+    }
+}
+
+static bool pairs_equal(int n, const float *mean, const float *scale, const float *means, const float *scales) {
+    size_t bytes = (size_t)n * sizeof *mean;
+    return !memcmp(mean, means, bytes) && !memcmp(scale, scales, bytes);
+}
+
 bool normalization_equal(const struct normalization *a, const struct normalization *b) {
-    size_t bytes = (size_t)a->channels * sizeof *a->mean;
-    return a->channels == b->channels && !memcmp(a->mean, b->mean, bytes) && !memcmp(a->scale, b->scale, bytes);
+    return a->channels == b->channels && a->targets == b->targets &&
+           pairs_equal(a->channels, a->mean, a->scale, b->mean, b->scale) &&
+           pairs_equal(a->targets, a->target_mean, a->target_scale, b->target_mean, b->target_scale);
 }
 
 /* The first few, where a table has more. */
@@ -184,7 +228,10 @@ char *normalization_words(const struct dataset *d, const struct normalization *n
     int used = snprintf(out, 640, "mean");
     used += add_words(d, n, false, out + used, 640 - used);
     used += snprintf(out + used, (size_t)(640 - used), ", deviation");
-    add_words(d, n, true, out + used, 640 - used);
+    used += add_words(d, n, true, out + used, 640 - used);
+    if (n->targets)
+        snprintf(out + used, (size_t)(640 - used), "; targets: mean %.6g, deviation %.6g%s", (double)n->target_mean[0],
+                 1 / (double)n->target_scale[0], n->targets > 1 ? ", ..." : "");
     return out;
 }
 
@@ -195,7 +242,12 @@ enum error normalization_check(struct dataset *d, const struct data_config *c, c
     char is[640], was[640];
     TRY(normalize_parse(c->normalize, &asked, &at));
     if (asked.kind == NORMALIZE_AUTO) return ERR_NONE;
-    TRY(normalization_find(d, c, &given));
+    struct data_config inputs = *c;
+    inputs.normalize_target = false;
+    TRY(normalization_find(d, &inputs, &given));
+    given.targets = n->targets;
+    memcpy(given.target_mean, n->target_mean, sizeof n->target_mean);
+    memcpy(given.target_scale, n->target_scale, sizeof n->target_scale);
     if (normalization_equal(&given, n)) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "data.normalize gives %s, and the network was trained with %s\n'normalize: auto' "
@@ -232,6 +284,13 @@ enum error transform_init(struct transform *t, const struct dataset *d, const st
         return FAIL(ERR_CONFIG, "%d channels are normalised, but samples of '%s' have %lld", norm->channels, d->name,
                     (long long)d->shape.dim[0]);
     return ERR_NONE;
+}
+
+void transform_target(const struct transform *t, float *target, int64_t n) {
+    for (int64_t k = 0; t->norm.targets && k < n; k++) {
+        int64_t of = t->norm.targets > 1 ? k : 0;
+        target[k] = (target[k] - t->norm.target_mean[of]) * t->norm.target_scale[of];
+    }
 }
 
 enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id, void *raw,

@@ -16,6 +16,8 @@ MUST_CHECK enum error transform_init(struct transform *t, const struct dataset *
 /* raw (shape, of the set's type) -> out (shape). id, the visit's counter, is all that chance
  * depends on. */
 void transform_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id, float *out);
+/* A target that is values, as the network learns it. */
+void transform_target(const struct transform *t, float *target, int64_t n);
 /* Reads sample i for the visit id: as the set's read, or read_part where a part is drawn. */
 MUST_CHECK enum error transform_read(const struct transform *t, struct dataset *d, int64_t i, uint64_t id, void *raw,
                                      int32_t *labels, float *target);

@@ -160,6 +160,14 @@ enum error checkpoint_preprocessing(const char *path, struct pool *pool, struct 
     return err;
 }
 
+bool checkpoint_split(const char *path, struct pool *pool, int64_t *split) {
+    struct preprocessing *was = NULL;
+    char *name = pool_printf(pool, "%s/%s", path, checkpoint_file_names[FILE_MODEL]);
+    if (!name || checkpoint_preprocessing(name, pool, &was) != ERR_NONE) return false;
+    *split = was ? was->set.base.split : SPLIT_END;
+    return true;
+}
+
 /* *was: what the network was trained on, as far as the checkpoint tells and the caller minds. */
 static enum error check_set(const char *path, const struct opened *c, const struct checkpoint_view *v,
                             struct preprocessing **was) {
@@ -173,7 +181,7 @@ static enum error check_set(const char *path, const struct opened *c, const stru
 static void keep_norm(const char *path, const struct checkpoint_view *v, const struct preprocessing *was) {
     char old[640], new[640];
     if (!was || normalization_equal(&was->norm, v->norm)) return;
-    log_warn("the training data are others than when '%s' was saved: %s now. This run keeps "
+    log_warn("the training data are normalised in another way than when '%s' was saved: %s now. This run keeps "
              "the checkpoint's: %s",
              path, normalization_words(v->set, v->norm, new), normalization_words(v->set, &was->norm, old));
     *v->norm = was->norm;

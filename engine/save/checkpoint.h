@@ -75,6 +75,9 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
 /* Of a step's folder: the file of the network that it is about, into the pool. That is the averaged one where the
  * manifest names one, but for those who ask for the weights themselves, 'raw'. ERR_DATA: it is not there. */
 MUST_CHECK enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, const char **out);
+/* Which samples were held out when the step folder was saved, as data.split says it. false: its weights cannot be read
+ * from here. */
+bool checkpoint_split(const char *path, struct pool *pool, int64_t *split);
 struct checkpoint_view { /* what is saved: borrowed pointers into the arenas, or where to load to */
     const struct model *model;
     struct device *device; /* in whose memory they may lie; NULL: the host's */

@@ -107,6 +107,15 @@ static const char *normalise(struct onnx_graph *g, const struct model *m, const 
     return onnx_node(g, "Mul", "input/normalized", ONNX_LIST(shifted, scale), (const char *const[]){NULL});
 }
 
+/* y / scale + mean: the outputs in the unit of the targets. */
+static void undo(struct onnx_graph *g, const struct normalization *norm, const char *y, const char *output) {
+    int64_t dim[] = {norm->targets};
+    const char *mean = onnx_tensor(g, "output/mean", norm->target_mean, dim, norm->targets > 1);
+    const char *scale = onnx_tensor(g, "output/scale", norm->target_scale, dim, norm->targets > 1);
+    const char *wide = onnx_node(g, "Div", "output/scaled", ONNX_LIST(y, scale), (const char *const[]){NULL});
+    onnx_node(g, "Add", output, ONNX_LIST(wide, mean), (const char *const[]){NULL});
+}
+
 static void add_tensors(struct onnx_graph *g, const struct tensor_info *t, int n, const float *data) {
     for (int i = 0; i < n; i++) onnx_tensor(g, t[i].name, data + t[i].offset, t[i].shape.dim, t[i].shape.ndim);
 }
@@ -121,7 +130,8 @@ static void names_of(const struct model *m, const struct model_node *n, const ch
         w[LAYER_PARAMS + i] = n->buffer[i] >= 0 ? m->buffers[n->buffer[i]].name : NULL;
 }
 
-static enum error add_nodes(struct onnx_graph *g, const struct model *m, const char *input, const char *output) {
+static enum error add_nodes(struct onnx_graph *g, const struct model *m, const struct normalization *norm,
+                            const char *input, const char *output) {
     const char **y = pool_alloc(g->pool, sizeof *y * (size_t)(m->nnodes + 1)), *last = input;
     if (!y) return ERR_MEMORY;
     for (int i = 0; i < m->nnodes; i++) {
@@ -132,7 +142,10 @@ static enum error add_nodes(struct onnx_graph *g, const struct model *m, const c
         if (!(y[i] = onnx_layer(g, n, x, w))) return ERR_CONFIG;
         last = y[i];
     }
-    onnx_node(g, "Identity", output, ONNX_LIST(last), (const char *const[]){NULL});
+    if (norm->targets)
+        undo(g, norm, last, output);
+    else
+        onnx_node(g, "Identity", output, ONNX_LIST(last), (const char *const[]){NULL});
     return g->failed ? FAIL(ERR_MEMORY, "no memory for the ONNX graph") : ERR_NONE;
 }
 
@@ -208,7 +221,7 @@ static enum error make(struct onnx_graph *g, struct proto *p, const struct model
     const char *output = d->classes ? "logits" : "output";
     add_tensors(g, m->params, m->nparams, values);
     add_tensors(g, m->buffers, m->nbuffers, buffers);
-    TRY(add_nodes(g, m, tokens ? "input" : normalise(g, m, norm), output));
+    TRY(add_nodes(g, m, norm, tokens ? "input" : normalise(g, m, norm), output));
     proto_int(p, MODEL_IR, IR_VERSION);
     proto_text(p, MODEL_PRODUCER, "engine");
     proto_text(p, MODEL_PRODUCER_VERSION, ENGINE_VERSION);

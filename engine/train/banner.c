@@ -21,12 +21,14 @@ static const char *tensors_text(const struct trainer *t, char out[96]) {
 
 void banner_show(struct progress *p, const struct trainer *t) {
     const struct run_config *c = t->config;
-    char params[32], samples[32], vals[32], tensors[96];
+    char params[32], samples[32], vals[32], tensors[96], split[64];
     progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
                  c->threads == 1 ? "" : "s", t->job->mode->describe(t->mode));
-    progress_say(p, "model %s, %s parameters%s - data %s, %s training and %s validation samples", t->model->name,
+    dataset_split_words(t->feed.val, split);
+    progress_say(p, "model %s, %s parameters%s - data %s, %s training and %s validation samples%s%s%s", t->model->name,
                  text_of_count(t->model->parameters, params), tensors_text(t, tensors), t->feed.data->name,
-                 text_of_count(t->feed.data->size, samples), text_of_count(t->feed.val->size, vals));
+                 text_of_count(t->feed.data->size, samples), text_of_count(t->feed.val->size, vals), *split ? " (" : "",
+                 split, *split ? ")" : "");
     char pieces[48] = "";
     if (c->batch.accumulate > 1)
         snprintf(pieces, sizeof pieces, ", each in %lld pieces", (long long)c->batch.accumulate);

@@ -70,24 +70,43 @@ static void id_join(const double halves[2], char id[RUN_ID_TEXT]) {
     if (halves[0] > 0 || halves[1] > 0) snprintf(id, RUN_ID_TEXT, "%08x%08x", (unsigned)halves[0], (unsigned)halves[1]);
 }
 
-/* Channels of a picture travel with the counters; a table with more columns sends the others behind them. */
+/* Channels of a picture travel with the counters; a table with more columns sends the others after them. The pairs of the
+ * targets follow those of the inputs. */
 enum { NORM_FIRST = 16 };
 
-static void norm_put(const struct normalization *n, int from, int to, double *out) {
-    for (int k = from; k < to && k < n->channels; k++) *out++ = (double)n->mean[k], *out++ = (double)n->scale[k];
+static int norm_pairs(const struct normalization *n) {
+    return n->channels + n->targets;
+}
+
+static void norm_pair(struct normalization *n, int k, float **mean, float **scale) {
+    bool target = k >= n->channels;
+    *mean = target ? &n->target_mean[k - n->channels] : &n->mean[k];
+    *scale = target ? &n->target_scale[k - n->channels] : &n->scale[k];
+}
+
+static void norm_put(struct normalization *n, int from, int to, double *out) {
+    float *mean, *scale;
+    for (int k = from; k < to && k < norm_pairs(n); k++) {
+        norm_pair(n, k, &mean, &scale);
+        *out++ = (double)*mean, *out++ = (double)*scale;
+    }
 }
 
 static void norm_get(struct normalization *n, int from, int to, const double *in) {
-    for (int k = from; k < to && k < n->channels; k++) n->mean[k] = (float)*in++, n->scale[k] = (float)*in++;
+    float *mean, *scale;
+    for (int k = from; k < to && k < norm_pairs(n); k++) {
+        norm_pair(n, k, &mean, &scale);
+        *mean = (float)*in++, *scale = (float)*in++;
+    }
 }
 
 static enum error norm_send_rest(struct trainer *t) {
     struct normalization *n = &t->feed.norm;
-    double rest[2 * (CHANNELS_MAX - NORM_FIRST)] = {0};
-    if (n->channels <= NORM_FIRST) return ERR_NONE;
-    if (t->rank == 0) norm_put(n, NORM_FIRST, n->channels, rest);
-    TRY(t->job->mode->sum(t->mode, rest, 2 * (n->channels - NORM_FIRST)));
-    norm_get(n, NORM_FIRST, n->channels, rest);
+    double rest[2 * (2 * CHANNELS_MAX - NORM_FIRST)] = {0};
+    if (norm_pairs(n) <= NORM_FIRST) return ERR_NONE;
+    if (t->rank == 0) norm_put(n, NORM_FIRST, norm_pairs(n), rest);
+    TRY(t->job->mode->sum(t->mode, rest, 2 * (norm_pairs(n) - NORM_FIRST)));
+    norm_get(n, NORM_FIRST, norm_pairs(n), rest);
     return ERR_NONE;
 }
 
@@ -104,7 +123,7 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 13, PATIENCE = ID + 2, TARGET = PATIENCE + 4, PLAIN = TARGET + 2, NORM = 1 + 2 * NORM_FIRST };
+    enum { ID = 13, PATIENCE = ID + 2, TARGET = PATIENCE + 4, PLAIN = TARGET + 2, NORM = 2 + 2 * NORM_FIRST };
     _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
     _Static_assert(sizeof c->target == 2 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
@@ -117,15 +136,15 @@ enum error trainer_begin(struct trainer *t) {
         id_split(t->job->run_id, at + ID);
         memcpy(at + PATIENCE, &c->patience, sizeof c->patience);
         memcpy(at + TARGET, &c->target, sizeof c->target);
-        at[PLAIN] = t->feed.norm.channels;
-        norm_put(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
+        at[PLAIN] = t->feed.norm.channels, at[PLAIN + 1] = t->feed.norm.targets;
+        norm_put(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 2);
     }
     TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
     memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
     memcpy(&c->target, at + TARGET, sizeof c->target);
-    t->feed.norm.channels = (int)at[PLAIN];
-    norm_get(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 1);
+    t->feed.norm.channels = (int)at[PLAIN], t->feed.norm.targets = (int)at[PLAIN + 1];
+    norm_get(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 2);
     TRY(norm_send_rest(t));
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
     t->resumed = at[3] > 0;

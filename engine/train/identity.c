@@ -8,12 +8,22 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
-static const struct node *without_paths(const struct node *n, struct pool *pool) {
+/* Keys of data that change no bit of a resumed run, or whose effect the checkpoint has: it says which samples were held
+ * out, and how targets are learned. */
+static bool is_kept_elsewhere(const struct node *of, const struct node *item) {
+    static const char *const kept[] = {"split", "normalize_target"};
+    bool any = false;
+    for (size_t i = 0; of->kind == NODE_MAP && i < sizeof kept / sizeof *kept; i++)
+        any = any || !strcmp(item->key, kept[i]);
+    return any;
+}
+
+/* A copy without paths, since what lies there is compared, and where it lies is no matter. NULL: no memory. */
+static const struct node *what_counts(const struct node *n, struct pool *pool) {
     struct node *copy = tree_copy(n, pool);
     int kept = 0;
     for (int i = 0; copy && i < copy->count; i++)
-        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+        if (!copy->items[i]->given && !is_kept_elsewhere(n, copy->items[i])) copy->items[kept++] = copy->items[i];
     if (copy) copy->count = kept;
     return copy;
 }
@@ -26,11 +36,11 @@ static const char *loss_name(const struct node *n) {
     return name && !smooth && !node_get(n, "weights") ? name->text : NULL;
 }
 
-/* A section's text on one line, without paths; of a model what it is, and not what its first weights were. */
+/* A section's text on one line, of what counts; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
     const char *name = !strcmp(n->key, "loss") ? loss_name(n) : NULL;
     if (name) return pool_printf(pool, "%s", name);
-    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : what_counts(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
     for (char *at = text; at && *at; at++)
         if (*at == '\n') *at = at[1] ? ';' : '\0';

@@ -96,10 +96,23 @@ static enum error check_metric(const struct trainer *t, const char *key, const c
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
 
+/* A run that goes on holds out what it held out before. */
+static void keep_split(const struct trainer *t, struct data_config *data) {
+    int64_t was, is = data->split;
+    if (!t->job->resume || !checkpoint_split(t->job->resume, t->job->settings->pool, &was) || was == is) return;
+    data->split = was;
+    if (t->rank == 0 && was != SPLIT_END)
+        log_warn("data.split: this run keeps %lld, the checkpoint's, as otherwise it would validate on what it was "
+                 "trained on",
+                 (long long)was);
+}
+
 static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
-    TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &t->feed.data));
-    TRY(dataset_open(&c->data, false, (uint64_t)c->seed, &t->feed.val));
+    struct data_config data = c->data;
+    keep_split(t, &data);
+    TRY(dataset_open(&data, true, (uint64_t)c->seed, &t->feed.data));
+    TRY(dataset_open(&data, false, (uint64_t)c->seed, &t->feed.val));
     return normalization_find(t->feed.data, &c->data, &t->feed.norm);
 }
 

@@ -52,7 +52,7 @@ static int train_on_files(void **state) {
     write_npy(samples_path, "<f4", "(120, 2)", x, sizeof x);
     write_npy(scratch_path("y.npy"), "<i4", "(120,)", y, sizeof y);
     char data[700];
-    snprintf(data, sizeof data, "data={set: npy, train: %s, val: 20}", samples_path);
+    snprintf(data, sizeof data, "data={set: npy, train: %s, val: 20, split: end}", samples_path);
     program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", "mode=dp", "--set", "devices=cpu:2",
                 "--set", "model={layers: [{linear: 8}, relu, {linear: 2}]}", "--set", "batch={size: 20, shards: 2}",
                 "--set", "train=60ep", "--set", "optimizer={name: adam, lr: 0.05}", "--set", log_dir("lines"), NULL);

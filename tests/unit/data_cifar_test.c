@@ -19,7 +19,7 @@ static uint8_t bytes[1 << 15], x[PIXELS];
 
 static const char *yaml_of(const char *path, const char *more) {
     static char yaml[2048];
-    snprintf(yaml, sizeof yaml, "{set: cifar, train: %s%s}", scratch_path(path), more);
+    snprintf(yaml, sizeof yaml, "{set: cifar, train: %s, split: end%s}", scratch_path(path), more);
     return yaml;
 }
 

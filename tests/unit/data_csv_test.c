@@ -16,7 +16,7 @@ static const char table[] = "id,age,city,kind\n"
 
 static const char *yaml_of(const char *name, const char *rest) {
     static char yaml[2048];
-    snprintf(yaml, sizeof yaml, "{set: csv, train: %s%s}", scratch_path(name), rest);
+    snprintf(yaml, sizeof yaml, "{set: csv, train: %s, split: end%s}", scratch_path(name), rest);
     return yaml;
 }
 

@@ -61,8 +61,9 @@ static void test_idx(void **state) {
             dataset_close(d);
         }
         for (int train = 0; train < 2; train++) { /* a file, and samples held out at its end */
-            struct dataset *d = set_open(
-                yaml("{set: idx, train: %s/train-images-idx3-ubyte%s, val: 25%%}", folder, packed ? ".gz" : ""), train);
+            struct dataset *d = set_open(yaml("{set: idx, train: %s/train-images-idx3-ubyte%s, val: 25%%, split: end}",
+                                              folder, packed ? ".gz" : ""),
+                                         train);
             assert_int_equal(d->size, train ? 15 : 5);
             for (int64_t i = 0; i < d->size; i++) assert_byte_image(d, i, train ? i : 15 + i, 5);
             dataset_close(d);
@@ -226,7 +227,8 @@ static void test_npy_types(void **state) {
                      types[type]);
             const void *data = type == 0 ? (void *)f8 : type == 1 ? (void *)f4 : (void *)u1;
             npy_put("x.npy", text, data, 12 * (type == 0 ? 8 : type == 1 ? 4 : 1));
-            struct dataset *d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x.npy")), false);
+            struct dataset *d =
+                set_open(yaml("{set: npy, train: %s, val: 1, split: end}", scratch_path("x.npy")), false);
             assert_int_equal(d->size, 1);
             assert_int_equal(d->classes, 3);
             assert_int_equal(d->plane, s > 0);
@@ -252,7 +254,7 @@ static void test_npy_labels(void **state) {
     int32_t label = 77;
     npy_put("x_t.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
     npy_put("y_t.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", t, sizeof t);
-    struct dataset *d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true);
+    struct dataset *d = set_open(yaml("{set: npy, train: %s, val: 1, split: end}", scratch_path("x_t.npy")), true);
     assert_int_equal(d->classes, 0);
     assert_int_equal(d->targets, 2);
     assert_ok(d->ops->read(d, 1, x, &label, target));
@@ -269,7 +271,7 @@ static void test_npy_labels(void **state) {
         y[0] = 4, y[2 * types[i].size] = 1;
         snprintf(text, sizeof text, "{'descr': '%s', 'fortran_order': False, 'shape': (3, 1)}", types[i].type);
         npy_put("y_t.npy", text, y, 3 * (size_t)types[i].size);
-        d = set_open(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true);
+        d = set_open(yaml("{set: npy, train: %s, val: 1, split: end}", scratch_path("x_t.npy")), true);
         assert_int_equal(d->classes, 5);
         assert_ok(d->ops->read(d, 0, x, &label, NULL));
         assert_int_equal(label, 4);
@@ -277,7 +279,8 @@ static void test_npy_labels(void **state) {
         if (types[i].type[1] == 'u' && types[i].size < 8) continue;
         memset(y, 255, sizeof y); /* -1, or beyond all classes */
         npy_put("y_t.npy", text, y, 3 * (size_t)types[i].size);
-        assert_fails(ERR_DATA, set_try(yaml("{set: npy, train: %s, val: 1}", scratch_path("x_t.npy")), true, &d));
+        assert_fails(ERR_DATA,
+                     set_try(yaml("{set: npy, train: %s, val: 1, split: end}", scratch_path("x_t.npy")), true, &d));
     }
 }
 
@@ -312,7 +315,7 @@ static void test_npy_lies(void **state) {
     struct dataset *d;
     npy_put("x_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2)}", x, sizeof x);
     npy_put("y_w.npy", "{'descr': '<f4', 'fortran_order': False, 'shape': (3, )}", x, 12);
-    const char *text = "{set: npy, train: %s, val: 1}";
+    const char *text = "{set: npy, train: %s, val: 1, split: end}";
     dataset_close(set_open(yaml(text, scratch_path("x_w.npy")), true));
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         npy_put("x_w.npy", wrong[i], x, sizeof x);
@@ -330,7 +333,7 @@ static void test_npy_lies(void **state) {
 
 /* ---- csv ---- */
 static const char *csv_yaml(const char *rest) {
-    return yaml("{set: csv, train: %s%s}", scratch_path("t.csv"), rest);
+    return yaml("{set: csv, train: %s, split: end%s}", scratch_path("t.csv"), rest);
 }
 
 static void csv_put(const char *text) {

@@ -101,21 +101,27 @@ static enum error files_count(const struct files *f, int64_t record, int64_t *ou
 struct filling {
     struct resident *r;
     struct part part;
-    int64_t at; /* records so far, of all files */
+    int64_t at, put; /* records so far, of all files; of the part */
+    int64_t classes;
     int labels, which;
+    int32_t *all; /* of all records: labels alone are read, into here; NULL: the part */
 };
 
 static enum error record_put(struct filling *f, const char *path, const unsigned char *bytes) {
-    int64_t i = f->at++ - f->part.first;
+    int64_t at = f->at++;
     int label = bytes[f->which];
-    if (label >= f->r->base.classes)
+    if (label >= f->classes)
         return FAIL(ERR_DATA,
                     "%s: record %lld has label %d, but there are %lld classes\nis it of "
                     "CIFAR-10, or of CIFAR-100?",
-                    path, (long long)(f->at - 1), label, (long long)f->r->base.classes);
-    if (i < 0 || i >= f->part.count) return ERR_NONE;
-    f->r->labels[i] = label;
-    memcpy(f->r->x + i * PIXELS, bytes + f->labels, PIXELS);
+                    path, (long long)at, label, (long long)f->classes);
+    if (f->all) {
+        f->all[at] = label;
+        return ERR_NONE;
+    }
+    if (f->put == f->part.count || at != part_at(&f->part, f->put)) return ERR_NONE;
+    f->r->labels[f->put] = label;
+    memcpy(f->r->x + f->put++ * PIXELS, bytes + f->labels, PIXELS);
     return ERR_NONE;
 }
 
@@ -133,11 +139,30 @@ done:
     return err;
 }
 
-static enum error records_fill(struct filling *f, const struct files *files) {
+static enum error files_fill(struct filling *f, const struct files *files, int64_t count) {
+    f->at = 0;
     for (int i = 0; i < files->count; i++) TRY(file_fill(f, files->path[i]));
-    if (f->at < f->part.first + f->part.count)
-        return FAIL(ERR_DATA, "%s has become shorter while it was read", files->path[0]);
-    return ERR_NONE;
+    if (f->at == count) return ERR_NONE;
+    return FAIL(ERR_DATA, "%s has become shorter or longer while it was read", files->path[0]);
+}
+
+static enum error part_choose(struct filling *f, const struct files *files, const struct dataset_ask *ask,
+                              const char *held, int64_t count) {
+    struct strata strata = {.count = count};
+    if (ask->split == SPLIT_END || (!held && !ask->limit)) return part_draw(ask, held, &strata, &f->part);
+    TRY(memory_alloc((size_t)count * sizeof *f->all, (void **)&f->all));
+    enum error err = files_fill(f, files, count);
+    strata.label = f->all;
+    if (err == ERR_NONE) err = part_draw(ask, held, &strata, &f->part);
+    memory_free(f->all);
+    f->all = NULL;
+    return err;
+}
+
+static enum error records_fill(struct filling *f, const struct files *files, int64_t count) {
+    TRY(files_fill(f, files, count));
+    if (f->put == f->part.count) return ERR_NONE;
+    return FAIL(ERR_DATA, "%s has changed while it was read", files->path[0]);
 }
 
 /* ---- the set ---- */
@@ -160,37 +185,30 @@ static enum error files_find(const struct cifar_config *c, bool train, const str
     return ERR_NONE;
 }
 
-static enum error cifar_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                             struct dataset **out) {
-    (void)seed;
-    const struct cifar_config *c = config;
+static enum error cifar_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct cifar_config *c = ask->config;
     struct files files;
     const char *held;
     int64_t count;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the folder of the set");
-    TRY(files_find(c, train, like, &files, &held));
+    TRY(files_find(c, ask->train, ask->like, &files, &held));
     int labels = files.hundred ? 2 : 1, which = files.hundred && c->labels == LABELS_FINE;
-    struct filling f = {.labels = labels, .which = which};
+    struct filling f = {.labels = labels, .which = which, .classes = !files.hundred ? 10 : which ? 100 : 20};
     TRY(files_count(&files, labels + PIXELS, &count));
-    f.part = (struct part){0, count};
-    if (held) TRY(part_find(held, count, train, &f.part));
+    TRY(part_choose(&f, &files, ask, held, count));
     struct dataset d = {.ops = &dataset_cifar,
                         .size = f.part.count,
                         .shape = {3, {3, SIDE, SIDE}},
                         .type = SAMPLE_U8,
-                        .classes = !files.hundred ? 10
-                                   : which        ? 100
-                                                  : 20,
+                        .classes = f.classes,
                         .name = "cifar",
-                        .plane = true};
-    TRY(resident_create(&d, &f.r));
-    enum error err = records_fill(&f, &files);
-    if (err != ERR_NONE) {
-        resident_close(&f.r->base);
-        return err;
-    }
-    *out = &f.r->base;
-    return ERR_NONE;
+                        .plane = true,
+                        .held = f.part.held};
+    enum error err = resident_create(&d, &f.r);
+    if (err == ERR_NONE && (err = records_fill(&f, &files, count)) != ERR_NONE) resident_close(&f.r->base);
+    part_free(&f.part);
+    if (err == ERR_NONE) *out = &f.r->base;
+    return err;
 }
 
 static bool cifar_recognises(const char *path) {
@@ -204,8 +222,8 @@ static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct cifar_config, train),
      .help = "Folder of the binary files (data_batch_1.bin ..., or train.bin), or one of them"},
     {"val", CONFIG_PATH, offsetof(struct cifar_config, val),
-     .help = "The same for validation, or how many samples to hold out at the end of 'train' (5000, 10%); default: the "
-             "folder's own validation files, else 10%",
+     .help = "The same for validation, or how many samples of 'train' to hold out (5000, 10%; data.split says which); "
+             "default: the folder's own validation files, else 10%",
      .extra = &part_path},
     {"labels", CONFIG_ENUM, offsetof(struct cifar_config, labels), .standard = "fine",
      .help = "Labels of CIFAR-100: the 100 fine classes or the 20 coarse ones", .choices = "fine|coarse"},

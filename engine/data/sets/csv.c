@@ -4,6 +4,7 @@
  *
  * Rows stay as they are in the file, a float a column; a category becomes its values when a sample is read, so memory
  * does not depend on how many categories there are. */
+#include "engine/data/part.h"
 #include "engine/data/resident.h"
 #include "engine/data/table.h"
 
@@ -21,8 +22,8 @@ struct csv {
     struct dataset base;
     struct pool *pool; /* of the columns and the note */
     struct columns columns;
-    float *values; /* (base.size or more, columns.inputs + 1), of malloc's */
-    int64_t first; /* the first row */
+    float *values;    /* (base.size or more, columns.inputs + 1), of malloc's */
+    struct part part; /* the rows */
 };
 extern const struct dataset_ops dataset_csv;
 
@@ -30,6 +31,7 @@ extern const struct dataset_ops dataset_csv;
 static void csv_close(struct dataset *d) {
     struct csv *s = (struct csv *)d;
     free(s->values);
+    part_free(&s->part);
     pool_free(s->pool);
     memory_free(s);
 }
@@ -41,9 +43,13 @@ static enum error csv_create(struct csv **out) {
     return err;
 }
 
+static const float *csv_row(const struct csv *s, int64_t i) {
+    return s->values + part_at(&s->part, i) * (s->columns.inputs + 1);
+}
+
 static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
     const struct csv *s = (const struct csv *)d;
-    const float *row = s->values + (s->first + i) * (s->columns.inputs + 1);
+    const float *row = csv_row(s, i);
     float *out = x;
     for (int64_t k = 0; k < s->columns.inputs; k++) {
         int64_t n = s->columns.column[k].count;
@@ -57,7 +63,7 @@ static enum error csv_read(struct dataset *d, int64_t i, void *x, int32_t *label
 
 static int32_t csv_label(const struct dataset *d, int64_t i) {
     const struct csv *s = (const struct csv *)d;
-    return (int32_t)s->values[(s->first + i) * (s->columns.inputs + 1) + s->columns.inputs];
+    return (int32_t)csv_row(s, i)[s->columns.inputs];
 }
 
 /* "v.csv: missing values: 3 (the first: line 7, column 2 'age': 'NA')" */
@@ -94,14 +100,17 @@ static enum error target_set(struct csv *s, const struct table *t, int64_t class
     return classes_find(t->path, classes, t->largest, &d->classes);
 }
 
-/* The rows of 'part' of a table, whose values are then the set's. */
-static enum error csv_take(struct csv *s, struct table *t, struct part part, int64_t classes) {
+/* The rows of s->part of a table, whose values are then the set's. */
+static enum error csv_take(struct csv *s, struct table *t, int64_t classes) {
     s->columns = t->columns;
     s->values = t->values;
-    s->first = part.first;
     t->values = NULL;
-    s->base = (struct dataset){
-        .ops = &dataset_csv, .size = part.count, .shape = {1, {t->columns.values}}, .type = SAMPLE_F32, .name = "csv"};
+    s->base = (struct dataset){.ops = &dataset_csv,
+                               .size = s->part.count,
+                               .shape = {1, {t->columns.values}},
+                               .type = SAMPLE_F32,
+                               .name = "csv",
+                               .held = s->part.held};
     s->base.columns = &s->columns;
     TRY(notes_add(s, t));
     return target_set(s, t, classes);
@@ -112,21 +121,36 @@ static int64_t classes_of(const struct table *t, bool values) {
     return values ? 0 : named ? named : t->classes ? t->largest + 1 : 0;
 }
 
-/* Reads a training file whole, and tells which of its rows are to train on. */
-static enum error train_read(const char *path, const struct table_ask *ask, const char *val, struct pool *pool,
-                             struct table *t, struct part *train) {
-    TRY(table_read(path, ask, pool, t));
-    *train = (struct part){0, t->rows};
-    if (part_is_held(val)) TRY(part_find(val, t->rows, true, train));
-    return table_finish(t, train->first, train->count);
+static struct part all_rows(const struct table *t) {
+    return (struct part){0, t->rows};
+}
+
+/* The rows of a part of a file, by the classes or values in its last column; held: NULL, none are held out. */
+static enum error rows_draw(const struct dataset_ask *ask, const struct table *t, const char *held, bool classes,
+                            struct part *out) {
+    int64_t width = t->columns.inputs + 1;
+    return part_draw(ask, held, &(struct strata){t->rows, NULL, t->values + width - 1, width, classes}, out);
 }
 
 struct opening {
+    const struct dataset_ask *ask;
     const struct csv_config *config;
-    const char *val;
-    bool values, train;
-    const struct dataset *like;
+    const char *val, *held; /* where validation samples are: a file, or how many are held out (else NULL) */
 };
+
+/* Reads a training file whole, with what the rows to train on say of missing numbers. */
+static enum error train_read(const struct opening *o, struct pool *pool, struct table *t) {
+    const struct table_ask ask = {.config = &o->config->table};
+    struct dataset_ask train = *o->ask;
+    struct part part;
+    train.train = true, train.limit = 0;
+    TRY(table_read(o->config->train, &ask, pool, t));
+    TRY(table_finish_target(t));
+    TRY(rows_draw(&train, t, o->held, classes_of(t, train.values) > 0, &part));
+    enum error err = table_finish(t, &part);
+    part_free(&part);
+    return err;
+}
 
 /* That the configuration does not ask for another target than the one that was trained. */
 static enum error target_check(const char *asked, const struct columns *known) {
@@ -141,41 +165,45 @@ static enum error target_check(const char *asked, const struct columns *known) {
 
 /* A network that does not tell its columns was trained on numbers alone. */
 static enum error open_known(const struct opening *o, struct csv *s, struct table *t) {
-    bool held = part_is_held(o->val);
-    const char *path = o->train || held ? o->config->train : o->val;
+    const struct dataset *like = o->ask->like;
+    const char *path = o->ask->train || o->held ? o->config->train : o->val;
     struct table_config plain = o->config->table;
     plain.missing = "error";
-    struct table_ask ask = {.config = o->like->columns ? &o->config->table : &plain, .known = o->like->columns};
-    struct part part = {0};
+    struct table_ask ask = {.config = like->columns ? &o->config->table : &plain, .known = like->columns};
     if (ask.known) TRY(target_check(plain.target, ask.known));
     TRY(table_read(path, &ask, s->pool, t));
-    if (!ask.known) TRY(table_finish(t, 0, t->rows));
-    part.count = t->rows;
-    if (held) TRY(part_find(o->val, t->rows, o->train, &part));
-    return csv_take(s, t, part, o->like->classes);
+    if (!ask.known) {
+        const struct part all = all_rows(t);
+        TRY(table_finish_target(t));
+        TRY(table_finish(t, &all));
+    }
+    TRY(rows_draw(o->ask, t, o->held, like->classes > 0, &s->part));
+    return csv_take(s, t, like->classes);
 }
 
 static enum error open_first(const struct opening *o, struct csv *s, struct table *t, struct table *first) {
-    struct table_ask ask = {.config = &o->config->table};
-    struct part part;
-    if (o->train || part_is_held(o->val)) {
-        TRY(train_read(o->config->train, &ask, o->val, s->pool, t, &part));
-        if (!o->train) TRY(part_find(o->val, t->rows, false, &part));
-        return csv_take(s, t, part, classes_of(t, o->values));
+    bool values = o->ask->values;
+    if (o->ask->train || o->held) {
+        TRY(train_read(o, s->pool, t));
+        TRY(rows_draw(o->ask, t, o->held, classes_of(t, values) > 0, &s->part));
+        return csv_take(s, t, classes_of(t, values));
     }
-    TRY(train_read(o->config->train, &ask, o->val, s->pool, first, &part));
-    ask.known = &first->columns;
-    ask.knower = o->config->train;
+    TRY(train_read(o, s->pool, first));
+    struct table_ask ask = {.config = &o->config->table, .known = &first->columns, .knower = o->config->train};
     TRY(table_read(o->val, &ask, s->pool, t));
-    return csv_take(s, t, (struct part){0, t->rows}, classes_of(first, o->values));
+    s->part = all_rows(t);
+    return csv_take(s, t, classes_of(first, values));
 }
 
-static enum error open_as(const struct opening *o, struct dataset **out) {
+static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct csv_config *c = ask->config;
+    struct opening o = {.ask = ask, .config = c, .val = c->val ? c->val : "10%"};
     struct csv *s;
     struct table t = {0}, first = {0};
-    if (!o->config->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
+    o.held = part_is_held(o.val) ? o.val : NULL;
     TRY(csv_create(&s));
-    enum error err = o->like ? open_known(o, s, &t) : open_first(o, s, &t, &first);
+    enum error err = ask->like ? open_known(&o, s, &t) : open_first(&o, s, &t, &first);
     table_close(&t);
     table_close(&first);
     if (err == ERR_NONE)
@@ -185,25 +213,13 @@ static enum error open_as(const struct opening *o, struct dataset **out) {
     return err;
 }
 
-static enum error csv_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                           struct dataset **out) {
-    (void)seed;
-    const struct csv_config *c = config;
-    return open_as(&(struct opening){c, c->val ? c->val : "10%", false, train, like}, out);
-}
-
-static enum error csv_open_values(const void *config, bool train, uint64_t seed, struct dataset **out) {
-    (void)seed;
-    const struct csv_config *c = config;
-    return open_as(&(struct opening){c, c->val ? c->val : "10%", true, train, NULL}, out);
-}
-
 /* ---- a file of samples without labels ---- */
 static enum error samples_fill(const char *path, const struct dataset *like, struct csv *s, struct table *t) {
     static const struct table_config plain = {0};
     struct table_ask ask = {.config = &plain, .known = like->columns, .no_target = true};
     TRY(table_read(path, &ask, s->pool, t));
-    TRY(csv_take(s, t, (struct part){0, t->rows}, like->classes));
+    s->part = all_rows(t);
+    TRY(csv_take(s, t, like->classes));
     return dataset_check_like(&s->base, like);
 }
 
@@ -250,7 +266,7 @@ static void csv_check(const void *config, const struct node *at, struct config_e
 static const struct config_field fields[] = {
     {"train", CONFIG_PATH, AT(train), .help = "File of training samples"},
     {"val", CONFIG_PATH, AT(val), .standard = "10%",
-     .help = "File of validation samples, or how many to hold out at the end of 'train': 2000 or 20%",
+     .help = "File of validation samples, or how many of 'train' to hold out: 2000 or 20% (data.split says which)",
      .extra = &part_path},
     {"target", CONFIG_STRING, AT(table.target),
      .help = "Column to predict, by name or by number from 1; default: the last one", .also = "label|labels"},
@@ -283,7 +299,6 @@ const struct dataset_ops dataset_csv = {
                 .check = csv_check},
     .recognises = csv_recognises,
     .open = csv_open,
-    .open_values = csv_open_values,
     .read = csv_read,
     .label = csv_label,
     .close = csv_close,

@@ -113,10 +113,8 @@ extern const struct dataset_ops dataset_digits;
 static const struct drawn_kind kind = {
     .ops = &dataset_digits, .shape = {3, {1, SIDE, SIDE}}, .classes = FIGURES, .draw = figure_draw};
 
-static enum error digits_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                              struct dataset **out) {
-    (void)like;
-    return drawn_open(&kind, config, train, seed, out);
+static enum error digits_open(const struct dataset_ask *ask, struct dataset **out) {
+    return drawn_open(&kind, ask->config, ask->train, ask->seed, out);
 }
 
 const struct dataset_ops dataset_digits = {

@@ -119,17 +119,16 @@ static enum error grammar_fill(struct token_set *s, uint64_t seed, bool train) {
     return ERR_NONE;
 }
 
-static enum error grammar_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                               struct dataset **out) {
-    (void)like;
-    const struct grammar_config *c = config;
+static enum error grammar_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct grammar_config *c = ask->config;
+    bool train = ask->train;
     int64_t samples = train ? c->train : c->val;
     struct token_set *s;
     if (samples > TEXT_MOST / c->context)
         return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
                     (long long)samples, (long long)c->context, TEXT_MOST);
     TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1, samples * c->context + 1, &s));
-    enum error err = grammar_fill(s, seed, train);
+    enum error err = grammar_fill(s, ask->seed, train);
     if (err != ERR_NONE) {
         token_close(&s->base);
         return err;

@@ -64,10 +64,8 @@ static bool idx_recognises(const char *path) {
 static const struct pair_format format = {.header = idx_header, .folder = idx_folder, .labels = idx_labels};
 extern const struct dataset_ops dataset_idx;
 
-static enum error idx_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                           struct dataset **out) {
-    (void)seed;
-    return pair_open(&dataset_idx, &format, config, train, like, out);
+static enum error idx_open(const struct dataset_ask *ask, struct dataset **out) {
+    return pair_open(&dataset_idx, &format, ask, out);
 }
 
 static enum error idx_samples(const char *path, const struct dataset *like, struct dataset **out) {

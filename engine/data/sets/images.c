@@ -10,7 +10,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/data/pair.h"
-#include "engine/data/resident.h"
+#include "engine/data/part.h"
 
 #include <ctype.h>
 #include <dirent.h>
@@ -246,19 +246,33 @@ static enum error folders_check(struct images *s, const char *root) {
     return err;
 }
 
-/* Of the files, which lie class by class, keeps those that are held out, or the others: every so
- * manyth, so that each class loses its share. */
-static enum error files_part(struct images *s, const char *held, bool train) {
-    struct part val;
+/* Keeps file i as the next one. */
+static void files_keep(struct images *s, int64_t i, int64_t *kept) {
+    s->files.name[*kept] = s->files.name[i];
+    s->labels[(*kept)++] = s->labels[i];
+}
+
+/* The end of a folder, whose files lie class by class: every so manyth file. */
+static void files_cut(struct images *s, int64_t held, bool train) {
     int64_t n = s->files.count, kept = 0;
-    TRY(part_find(held, n, false, &val));
-    for (int64_t i = 0; i < n; i++) {
-        bool out = (__int128)(i + 1) * val.count / n > (__int128)i * val.count / n;
-        if (out == train) continue;
-        s->files.name[kept] = s->files.name[i];
-        s->labels[kept++] = s->labels[i];
-    }
+    for (int64_t i = 0; i < n; i++)
+        if (((__int128)(i + 1) * held / n > (__int128)i * held / n) != train) files_keep(s, i, &kept);
     s->files.count = kept;
+}
+
+static enum error files_part(struct images *s, const struct dataset_ask *ask, const char *held) {
+    const struct strata strata = {.count = s->files.count, .label = s->labels};
+    struct part part;
+    int64_t kept = 0;
+    TRY(part_draw(ask, held, &strata, &part));
+    s->base.held = part.held;
+    if (held && ask->split == SPLIT_END) {
+        files_cut(s, part.held, ask->train);
+    } else {
+        for (int64_t i = 0; i < part.count; i++) files_keep(s, part_at(&part, i), &kept);
+        s->files.count = kept;
+    }
+    part_free(&part);
     return ERR_NONE;
 }
 
@@ -345,8 +359,10 @@ static void images_close(struct dataset *d) {
     memory_free(s);
 }
 
-static enum error images_fill(struct images *s, const struct images_config *c, bool train, const struct dataset *like,
-                              uint32_t *crc, const char **note) {
+static enum error images_fill(struct images *s, const struct dataset_ask *ask, uint32_t *crc, const char **note) {
+    const struct images_config *c = ask->config;
+    const struct dataset *like = ask->like;
+    bool train = ask->train;
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
@@ -358,7 +374,7 @@ static enum error images_fill(struct images *s, const struct images_config *c, b
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
     TRY(skipped_note(s, root, note));
-    if (!own) TRY(files_part(s, c->val ? c->val : "10%", train));
+    TRY(files_part(s, ask, own ? NULL : c->val ? c->val : "10%"));
     return files_probe(s, crc);
 }
 
@@ -371,10 +387,8 @@ static double part_of(const struct images_config *c) {
 
 extern const struct dataset_ops dataset_images;
 
-static enum error images_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                              struct dataset **out) {
-    (void)seed;
-    const struct images_config *c = config;
+static enum error images_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct images_config *c = ask->config;
     struct images *s;
     uint32_t crc = 0;
     const char *note = NULL;
@@ -384,7 +398,7 @@ static enum error images_open(const void *config, bool train, uint64_t seed, con
                     (long long)c->size);
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
-    enum error err = images_fill(s, c, train, like, &crc, &note);
+    enum error err = images_fill(s, ask, &crc, &note);
     if (err != ERR_NONE) {
         images_close(&s->base);
         return err;
@@ -396,6 +410,7 @@ static enum error images_open(const void *config, bool train, uint64_t seed, con
                                .classes = s->classes.count,
                                .name = "images",
                                .note = note,
+                               .held = s->base.held,
                                .plane = true,
                                .files = crc,
                                .part = part_of(c),
@@ -423,8 +438,9 @@ static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct images_config, train),
      .help = "Folder that has a folder of pictures for each class, or that has two such folders, 'train' and 'val'"},
     {"val", CONFIG_PATH, offsetof(struct images_config, val),
-     .help = "The same for validation, or how many pictures to hold out, evenly from all classes (500, 10%); default: "
-             "the folder beside 'train', else 10%",
+     .help =
+         "The same for validation, or how many pictures to hold out (500, 10%; data.split says which); default: the "
+         "folder beside 'train', else 10%",
      .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048, .also = "image_size|img_size|resolution"},

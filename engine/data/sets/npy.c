@@ -165,10 +165,8 @@ static bool npy_recognises(const char *path) {
 static const struct pair_format format = {.header = npy_header, .labels = npy_labels};
 extern const struct dataset_ops dataset_npy;
 
-static enum error npy_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                           struct dataset **out) {
-    (void)seed;
-    return pair_open(&dataset_npy, &format, config, train, like, out);
+static enum error npy_open(const struct dataset_ask *ask, struct dataset **out) {
+    return pair_open(&dataset_npy, &format, ask, out);
 }
 
 static enum error npy_samples(const char *path, const struct dataset *like, struct dataset **out) {

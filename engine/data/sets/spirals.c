@@ -52,20 +52,18 @@ static const struct config_field fields[] = {
 };
 extern const struct dataset_ops dataset_spirals;
 
-static enum error spirals_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                               struct dataset **out) {
-    (void)like;
-    const struct spirals_config *c = config;
+static enum error spirals_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct spirals_config *c = ask->config;
     struct spirals *s;
     TRY(memory_alloc(sizeof *s, (void **)&s));
     s->base = (struct dataset){.ops = &dataset_spirals,
-                               .size = train ? c->train : c->val,
+                               .size = ask->train ? c->train : c->val,
                                .shape = {1, {2}},
                                .type = SAMPLE_F32,
                                .classes = c->classes,
                                .name = "spirals"};
-    s->key = rng_key(seed, RNG_DATA);
-    s->split = train ? 0 : 1;
+    s->key = rng_key(ask->seed, RNG_DATA);
+    s->split = ask->train ? 0 : 1;
     s->noise = c->noise;
     *out = &s->base;
     return ERR_NONE;

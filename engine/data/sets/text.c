@@ -108,23 +108,26 @@ static const char *held_out(const struct text_config *c) {
     return part_is_held(c->val) ? c->val : NULL;
 }
 
-static enum error characters_fill(struct scan *s, const struct text_config *c, bool train, const struct dataset *like,
-                                  uint32_t **characters, struct dataset **out) {
+static enum error characters_fill(struct scan *s, const struct dataset_ask *ask, uint32_t **characters,
+                                  struct dataset **out) {
     extern const struct dataset_ops dataset_text;
-    const char *held = held_out(c), *path = train || held ? c->train : c->val;
+    const struct text_config *c = ask->config;
+    const struct dataset *like = ask->like;
+    const char *held = held_out(c), *path = ask->train || held ? c->train : c->val;
     int64_t vocabulary;
     struct token_set *set;
     bool known = like && characters_known(s, like);
     if (!known) TRY(scan_file(s, c->train, SCAN_NOTE));
     TRY(characters_number(s, characters, &vocabulary));
     if (known || path != c->train) TRY(scan_file(s, path, SCAN_CHECK));
-    TRY(token_part(path, s->count, c->context, held, train, &s->part));
+    TRY(token_part(path, s->count, c->context, held, ask->train, &s->part));
     s->width = vocabulary > 256 ? 2 : 1;
     TRY(memory_alloc((size_t)(s->part.count * s->width), (void **)&s->out));
     TRY(scan_file(s, path, SCAN_WRITE));
     if (s->count < s->part.first + s->part.count)
         return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
     TRY(token_set_create(&dataset_text, path, c->context, vocabulary, s->width, s->part.count, &set));
+    set->base.held = s->part.held;
     set->memory = s->out;
     set->characters = *characters;
     s->out = NULL;
@@ -133,30 +136,30 @@ static enum error characters_fill(struct scan *s, const struct text_config *c, b
     return ERR_NONE;
 }
 
-static enum error characters_open(const struct text_config *c, bool train, const struct dataset *like,
-                                  struct dataset **out) {
+static enum error characters_open(const struct dataset_ask *ask, struct dataset **out) {
     struct scan s = {0};
     uint32_t *characters = NULL;
     TRY(memory_alloc(CODE_POINTS * sizeof *s.number, (void **)&s.number));
-    enum error err = characters_fill(&s, c, train, like, &characters, out);
+    enum error err = characters_fill(&s, ask, &characters, out);
     memory_free(s.number);
     memory_free(s.out);
     memory_free(characters);
     return err;
 }
 
-static enum error bytes_open(const struct text_config *c, bool train, const struct dataset *like,
-                             struct dataset **out) {
+static enum error bytes_open(const struct dataset_ask *ask, struct dataset **out) {
     extern const struct dataset_ops dataset_text;
-    const char *held = held_out(c), *path = train || held ? c->train : c->val;
+    const struct text_config *c = ask->config;
+    const char *held = held_out(c), *path = ask->train || held ? c->train : c->val;
     int64_t size;
     struct part part;
     struct token_set *s;
-    if (!like) TRY(token_file_size(c->train, &size)); /* it is missed for validation, too */
+    if (!ask->like) TRY(token_file_size(c->train, &size)); /* it is missed for validation, too */
     TRY(token_file_size(path, &size));
-    TRY(token_part(path, size, c->context, held, train, &part));
+    TRY(token_part(path, size, c->context, held, ask->train, &part));
     TRY(token_set_create(&dataset_text, path, c->context, 256, 1, part.count, &s));
     s->bytes = true;
+    s->base.held = part.held;
     enum error err = token_set_load(s, part.first);
     if (err != ERR_NONE) {
         token_close(&s->base);
@@ -166,12 +169,10 @@ static enum error bytes_open(const struct text_config *c, bool train, const stru
     return ERR_NONE;
 }
 
-static enum error text_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                            struct dataset **out) {
-    (void)seed;
-    const struct text_config *c = config;
+static enum error text_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct text_config *c = ask->config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of plain text");
-    return c->vocabulary == BYTES ? bytes_open(c, train, like, out) : characters_open(c, train, like, out);
+    return c->vocabulary == BYTES ? bytes_open(ask, out) : characters_open(ask, out);
 }
 
 static bool text_recognises(const char *path) {

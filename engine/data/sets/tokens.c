@@ -93,25 +93,24 @@ static enum error characters_read(struct token_set *s, const char *path) {
 /* ---- the set ---- */
 extern const struct dataset_ops dataset_tokens;
 
-static enum error tokens_open(const void *config, bool train, uint64_t seed, const struct dataset *like,
-                              struct dataset **out) {
-    (void)seed;
-    const struct tokens_config *c = config;
+static enum error tokens_open(const struct dataset_ask *ask, struct dataset **out) {
+    const struct tokens_config *c = ask->config;
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive a file of tokens");
     const char *held = part_is_held(c->val) ? c->val : NULL;
-    const char *path = train || held ? c->train : c->val;
+    const char *path = ask->train || held ? c->train : c->val;
     int width = c->type == TYPE_U16 ? 2 : 4;
     int64_t vocabulary, count = 0;
     struct part part;
     struct token_set *s;
-    if (path == c->train || !like) TRY(tokens_count(c->train, width, &count));
-    if (like)
-        vocabulary = like->classes;
+    if (path == c->train || !ask->like) TRY(tokens_count(c->train, width, &count));
+    if (ask->like)
+        vocabulary = ask->like->classes;
     else
         TRY(vocabulary_find(c, width, &vocabulary));
     TRY(tokens_count(path, width, &count));
-    TRY(token_part(path, count, c->context, held, train, &part));
+    TRY(token_part(path, count, c->context, held, ask->train, &part));
     TRY(token_set_create(&dataset_tokens, path, c->context, vocabulary, width, part.count, &s));
+    s->base.held = part.held;
     enum error err = token_set_load(s, part.first);
     if (err == ERR_NONE) err = characters_read(s, c->characters);
     if (err != ERR_NONE) {

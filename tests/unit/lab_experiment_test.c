@@ -294,7 +294,7 @@ static void gates_are_read(void **state) {
         {"ddp[devices=cpu:3].step_time > 1", "'devices' has no value 'cpu:3'"},
         {"ddp[colour=red].step_time > 1", "no axis 'colour'"},
         {"ddp[devices].step_time > 1", "'devices' is wanted as AXIS=VALUE"},
-        {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted behind 'ddp[devices=cpu:1]'"},
+        {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted after 'ddp[devices=cpu:1]'"},
         {"ddp.step_time > 2 * ddp.predicted", "cannot use predictions"},
         {"ddp.step_time > dp.step_time + much", "a number is expected at 'much'"},
         {"ddp.step_time > 1 @ colour == red", "no axis 'colour'"},

@@ -174,6 +174,22 @@ static void plots_show_the_numbers(void **state) {
     assert_true(section("memory")->nplots == 2);
 }
 
+/* Without a trace nobody knows which communication a step waited for: its colour is the timeline's neutral one. */
+static void communication_is_neutral_without_a_trace(void **state) {
+    (void)state;
+    enum { COMM = 3, NEUTRAL = 6, WAITS = 1 };
+    char path[700];
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(section("time")->plot[0].series[COMM].name, "communication, exposed");
+    assert_int_equal(section("time")->plot[0].series[COMM].colour, NEUTRAL);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s/trace", dir, i ? "ddp2" : "dp2");
+        assert_ok(file_make_folders(path));
+    }
+    assert_ok(report_read(dir, pool, &report));
+    assert_int_equal(section("time")->plot[0].series[COMM].colour, WAITS);
+}
+
 /* dp: 10 ms on one device, 12 on two. ddp: 10 and 6, so 8 of the 10 are divided. */
 static void laws_are_fitted_to_the_times(void **state) {
     (void)state;
@@ -558,6 +574,7 @@ static void a_page_has_an_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
+                                       TEST(communication_is_neutral_without_a_trace),
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
                                        TEST(speed_ups_begin_at_one),

@@ -112,7 +112,7 @@ static enum error judge(struct advising *g, const struct duel *d) {
     double ratio = report_number(pair, "ratio"), predicted = d->side[1]->rate / d->side[0]->rate;
     v->words = pool_printf(g->pool,
                            "Verified by engine compare: %s against %s is %s (%.2f times as fast; predicted %.2f), so "
-                           "the advice %s. All files are in %s.",
+                           "the predicted order %s. All files are in %s.",
                            advise_text(&g->advice, &d->side[1]->as), advise_text(&g->advice, &d->side[0]->as), verdict,
                            ratio, predicted, !strcmp(v->held, "open") ? "neither held nor failed" : v->held, d->folder);
     return v->words ? ERR_NONE : ERR_MEMORY;

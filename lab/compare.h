@@ -127,6 +127,8 @@ const char *compare_model(const struct compared *c);
 /* "faster", "less", "better", "same", ... of one of the measures; "better by less than 1 pt" of what is the same for all
  * that matters, and yet differs. */
 const char *compare_verdict(const struct compared *c, const struct compared_pair *p, int measure);
+/* The same as one word, for gates and programs: a small difference is "same". */
+const char *compare_word(const struct compared *c, const struct compared_pair *p, int measure);
 /* Whether it is such a small difference. */
 bool compare_is_slight(const struct compared *c, const struct compared_answer *a);
 /* What speaks against an answer, to be said in the same sentence: "half of the runs of a side lie 139 % apart"; "":

@@ -334,8 +334,7 @@ void compare_verdicts(const struct compared *c, FILE *f) {
             csv_number(f, a->judged ? s->high : (double)NAN);
             csv_number(f, tested ? s->p : (double)NAN);
             csv_number(f, tested ? s->p_all : (double)NAN);
-            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1],
-                    a->verdict == VERDICT_SAME ? verdict_text(a->verdict) : compare_verdict(c, p, m));
+            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1], compare_word(c, p, m));
             csv_number(f, a->power);
             fprintf(f, a->needed ? ",%d\n" : ",\n", a->needed);
         }

@@ -19,6 +19,10 @@ static const char *verdict_word(const struct measure *m, enum verdict v) {
     return verdict_text(v);
 }
 
+const char *compare_word(const struct compared *c, const struct compared_pair *p, int measure) {
+    return verdict_word(&c->x->measure[measure], p->answer[measure].verdict);
+}
+
 bool compare_is_slight(const struct compared *c, const struct compared_answer *a) {
     return a->verdict == VERDICT_SAME && !a->equal && statistics_differs(&a->statistics, c->x->confidence);
 }
@@ -32,7 +36,7 @@ const char *compare_verdict(const struct compared *c, const struct compared_pair
     const struct measure *m = &c->x->measure[measure];
     const struct compared_answer *a = &p->answer[measure];
     bool better = a->statistics.estimate > (m->scale == SCALE_RATIO ? 1 : 0);
-    if (!compare_is_slight(c, a)) return verdict_word(m, a->verdict);
+    if (!compare_is_slight(c, a)) return compare_word(c, p, measure);
     const char *text = pool_printf(c->pool, "%s by less than %s",
                                    verdict_word(m, better ? VERDICT_FASTER : VERDICT_SLOWER), compare_practical(c, m));
     return text ? text : "";

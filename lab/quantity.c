@@ -159,7 +159,7 @@ static const struct compared_pair *pair_of(const struct compared *c, int cell) {
 static const char *verdict_of(const struct compared *c, int measure, int cell) {
     const struct compared_pair *p = pair_of(c, cell);
     if (!p) return "none"; /* side A is what others are held against */
-    return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, p, measure);
+    return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_word(c, p, measure);
 }
 
 static double answer_of(const struct compared *c, const struct quantity *q, int cell) {

@@ -173,7 +173,8 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
     if (a->won == PLOT_SAME && *a->words) return is_slight(a) ? report_say(r, "%s %s", b, a->words) : a->words;
     if (!strcmp(word, "inconclusive") && a->needed > 0)
-        return report_say(r, "%s: about %lld runs a side would decide it", word, (long long)a->needed);
+        return report_say(r, "%s: about %lld runs a side would decide it with a chance of 80 %%", word,
+                          (long long)a->needed);
     return word;
 }
 

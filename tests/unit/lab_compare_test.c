@@ -648,7 +648,8 @@ static void a_small_difference_is_no_equality(void **state) {
     FILE *f = fmemopen(text, sizeof text, "w");
     compare_verdicts(&c, f);
     assert_int_equal(fclose(f), 0);
-    assert_non_null(strstr(text, ",8,8,same,")); /* a word for programs */
+    assert_non_null(strstr(text, ",8,8,same,")); /* a word for programs, and for gates */
+    assert_string_equal(value("B.verdict", 1).text[0], "same");
 }
 
 /* Which samples the set has could make more of it than one point, or turn it round. */

@@ -221,8 +221,8 @@ static void every_metric_has_its_answer(void **state) {
     t = &section("table")->table[1];
     static const char *const rows[3][7] = {
         {"validation accuracy", "int8 better", "90.0 %", "95.0 %", "+5.00 points", "[+3.10, +7.00]", "0.012"},
-        {"bytes sent by the busiest rank", "inconclusive: about 12 runs a side would decide it", "8 B", "2 B",
-         "3.94 times", "[3.90, 4.00]", "0.6"},
+        {"bytes sent by the busiest rank", "inconclusive: about 12 runs a side would decide it with a chance of 80 %",
+         "8 B", "2 B", "3.94 times", "[3.90, 4.00]", "0.6"},
         {"time to val.loss 0.5", "untested", "never", "2 s", "-", "-", "-"}};
     assert_true(t->rows == 3 && t->columns == 7);
     for (int i = 0; i < 3; i++)

@@ -53,7 +53,7 @@ const char *compare_doubt(const struct compared *c, const struct compared_pair *
     else if (told && a->statistics.error > 0 && !statistics_differs(&a->statistics, c->x->confidence))
         text = pool_printf(c->pool, "on these validation samples alone: others would change it by about ±%.2f pt",
                            196 * a->statistics.error);
-    else if (accuracy && a->verdict == VERDICT_SAME && !a->equal && !a->of_set)
+    else if (accuracy && (told || a->verdict == VERDICT_SAME) && !a->equal && !a->of_set)
         text = "the error of the validation set is not known";
     return text ? text : "";
 }

@@ -294,6 +294,8 @@ static void seeds_are_pairs(void **state) {
     assert_int_equal(got->verdict, VERDICT_FASTER);
     assert_string_equal(compare_verdict(&c, &c.pair[0], 0), "better");
     assert_non_null(strstr(compare_effect(&c, &c.pair[0], 0), "+0.45 pt [+0."));
+    assert_string_equal(compare_doubt(&c, &c.pair[0], 0),
+                        "the error of the validation set is not known"); /* no files */
     experiment_close(&x);
     /* a run that is missing takes its partner with it, and the others keep theirs */
     with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});

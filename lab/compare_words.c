@@ -171,12 +171,12 @@ static int place_of(const struct compared *c, const struct compared_answer *a) {
 
 static const char *sentence_of(const struct compared *c, int first, int side) {
     enum { PLACES = 7 };
-    int total = 0;
-    const char *text = "";
+    int total = 0, doubtful = 0;
+    const char *text = "", *doubt = "";
     for (int i = 0; i < c->x->npairs; i++) total += is_of(c, &c->pair[i], first, side);
     for (int place = 0; place < PLACES && text; place++) {
-        const char *doubt = "", *verdict = "";
-        int count = 0, doubtful = 0;
+        const char *verdict = "";
+        int count = 0;
         for (int i = 0; i < c->x->npairs; i++) {
             const struct compared_pair *p = &c->pair[i];
             if (!is_of(c, p, first, side) || place_of(c, &p->answer[0]) != place) continue;
@@ -187,9 +187,10 @@ static const char *sentence_of(const struct compared *c, int first, int side) {
             if (*mine && doubtful++ == 0) doubt = mine;
         }
         if (count) text = pool_printf(c->pool, "%s%s%s in %d", text, *text ? ", " : "", verdict, count);
-        if (doubtful && text) text = pool_printf(c->pool, "%s (%d in doubt: %s)", text, doubtful, doubt);
     }
-    return text && *text ? pool_printf(c->pool, "%s of %d", text, total) : "not measured";
+    if (!text || !*text) return "not measured";
+    return doubtful ? pool_printf(c->pool, "%s of %d, %d of them in doubt: %s", text, total, doubtful, doubt)
+                    : pool_printf(c->pool, "%s of %d", text, total);
 }
 
 const char *compare_sentence(const struct compared *c) {

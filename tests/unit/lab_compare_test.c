@@ -691,6 +691,10 @@ static void a_large_doubt_is_in_the_sentence(void **state) {
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"doubt\":\"half of the runs of a side lie "));
     json_fini(&j);
+    x.pair[1] = x.pair[x.npairs++ - 1]; /* the same question twice */
+    with_measures(1, (const char *const[]){"step_time"});
+    assert_ok(compare_judge(&c));
+    assert_non_null(strstr(compare_sentence(&c), "step_time: faster in 2 of 2, 2 of them in doubt: half of the runs "));
 }
 
 /* ---- what a command does not report ---- */

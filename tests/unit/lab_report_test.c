@@ -336,6 +336,26 @@ static void a_map_says_who_is_ahead(void **state) {
                            "dp is faster than ddp in 1 of 3 comparisons, up to 2.00 times (2 devices, bandwidth off)"));
 }
 
+/* Of several comparisons the one that is quoted has its doubt, and the others are counted. */
+static void doubts_of_several_comparisons_are_counted(void **state) {
+    (void)state;
+    static const char pair[] = "{\"a\":%d,\"b\":%d,\"ratio\":%d,\"low\":5.9,\"high\":42.4,\"verdict\":\"faster\","
+                               "\"doubt\":\"half of the runs of a side lie %d %% apart\"}";
+    char text[4096];
+    int n =
+        snprintf(text, sizeof text, "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[%s,%s,%s,%s],\"pairs\":[",
+                 PLACE("dp", 2, "1Gbit"), PLACE("ddp", 2, "1Gbit"), PLACE("dp", 4, "1Gbit"), PLACE("ddp", 4, "1Gbit"));
+    n += snprintf(text + n, sizeof text - (size_t)n, pair, 0, 1, 16, 139);
+    n += snprintf(text + n, sizeof text - (size_t)n, ",");
+    n += snprintf(text + n, sizeof text - (size_t)n, pair, 2, 3, 8, 60);
+    snprintf(text + n, sizeof text - (size_t)n, "]}");
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict,
+                        "ddp is faster than dp in 2 of 2 comparisons, up to 16.00 times [5.90, 42.40] (2 devices, "
+                        "bandwidth 1Gbit), but half of the runs of a side lie 139 % apart (1 more in doubt).");
+}
+
 /* Two places of different work: what is held against each other are the sides of each. */
 static void bits_are_those_of_pairs(void **state) {
     (void)state;
@@ -575,6 +595,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
                                        TEST(communication_is_neutral_without_a_trace),
+                                       TEST(doubts_of_several_comparisons_are_counted),
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
                                        TEST(speed_ups_begin_at_one),

@@ -107,14 +107,16 @@ static enum error judge(struct advising *g, const struct duel *d) {
     pairs = report_member(root, "pairs", JSON_ARRAY);
     pair = pairs && pairs->count == 1 ? &pairs->children[0] : NULL;
     if (!pair) return FAIL(ERR_DATA, "'%s' has no pair of two sides", path);
-    const char *verdict = report_text(pair, "verdict");
+    const char *verdict = report_text(pair, "verdict"), *doubt = report_text(pair, "doubt");
     v->held = !strcmp(verdict, "slower") ? "held" : !strcmp(verdict, "faster") ? "did not hold" : "open";
     double ratio = report_number(pair, "ratio"), predicted = d->side[1]->rate / d->side[0]->rate;
-    v->words = pool_printf(g->pool,
-                           "Verified by engine compare: %s against %s is %s (%.2f times as fast; predicted %.2f), so "
-                           "the advice %s. All files are in %s.",
-                           advise_text(&g->advice, &d->side[1]->as), advise_text(&g->advice, &d->side[0]->as), verdict,
-                           ratio, predicted, !strcmp(v->held, "open") ? "neither held nor failed" : v->held, d->folder);
+    v->words =
+        pool_printf(g->pool,
+                    "Verified by engine compare: %s against %s is %s (%.2f times as fast%s%s; predicted %.2f), so "
+                    "the predicted order %s. All files are in %s.",
+                    advise_text(&g->advice, &d->side[1]->as), advise_text(&g->advice, &d->side[0]->as), verdict, ratio,
+                    *doubt ? ", but " : "", doubt, predicted,
+                    !strcmp(v->held, "open") ? "neither held nor failed" : v->held, d->folder);
     return v->words ? ERR_NONE : ERR_MEMORY;
 }
 

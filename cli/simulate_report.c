@@ -86,7 +86,9 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
     fprintf(out, ": parallel share %s (%s)", scaling_share_text(share, text), o->strong ? "Amdahl" : "Gustafson");
     if (o->strong && !isnan(serial[1]))
         fprintf(out, ", serial share %.3f to %.3f (Karp and Flatt)%s", serial[0], serial[1],
-                serial[1] > serial[0] * 1.05 ? ": it rises, so it is communication" : "");
+                serial[1] > serial[0] * 1.05
+                    ? ": it rises, so something grows with the devices (traffic, latencies, waiting)"
+                    : "");
     fprintf(out, "\n");
 }
 

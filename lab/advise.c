@@ -380,6 +380,10 @@ double advise_off(const struct advice *a) {
     return worst;
 }
 
+bool advise_is_refuted(const struct advice *a) {
+    return advise_off(a) > 0.5;
+}
+
 void advise_note(struct advice *a, const char *fmt, ...) {
     char text[1024];
     va_list args;

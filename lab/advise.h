@@ -105,6 +105,8 @@ MUST_CHECK enum error advise_decide(const struct advise_ask *ask, struct pool *p
  * of two modes is how much faster. One device alone is what predictions are made from. */
 double advise_off(const struct advice *a);
 double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y);
+/* Whether a check was off by more than half: then nothing is advised. */
+bool advise_is_refuted(const struct advice *a);
 void advise_note(struct advice *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* "4 devices, ddp, ring, buckets of 1.0 MB"; and how to ask for it: "--mode ddp --devices cpu:4 ...". */

@@ -31,6 +31,11 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     json_close(j, '}');
 }
 
+/* What is advised; null where the predictions are refuted. */
+static void put_advised(const struct advice *a, const char *key, int i, struct json *j) {
+    put_row(a, key, advise_is_refuted(a) ? -1 : i, j);
+}
+
 static void put_port(const struct advise_ask *ask, enum advise_mode m, struct json *j) {
     const struct wire *w = &ask->port[m];
     json_open(j, advise_mode_names[m], '{');
@@ -117,18 +122,19 @@ static void put_checks(const struct advice *a, struct json *j) {
     }
     json_close(j, ']');
     json_real(j, "worst_off", advise_off(a));
+    json_bool(j, "refuted", advise_is_refuted(a));
 }
 
 enum error advise_json(const struct advice *a, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "format", 1);
     put_ask(a->ask, j);
-    put_row(a, "fastest", a->fastest, j);
-    put_row(a, "simplest", a->simplest, j);
-    put_row(a, "configured_fastest", a->configured[0], j);
-    put_row(a, "configured_simplest", a->configured[1], j);
-    put_row(a, "other_mode", a->other, j);
-    put_row(a, "barred_by_memory", a->barred, j);
+    put_advised(a, "fastest", a->fastest, j);
+    put_advised(a, "simplest", a->simplest, j);
+    put_advised(a, "configured_fastest", a->configured[0], j);
+    put_advised(a, "configured_simplest", a->configured[1], j);
+    put_advised(a, "other_mode", a->other, j);
+    put_advised(a, "barred_by_memory", a->barred, j);
     json_open(j, "limits", '{');
     json_real(j, "compute", a->limits.compute);
     json_real(j, "bandwidth", a->limits.bandwidth);

@@ -54,8 +54,10 @@ static void say_other(struct report *r, struct report_section *s, const struct a
     if (doubt > longer)
         words = report_say(r, " This is too close to call: the predictions for these two modes were off by %.0f %%.",
                            doubt * 100);
-    report_paragraph(s, report_say(r, "The best of another mode, %s, takes %.0f %% longer for each sample.%s",
-                                   advise_text(a, &other->as), longer * 100, words));
+    report_paragraph(s, report_say(r,
+                                   longer < 1 ? "The best of another mode, %s, is %.2f times as slow.%s"
+                                              : "The best of another mode, %s, is %.1f times as slow.%s",
+                                   advise_text(a, &other->as), longer + 1, words));
 }
 
 static void say_limits(struct report *r, struct report_section *s, const struct advice *a) {
@@ -82,9 +84,37 @@ static void say_limits(struct report *r, struct report_section *s, const struct 
                                    text_of_bytes(barred->answer.memory, needs), text_of_bytes(a->ask->memory, has)));
 }
 
+/* How far the first sentence can be trusted. One device alone is measured. */
+static const char *trust(struct report *r, const struct advice *a) {
+    if (a->ask->ndevices == 1) return "";
+    double off = advise_off(a);
+    return isnan(off) ? "; no prediction was checked here"
+                      : report_say(r, "; predictions were off by up to %.0f %% here", off * 100);
+}
+
+/* A check that refutes the predictions comes first, and nothing is concluded from them. */
+static void say_refuted(struct report *r, struct report_section *s, const struct advice *a) {
+    const struct advise_check *worst = NULL;
+    for (int i = 0; i < a->nchecks; i++) {
+        const struct advise_check *c = &a->check[i];
+        if (!c->why && fabs(c->predicted / c->measured - 1) == advise_off(a)) worst = c;
+    }
+    r->verdict =
+        report_say(r,
+                   "No advice: the predictions do not hold here. A step of %s was predicted to take %s, "
+                   "and took %s: the prediction is off by %.0f %%.",
+                   worst->label, report_ms(r, worst->predicted), report_ms(r, worst->measured), advise_off(a) * 100);
+    report_paragraph(s, r->verdict);
+    report_paragraph(s, "Ask again when nothing else runs on this machine, or let the modes run: engine compare.");
+}
+
 static void put_advice(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "advice", "Advice");
-    r->verdict = report_say(r, "The fastest: %s.", row_words(r, a, a->fastest));
+    if (advise_is_refuted(a)) {
+        say_refuted(r, s, a);
+        return;
+    }
+    r->verdict = report_say(r, "The fastest: %s%s.", row_words(r, a, a->fastest), trust(r, a));
     say_fastest(r, s, a);
     say_other(r, s, a);
     say_limits(r, s, a);
@@ -246,8 +276,8 @@ enum error advise_report(const struct advice *a, struct report *out) {
     out->name = a->ask->config->name;
     out->question = "Which way of sharing gradients is better here, and why?";
     put_advice(out, a);
-    TRY(put_devices(out, a));
-    if (a->ask->ndevices > 1) TRY(put_turns(out, a));
+    if (!advise_is_refuted(a)) TRY(put_devices(out, a));
+    if (!advise_is_refuted(a) && a->ask->ndevices > 1) TRY(put_turns(out, a));
     TRY(put_checks(out, a));
     struct report_section *s = report_section(out, "rests-on", "What this is based on");
     for (int i = 0; i < a->nnotes; i++) report_paragraph(s, a->note[i]);

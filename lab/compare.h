@@ -50,9 +50,10 @@ struct compared_answer {
     struct noise noise;
     struct comparison statistics;
     enum verdict verdict;
-    double power;     /* the chance that as many samples tell what is practical, by their noise; NaN */
-    double set_error; /* of accuracy: the standard error that the validation set gives the difference; NaN: not known */
-    int needed;       /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
+    double power;       /* the chance that as many samples tell what is practical, by their noise; NaN */
+    double apart;       /* of a time or a size: half of the samples of a side lie so far apart, as a share; NaN */
+    const char *of_set; /* of accuracy: the part of the validation set in the difference, in words; NULL: not known */
+    int needed; /* samples a side that tell it with COMPARE_CHANCE; 0: more than STATISTICS_RUNS, or not known */
 };
 struct compared_pair {
     int cell[2];
@@ -80,7 +81,6 @@ struct compared_model {   /* how near predictions come, where both times are the
 struct compared {
     const struct experiment *x;
     int repeats; /* runs that each cell should have */
-    int tests;   /* questions that were tested, all pairs and measures together: what p is corrected for */
     bool complete;
     bool alike;     /* all cells compute the same by their settings, not only those of a pair */
     bool same_bits; /* and have the same losses and weights */
@@ -110,7 +110,7 @@ MUST_CHECK enum error compare_finished(const char *const *dirs, int n, const cha
 void compare_predict(struct compared *c);
 /* The median of a cell's independent samples; NaN: a run has none. */
 double compare_median(const struct compared *c, int cell, const struct measure *m);
-/* The median of a cell's runs, behind the warm-up, in milliseconds; NaN: there is none. */
+/* The median of a cell's runs, after the warm-up, in milliseconds; NaN: there is none. */
 double compare_step_ms(const struct compared *c, int cell);
 /* ERR_NONE, or ERR_RESULT with the first gate that does not hold. */
 MUST_CHECK enum error compare_gates(const struct compared *c);
@@ -124,15 +124,26 @@ const char *compare_untested(const struct compared *c);
 const char *compare_bits(const struct compared *c, const struct compared_pair *p);
 /* "predicted from the step of ... alone: off by 3 % ..." */
 const char *compare_model(const struct compared *c);
-/* "faster", "less", "better", "same", ... of one of the measures. */
+/* "faster", "less", "better", "same", ... of one of the measures; "better by less than 1 pt" of what is the same for all
+ * that matters, and yet differs. */
 const char *compare_verdict(const struct compared *c, const struct compared_pair *p, int measure);
+/* The same as one word, for gates and programs: a small difference is "same". */
+const char *compare_word(const struct compared *c, const struct compared_pair *p, int measure);
+/* Whether it is such a small difference. */
+bool compare_is_slight(const struct compared *c, const struct compared_answer *a);
+/* What speaks against an answer, to be said in the same sentence: "half of the runs of a side lie 139 % apart"; "":
+ * nothing. */
+const char *compare_doubt(const struct compared *c, const struct compared_pair *p, int measure);
+/* The smallest difference that matters: "1 pt", "2 %". */
+const char *compare_practical(const struct compared *c, const struct measure *m);
 /* "1.033× [1.01, 1.06]", "+0.4 pt [-0.1, +0.9]"; "-": there is none. */
 const char *compare_effect(const struct compared *c, const struct compared_pair *p, int measure);
 /* Fills in the notes: what more runs or seeds would tell, what the validation set allows, where an interval and p seem to
  * disagree. Part of compare_judge. */
 void compare_notes(struct compared *c);
-/* What of a pair's difference in accuracy is the validation set's, in words, and its set_error; NULL: nothing to say. */
-const char *compare_set(struct compared *c, const struct compared_pair *p, int measure);
+/* Finds the part of the validation set in a pair's difference in accuracy: of_set, and the error in its statistics. Part
+ * of compare_judge. */
+void compare_set(struct compared *c, const struct compared_pair *p, int measure);
 /* The runs of both sides that belong to one repeat, by their numbers in their cells; gives how many. */
 int compare_together(const struct compared *c, const struct compared_pair *p, int run[STATISTICS_RUNS][2]);
 /* Whether it has a p: enough samples, and not the same training on both sides. */

@@ -44,7 +44,8 @@ static void compare_runs(struct compared *c, struct compared_pair *p) {
         for (int i = 0; i < cell->nruns; i++) {
             const struct run_result *r = &cell->run[i].result, *first = same_seed(c, p->cell[0], &cell->run[i]);
             if (!first) continue;
-            bool losses = !strcmp(first->losses, r->losses), weights = !strcmp(first->weights, r->weights);
+            bool weights = *r->weights && !strcmp(first->weights, r->weights), known = *first->losses || *r->losses;
+            bool losses = known ? !strcmp(first->losses, r->losses) : weights;
             if (!p->tensor && !(losses && weights)) p->tensor = compare_tensors(first->dir, r->dir, c->pool);
             if (p->same_losses && !losses) {
                 find_step(first, r, p);
@@ -97,7 +98,8 @@ enum error compare_all_bits(struct compared *c) {
         for (int k = 0; k < c->cell[i].nruns; k++) {
             const struct run_result *mine = &c->cell[i].run[k].result, *first = NULL;
             for (int other = 0; other <= i && !first; other++) first = same_seed(c, other, &c->cell[i].run[k]);
-            c->same_bits &= !strcmp(first->losses, mine->losses) && !strcmp(first->weights, mine->weights);
+            c->same_bits &= *mine->weights && !strcmp(first->weights, mine->weights);
+            c->same_bits &= !strcmp(first->losses, mine->losses);
             any = true;
         }
     }

@@ -130,6 +130,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     const double none = (double)NAN;
     const struct compared_answer *a = &p->answer[m];
     const struct comparison *s = &a->statistics;
+    const char *doubt = compare_doubt(c, p, m);
     bool tested = compare_is_tested(a);
     json_real(j, estimate, a->judged ? s->estimate : none);
     json_open(j, "samples", '[');
@@ -141,6 +142,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     json_real(j, "p_holm", tested ? s->p_all : none);
     json_string(j, "verdict", verdict_text(a->verdict));
     json_string(j, "words", compare_verdict(c, p, m));
+    json_string(j, "doubt", *doubt ? doubt : NULL);
 }
 
 static void put_foretold(const struct compared_answer *a, struct json *j) {
@@ -148,7 +150,7 @@ static void put_foretold(const struct compared_answer *a, struct json *j) {
     json_bool(j, "paired", a->statistics.paired);
     json_bool(j, "equal", a->equal);
     json_real(j, "power", a->power);
-    json_real(j, "set_error", a->set_error);
+    json_real(j, "set_error", a->statistics.error);
     json_real(j, "needed", a->needed ? a->needed : (double)NAN);
     json_open(j, "unreached", '[');
     for (int side = 0; side < 2; side++) json_int(j, NULL, a->unreached[side]);
@@ -230,7 +232,7 @@ static void put_head(const struct compared *c, struct json *j) {
         for (int i = 0; i < x->nseeds; i++) json_int(j, NULL, x->seeds[i]);
         json_close(j, ']');
     }
-    json_int(j, "tests", c->tests);
+    json_int(j, "tests", experiment_questions(x));
     json_int(j, "warmup", x->warmup);
     json_real(j, "confidence", x->confidence);
     json_real(j, "practical", x->practical);
@@ -332,7 +334,7 @@ void compare_verdicts(const struct compared *c, FILE *f) {
             csv_number(f, a->judged ? s->high : (double)NAN);
             csv_number(f, tested ? s->p : (double)NAN);
             csv_number(f, tested ? s->p_all : (double)NAN);
-            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1], compare_verdict(c, p, m));
+            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1], compare_word(c, p, m));
             csv_number(f, a->power);
             fprintf(f, a->needed ? ",%d\n" : ",\n", a->needed);
         }

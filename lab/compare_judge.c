@@ -36,16 +36,32 @@ static double spread_of(const double *v, int n, double median) {
     return (statistics_quantile(copy, n, 0.75) - statistics_quantile(copy, n, 0.25)) / median;
 }
 
+static bool same_training(const struct run_result *a, const struct run_result *b) {
+    const char *one = run_result_training(a), *two = run_result_training(b);
+    return one && two && !strcmp(one, two);
+}
+
+/* A command may report neither weights nor losses. Then runs with seeds of their own are trainings of their own, unless
+ * all of them have the same validations: such a command takes no notice of its seed. */
+static bool may_be_copies(const struct experiment *x, const struct compared_cell *cell) {
+    bool unknown = false, same = true;
+    for (int i = 0; i < cell->nruns; i++) {
+        unknown |= !run_result_training(&cell->run[i].result);
+        same &= run_result_same_vals(&cell->run[0].result, &cell->run[i].result);
+    }
+    return unknown && (same || !x->nseeds);
+}
+
 /* Runs that end in the same weights are one training. So are those that train for a time with one seed: they end at
  * different steps of it. */
 static void find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
     bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
+    one |= may_be_copies(x, cell);
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
-        const char *mine = run_result_training(&cell->run[i].result);
         int first = one ? 0 : i;
         for (int k = 0; k < first; k++)
-            if (!strcmp(run_result_training(&cell->run[k].result), mine)) first = k;
+            if (same_training(&cell->run[k].result, &cell->run[i].result)) first = k;
         cell->training[i] = first == i ? cell->ntrainings++ : cell->training[first];
     }
 }
@@ -142,8 +158,7 @@ static void scale_cells(struct compared *c) {
 static bool one_training(const struct compared *c, const struct compared_pair *p) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     return (p->held && p->same_weights) ||
-           (a->ntrainings == 1 && b->ntrainings == 1 &&
-            !strcmp(run_result_training(&a->run[0].result), run_result_training(&b->run[0].result)));
+           (a->ntrainings == 1 && b->ntrainings == 1 && same_training(&a->run[0].result, &b->run[0].result));
 }
 
 /* Whether a sample of the measure is a training, not a run. What a run takes until it reaches a target depends on what
@@ -209,7 +224,8 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     double v[2][STATISTICS_RUNS];
     const struct measure *of = &c->x->measure[m];
     struct compared_answer *a = &p->answer[m];
-    *a = (struct compared_answer){.power = (double)NAN, .set_error = (double)NAN, .verdict = VERDICT_UNTESTED};
+    const double none = (double)NAN;
+    *a = (struct compared_answer){.power = none, .apart = none, .statistics.error = none, .verdict = VERDICT_UNTESTED};
     bool paired = take_samples(c, p, m, a, v), reached = false;
     a->judged = usable(of, v[0], a->samples[0]) && usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)
@@ -220,7 +236,11 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     a->judged &= reached;
     if (!a->judged) return;
     a->equal = of->about == ABOUT_TRAINING && p->held && p->same_weights;
-    for (int side = 0; side < 2; side++) turn(of, v[side], a->samples[side]);
+    for (int side = 0; side < 2; side++) {
+        double middle = statistics_median_of(v[side], a->samples[side]);
+        if (of->about != ABOUT_TRAINING) a->apart = fmax(a->apart, spread_of(v[side], a->samples[side], middle));
+        turn(of, v[side], a->samples[side]);
+    }
     a->statistics = statistics_compare(v[0], a->samples[0], v[1], a->samples[1], of->scale, paired, c->x->confidence);
     if (!a->equal) return;
     a->statistics.estimate = a->statistics.low = a->statistics.high = of->scale == SCALE_RATIO ? 1 : 0;
@@ -233,32 +253,34 @@ bool compare_is_tested(const struct compared_answer *a) {
 
 /* By how much more samples would help. */
 static void foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
-    const struct questions q = {experiment_questions(c->x), c->tests, c->x->confidence};
+    const struct questions q = {experiment_questions(c->x), c->x->confidence};
     double shift = statistics_shift(m->scale, m->practical);
     int n = a->samples[0] < a->samples[1] ? a->samples[0] : a->samples[1];
     bool paired = a->statistics.paired;
-    a->power = statistics_power(shift, paired ? a->noise.pairs : a->noise.groups, n, paired, q.tested, q.confidence);
+    a->power = statistics_power(shift, paired ? a->noise.pairs : a->noise.groups, n, paired, q.asked, q.confidence);
     a->needed = statistics_needed(shift, &a->noise, COMPARE_CHANCE, &q);
 }
 
-/* All questions that have an answer are corrected together. */
+/* All questions that were asked are corrected together. One that could not be tested counts with p = 1: otherwise a
+ * verdict would depend on which of the others have no answer. */
 static enum error judge_all(struct compared *c) {
     const struct experiment *x = c->x;
-    double *p = pool_alloc(c->pool, sizeof *p * (size_t)(x->npairs * x->nmeasures + 1));
-    int at = 0;
+    const int questions = experiment_questions(x);
+    double *p = pool_alloc(c->pool, sizeof *p * (size_t)(questions + 1));
     if (!p) return ERR_MEMORY;
-    c->tests = 0;
-    for (int i = 0; i < x->npairs; i++)
-        for (int m = 0; m < x->nmeasures; m++) {
-            answer_one(c, &c->pair[i], m);
-            if (compare_is_tested(&c->pair[i].answer[m])) p[c->tests++] = c->pair[i].answer[m].statistics.p;
-        }
-    if (c->tests) statistics_holm(p, c->tests);
+    for (int k = 0; k < questions; k++) {
+        struct compared_pair *pair = &c->pair[k / x->nmeasures];
+        const struct compared_answer *a = &pair->answer[k % x->nmeasures];
+        answer_one(c, pair, k % x->nmeasures);
+        compare_set(c, pair, k % x->nmeasures);
+        p[k] = compare_is_tested(a) ? a->statistics.p : 1;
+    }
+    if (questions) statistics_holm(p, questions);
     for (int i = 0; i < x->npairs; i++)
         for (int m = 0; m < x->nmeasures; m++) {
             struct compared_answer *a = &c->pair[i].answer[m];
             if (!compare_is_tested(a)) continue;
-            a->statistics.p_all = p[at++];
+            a->statistics.p_all = p[i * x->nmeasures + m];
             a->verdict = statistics_verdict(&a->statistics, x->confidence, x->measure[m].practical);
             foretell(c, &x->measure[m], a);
         }

@@ -9,10 +9,6 @@ static void note(struct compared *c, const char *text) {
     if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
 }
 
-static const char *practical_text(const struct compared *c, const struct measure *m) {
-    return pool_printf(c->pool, m->scale == SCALE_DIFFERENCE ? "%g pt" : "%g %%", 100 * m->practical);
-}
-
 /* Two groups have little power where pairs, of one run more, would have much. */
 static bool needs_more(const struct compared_answer *a, const struct compared_answer *b) {
     int mine = a->needed ? a->needed : STATISTICS_RUNS + 1, other = b->needed ? b->needed : STATISTICS_RUNS + 1;
@@ -36,12 +32,12 @@ static void note_power(struct compared *c, int measure) {
     int pair = most_open(c, measure);
     if (pair < 0) return;
     const struct compared_answer *a = &c->pair[pair].answer[measure];
-    const char *what = x->nseeds ? "seeds" : "runs", *practical = practical_text(c, m);
+    const char *what = x->nseeds ? "seeds" : "runs", *practical = compare_practical(c, m);
     const char *more =
         a->needed
             ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
             : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
-    if (practical && more)
+    if (more)
         note(c, pool_printf(c->pool, "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
                             a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
                             100 * a->power, more));
@@ -59,7 +55,8 @@ static void note_disagreement(struct compared *c) {
             note(c, pool_printf(c->pool,
                                 "%s of '%s': the interval excludes 'no difference', and yet p is %.2g: the interval is "
                                 "for this question alone, but p is corrected for all %d questions together",
-                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all, c->tests));
+                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all,
+                                experiment_questions(x)));
             return;
         }
 }
@@ -88,10 +85,9 @@ static void note_goal(struct compared *c, int measure) {
 static void note_set(struct compared *c, int measure) {
     const char *words = NULL;
     double worst = 0;
-    if (c->x->measure[measure].kind != MEASURE_VAL_ACCURACY) return;
     for (int i = 0; i < c->x->npairs; i++) {
-        const char *mine = compare_set(c, &c->pair[i], measure);
-        double error = c->pair[i].answer[measure].set_error;
+        const char *mine = c->pair[i].answer[measure].of_set;
+        double error = c->pair[i].answer[measure].statistics.error;
         if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
     }
     note(c, words);

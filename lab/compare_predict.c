@@ -147,7 +147,7 @@ static void predict_cell(struct compared *c, int cell, struct source *sources) {
     const struct run_config *r = config_of(c, cell);
     *p = (struct compared_prediction){none, none, none, none, source_of(c, cell), "", NULL};
     if (c->x->cell[cell].start.command)
-        p->from = -1, p->why = "a command of the user's";
+        p->from = -1, p->why = "an external command";
     else if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)

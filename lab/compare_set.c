@@ -73,32 +73,35 @@ static const char *advice(const struct compared_answer *a, double share) {
                         : ": more of them (data.val) would narrow its interval";
 }
 
-const char *compare_set(struct compared *c, const struct compared_pair *p, int measure) {
+static const char *words_of_set(const struct compared *c, const struct compared_pair *p, struct compared_answer *a) {
     struct duel duel[STATISTICS_RUNS];
-    struct compared_answer *a = &p->answer[measure];
-    const char *b = c->x->cell[p->cell[1]].label;
+    const char *b = c->x->cell[p->cell[1]].label, *what = c->x->nseeds ? "seeds" : "runs";
     double alone = 0;
     bool same = true;
-    a->set_error = (double)NAN;
-    if (a->equal || !a->judged) return NULL;
     int n = read_duels(c, p, duel);
-    if (n == 0 || (n > 1 && !c->x->nseeds)) return NULL;
+    if (n == 0 || (n > 1 && !c->x->nseeds && !compare_is_tested(a))) return NULL;
     for (int k = 0; k < n; k++) {
         same &= duel[k].side[0].data == duel->side[0].data && duel[k].side[0].samples == duel->side[0].samples;
         alone += variance_of_samples(&duel[k], 1) / n;
     }
-    if (same) a->set_error = sqrt(variance_of_samples(duel, n));
+    if (same) a->statistics.error = sqrt(variance_of_samples(duel, n));
     if (n == 1) return *c->folder ? NULL : words_of_two(c, p, duel);
     if (same)
         return pool_printf(
             c->pool,
-            "all seeds are measured on the same %lld validation samples: another draw of them would change the "
-            "difference of '%s' by about ±%.2f pt (95 %%), which the interval over seeds does not contain",
-            (long long)duel->side[0].samples, b, 196 * a->set_error);
+            "all %s are measured on the same %lld validation samples: another draw of them would change the "
+            "difference of '%s' by about ±%.2f pt (95 %%), not included in the interval above",
+            what, (long long)duel->side[0].samples, b, 196 * a->statistics.error);
     double spread = a->noise.pairs * a->noise.pairs, share = fmin(1, spread > 0 ? alone / spread : 1);
     return pool_printf(
         c->pool,
         "each seed draws %lld validation samples of its own, and these make about %.0f %% of the variance "
         "of the difference of '%s' over seeds%s",
         (long long)duel->side[0].samples, 100 * share, b, advice(a, share));
+}
+
+void compare_set(struct compared *c, const struct compared_pair *p, int measure) {
+    struct compared_answer *a = &p->answer[measure];
+    if (c->x->measure[measure].kind == MEASURE_VAL_ACCURACY && a->judged && !a->equal)
+        a->of_set = words_of_set(c, p, a);
 }

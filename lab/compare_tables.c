@@ -112,7 +112,7 @@ static void put_first_heading(const struct compared *c, struct grid *g, bool sca
 /* Effect, p, verdict. */
 static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
     const struct compared_answer *a = &p->answer[measure];
-    bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER;
+    bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER || compare_is_slight(c, a);
     put(g, "%s", compare_effect(c, p, measure));
     if (compare_is_tested(a))
         put(g, "%.2g", a->statistics.p_all);

@@ -37,7 +37,7 @@ struct experiment_axis {
     const struct node *value[EXPERIMENT_VALUES];
     const char *label[EXPERIMENT_VALUES]; /* no two the same: the second "ddp" is "ddp#2" */
 };
-/* How the runs of a cell are started: 'engine run', or a command of the user's own. Lists end with NULL. */
+/* How the runs of a cell are started: 'engine run', or an external command. Lists end with NULL. */
 struct experiment_start {
     const char *const *command;   /* the command's words; NULL: 'engine run' */
     const char *const *under;     /* words before either: srun -N 2, mpirun -np 2, nice */
@@ -120,7 +120,7 @@ int experiment_beside(const struct experiment *x, int cell, int side);
 
 /* Whether a device computes the same whatever this key's value, and only shares its work in another way. */
 bool setting_shares(const char *key);
-/* Whether a user's own command ran with these settings. */
+/* Whether an external command ran with these settings. */
 bool settings_of_command(const struct result_setting *s, int n);
 struct setting_difference {
     const char *key, *a, *b; /* "": there is none */

@@ -1,4 +1,4 @@
-/* A run of a user's own command, written into its folder as 'engine run' writes its own: metrics.jsonl, summary.json,
+/* A run of an external command, written into its folder as 'engine run' writes its own: metrics.jsonl, summary.json,
  * resolved.yaml and env.json, so that everything that reads runs reads this one, too.
  *
  * What the command has to tell it writes as lines of JSON into the file that ENGINE_METRICS names, or prints; or as CSV

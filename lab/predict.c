@@ -29,7 +29,7 @@ struct unsimulated measured_unknown(const struct run_config *c) {
 enum error measured_refuse(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
     if (!u.key) return ERR_NONE;
-    return FAIL(ERR_CONFIG, "what %s does is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
+    return FAIL(ERR_CONFIG, "%s is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
 }
 
 static void take_sharing(const struct run_config *c, struct simulate_plan *p) {

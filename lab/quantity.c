@@ -102,7 +102,7 @@ bool quantity_read(const struct experiment *x, const char *text, struct quantity
         if (text[i] == '.' && find_metric(x, text + i + 1, out)) dot = i;
     if (dot < 0) return refuse(wrong, "SIDE.METRIC is wanted, not '%.80s'", text);
     if (is_answer(out->kind)) dot = find_asked(x, text, from, dot, out);
-    if (close && dot != close + 1 - text) return refuse(wrong, "a metric is wanted behind '%.*s'", from + 1, text);
+    if (close && dot != close + 1 - text) return refuse(wrong, "a metric is wanted after '%.*s'", from + 1, text);
     int side = open && close ? (int)(open - text) : dot;
     out->at[0] = side_of(x, text, side);
     if (out->at[0] < 0) return refuse(wrong, "the first axis has no value '%.*s'", side < 80 ? side : 80, text);
@@ -159,7 +159,7 @@ static const struct compared_pair *pair_of(const struct compared *c, int cell) {
 static const char *verdict_of(const struct compared *c, int measure, int cell) {
     const struct compared_pair *p = pair_of(c, cell);
     if (!p) return "none"; /* side A is what others are held against */
-    return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_verdict(c, p, measure);
+    return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_word(c, p, measure);
 }
 
 static double answer_of(const struct compared *c, const struct quantity *q, int cell) {

@@ -34,6 +34,11 @@ const char *report_interval(struct report *r, const struct report_metric *m, con
 
 /* ---- a sentence ---- */
 
+/* "better by less than 1 pt": the same for all that matters, and yet different. */
+static bool is_slight(const struct report_answer *a) {
+    return a->won == PLOT_SAME && strchr(a->words, ' ');
+}
+
 /* How far from no difference. */
 static double size(const struct report_metric *m, const struct report_answer *a) {
     return m->difference ? fabs(a->estimate) : fabs(log(a->estimate));
@@ -41,6 +46,7 @@ static double size(const struct report_metric *m, const struct report_answer *a)
 
 struct tally {                                             /* of one side's comparisons with another */
     int n, same, unsure, untested, first, won[2], most[2]; /* most: the pair that differs most; -1: none */
+    int doubtful[2];                                       /* of those that a side has won */
 };
 
 static struct tally count(const struct report_data *d, int metric, int a, int b) {
@@ -54,7 +60,7 @@ static struct tally count(const struct report_data *d, int metric, int a, int b)
         t.same += is->won == PLOT_SAME, t.unsure += unsure, t.untested += is->won == PLOT_UNTOLD && !unsure;
         if (is->won != PLOT_FIRST && is->won != PLOT_SECOND) continue;
         int w = is->won == PLOT_SECOND;
-        t.won[w]++;
+        t.won[w]++, t.doubtful[w] += *is->doubt != '\0';
         if (t.most[w] < 0 || size(m, is) >= size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
     }
     return t;
@@ -73,6 +79,11 @@ static const char *how_far(struct report *r, const struct report_data *d, int me
                       where ? report_say(r, " (%s)", report_where(r, b)) : "");
 }
 
+/* What speaks against a pair's answer, in the sentence that gives it. */
+static const char *with_doubt(struct report *r, const char *text, const struct report_answer *a) {
+    return *a->doubt ? report_join(r, text, ", but ", a->doubt) : text;
+}
+
 /* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
 static const char *clause(struct report *r, const struct report_data *d, int metric, const struct tally *t, int w) {
     if (!t->won[w]) return "";
@@ -82,13 +93,26 @@ static const char *clause(struct report *r, const struct report_data *d, int met
     const char *a = d->side[d->cell[p->a].side], *b = d->side[d->cell[p->b].side];
     const char *text = report_say(r, "%s %s %s", w ? b : a, m->ahead, w ? a : b);
     if (t->n > 1) text = report_say(r, "%s in %d of %d comparisons", text, t->won[w], t->n);
-    if (!*far) return text;
     far += *far == '+'; /* "by 5 points" */
-    return report_say(r, "%s%s%s", text,
-                      t->n == 1       ? m->difference ? " by " : ": "
-                      : m->difference ? ", by up to "
-                                      : ", up to ",
-                      far);
+    if (*far)
+        text = report_say(r, "%s%s%s", text,
+                          t->n == 1       ? m->difference ? " by " : ": "
+                          : m->difference ? ", by up to "
+                                          : ", up to ",
+                          far);
+    text = with_doubt(r, text, &p->answer[metric]);
+    int others = t->doubtful[w] - (*p->answer[metric].doubt != '\0');
+    return others ? report_say(r, "%s (%d more in doubt)", text, others) : text;
+}
+
+/* Of the only pair, which nobody wins. */
+static const char *no_winner(struct report *r, const struct report_data *d, int metric, int pair) {
+    const struct report_answer *a = &d->pair[pair].answer[metric];
+    const char *text = how_far(r, d, metric, pair, false, false);
+    if (a->won != PLOT_SAME) return text;
+    text = is_slight(a) ? report_join(r, text, ", ", a->words)
+                        : report_join(r, text, "; ", "there is no difference that matters");
+    return with_doubt(r, text, a);
 }
 
 static const char *add(struct report *r, const char *text, const char *more, int n, int of) {
@@ -102,8 +126,8 @@ static const char *of_sides(struct report *r, const struct report_data *d, int m
     const char *faster = clause(r, d, metric, &t, 1), *slower = clause(r, d, metric, &t, 0);
     bool won = t.won[0] || t.won[1];
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
-    if (!won && t.n == 1) text = how_far(r, d, metric, t.first, false, false);
-    text = add(r, text, "there is no difference that matters", t.same, t.n);
+    if (!won && t.n == 1) text = no_winner(r, d, metric, t.first);
+    text = add(r, text, "there is no difference that matters", t.n > 1 ? t.same : 0, t.n);
     text = add(r, text, "more runs would be needed to decide", t.unsure, t.n);
     text = add(r, text, "nothing was tested", t.untested, t.n);
     return won ? text : report_say(r, "%s against %s: %s", d->side[b], d->side[a], text);
@@ -147,9 +171,10 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     const char *word = *a->verdict ? a->verdict : "not tested", *b = d->side[d->cell[p->b].side];
     bool one = *a->words && !strchr(a->words, ' ');
     if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
-    if (a->won == PLOT_SAME && *a->words) return a->words;
+    if (a->won == PLOT_SAME && *a->words) return is_slight(a) ? report_say(r, "%s %s", b, a->words) : a->words;
     if (!strcmp(word, "inconclusive") && a->needed > 0)
-        return report_say(r, "%s: about %lld runs a side would decide it", word, (long long)a->needed);
+        return report_say(r, "%s: about %lld runs a side would decide it with a chance of 80 %%", word,
+                          (long long)a->needed);
     return word;
 }
 

@@ -160,6 +160,7 @@ static struct report_answer answer_read(const struct json_value *v, const char *
                               .p = report_number(v, "p_holm"),
                               .verdict = report_text(v, "verdict"),
                               .words = report_text(v, "words"),
+                              .doubt = report_text(v, "doubt"),
                               .paired = paired && paired->truth,
                               .needed = whole(v, "needed", 0)};
     a.won = won_by(a.verdict);

@@ -5,6 +5,7 @@
 #include "lab/result.h"
 #include "lab/statistics.h"
 
+enum { REPORT_NEUTRAL = PLOT_COLOURS - 1 }; /* the colour of communication that no trace has divided */
 enum { REPORT_SIDES = 7, REPORT_CELLS = 512, REPORT_RUNS = STATISTICS_RUNS, REPORT_COUNTS = 16, REPORT_METRICS = 16 };
 /* The metrics of an experiment; the first is the main question. */
 struct report_metric {
@@ -19,6 +20,7 @@ struct report_metric {
 struct report_answer {
     double estimate, low, high, p;
     const char *verdict, *words; /* words: as it is read; "" */
+    const char *doubt;           /* what speaks against it; "" */
     enum plot_won won;           /* PLOT_FIRST: A */
     bool paired;                 /* runs are compared with those of the same repeat or seed */
     int64_t needed;              /* samples a side that would tell; 0: not known */
@@ -34,7 +36,7 @@ struct report_cell {
     double *step_s;         /* of each run */
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */
-    double samples_per_s;                    /* of the steps behind the warm-up: the runs' median */
+    double samples_per_s;                    /* of the steps after the warm-up: the runs' median */
     const char *why, *port;                  /* why there is no prediction; what it goes through; "" */
     bool reference;                          /* others are predicted from it */
     const struct json_value *settings;       /* the values of its axes, or NULL */

@@ -192,6 +192,23 @@ static enum error costs_of_side(struct report *r, const struct report_data *d, i
     return ERR_NONE;
 }
 
+/* How far apart the sides' medians of a metric lie: the largest by the smallest. */
+static double apart(const struct report_data *d, const char *name) {
+    const struct report_metric m = {.name = name, .factor = 1};
+    double low = INFINITY, high = 0;
+    for (int i = 0; i < d->ncells; i++) {
+        double v = cost_of(d, &d->cell[i], &m).at;
+        if (isfinite(v)) low = fmin(low, v), high = fmax(high, v);
+    }
+    return high / low;
+}
+
+/* Sides that were given the same time differ in the steps that they made of it. */
+static bool have_one_time(const struct report_data *d) {
+    double time = apart(d, "time");
+    return time < 1.1 && apart(d, "steps") > time;
+}
+
 static enum error trade_off(struct report *r, struct report_section *s, const struct report_data *d, const char *name,
                             enum plot_unit unit, const char *label) {
     const struct report_metric x = {.name = name, .unit = unit, .factor = 1}, *y = &d->metric[0];
@@ -216,7 +233,8 @@ enum error report_lead(struct report *r, struct report_section *s, const struct 
     r->question = d->experiment ? of_experiment(r, d) : of_run(r, d);
     if (!d->experiment) return report_curves(r, s, d, &d->cell[0], true);
     if (d->metric[0].training) {
-        TRY(trade_off(r, s, d, "time", PLOT_SECONDS, "training time"));
+        TRY(have_one_time(d) ? trade_off(r, s, d, "steps", PLOT_PLAIN, "steps made in the same time")
+                             : trade_off(r, s, d, "time", PLOT_SECONDS, "training time"));
         return trade_off(r, s, d, "bytes", PLOT_BYTES, "bytes sent by the busiest rank");
     }
     TRY(report_take(r, 1, sizeof *g, &g));

@@ -205,7 +205,8 @@ const char *report_best(struct report *r, const struct run_result *run) {
 
 static const char *losses_at(const struct report_data *d, int side, const struct report_cell *like) {
     int k = report_find(d, side, like->place, like->devices);
-    return k < 0 ? "" : d->cell[k].run[0].losses;
+    const struct run_result *run = k < 0 ? NULL : &d->cell[k].run[0];
+    return !run ? "" : *run->losses ? run->losses : run->dir; /* losses that are not known are nobody else's */
 }
 
 /* Whether an earlier one has the same losses on every side. */

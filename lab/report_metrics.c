@@ -61,6 +61,7 @@ enum error report_metrics_read(struct report_data *d, struct pool *pool) {
 static double value_of(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int i) {
     const struct measure *known = measure_find(m->name, (int)strlen(m->name));
     if (!strcmp(m->name, "step_time")) return c->step_s[i];
+    if (!strcmp(m->name, "steps")) return (double)c->run[i].steps;
     double v = c->told ? report_number(&c->told->children[i], m->name) : (double)NAN;
     if (!isfinite(v) && known) v = measure_of(known, &c->run[i], d->warmup);
     return v * m->factor;

@@ -173,7 +173,7 @@ enum error report_final(struct report *r, const struct report_data *d) {
                       "Step time is the median of a run's steps%s, everywhere on this page. samples/s is the number of "
                       "samples of the same steps divided by their time. It is a mean: a few slow steps lower it but do "
                       "not change the median. Loss and val accuracy are those at the%s run's end.",
-                      d->warmup > 0 ? " behind the warm-up" : "", d->experiment ? " first" : ""));
+                      d->warmup > 0 ? " after the warm-up" : "", d->experiment ? " first" : ""));
     if (*d->scaling && report_device_counts(d, counts) > 1)
         report_paragraph(s, !strcmp(d->scaling, "weak")
                                 ? "Weak scaling: the batch grows with the devices."

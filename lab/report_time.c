@@ -1,4 +1,5 @@
 /* The time of a step by phase, and the effect of more devices. */
+#include "engine/base/file.h"
 #include "engine/base/leaves.h"
 #include "lab/experiment.h"
 #include "lab/report_data.h"
@@ -34,6 +35,16 @@ static double part_of(const struct report_cell *c, int p) {
     return all > 0 ? run->time_s[p] / all * c->median_s : (double)NAN;
 }
 
+/* Whether a trace says of all these runs which communication the step waited for. */
+static bool are_traced(struct report *r, const struct report_data *d, const int *index, int n) {
+    bool all = true;
+    for (int i = 0; i < n; i++) {
+        const struct run_result *run = d->cell[index[i]].run;
+        all &= run->devices == 1 || file_is_folder(report_say(r, "%s/trace", run->dir));
+    }
+    return all;
+}
+
 static enum error phases_plot(struct report *r, struct report_section *s, const struct report_data *d,
                               const char *place) {
     int index[REPORT_CELLS], n = cells_of(d, place, index);
@@ -48,8 +59,8 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     p->nseries = PHASES;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
     for (int i = 0; i < n; i++) p->category[i] = report_cell_name(r, d, &d->cell[index[i]]);
+    const int waits = are_traced(r, d, index, n) ? 1 : REPORT_NEUTRAL, colours[PHASES] = {4, 0, 2, waits, 3};
     for (int k = 0; k < PHASES; k++) {
-        static const int colours[PHASES] = {4, 0, 2, 1, 3};
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
         for (int i = 0; i < n; i++) y[i] = part_of(&d->cell[index[i]], k);

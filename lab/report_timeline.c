@@ -40,10 +40,8 @@ static void add_rows(struct report *r, const struct recording *rec, int64_t zero
         if (!is_bulk(c) || c->began - zero + (c->ended - zero) < 0) continue;
         plot_value_text(PLOT_BYTES, (double)c->call.count * element_bytes(c->type), bytes);
         p->category[p->ncategories] = report_say(r, "%d: %s %s", rec->rank, bytes, c->name);
-        span[p->nspans++] = (struct plot_span){.row = p->ncategories++,
-                                               .series = c->call.lane ? 1 : 0,
-                                               .from = (double)(c->began - zero) * 1e-9,
-                                               .to = (double)(c->ended - zero) * 1e-9};
+        span[p->nspans++] = (struct plot_span){
+            .row = p->ncategories++, .from = (double)(c->began - zero) * 1e-9, .to = (double)(c->ended - zero) * 1e-9};
         n++;
     }
 }
@@ -86,15 +84,14 @@ static enum error cell_timeline(struct report *r, struct report_section *s, cons
     TRY(report_traced(r, s, c->run[0].dir, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)),
                       &told));
     if (told) return ERR_NONE;
-    TRY(report_plot(r, s, PLOT_TIMELINE, 2, &p));
+    TRY(report_plot(r, s, PLOT_TIMELINE, 1, &p));
     if (!p) return ERR_NONE;
     p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c), report_in(r, c->place));
     p->about = "Each row is a call that carried gradients or weights, with its rank in front, from the moment when the "
-               "rank entered it until it was done.";
+               "rank entered it until it was done. Which part of it the step waited for is not known without a trace.";
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
-    p->series[0] = (struct plot_series){.name = "the device waits for it", .colour = 1};
-    p->series[1] = (struct plot_series){.name = "beside computing", .colour = 0};
-    p->nseries = 2;
+    p->series[0] = (struct plot_series){.name = "communication", .colour = REPORT_NEUTRAL};
+    p->nseries = 1;
     TRY(read_ranks(r, &c->run[0], p, &span));
     begin_at_zero(p, span);
     if (p->nspans == 0) s->nplots--; /* they do not tell */

@@ -343,7 +343,19 @@ bool run_result_ended(const struct run_result *r) {
 }
 
 const char *run_result_training(const struct run_result *r) {
-    return *r->weights ? r->weights : r->losses;
+    return *r->weights ? r->weights : *r->losses ? r->losses : NULL;
+}
+
+static bool same_number(double a, double b) {
+    return a == b || (isnan(a) && isnan(b));
+}
+
+bool run_result_same_vals(const struct run_result *a, const struct run_result *b) {
+    bool same = a->nvals == b->nvals;
+    for (int64_t i = 0; same && i < a->nvals; i++)
+        same = a->val[i].step == b->val[i].step && same_number(a->val[i].loss, b->val[i].loss) &&
+               same_number(a->val[i].accuracy, b->val[i].accuracy);
+    return same;
 }
 
 int64_t run_result_stretch(const struct run_result *r) {

@@ -30,7 +30,7 @@ struct run_result {
     const char *dir, *mode, *run_id; /* run_id: "" if unknown */
     int64_t devices, shards, steps, epochs;
     int64_t began; /* devices before some were lost; 0: none was */
-    /* Times, samples_per_s and bytes are of the steps behind this one, at which the run was last
+    /* Times, samples_per_s and bytes are of the steps after this one, at which the run was last
      * resumed; 0: of all. */
     int64_t first_step;
     double train_loss, val_loss, val_accuracy; /* NaN: not measured */
@@ -45,7 +45,7 @@ struct run_result {
     double start_sent[RESULT_RANKS];                   /* before the first step */
     double rss[RESULT_RANKS];                          /* bytes, by process */
     double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
-    const char *weights, *losses;                      /* sha256; weights of a command's run may be "" */
+    const char *weights, *losses;                      /* sha256; those of a command's run may be "" */
     struct result_step *step; /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
@@ -73,11 +73,13 @@ int result_flatten(const struct node *root, struct pool *pool, struct result_set
 bool run_result_ended(const struct run_result *r);
 bool run_event_is_end(const char *event);
 /* The identity of a training, equal for runs that are the same training: the weights at the end, or the losses if a
- * command reports no weights. */
+ * command reports no weights; NULL if it reports neither. */
 const char *run_result_training(const struct run_result *r);
+/* Whether both runs have the same validations. */
+bool run_result_same_vals(const struct run_result *a, const struct run_result *b);
 /* How many steps the times and bytes are of. */
 int64_t run_result_stretch(const struct run_result *r);
-/* The first step behind the stretch's first 'warmup' ones, at most nsteps. */
+/* The first step after the stretch's first 'warmup' ones, at most nsteps. */
 int64_t run_result_warm(const struct run_result *r, int64_t warmup);
 /* A quantile of the steps from there on, and their median; NaN when none is left. *n: how many. */
 double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n);

@@ -309,12 +309,14 @@ static enum error run_wanted(struct state *s) {
     int wanted = compare_wanted_repeats(s->out);
     if (wanted == s->out->repeats) return ERR_NONE;
     if (!s->r->quiet)
-        fprintf(
-            stderr,
-            "%s%d runs of each cell: as %d spread, so many %s a difference of %g %s in %s with a chance of %.0f %%\n",
-            isatty(STDERR_FILENO) ? "\r\033[K" : "", wanted, s->out->repeats,
-            wanted < x->most ? "tell" : "at most are asked for to tell", 100 * x->measure[0].practical,
-            x->measure[0].scale == SCALE_RATIO ? "%" : "pt", x->measure[0].name, 100 * COMPARE_CHANCE);
+        fprintf(stderr,
+                wanted < x->most
+                    ? "%susing %d runs of each cell: by the spread of the first %d they detect a difference of %s in "
+                      "%s with a chance of %.0f %%\n"
+                    : "%susing the maximum of %d runs of each cell: the first %d vary too much to detect a difference "
+                      "of %s in %s with a chance of %.0f %% by fewer\n",
+                isatty(STDERR_FILENO) ? "\r\033[K" : "", wanted, s->out->repeats,
+                compare_practical(s->out, &x->measure[0]), x->measure[0].name, 100 * COMPARE_CHANCE);
     s->out->repeats = wanted;
     return run_all(s);
 }

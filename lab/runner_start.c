@@ -1,4 +1,4 @@
-/* How one run is started: 'engine run' or a command of the user's own, here, under a launcher, or on several hosts. */
+/* How one run is started: 'engine run' or an external command, here, under a launcher, or on several hosts. */
 #include "lab/runner_impl.h"
 
 #include "engine/base/error.h"

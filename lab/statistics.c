@@ -223,7 +223,7 @@ int statistics_needed(double shift, const struct noise *noise, double chance, co
     for (int n = 2; n <= STATISTICS_RUNS; n++) {
         bool paired = !isnan(noise->pairs) && statistics_can_tell(n, true, q->asked, q->confidence);
         double spread = paired ? noise->pairs : noise->groups;
-        if (statistics_power(shift, spread, n, paired, q->tested, q->confidence) >= chance) return n;
+        if (statistics_power(shift, spread, n, paired, q->asked, q->confidence) >= chance) return n;
     }
     return 0;
 }
@@ -285,13 +285,35 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
                                .low = unshifted(scale, s.low),
                                .high = unshifted(scale, s.high),
                                .p = s.p,
-                               .p_all = s.p};
+                               .p_all = s.p,
+                               .error = (double)NAN};
+}
+
+static double no_difference(const struct comparison *c) {
+    return c->scale == SCALE_RATIO ? 1 : 0;
+}
+
+/* The values' own noise and the error that they share are independent: their squares add up. */
+static void widen(const struct comparison *c, double confidence, double *low, double *high) {
+    double more = c->error > 0 ? normal_quantile((1 + confidence) / 2) * c->error : 0;
+    *low = more > 0 ? c->estimate - hypot(c->estimate - c->low, more) : c->low;
+    *high = more > 0 ? c->estimate + hypot(c->high - c->estimate, more) : c->high;
+}
+
+static bool is_significant(const struct comparison *c, double confidence) {
+    return c->p_all <= (1 - confidence) * (1 + 1e-12);
 }
 
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {
-    bool ratio = c->scale == SCALE_RATIO;
-    double none = ratio ? 1 : 0, high = none + practical, low = ratio ? 1 / high : -high;
-    if (c->low >= low && c->high <= high) return VERDICT_SAME;
-    if (c->p_all > (1 - confidence) * (1 + 1e-12)) return VERDICT_INCONCLUSIVE;
-    return c->estimate > none ? VERDICT_FASTER : VERDICT_SLOWER;
+    double most = no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low, high;
+    widen(c, confidence, &low, &high);
+    if (low >= least && high <= most) return VERDICT_SAME;
+    if (!is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
+    return c->estimate > no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
+}
+
+bool statistics_differs(const struct comparison *c, double confidence) {
+    double low, high;
+    widen(c, confidence, &low, &high);
+    return is_significant(c, confidence) && (low > no_difference(c) || high < no_difference(c));
 }

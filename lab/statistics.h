@@ -46,8 +46,7 @@ struct noise {
     double groups, pairs; /* pairs: NaN where none belong together */
 };
 struct questions {
-    int asked;  /* they decide whether runs are compared in pairs: so many are known before any run is */
-    int tested; /* those that p is corrected for */
+    int asked; /* p is corrected for all of them, and they decide whether runs are compared in pairs */
     double confidence;
 };
 /* The fewest runs a side with that chance, each number in pairs where it would be; 0: more than STATISTICS_RUNS. */
@@ -71,6 +70,8 @@ struct comparison { /* of b with a, where less is better: above 1, or above 0, b
     double estimate, low, high; /* on that scale: 0 and infinity where one side has none at all; NaN as above */
     double p;                   /* of this question alone */
     double p_all;               /* among all of them, by Holm: to be set before the verdict */
+    double error; /* the standard error of what all values share, such as one validation set: it is in neither p nor the
+                     interval, and is to be set before the verdict; NaN: there is none, or it is not known */
 };
 /* paired: a[i] belongs to b[i], and n is m. An infinite value is worse than any other. p_all begins as p. */
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
@@ -79,6 +80,8 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
 double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired);
 /* A difference that counts, as a shift: 2 % of a ratio is log(1.02). */
 double statistics_shift(enum scale scale, double practical);
-/* Same: the whole interval lies within 'practical' of no difference. Faster or slower: else, where p_all is at most
- * 1 - confidence. Inconclusive: neither; more runs, or less noise, would be needed to tell. */
+/* Same: the whole interval, widened by the error, lies within 'practical' of no difference. Faster or slower: else, where
+ * p_all is at most 1 - confidence. Inconclusive: neither; more runs, or less noise, would be needed to tell. */
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical);
+/* Whether p_all and the widened interval both exclude 'no difference', however small the difference is. */
+bool statistics_differs(const struct comparison *c, double confidence);

@@ -67,6 +67,8 @@ static void advises_by_what_it_measures(void **state) {
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool), *fastest = member(root, "fastest");
     const struct json_value *by = member(root, "by_devices"), *measured = member(root, "measured");
+    bool refuted = member(root, "refuted")->truth; /* on a machine that does something else meanwhile */
+    assert_int_equal(fastest->kind, refuted ? JSON_NULL : JSON_OBJECT);
     assert_true(number(member(member(root, "ports"), "ddp"), "bytes_per_s") == 125e6);
     assert_int_equal(by->count, 3);
     assert_int_equal(measured->count, 2); /* f32, bf16 */
@@ -76,14 +78,15 @@ static void advises_by_what_it_measures(void **state) {
     assert_true(fabs(number(alone, "samples_per_s") * step / 64 - 1) < 1e-6);
     for (int d = 0; d < 3; d++) {
         const struct json_value *best = member(&by->children[d], "fastest");
-        assert_true(number(fastest, "samples_per_s") >= number(best, "samples_per_s"));
+        if (!refuted) assert_true(number(fastest, "samples_per_s") >= number(best, "samples_per_s"));
         for (int i = 0; i < 2 && d; i++) {
             const struct json_value *one = member(&by->children[d], i ? "ddp" : "dp");
             assert_true(number(best, "samples_per_s") >= number(one, "samples_per_s"));
             assert_true(number(one, "step_s") > (number(m, "load_s") + number(m, "forward_s")) / 4);
         }
     }
-    assert_true(number(member(root, "simplest"), "samples_per_s") * 1.05 >= number(fastest, "samples_per_s"));
+    if (!refuted)
+        assert_true(number(member(root, "simplest"), "samples_per_s") * 1.05 >= number(fastest, "samples_per_s"));
     const struct json_value *checks = member(root, "checks");
     assert_int_equal(checks->count, device_host_cores() >= 2 ? 2 : 0);
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
@@ -93,7 +96,7 @@ static void advises_by_what_it_measures(void **state) {
     size_t n;
     assert_ok(file_read(svg, 1 << 20, pool, &text, &n));
     assert_null(xml_wrong(text));
-    assert_says(text, "Which mode is the fastest, by devices and bandwidth");
+    if (!refuted) assert_says(text, "Which mode is the fastest, by devices and bandwidth");
     assert_int_equal(left_behind(), 0);
 }
 
@@ -110,7 +113,8 @@ static void measures_links_of_this_machine(void **state) {
                                        "thread, 2 ranks: fitted",
                                        "shm, 2 ranks: fitted",
                                        "Each device has 32 samples"};
-    for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
+    size_t first = strstr(p.out, "No advice: ") ? 3 : 0; /* a check on a busy machine may refute the rest */
+    for (size_t i = first; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
     assert_string_equal(p.err, "");
 }
 
@@ -123,7 +127,7 @@ static void verifies_by_comparing(void **state) {
     const char *held = program_string(&p, "verified");
     if (strcmp(held, "held") != 0 && strcmp(held, "did not hold") != 0 && strcmp(held, "open") != 0)
         fail_msg("%s", held);
-    assert_says(program_string(&p, "verified_words"), "times as fast; predicted");
+    assert_says(program_string(&p, "verified_words"), "; predicted ");
     assert_true(file_exists("runs/advise-e2e/results.json"));
     assert_ok(file_remove_tree("runs/advise-e2e"));
 }

@@ -102,7 +102,7 @@ static void commands_stand_beside_the_engine(void **state) {
     assert_says(text_of("cells/slow*/run-01/config"), "zoo: mlp");
     assert_says(text_of("cells/slow*/run-04/resolved.yaml"), "seed: 3");
     assert_says(text_of("cells/fast*/run-01/summary.json"), "\"mode\":\"command\",\"devices\":2");
-    assert_says(text_of("results.json"), "a command of the user's");
+    assert_says(text_of("results.json"), "an external command");
     /* what reads runs reads these, and nothing is run again but what was edited */
     program_run(&p, 60, "report", folder, "-o", scratch_path("r.html"), NULL);
     assert_code(0);

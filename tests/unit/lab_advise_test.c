@@ -249,6 +249,37 @@ static void checks_say_how_far_off(void **state) {
     assert_near(advise_off(&a), 0.1, 1e-9);
 }
 
+/* Where a check is off by more than half, the first sentence says so, and nothing is advised in any form. */
+static void what_a_check_refutes_is_not_advised(void **state) {
+    (void)state;
+    describe(0.2, 0.01, (struct wire){50e-6, 8e-9}, 4);
+    assert_ok(advise_decide(&ask, pool, &a));
+    struct report *r = pool_alloc(pool, sizeof *r);
+    assert_ok(advise_report(&a, r));
+    assert_non_null(strstr(r->verdict, "one device; no prediction was checked here."));
+    a.check[a.nchecks++] = (struct advise_check){"2 devices, dp", ADVISE_DP, BATCH, 0.11, 0.1, NULL};
+    a.check[a.nchecks++] = (struct advise_check){"2 devices, ddp", ADVISE_DDP, BATCH, 0.1, 0.07, NULL};
+    assert_ok(advise_report(&a, r));
+    assert_non_null(strstr(r->verdict, "one device; predictions were off by up to 43 % here."));
+    assert_non_null(strstr(r->section[0].text[2], " times as slow."));
+    assert_non_null(r->section[0].command);
+    a.check[1].measured = 0.0113;
+    assert_true(advise_is_refuted(&a));
+    assert_ok(advise_report(&a, r));
+    assert_string_equal(r->verdict, "No advice: the predictions do not hold here. A step of 2 devices, ddp was "
+                                    "predicted to take 100 ms, and took 11.3 ms: the prediction is off by 785 %.");
+    assert_string_equal(r->section[0].text[0], r->verdict);
+    assert_null(r->section[0].command);
+    for (int i = 0; i < r->nsections; i++)
+        for (int k = 0; k < r->section[i].ntexts; k++) assert_null(strstr(r->section[i].text[k], "fastest:"));
+    struct json j;
+    json_init(&j);
+    assert_ok(advise_json(&a, &j));
+    assert_non_null(strstr(j.text, "\"fastest\":null,\"simplest\":null,"));
+    assert_non_null(strstr(j.text, "\"refuted\":true"));
+    json_fini(&j);
+}
+
 static void it_is_told_in_every_form(void **state) {
     (void)state;
     describe(0.2, 0.01, (struct wire){50e-6, 8e-9}, 16);
@@ -287,6 +318,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(memory_bars_the_fastest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(limits_are_what_would_be_saved, set_up, tear_down),
         cmocka_unit_test_setup_teardown(checks_say_how_far_off, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_a_check_refutes_is_not_advised, set_up, tear_down),
         cmocka_unit_test_setup_teardown(it_is_told_in_every_form, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,11 @@ static void what_is_not_simulated_says_why(void **state) {
     assert_non_null(strstr(p->why, "comm.compress"));
     assert_null(strchr(p->why, '\n'));
     assert_int_equal(c.model.silent, 2);
+    assert_non_null(strstr(compare_model(&c), "not predicted: 2 (comm.compress is not simulated)"));
+    c.cell[cell_of("int8 mode=ddp devices=cpu:2 comm.emulate.bandwidth=1Gbit")].predicted.why =
+        "ddp.sync is not simulated";
+    assert_non_null(strstr(compare_model(&c), " are not simulated)"));
+    assert_non_null(strstr(compare_model(&c), "comm.compress"));
 }
 
 /* What 'engine bench comm' says of a link, of 100 us and 1 GB/s; of dp's it was not asked. */

@@ -294,6 +294,8 @@ static void seeds_are_pairs(void **state) {
     assert_int_equal(got->verdict, VERDICT_FASTER);
     assert_string_equal(compare_verdict(&c, &c.pair[0], 0), "better");
     assert_non_null(strstr(compare_effect(&c, &c.pair[0], 0), "+0.45 pt [+0."));
+    assert_string_equal(compare_doubt(&c, &c.pair[0], 0),
+                        "the error of the validation set is not known"); /* no files */
     experiment_close(&x);
     /* a run that is missing takes its partner with it, and the others keep theirs */
     with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});
@@ -408,19 +410,23 @@ static void equal_trainings_are_the_same(void **state) {
     assert_false(c.pair[0].answer[0].equal);
 }
 
+/* Eight runs a side, with so many measures, as they were. */
+static void with_measures(int n, const char *const *names) {
+    x.nmeasures = n;
+    for (int m = 0; m < n; m++) x.measure[m] = *measure_find(names[m], (int)strlen(names[m]));
+    struct compared_run *runs[2] = {c.cell[0].run, c.cell[1].run};
+    assert_ok(compare_begin(&x, c.folder, &c));
+    for (int side = 0; side < 2; side++) c.cell[side].run = runs[side], c.cell[side].nruns = 8;
+}
+
 /* Every measure has an answer, and p is corrected for all of them. */
 static void measures_are_one_family(void **state) {
     (void)state;
     static const char *const names[] = {"step_time", "val_accuracy", "train_loss"};
     several("step_time", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});
-    x.nmeasures = 3;
-    for (int m = 0; m < 3; m++) x.measure[m] = *measure_find(names[m], (int)strlen(names[m]));
-    struct compared_run *runs[2] = {c.cell[0].run, c.cell[1].run};
-    assert_ok(compare_begin(&x, "folder", &c));
-    for (int side = 0; side < 2; side++) c.cell[side].run = runs[side], c.cell[side].nruns = 8;
+    with_measures(3, names);
     assert_ok(compare_judge(&c));
     const struct compared_answer *got = c.pair[0].answer;
-    assert_int_equal(c.tests, 3);
     assert_true(fabs(got[0].statistics.p - 2.0 / 256) < 1e-15 && fabs(got[0].statistics.p_all - 4.0 / 256) < 1e-12);
     assert_true(fabs(got[1].statistics.p_all - 6.0 / 12870) < 1e-12);        /* trainings without a seed in common */
     assert_true(got[2].statistics.p == 1 && got[2].verdict == VERDICT_SAME); /* equal losses on both sides */
@@ -430,6 +436,46 @@ static void measures_are_one_family(void **state) {
     assert_int_equal(fclose(f), 0);
     assert_non_null(strstr(text, "\n\"0.2\",\"0.1\",\"val_accuracy\",difference,0.6035,0.7115,0.108"));
     assert_non_null(strstr(table_of(&c), "val_accuracy"));
+}
+
+/* Holm's p of a question is the largest of Bonferroni's over all sets of questions that it is in: Marcus, Peritz and
+ * Gabriel's closed tests, which need no order. A question that nothing answers is in the sets, too. */
+static double closed_p(const double *p, int n, int question) {
+    double most = 0;
+    for (int set = 1; set < 1 << n; set++) {
+        double least = 1;
+        int members = 0;
+        for (int i = 0; i < n; i++)
+            if (set & 1 << i) members++, least = fmin(least, p[i]);
+        if (set & 1 << question) most = fmax(most, fmin(1, members * least));
+    }
+    return most;
+}
+
+static void questions_without_an_answer_count_too(void **state) {
+    (void)state;
+    enum { QUESTIONS = 6 };
+    static const char *const names[QUESTIONS] = {"step_time",  "val_accuracy", "step_q25",
+                                                 "train_loss", "step_best",    "val_loss"};
+    double p[QUESTIONS];
+    several("step_time", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
+    with_measures(QUESTIONS, names);
+    for (int i = 0; i < 8; i++) {
+        c.cell[1].run[i].result.val_loss = (double)NAN; /* which was never measured */
+        c.cell[1].run[i].result.val_accuracy = 0.6 + 0.001 * (i % 3) + (i > 4 ? 0.004 : 0);
+    }
+    assert_ok(compare_judge(&c));
+    const struct compared_answer *got = c.pair[0].answer;
+    assert_false(got[5].judged);
+    for (int m = 0; m < QUESTIONS; m++) p[m] = m < 5 ? got[m].statistics.p : 1;
+    for (int m = 0; m < 5; m++) assert_true(fabs(got[m].statistics.p_all - closed_p(p, QUESTIONS, m)) < 1e-12);
+    assert_true(fabs(got[0].statistics.p_all - QUESTIONS * 2.0 / 256) < 1e-12); /* 0.047; among five it was 0.039 */
+    assert_int_equal(got[0].verdict, VERDICT_FASTER);
+    struct json j;
+    json_init(&j);
+    assert_ok(compare_json(&c, &j));
+    assert_non_null(strstr(j.text, "\"tests\":6"));
+    json_fini(&j);
 }
 
 static struct check_value value(const char *text, int cell) {
@@ -547,13 +593,13 @@ static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
     right_of_seeds(right, "0000000a");
     assert_ok(compare_judge(&c));
     double mean = 0.5 / 8, variance = 0.75 / 8 - mean * mean;
-    assert_true(fabs(c.pair[0].answer[0].set_error - sqrt(variance / 8)) < 1e-12);
+    assert_true(fabs(c.pair[0].answer[0].statistics.error - sqrt(variance / 8)) < 1e-12);
     assert_true(c.nnotes > 0 &&
                 strstr(c.note[c.nnotes - 1], "all seeds are measured on the same 8 validation samples"));
     write_right("a1", "x--x----", "0000000b");
     write_right("b1", "--xx----", "0000000b");
     assert_ok(compare_judge(&c));
-    assert_true(isnan(c.pair[0].answer[0].set_error));
+    assert_true(isnan(c.pair[0].answer[0].statistics.error));
     assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws 8 validation samples of its own"));
 }
 
@@ -570,6 +616,116 @@ static void a_set_has_a_share_of_the_paired_differences(void **state) {
     /* (1/8 - 1/64) / 8 and (2/8 - 0) / 8 are 0.022 in the mean; the differences' variance is pi / 4 / 64 = 0.012 */
     assert_true(is_noted("these make about 100 % of the variance of the difference of"));
     assert_false(is_noted("narrow")); /* the interval would be of two groups */
+}
+
+/* The same for all that matters, and yet better in every seed. */
+static void seeds_that_differ_by_little(const char *a0, const char *b0) {
+    static const double more[RUNS] = {2e-3, 3e-3, 4e-3, 5e-3, 6e-3, 7e-3, 8e-3, 9e-3};
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.6});
+    x.measure[0].practical = 0.01;
+    c.folder = pool_printf(x.pool, "%s", scratch_folder());
+    for (int side = 0; side < 2; side++) {
+        assert_ok(file_make_folders(scratch_path(side ? "b0" : "a0")));
+        (void)unlink(scratch_path(side ? "b0/validation.safetensors" : "a0/validation.safetensors"));
+        if (a0) write_right(side ? "b0" : "a0", side ? b0 : a0, "0000000a");
+        for (int i = 0; i < RUNS; i++) {
+            c.cell[side].run[i].dir = side ? "b0" : "a0";
+            if (side) c.cell[1].run[i].result.val_accuracy = c.cell[0].run[i].result.val_accuracy + more[i];
+        }
+    }
+    assert_ok(compare_judge(&c));
+}
+
+static void a_small_difference_is_no_equality(void **state) {
+    (void)state;
+    char text[4096] = "";
+    const struct compared_pair *p;
+    seeds_that_differ_by_little("xxxx----", "xxxx----"); /* a set that makes no difference */
+    p = &c.pair[0];
+    assert_true(p->answer[0].verdict == VERDICT_SAME && p->answer[0].statistics.p_all < 0.01);
+    assert_string_equal(compare_verdict(&c, p, 0), "better by less than 1 pt");
+    assert_string_equal(compare_doubt(&c, p, 0), "");
+    assert_non_null(strstr(compare_sentence(&c), "val_accuracy: better by less than 1 pt (+0.55 pt [+0.3"));
+    assert_non_null(strstr(table_of(&c), "B better by less than 1 pt"));
+    FILE *f = fmemopen(text, sizeof text, "w");
+    compare_verdicts(&c, f);
+    assert_int_equal(fclose(f), 0);
+    assert_non_null(strstr(text, ",8,8,same,")); /* a word for programs, and for gates */
+    assert_string_equal(value("B.verdict", 1).text[0], "same");
+}
+
+/* Which samples the set has could make more of it than one point, or turn it round. */
+static void same_holds_the_error_of_the_set(void **state) {
+    (void)state;
+    const struct compared_pair *p;
+    seeds_that_differ_by_little(NULL, NULL); /* as a command's runs, which leave no such file */
+    assert_int_equal(c.pair[0].answer[0].verdict, VERDICT_SAME);
+    assert_string_equal(compare_doubt(&c, &c.pair[0], 0), "the error of the validation set is not known");
+    experiment_close(&x);
+    seeds_that_differ_by_little("xxxx----", "xxx-x---");
+    p = &c.pair[0];
+    assert_true(p->answer[0].statistics.high < 0.01 && p->answer[0].statistics.error > 0.1);
+    assert_int_equal(p->answer[0].verdict, VERDICT_FASTER);
+    assert_string_equal(compare_verdict(&c, p, 0), "better");
+    assert_non_null(strstr(compare_sentence(&c), "]), but on these validation samples alone: others would change it by "
+                                                 "about ±34.65 pt")); /* 1.96 sqrt(2 / 8 / 8) */
+    assert_true(is_noted("±34.65 pt (95 %), not included in the interval above"));
+}
+
+/* ---- doubts ---- */
+
+/* Half of A's runs take three times as long as the others. */
+static void a_large_doubt_is_in_the_sentence(void **state) {
+    (void)state;
+    several("step_time", (const char *[]){"aaaaaaaa", "aaaaaaaa"}, (double[]){0.6, 0.6});
+    for (int i = 0; i < 8; i += 2)
+        for (int64_t k = 0; k < c.cell[0].run[i].result.nsteps; k++) c.cell[0].run[i].result.step[k].ms *= 3;
+    assert_ok(compare_judge(&c));
+    assert_int_equal(c.pair[0].answer[0].verdict, VERDICT_FASTER);
+    double apart = c.cell[0].spread; /* 4 and 12 ms: 8 of 8 */
+    assert_true(apart > 0.9 && c.pair[0].answer[0].apart == apart);
+    const char *words = pool_printf(x.pool, "]), but half of the runs of a side lie %.0f %% apart", 100 * apart);
+    assert_non_null(strstr(compare_sentence(&c), words));
+    struct json j;
+    json_init(&j);
+    assert_ok(compare_json(&c, &j));
+    assert_non_null(strstr(j.text, "\"doubt\":\"half of the runs of a side lie "));
+    json_fini(&j);
+    x.pair[1] = x.pair[x.npairs++ - 1]; /* the same question twice */
+    with_measures(1, (const char *const[]){"step_time"});
+    assert_ok(compare_judge(&c));
+    assert_non_null(strstr(compare_sentence(&c), "step_time: faster in 2 of 2, 2 of them in doubt: half of the runs "));
+}
+
+/* ---- what a command does not report ---- */
+
+static void without_weights_and_losses(bool same_vals) {
+    for (int side = 0; side < 2; side++)
+        for (int i = 0; i < RUNS; i++) {
+            struct run_result *r = &c.cell[side].run[i].result;
+            r->weights = r->losses = "";
+            r->val = pool_alloc(x.pool, sizeof *r->val);
+            r->nvals = 1;
+            *r->val = (struct result_val){30, (double)NAN, same_vals ? 0.5 : r->val_accuracy};
+        }
+    assert_ok(compare_judge(&c));
+}
+
+static void no_losses_are_no_equal_losses(void **state) {
+    (void)state;
+    with_seeds("val_accuracy", (const char *[]){"abcdefgh", "ijklmnop"}, (double[]){0.6, 0.7});
+    without_weights_and_losses(false);
+    assert_true(c.pair[0].answer[0].samples[0] == 8 && c.pair[0].answer[0].samples[1] == 8);
+    assert_string_equal(compare_verdict(&c, &c.pair[0], 0), "better");
+    assert_false(c.same_bits || c.pair[0].same_losses || c.pair[0].same_weights);
+    without_weights_and_losses(true); /* a command that takes no notice of its seed */
+    assert_true(c.pair[0].answer[0].samples[0] == 1 && c.pair[0].answer[0].verdict == VERDICT_UNTESTED);
+    assert_non_null(strstr(compare_untested(&c), "reports neither losses nor weights, so its 8 runs may be copies of "
+                                                 "one training; all of them have the same validations"));
+    x.nseeds = 0;
+    without_weights_and_losses(false);
+    assert_int_equal(c.pair[0].answer[0].samples[0], 1);
+    assert_non_null(strstr(compare_untested(&c), "repeats: {seeds: 8} gives each run a seed of its own"));
 }
 
 /* ---- the same bits ---- */
@@ -640,12 +796,17 @@ int main(void) {
         cmocka_unit_test_setup_teardown(the_side_that_needs_the_most_is_named, set_up, tear_down),
         cmocka_unit_test_setup_teardown(equal_trainings_are_the_same, set_up, tear_down),
         cmocka_unit_test_setup_teardown(measures_are_one_family, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(questions_without_an_answer_count_too, set_up, tear_down),
         cmocka_unit_test_setup_teardown(answers_are_quantities, set_up, tear_down),
         cmocka_unit_test_setup_teardown(bits_are_held_seed_by_seed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_goal_that_is_not_reached_counts_as_the_longest, set_up, tear_down),
         cmocka_unit_test_setup_teardown(samples_tell_two_networks_apart, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_that_all_seeds_share_has_an_error_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_set_has_a_share_of_the_paired_differences, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_small_difference_is_no_equality, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(same_holds_the_error_of_the_set, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_large_doubt_is_in_the_sentence, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(no_losses_are_no_equal_losses, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_same_losses_are_not_the_same_training, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_has_not_run_is_not_said_to_differ, set_up, tear_down),
         cmocka_unit_test_setup_teardown(json_and_csv_hold_the_numbers, set_up, tear_down),

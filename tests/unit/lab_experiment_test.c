@@ -294,7 +294,7 @@ static void gates_are_read(void **state) {
         {"ddp[devices=cpu:3].step_time > 1", "'devices' has no value 'cpu:3'"},
         {"ddp[colour=red].step_time > 1", "no axis 'colour'"},
         {"ddp[devices].step_time > 1", "'devices' is wanted as AXIS=VALUE"},
-        {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted behind 'ddp[devices=cpu:1]'"},
+        {"ddp[devices=cpu:1].x.step_time > 1", "a metric is wanted after 'ddp[devices=cpu:1]'"},
         {"ddp.step_time > 2 * ddp.predicted", "cannot use predictions"},
         {"ddp.step_time > dp.step_time + much", "a number is expected at 'much'"},
         {"ddp.step_time > 1 @ colour == red", "no axis 'colour'"},
@@ -336,6 +336,21 @@ static void experiments_may_be_anything(void **state) {
     assert_true(refused > 10);
 }
 
+/* The experiments that the README and a lab begin with have runs enough for their questions. */
+static void examples_have_enough_runs(void **state) {
+    (void)state;
+    static const char *const names[] = {"examples/ps-vs-ring.yaml", "examples/labs/03-ps-vs-ring/ps-vs-ring.yaml"};
+    for (int i = 0; i < 2; i++) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", ENGINE_SOURCE_DIR, names[i]);
+        experiment_close(&x);
+        if (experiment_open(&(struct experiment_source){.path = path}, &x, &report) != ERR_NONE) fail_msg("%s", report);
+        assert_int_equal(x.repeats, x.most);
+        assert_null(experiment_too_few(&x, x.repeats));
+        assert_non_null(experiment_too_few(&x, x.repeats - 1));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_matrix_is_cells_and_pairs, set_up, tear_down),
@@ -351,6 +366,7 @@ int main(void) {
         cmocka_unit_test(planted_settings_are_guarded),
         cmocka_unit_test(the_algorithm_of_convolutions_is_guarded),
         cmocka_unit_test_setup_teardown(gates_are_read, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(examples_have_enough_runs, set_up, tear_down),
         cmocka_unit_test_setup_teardown(experiments_may_be_anything, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -121,6 +121,16 @@ static void times_follow_from_moments(void **state) {
     assert_true(isnan(measured("step_time")) && isnan(measured("time")) && measured("train_loss") == 3);
 }
 
+/* Steps without a loss are no steps of equal losses. */
+static void losses_that_are_not_reported_have_no_hash(void **state) {
+    (void)state;
+    put("command.jsonl", "{\"step\": 1, \"ms\": 5}\n{\"step\": 2, \"ms\": 5}\n{\"step\": 2, \"val_accuracy\": 0.5}\n");
+    read_back();
+    assert_true(isnan(measured("train_loss")) && measured("val_accuracy") == 0.5);
+    assert_string_equal(result.losses, "");
+    assert_null(run_result_training(&result));
+}
+
 static void tables_are_read(void **state) {
     (void)state;
     put("output.txt", "no json\n");
@@ -280,6 +290,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(lines_become_a_run, set_up, tear_down),
         cmocka_unit_test_setup_teardown(times_follow_from_moments, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(losses_that_are_not_reported_have_no_hash, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tables_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(events_are_read, set_up, tear_down),
         cmocka_unit_test_setup_teardown(damaged_events_are_refused, set_up, tear_down),

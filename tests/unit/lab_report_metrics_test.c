@@ -221,8 +221,8 @@ static void every_metric_has_its_answer(void **state) {
     t = &section("table")->table[1];
     static const char *const rows[3][7] = {
         {"validation accuracy", "int8 better", "90.0 %", "95.0 %", "+5.00 points", "[+3.10, +7.00]", "0.012"},
-        {"bytes sent by the busiest rank", "inconclusive: about 12 runs a side would decide it", "8 B", "2 B",
-         "3.94 times", "[3.90, 4.00]", "0.6"},
+        {"bytes sent by the busiest rank", "inconclusive: about 12 runs a side would decide it with a chance of 80 %",
+         "8 B", "2 B", "3.94 times", "[3.90, 4.00]", "0.6"},
         {"time to val.loss 0.5", "untested", "never", "2 s", "-", "-", "-"}};
     assert_true(t->rows == 3 && t->columns == 7);
     for (int i = 0; i < 3; i++)
@@ -232,6 +232,54 @@ static void every_metric_has_its_answer(void **state) {
     assert_true(p->nseries == 2 && p->series[0].x[0] == 8 && p->series[0].y[0] == 0.9 && p->series[1].x[0] == 2);
     assert_true(p->series[0].low[0] < 0.9 && p->series[0].high[0] > 0.9 && isnan(p->series[1].low[0]));
     assert_int_equal(section("verdict")->plot[1].x.unit, PLOT_BYTES);
+}
+
+#define ONE_PAIR(verdict, words, doubt)                                                                                \
+    "{\"axis\":\"side\",\"sides\":[\"ddp\",\"int8\"],\"tests\":1,\"metrics\":[{\"name\":\"val_accuracy\",\"about\":"   \
+    "\"training\",\"scale\":\"difference\"}],\"cells\":[" SIDE("ddp", "", SEED(0, 0.9, 20)) "," SIDE(                  \
+        "int8", "", SEED(1, 0.9, 21)) "],\"pairs\":[{\"a\":0,\"b\":1,\"ratio\":0.0056,\"low\":0.0028,\"high\":0.0097," \
+                                      "\"verdict\":\"" verdict "\",\"words\":\"" words "\",\"doubt\":" doubt "}]}"
+
+/* What speaks against an answer stands in its own sentence, and a small difference is not none. */
+static void an_answer_holds_its_doubt(void **state) {
+    (void)state;
+    for (int i = 0; i < 2; i++) put_seed(i);
+    put("results.json", ONE_PAIR("faster", "better", "\"half of the runs of a side lie 139 % apart\""));
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict,
+                        "int8 is better than ddp by 0.56 points [+0.28, +0.97], but half of the runs of "
+                        "a side lie 139 % apart.");
+    put("results.json", ONE_PAIR("same", "better by less than 1 pt", "null"));
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict, "int8 against ddp: +0.56 points [+0.28, +0.97], better by less than 1 pt.");
+    assert_string_equal(table_row(&section("table")->table[0], 1)[1], "int8 better by less than 1 pt");
+    put("results.json", ONE_PAIR("same", "same", "\"the error of the validation set is not known\""));
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict, "int8 against ddp: +0.56 points [+0.28, +0.97]; there is no difference that "
+                                        "matters, but the error of the validation set is not known.");
+}
+
+/* Both sides train for 20 seconds: in the same picture one makes 170 steps of it, the other 1,050. */
+static void at_equal_time_steps_are_shown(void **state) {
+    (void)state;
+    static const char *const steps[] = {"170", "1050"};
+    for (int i = 0; i < 2; i++) {
+        char path[700], *text, *at;
+        size_t n;
+        put_seed(i);
+        snprintf(path, sizeof path, "%s/seed%d/summary.json", dir, i);
+        assert_ok(file_read(path, 1 << 16, pool, &text, &n));
+        at = strstr(text, "\"steps\":");
+        assert_non_null(at);
+        at += strlen("\"steps\":");
+        snprintf(path, sizeof path, "seed%d/summary.json", i);
+        put(path, pool_printf(pool, "%.*s%s%s", (int)(at - text), text, steps[i], at + strcspn(at, ",")));
+    }
+    put("results.json", ONE_PAIR("same", "same", "null"));
+    assert_ok(report_read(dir, pool, &report));
+    const struct plot *p = &section("verdict")->plot[0];
+    assert_string_equal(p->title, "Validation accuracy against steps made in the same time");
+    assert_true(p->series[0].x[0] == 170 && p->series[1].x[0] == 1050 && p->x.unit == PLOT_PLAIN);
 }
 
 /* The value of a ratio is of pairs, of all runs, or of either, as results.json says. */
@@ -270,7 +318,8 @@ int main(void) {
         TEST(what_was_asked_is_what_is_told),     TEST(each_metric_has_its_plot),
         TEST(every_metric_has_its_answer),        TEST(a_ratio_says_whether_runs_are_paired),
         TEST(runs_without_weights_are_no_copies), TEST(times_of_steps_alone_need_no_such_section),
-        TEST(seconds_are_seconds_from_one_on),
+        TEST(seconds_are_seconds_from_one_on),    TEST(an_answer_holds_its_doubt),
+        TEST(at_equal_time_steps_are_shown),
     };
     return cmocka_run_group_tests_name("report_metrics", tests, NULL, NULL);
 }

@@ -174,6 +174,22 @@ static void plots_show_the_numbers(void **state) {
     assert_true(section("memory")->nplots == 2);
 }
 
+/* Without a trace nobody knows which communication a step waited for: its colour is the timeline's neutral one. */
+static void communication_is_neutral_without_a_trace(void **state) {
+    (void)state;
+    enum { COMM = 3, NEUTRAL = 6, WAITS = 1 };
+    char path[700];
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(section("time")->plot[0].series[COMM].name, "communication, exposed");
+    assert_int_equal(section("time")->plot[0].series[COMM].colour, NEUTRAL);
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "%s/%s/trace", dir, i ? "ddp2" : "dp2");
+        assert_ok(file_make_folders(path));
+    }
+    assert_ok(report_read(dir, pool, &report));
+    assert_int_equal(section("time")->plot[0].series[COMM].colour, WAITS);
+}
+
 /* dp: 10 ms on one device, 12 on two. ddp: 10 and 6, so 8 of the 10 are divided. */
 static void laws_are_fitted_to_the_times(void **state) {
     (void)state;
@@ -318,6 +334,26 @@ static void a_map_says_who_is_ahead(void **state) {
         if (!strstr(out.text, texts[i])) fail_msg("no %s", texts[i]);
     assert_non_null(strstr(report.verdict,
                            "dp is faster than ddp in 1 of 3 comparisons, up to 2.00 times (2 devices, bandwidth off)"));
+}
+
+/* Of several comparisons the one that is quoted has its doubt, and the others are counted. */
+static void doubts_of_several_comparisons_are_counted(void **state) {
+    (void)state;
+    static const char pair[] = "{\"a\":%d,\"b\":%d,\"ratio\":%d,\"low\":5.9,\"high\":42.4,\"verdict\":\"faster\","
+                               "\"doubt\":\"half of the runs of a side lie %d %% apart\"}";
+    char text[4096];
+    int n =
+        snprintf(text, sizeof text, "{\"axis\":\"mode\",\"sides\":[\"dp\",\"ddp\"],\"cells\":[%s,%s,%s,%s],\"pairs\":[",
+                 PLACE("dp", 2, "1Gbit"), PLACE("ddp", 2, "1Gbit"), PLACE("dp", 4, "1Gbit"), PLACE("ddp", 4, "1Gbit"));
+    n += snprintf(text + n, sizeof text - (size_t)n, pair, 0, 1, 16, 139);
+    n += snprintf(text + n, sizeof text - (size_t)n, ",");
+    n += snprintf(text + n, sizeof text - (size_t)n, pair, 2, 3, 8, 60);
+    snprintf(text + n, sizeof text - (size_t)n, "]}");
+    put("results.json", text);
+    assert_ok(report_read(dir, pool, &report));
+    assert_string_equal(report.verdict,
+                        "ddp is faster than dp in 2 of 2 comparisons, up to 16.00 times [5.90, 42.40] (2 devices, "
+                        "bandwidth 1Gbit), but half of the runs of a side lie 139 % apart (1 more in doubt).");
 }
 
 /* Two places of different work: what is held against each other are the sides of each. */
@@ -558,6 +594,8 @@ static void a_page_has_an_end(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {TEST(an_experiment_says_what_it_came_to),
                                        TEST(plots_show_the_numbers),
+                                       TEST(communication_is_neutral_without_a_trace),
+                                       TEST(doubts_of_several_comparisons_are_counted),
                                        TEST(laws_are_fitted_to_the_times),
                                        TEST(speed_ups_are_of_the_same_work),
                                        TEST(speed_ups_begin_at_one),

@@ -60,6 +60,7 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
             json_string(j, "holds", NULL);
         else
             json_bool(j, "holds", c->holds == 1);
+        json_bool(j, "timed", l->claim[i].timed);
         json_string(j, "numbers", c->numbers);
         json_close(j, '}');
     }

@@ -1,6 +1,7 @@
 #include "tests/harness/program.h"
 
 #include "engine/base/clock.h"
+#include "tests/harness/timing.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -74,9 +75,7 @@ static void slurp(const char *path, char *text) {
 
 bool program_wait(struct program *p, double limit_s) {
     int status, killed = 0;
-#ifdef ENGINE_SANITIZED
-    limit_s *= 5;
-#endif
+    limit_s = timing_limit(limit_s);
     while (waitpid(p->pid, &status, WNOHANG) == 0) {
         if (!killed && clock_seconds(clock_ns() - p->started) > limit_s) kill(p->pid, SIGKILL), killed = 1;
         usleep(1000);
@@ -232,7 +231,7 @@ static pid_t find_rank(pid_t parent, int rank) {
 
 pid_t program_rank(const struct program *p, int rank, double limit_s) {
     int64_t begin = clock_ns();
-    while (clock_seconds(clock_ns() - begin) < limit_s) {
+    while (clock_seconds(clock_ns() - begin) < timing_limit(limit_s)) {
         pid_t pid = find_rank(p->pid, rank);
         if (pid > 0) return pid;
         usleep(2000);
@@ -244,7 +243,7 @@ pid_t program_rank(const struct program *p, int rank, double limit_s) {
 void program_wait_text(const struct program *p, const char *text, double limit_s) {
     static char err[PROGRAM_TEXT];
     int64_t begin = clock_ns();
-    while (clock_seconds(clock_ns() - begin) < limit_s) {
+    while (clock_seconds(clock_ns() - begin) < timing_limit(limit_s)) {
         slurp(p->err_path, err);
         if (strstr(err, text)) return;
         usleep(2000);

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "tests/harness/timing.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -160,11 +161,9 @@ const char *training_inspect(const char *dir) {
 
 double training_ends(struct program *p, double limit_s) {
     int64_t now = clock_ns();
+    limit_s = timing_limit(limit_s);
     if (!program_wait(p, clock_seconds(now - p->started) + limit_s + 10)) fail_msg("still running: %s", p->err);
     double took = clock_seconds(clock_ns() - now);
-#ifdef ENGINE_SANITIZED
-    limit_s *= 5;
-#endif
     if (took > limit_s) fail_msg("ended after %.2f s, not within %.2f s", took, limit_s);
     return took;
 }

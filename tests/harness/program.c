@@ -46,9 +46,17 @@ void program_spawn(struct program *p, const char *const *words) {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, p->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&actions, 2, p->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawnattr_t attr;
+    sigset_t heard; /* which a shell ignores in what it runs in the background, and a program would inherit that */
+    sigemptyset(&heard);
+    sigaddset(&heard, SIGINT), sigaddset(&heard, SIGQUIT);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigdefault(&attr, &heard);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
     p->started = clock_ns();
-    int err = posix_spawnp(&p->pid, argv[0], &actions, NULL, argv, environ);
+    int err = posix_spawnp(&p->pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
     if (err) fail_msg("cannot start %s: %s", argv[0], strerror(err));
     if (serial == 1) atexit(kill_running);
     note_running(0, p->pid);

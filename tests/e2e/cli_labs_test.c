@@ -118,7 +118,8 @@ static void a_claim_that_does_not_hold_is_told(void **state) {
     write_lab("  - {text: Fine, check: one.exit == 0}\n"
               "  - {text: Wrong, check: two.ddp.weights != two.dp.weights @ devices == cpu:2}\n"
               "  - {text: Not there, check: net.nothing > 1}\n"
-              "  - {text: Too little, check: one.train_loss > 1000}\n");
+              "  - {text: Too little, check: one.train_loss > 1000}\n"
+              "  - {text: Slow, check: one.step_best > 1e9}\n");
     program_run(&p, 120, "lab", "run", folder, "--quick", "-q", NULL);
     assert_code(1);
     assert_says(p.out, "yes  Fine");
@@ -127,7 +128,9 @@ static void a_claim_that_does_not_hold_is_told(void **state) {
     assert_says(p.out, "  ?  Not there\n     not measured is not above 1");
     assert_says(p.out, " NO  Too little\n");
     assert_says(p.out, "is not above 1000");
-    assert_says(p.out, "1 of 4 hold");
+    assert_says(p.out, "     wanted: one.train_loss > 1000\n NO  Slow\n");
+    assert_says(p.out, "     wanted: one.step_best > 1e9\n     The claim is about time: ");
+    assert_says(p.out, "1 of 5 hold");
 }
 
 static void a_step_that_fails_ends_the_lab(void **state) {

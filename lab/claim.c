@@ -105,17 +105,35 @@ static int count_places(const struct lesson *l, const struct claim *c) {
     return places;
 }
 
-enum error claim_check(const struct lesson *l, int i, struct config_errors *e) {
+/* In a JSON path a name with a unit of time is one: alpha_s, step_ms.p50, beta_s_per_byte. */
+static bool path_timed(const char *path) {
+    for (const char *at = path; (at = strchr(at, '_')); at++) {
+        size_t n = at[1] == 'm' ? 2 : 1;
+        if (at[n] == 's' && (!at[n + 1] || strchr("._", at[n + 1]))) return true;
+    }
+    return false;
+}
+
+static bool term_timed(const struct lesson *l, const struct term *t) {
+    const struct measure *m = t->kind == TERM_PATH ? measure_find(t->path, (int)strlen(t->path)) : NULL;
+    if (t->kind == TERM_CELL) return quantity_timed(l->step[t->step].experiment, &t->quantity);
+    return t->kind == TERM_SECONDS || (t->kind == TERM_PATH && (m ? measure_timed(m) : path_timed(t->path)));
+}
+
+enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
     struct claim c;
     char wrong[CHECK_WRONG] = "";
-    const struct lesson_claim *at = &l->claim[i];
+    struct lesson_claim *at = &l->claim[i];
     if (read_claim(l, at->check, &c, wrong) && count_places(l, &c) == 0)
         snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
     bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
     if (elsewhere && alone(l, &c.term[1]) < 0)
         snprintf(wrong, sizeof wrong, "'%.80s' is no single cell\nfix the other axes: [AXIS=VALUE]",
                  c.check.term[1].quantity);
-    if (!*wrong) return ERR_NONE;
+    if (!*wrong) {
+        at->timed |= term_timed(l, &c.term[0]) || term_timed(l, &c.term[1]);
+        return ERR_NONE;
+    }
     char *hint = strchr(wrong, '\n');
     if (hint) *hint++ = '\0';
     config_error(e, at->place, false, "claim '%s': %s\n%s", at->check, wrong,

@@ -26,7 +26,7 @@ struct claim_result {
     int holds;           /* 1, 0; -1: not judged */
     const char *numbers; /* of the place that decides: "ddp devices=cpu:4: 81.2 < 96" */
 };
-/* Reads claim i, and looks whether it can hold at all. Errors go to e. */
-MUST_CHECK enum error claim_check(const struct lesson *l, int i, struct config_errors *e);
+/* Reads claim i, looks whether it can hold at all, and notes whether it is about time. Errors go to e. */
+MUST_CHECK enum error claim_check(struct lesson *l, int i, struct config_errors *e);
 /* outcome: of each step. Texts live in the lesson's pool. */
 struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome);

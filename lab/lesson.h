@@ -30,6 +30,7 @@ struct lesson_step {
 struct lesson_claim {
     const char *text, *check;
     bool quick; /* judged in quick form, too */
+    bool timed; /* depends on how fast the machine is: its check is about time, or lab.yaml says so */
     const struct node *place;
 };
 struct lesson {

@@ -74,7 +74,7 @@ static const struct config_section step_schema = {
 
 struct raw_claim {
     const char *text, *check;
-    bool quick;
+    bool quick, timed;
 };
 #define AT(member) offsetof(struct raw_claim, member)
 static const struct config_field claim_fields[] = {
@@ -82,6 +82,8 @@ static const struct config_field claim_fields[] = {
     {"check", CONFIG_STRING, AT(check), NULL,
      .help = "The same as a condition: race.ddp.step_time < race.dp.step_time"},
     {"quick", CONFIG_BOOL, AT(quick), "true", "Also judged in quick form"},
+    {"timed", CONFIG_BOOL, AT(timed), "false",
+     "Depends on how fast the machine is, though its check is not about time"},
     {.key = NULL},
 };
 #undef AT
@@ -242,7 +244,7 @@ static enum error read_claim(struct reader *r, struct node *item) {
         return ERR_NONE;
     }
     struct lesson_claim *c = &r->l->claim[r->l->nclaims++];
-    *c = (struct lesson_claim){raw.text, raw.check, raw.quick, node_get(item, "check")};
+    *c = (struct lesson_claim){raw.text, raw.check, raw.quick, raw.timed, node_get(item, "check")};
     return ERR_NONE;
 }
 

@@ -11,7 +11,10 @@ static void print_claims(const struct lesson *l, const struct lesson_result *r, 
         const struct claim_result *c = &r->claim[i];
         bool open = l->quick && !l->claim[i].quick;
         fprintf(f, "%s  %s\n     %s\n", open ? "  -" : words[c->holds + 1], l->claim[i].text, c->numbers);
-        if (!open && c->holds != 1) fprintf(f, "     wanted: %s\n", l->claim[i].check);
+        if (open || c->holds == 1) continue;
+        fprintf(f, "     wanted: %s\n", l->claim[i].check);
+        if (l->claim[i].timed)
+            fputs("     The claim is about time: on a busy machine it may fail, so run the lab on a quiet one.\n", f);
     }
 }
 
@@ -60,6 +63,7 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
             json_string(j, "holds", NULL);
         else
             json_bool(j, "holds", c->holds == 1);
+        json_bool(j, "timed", l->claim[i].timed);
         json_string(j, "numbers", c->numbers);
         json_close(j, '}');
     }

@@ -34,6 +34,10 @@ const struct measure *measure_find(const char *name, int n) {
     return NULL;
 }
 
+bool measure_timed(const struct measure *m) {
+    return m->kind <= MEASURE_TIME || m->kind == MEASURE_TIME_TO;
+}
+
 static double most(const double *v, int n) {
     double m = n ? v[0] : (double)NAN;
     for (int i = 1; i < n; i++) m = fmax(m, v[i]);

@@ -37,6 +37,7 @@ struct measure {
 /* Every measure with a name alone (time_to has a target, and is not among them). */
 const struct measure *measure_list(int *n);
 const struct measure *measure_find(const char *name, int n); /* the first n characters; or NULL */
+bool measure_timed(const struct measure *m);                 /* it depends on how fast the machine is */
 /* The value of a measure for one run, without its first 'warmup' steps if that makes sense; NaN: not measured.
  * MEASURE_TIME_TO: infinity if the goal was never reached. */
 double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup);

@@ -109,6 +109,12 @@ bool quantity_read(const struct experiment *x, const char *text, struct quantity
     return !close || read_fixed(x, open + 1, (int)(close - open - 1), out, wrong);
 }
 
+bool quantity_timed(const struct experiment *x, const struct quantity *q) {
+    if (q->kind == QUANTITY_MEASURE) return measure_timed(&q->measure);
+    if (is_answer(q->kind)) return measure_timed(&x->measure[q->asked]);
+    return q->kind <= QUANTITY_PREDICTED;
+}
+
 bool quantity_conditions(const struct experiment *x, const struct check *check, int axis[CHECK_CONDITIONS],
                          char wrong[CHECK_WRONG]) {
     for (int i = 0; i < check->nconditions; i++) {

@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include <dirent.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,7 +244,24 @@ static bool is_source(const char *name) {
     return dot && (!strcmp(dot, ".c") || !strcmp(dot, ".h") || !strcmp(dot, ".cu"));
 }
 
-static void walk(const char *folder) {
+/* A limit of time stands in timing_limit (tests/harness/timing.h), so that a busy machine fails no test. */
+static void check_test(const char *path) {
+    static const char limit[] =
+        "(assert_true|check|need)\\(.*(seconds|took|waited|clock_ns\\(\\) - [a-z]+\\)) <=? ?[0-9]";
+    char full[2048], text[4096];
+    regex_t pattern;
+    assert_int_equal(regcomp(&pattern, limit, REG_EXTENDED | REG_NOSUB), 0);
+    snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
+    FILE *f = fopen(full, "r");
+    assert_non_null(f);
+    for (int line = 1; fgets(text, sizeof text, f); line++)
+        if (regexec(&pattern, text, 0, NULL, 0) == 0)
+            complain(path, line, "asserts a time without timing_limit: ", text);
+    fclose(f);
+    regfree(&pattern);
+}
+
+static void walk(const char *folder, void (*check)(const char *path)) {
     char full[2048], path[1024];
     snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, folder);
     DIR *d = opendir(full);
@@ -253,9 +271,9 @@ static void walk(const char *folder) {
         snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         snprintf(full, sizeof full, "%s/%s", ENGINE_SOURCE_DIR, path);
         if (stat(full, &st) == 0 && S_ISDIR(st.st_mode))
-            walk(path);
+            walk(path, check);
         else if (is_source(e->d_name))
-            check_file(path);
+            check(path);
     }
     if (d) closedir(d);
 }
@@ -266,7 +284,7 @@ static int compare(const void *a, const void *b) {
 
 static void house_rules(void **state) {
     (void)state;
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) walk(folders[i]);
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) walk(folders[i], check_file);
     assert_true(functions > 300);
     check_circles();
     qsort(lengths, (size_t)functions, sizeof *lengths, compare);
@@ -278,7 +296,14 @@ static void house_rules(void **state) {
     assert_true(nine_in_ten <= 45);
 }
 
+static void tests_assert_no_time(void **state) {
+    (void)state;
+    wrong = 0;
+    walk("tests", check_test);
+    assert_int_equal(wrong, 0);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(house_rules)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(house_rules), cmocka_unit_test(tests_assert_no_time)};
     return cmocka_run_group_tests_name("house", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "tests/conformance/collectives.h"
 #include "tests/conformance/splits.h"
+#include "tests/harness/timing.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/station.h"
 
@@ -154,7 +155,7 @@ static void late(struct rank *r) {
     expect(r, err, ERR_TIMEOUT, "rank 1 (");
     expect(r, err, ERR_TIMEOUT, "has not entered all_reduce");
     expect(r, err, ERR_TIMEOUT, "backward of conv4 of step 12");
-    check(seconds < 2, "after %.2f s", seconds);
+    check(seconds < timing_limit(2), "after %.2f s", seconds);
 }
 
 /* In the middle of much traffic, on both lanes. */
@@ -173,7 +174,7 @@ static void killed(struct rank *r) {
     double seconds = clock_seconds(clock_ns() - start);
     expect(r, err, ERR_PEER, "rank 1 (");
     expect(r, err, ERR_PEER, "has died");
-    check(seconds < 5, "after %.2f s", seconds);
+    check(seconds < timing_limit(5), "after %.2f s", seconds);
 }
 
 static void left(struct rank *r) {

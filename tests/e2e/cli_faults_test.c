@@ -134,16 +134,18 @@ static void one_rank_asked_to_stop(void **state) {
         }
 }
 
-/* While one rank is stopped no step can end, so the first Ctrl-C cannot do its work. */
+/* While one rank is stopped no step can end, so the first Ctrl-C cannot do its work. Two that come before the first was looked at are one, so
+ * there may be more. */
 static void second_interrupt(void **state) {
     (void)state;
     for (int link = 0; link < LINKS; link++) {
         begin(folder("second", link, 0), link);
         kill(program_rank(&p, 1, 5), SIGSTOP);
-        kill(p.pid, SIGINT);
-        usleep(200000);
-        kill(p.pid, SIGINT);
-        training_ends(&p, 0.6);
+        for (int i = 0; i < 2 || (i < 50 && !program_ended(&p)); i++) {
+            kill(p.pid, SIGINT);
+            usleep(200000);
+        }
+        training_ends(&p, 0.4);
         assert_int_equal(p.code, 130);
         training_gone();
     }

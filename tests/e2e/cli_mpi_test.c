@@ -2,6 +2,7 @@
  * with its name, and a start that cannot work is refused. */
 #include "engine/base/clock.h"
 #include "tests/harness/program.h"
+#include "tests/harness/timing.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -118,7 +119,7 @@ static void a_killed_rank(void **state) {
     double seconds = clock_seconds(clock_ns() - began);
     const char *err = read_text(log, ".err");
     if (!strstr(err, "rank 2 (") || !strstr(err, "has died")) fail_msg("%s", err);
-    assert_true(seconds < 20);
+    assert_true(seconds < timing_limit(20));
     assert_int_equal(program_orphans(), 0);
 }
 

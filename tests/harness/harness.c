@@ -2,14 +2,18 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
+#define PREFIX "engine-scratch-"
 static char folder[256];
 
 static void remove_tree(const char *path) {
@@ -32,11 +36,31 @@ static void remove_folder(void) {
     remove_tree(folder);
 }
 
+/* A test holds a lock on its folder, which ends with it. So a folder that can be locked is what a killed test has left; one that is
+ * younger than a minute may still be without its lock. */
+static void remove_left(const char *base) {
+    struct stat st;
+    DIR *d = opendir(base);
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", base, e->d_name);
+        if (strncmp(e->d_name, PREFIX, strlen(PREFIX)) != 0) continue;
+        int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+        bool old = fd >= 0 && fstat(fd, &st) == 0 && st.st_uid == geteuid() && time(NULL) - st.st_ctime > 60;
+        if (old && flock(fd, LOCK_EX | LOCK_NB) == 0) remove_tree(path);
+        if (fd >= 0) close(fd);
+    }
+    if (d) closedir(d);
+}
+
 const char *scratch_folder(void) {
     if (!*folder) {
         const char *base = getenv("TMPDIR");
-        snprintf(folder, sizeof folder, "%s/engine-test-XXXXXX", base ? base : "/tmp");
+        if (!base) base = "/tmp";
+        remove_left(base);
+        snprintf(folder, sizeof folder, "%s/" PREFIX "XXXXXX", base);
         if (!mkdtemp(folder)) fail_msg("cannot make %s: %s", folder, strerror(errno));
+        (void)flock(open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC), LOCK_EX); /* until this process ends */
         atexit(remove_folder);
         setenv("ENGINE_FLIGHT", scratch_path("flight"), 1); /* where groups of programs record */
     }

@@ -30,7 +30,7 @@
                      error_message());                                                                                 \
     } while (0)
 
-/* A folder of this test's own, made empty now and removed at exit. The text is static. */
+/* A folder of this test's own, made empty now and removed at exit, or by a later test if this one is killed. The text is static. */
 const char *scratch_folder(void);
 /* "FOLDER/name", in a rotating static buffer. */
 const char *scratch_path(const char *name);

@@ -1,6 +1,7 @@
 #include "tests/harness/program.h"
 
 #include "engine/base/clock.h"
+#include "tests/harness/timing.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -45,9 +46,17 @@ void program_spawn(struct program *p, const char *const *words) {
     posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
     posix_spawn_file_actions_addopen(&actions, 1, p->out_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
     posix_spawn_file_actions_addopen(&actions, 2, p->err_path, O_WRONLY | O_CREAT | O_TRUNC, 0644);
+    posix_spawnattr_t attr;
+    sigset_t heard; /* which a shell ignores in what it runs in the background, and a program would inherit that */
+    sigemptyset(&heard);
+    sigaddset(&heard, SIGINT), sigaddset(&heard, SIGQUIT);
+    posix_spawnattr_init(&attr);
+    posix_spawnattr_setsigdefault(&attr, &heard);
+    posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF);
     p->started = clock_ns();
-    int err = posix_spawnp(&p->pid, argv[0], &actions, NULL, argv, environ);
+    int err = posix_spawnp(&p->pid, argv[0], &actions, &attr, argv, environ);
     posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attr);
     if (err) fail_msg("cannot start %s: %s", argv[0], strerror(err));
     if (serial == 1) atexit(kill_running);
     note_running(0, p->pid);
@@ -74,9 +83,7 @@ static void slurp(const char *path, char *text) {
 
 bool program_wait(struct program *p, double limit_s) {
     int status, killed = 0;
-#ifdef ENGINE_SANITIZED
-    limit_s *= 5;
-#endif
+    limit_s = timing_limit(limit_s);
     while (waitpid(p->pid, &status, WNOHANG) == 0) {
         if (!killed && clock_seconds(clock_ns() - p->started) > limit_s) kill(p->pid, SIGKILL), killed = 1;
         usleep(1000);
@@ -232,7 +239,7 @@ static pid_t find_rank(pid_t parent, int rank) {
 
 pid_t program_rank(const struct program *p, int rank, double limit_s) {
     int64_t begin = clock_ns();
-    while (clock_seconds(clock_ns() - begin) < limit_s) {
+    while (clock_seconds(clock_ns() - begin) < timing_limit(limit_s)) {
         pid_t pid = find_rank(p->pid, rank);
         if (pid > 0) return pid;
         usleep(2000);
@@ -244,7 +251,7 @@ pid_t program_rank(const struct program *p, int rank, double limit_s) {
 void program_wait_text(const struct program *p, const char *text, double limit_s) {
     static char err[PROGRAM_TEXT];
     int64_t begin = clock_ns();
-    while (clock_seconds(clock_ns() - begin) < limit_s) {
+    while (clock_seconds(clock_ns() - begin) < timing_limit(limit_s)) {
         slurp(p->err_path, err);
         if (strstr(err, text)) return;
         usleep(2000);

@@ -18,7 +18,8 @@ const char *training_hash(long steps, const char *const *more);
 long training_saved(const char *dir);
 /* The newest of a step before this one. */
 long training_saved_before(const char *dir, long end);
-/* Fails the test if any process is left 2 s later, or a file outside of the run's directory. */
+/* Fails the test if a process of this test is left 2 s later (timing_limit), or a temporary file. Shared memory has no name that could be
+ * left (transport/link/board.h). */
 void training_gone(void);
 /* Fails the test unless the program's standard error holds the text. */
 void training_says(const struct program *p, const char *text);

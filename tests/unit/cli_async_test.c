@@ -7,6 +7,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/rng.h"
 #include "modes/modes.h"
+#include "tests/harness/timing.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -337,7 +338,7 @@ static void told(enum error (*what)(void), const char *order, enum error err, co
     disturb = NULL;
     if (!strstr(error_message(), words)) fail_msg("'%s' is not in: %s", words, error_message());
     print_message("%s (%.2f s)\n", error_message(), took);
-    assert_true(took < 30);
+    assert_true(took < timing_limit(30));
 }
 
 static void failures_have_names(void **state) {

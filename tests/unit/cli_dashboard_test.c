@@ -4,6 +4,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
+#include "tests/harness/timing.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -190,7 +191,7 @@ static int tear_down(void **state) {
     (void)state;
     int64_t began = clock_ns();
     board_server_stop(server);
-    assert_true(clock_seconds(clock_ns() - began) < 2);
+    assert_true(clock_seconds(clock_ns() - began) < timing_limit(2));
     return 0;
 }
 
@@ -295,7 +296,7 @@ static void silent_crowds(void **state) {
     }
     int64_t began = clock_ns();
     ask(get, "HTTP/1.1 200");
-    assert_true(clock_seconds(clock_ns() - began) < 3);
+    assert_true(clock_seconds(clock_ns() - began) < timing_limit(3));
     assert_true(descriptors() - before <= CROWD + 20);
     for (int i = 0; i < CROWD; i++) close(crowd[i]);
     ask(get, "HTTP/1.1 200");
@@ -319,7 +320,7 @@ static void no_descriptors(void **state) {
     double cpu = (double)(after.tv_sec - before.tv_sec) + (double)(after.tv_nsec - before.tv_nsec) * 1e-9;
     while (n > 0) close(held[--n]);
     setrlimit(RLIMIT_NOFILE, &was);
-    assert_true(cpu < 0.2);
+    assert_true(cpu < 0.2 || !timing_checked());
     assert_int_equal(send(fd, get, sizeof get - 1, MSG_NOSIGNAL), sizeof get - 1);
     assert_true(hear(fd, text, sizeof text) > 0);
     close(fd), close(waiting);

@@ -98,8 +98,12 @@ static const char lab[] = "title: t\nquestion: q\nminutes: 2\nneeds: {gpus: 0}\n
                           "  - {text: c, check: j.list.last.name == star}\n  - {text: d, check: r.weights == j.hash}\n"
                           "  - {text: e, check: j.list.7.t > 0}\n  - {text: f, check: r.seconds < 2 * j.seconds - 1}\n"
                           "  - {text: g, check: two.B.step_time < two.A.step_time @ devices == cpu:2}\n"
-                          "  - {text: h, check: r.step_best < 1}\n";
-static const char experiment[] = "base: {data: digits, train: 50st}\n"
+                          "  - {text: h, check: r.step_best < 1}\n  - {text: i, check: j.row.beta_s_per_byte < 1}\n"
+                          "  - {text: k, check: two.B.effect < 1}\n  - {text: l, check: two.B.bytes < 1}\n"
+                          "  - {text: m, check: two.B.train_loss.effect < 1}\n  - {text: n, check: j.step_ms.p50 < 1}\n"
+                          "  - {text: o, check: j.lost_steps < 1}\n  - {text: p, check: 2 * r.seconds < 1}\n"
+                          "  - {text: q, check: j.list.1.t < 1, timed: true}\n  - {text: r, check: r.exit == 0}\n";
+static const char experiment[] = "base: {data: digits, train: 50st}\nmetrics: [step_time, train_loss]\n"
                                  "matrix: {mode: [dp, ddp], devices: [cpu:1, cpu:2]}\n";
 
 static void claims_come_to_numbers(void **state) {
@@ -123,8 +127,8 @@ static void claims_come_to_numbers(void **state) {
     o[0] = (struct lesson_outcome){.done = true, .seconds = 4, .run = &run};
     o[2] = (struct lesson_outcome){.done = true, .seconds = 3};
     assert_ok(json_parse(told, strlen(told), (struct json_limits){4, 64, 64}, l.pool, &o[2].told));
-    static const int holds[] = {1, 1, 1, 1, -1, 1, -1, 1};
-    for (int i = 0; i < l.nclaims; i++) {
+    static const int holds[] = {1, 1, 1, 1, -1, 1, -1, 1}; /* of the first claims */
+    for (int i = 0; i < (int)(sizeof holds / sizeof *holds); i++) {
         struct claim_result r = claim_judge(&l, i, o);
         if (r.holds != holds[i]) fail_msg("%s: %d, %s", l.claim[i].check, r.holds, r.numbers);
     }
@@ -134,6 +138,18 @@ static void claims_come_to_numbers(void **state) {
     assert_string_equal(claim_judge(&l, 5, o).numbers, "4 is not below 3");
     o[0].done = false;
     assert_int_equal(claim_judge(&l, 5, o).holds, -1);
+    lesson_close(&l);
+}
+
+static void claims_about_time_are_known(void **state) {
+    (void)state;
+    static struct lesson l;
+    char *report, timed[LESSON_CLAIMS + 1] = "";
+    write_file("lab.yaml", lab);
+    write_file("e.yaml", experiment);
+    assert_ok(lesson_open(folder, false, &l, &report));
+    for (int i = 0; i < l.nclaims; i++) timed[i] = l.claim[i].timed ? *l.claim[i].text : '.';
+    assert_string_equal(timed, ".....fghik..n.pq.");
     lesson_close(&l);
 }
 
@@ -215,6 +231,7 @@ int main(void) {
         cmocka_unit_test(checks_are_taken_apart),
         cmocka_unit_test(values_are_held_against_each_other),
         cmocka_unit_test_setup(claims_come_to_numbers, set_up),
+        cmocka_unit_test_setup(claims_about_time_are_known, set_up),
         cmocka_unit_test_setup(labs_may_be_anything, set_up),
         cmocka_unit_test_setup(limits_are_kept, set_up),
         cmocka_unit_test_setup(labs_are_found_by_number_and_name, set_up),

@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "modes/share/mailbox.h"
 #include "tests/conformance/ranks.h"
+#include "tests/harness/timing.h"
 
 #include <stdatomic.h>
 #include <time.h>
@@ -78,7 +79,7 @@ static void serve_all_but_one(struct rank *r) {
     }
     double took = clock_seconds(clock_ns() - began);
     check_late(r, err, "rank 2 has not sent its gradient of step 1 within");
-    check(took > 0.29 && took < 3, "after %g s", took);
+    check(took > 0.29 && took < timing_limit(3), "after %g s", took);
 }
 
 /* Who has posted is not late, and who is awaited is named, though others keep coming. */
@@ -229,7 +230,7 @@ static void hurry(struct rank *r) {
     for (int i = 0; i < WORKERS; i++) check(count[i] == ROUNDS, "%d of worker %d", count[i], i);
     double us = clock_seconds(clock_ns() - began) * 1e6 / (ROUNDS * WORKERS);
     printf("%s: %.1f us a gradient\n", turns ? "in turn" : "of arrival", us);
-    check(us < 2000, "%g us a gradient", us);
+    check(!timing_checked() || us < 2000, "%g us a gradient", us);
 }
 
 /* A lost wake-up would cost a sleep of 200 ms; so many rounds would never end in time. */
@@ -263,7 +264,7 @@ static void a_failure_wakes_all(void **state) {
     ended = 0;
     int64_t began = clock_ns();
     run_box(WORKERS, 60, fail_while_others_wait, NULL);
-    assert_true(clock_seconds(clock_ns() - began) < 5);
+    assert_true(clock_seconds(clock_ns() - began) < timing_limit(5));
     assert_int_equal(ended, 0);
     mailbox_free(NULL);
 }

@@ -229,9 +229,10 @@ static void write_training(struct sheet *s, const struct init_facts *f, const st
                  : "too few are held out to choose the best by; the last is taken");
 }
 
-const char *init_text(const struct init_facts *f, const char *path, struct pool *pool) {
+const char *init_text(const struct init_facts *f, const char *path, struct pool *pool, struct init_length *length) {
     struct sheet s = {.pool = pool};
     struct recipe r = choose(f, pool);
+    *length = (struct init_length){r.steps, r.batch, r.epochs / r.every, f->val};
     write_head(&s, f, path);
     line(&s, "model", r.model, r.about);
     write_data(&s, f, &r);

@@ -94,6 +94,7 @@ static void each_kind_of_data(void **state) {
         for (int k = 0; k < 5 && cases[i].says[k]; k++)
             if (!strstr(text, cases[i].says[k])) fail_msg("no '%s' in\n%s", cases[i].says[k], text);
         assert_non_null(strstr(p.out, cases[i].file));
+        if (!strstr(p.out, "\ntime: ") || strstr(p.out, "not measured")) fail_msg("%s: %s", cases[i].data, p.out);
         trains(cases[i].file, cases[i].metric);
     }
 }

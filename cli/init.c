@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/data/image.h"
+#include "engine/train/stop.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
 
@@ -212,14 +213,17 @@ static enum error write_file(const char *path, const char *text, bool force) {
     return file_replace(path, text, strlen(text));
 }
 
-static void tell(const struct init_facts *f, const char *path) {
+static void tell(const struct init_facts *f, const struct init_length *length, const char *path, struct pool *pool) {
     char train[32], val[32];
     if (!strcmp(path, "-")) return;
     printf("%s: data '%s', %s samples to train on, %s to validate", path, f->set, text_of_count(f->train, train),
            text_of_count(f->val, val));
     if (f->classes)
         printf(", %lld %s", (long long)f->classes, f->type == SAMPLE_TOKENS ? "different tokens" : "classes");
-    printf("\ntrain: engine run %s\n", path);
+    printf("\n");
+    fflush(stdout); /* measuring takes seconds */
+    init_measure(length, path, pool);
+    printf("train: engine run %s\n", path);
 }
 
 static enum error make(const struct options *o, struct pool *pool) {
@@ -232,16 +236,18 @@ static enum error make(const struct options *o, struct pool *pool) {
     if (!f.data) return ERR_MEMORY;
     if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return write_file(path, "", false);
     TRY(look(data, as, pool, &f));
-    const char *text = init_text(&f, as, pool);
+    struct init_length length;
+    const char *text = init_text(&f, as, pool, &length);
     if (!text) return ERR_MEMORY;
     TRY(check(text, as, pool));
     TRY(write_file(path, text, o->force));
-    tell(&f, path);
+    tell(&f, &length, path, pool);
     return ERR_NONE;
 }
 
 static int run(const struct cli *cli) {
-    return cli_end(make(cli->options, cli->pool));
+    int code = cli_end(make(cli->options, cli->pool));
+    return code || !stop_signal() ? code : stop_exit_code(stop_signal());
 }
 
 static const char *generated_name(int i) {
@@ -270,7 +276,7 @@ const struct command command_init = {
     OPTIONS(options),
     .notes = "The model, the size of pictures and batch, the length and the optimizer are chosen by what the data are; "
              "each line\n"
-             "of the file says what it is for. Exit codes: 0; 64 usage; 65 bad data; 66 no such data; 73 the file is "
-             "there\n",
+             "of the file says why. Then it trains for a second, in a folder that it removes, and prints how long the\n"
+             "training will take here. Exit codes: 0; 64 usage; 65 bad data; 66 no such data; 73 the file is there\n",
     .run = run,
 };

@@ -15,5 +15,10 @@ struct init_facts {
     const char *target;          /* of a table: the column that is predicted, as YAML; or NULL */
     int64_t side, size, context; /* pictures' median shorter side, what they are made; tokens of a sample; or 0 */
 };
+struct init_length {                        /* of the training that is written */
+    int64_t steps, batch, evaluations, val; /* val: samples of an evaluation */
+};
 /* The text; path: the file that it is for. NULL: no memory. */
-const char *init_text(const struct init_facts *f, const char *path, struct pool *pool);
+const char *init_text(const struct init_facts *f, const char *path, struct pool *pool, struct init_length *length);
+/* Trains a few steps of the configuration 'path', and prints how long all of it takes. */
+void init_measure(const struct init_length *length, const char *path, struct pool *pool);

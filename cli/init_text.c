@@ -1,21 +1,44 @@
 /* From what the data are to a configuration that trains. The rules are few and plain, so that what they choose can be
- * understood and changed:
+ * understood and changed. The fewer the samples, the smaller the network and the batch, and the stronger the decay:
  *
  *   tokens                  a GPT, small for little text; adamw
- *   vectors                 a perceptron; adam
- *   images up to 48 pixels  LeNet where they are grey, else ResNet-20; sgd with momentum
- *   larger images           ResNet-18 with the stem for large images; the same
+ *   vectors                 the linear model where samples are few for the number of inputs, else a perceptron of the
+ *                           table's row
+ *   images up to 48 pixels  LeNet where they are grey, else ResNet-20
+ *   larger images           a residual network with the stem for large images, of the table's row
  *   batch                   by the number of samples, 8 to 128
  *   epochs                  as many as make some thousand steps */
 #include "cli/init.h"
 
 #include "engine/base/text.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { SMALL = 48, LENET_LEAST = 12 };
+enum { LINEAR_MOST = 1000, LINEAR_EACH = 20 }; /* samples, and samples for each input, below which a table is linear */
+struct choice {                                /* for fewer samples than these */
+    int64_t samples;
+    const char *model, *about;
+    const char *way; /* of perceptrons: the learning rate; of pictures: how parts are cut out */
+    int64_t batch, steps;
+};
+static const struct choice perceptrons[] = {
+    {1000, "{zoo: mlp, hidden: [64]}", "one hidden layer: more would memorise so few samples", "3e-3", 32, 2000},
+    {10000, "{zoo: mlp, hidden: [128]}", "one hidden layer: more would memorise the samples", "3e-3", 64, 4000},
+    {50000, "{zoo: mlp, hidden: [128, 128]}", "a perceptron with two hidden layers", "2e-3", 128, 4000},
+    {INT64_MAX, "{zoo: mlp, hidden: [256, 256]}", "wide, since there are many samples", "2e-3", 128, 4000},
+};
+static const struct choice networks[] = {
+    {1000, "{zoo: resnet20, stem: imagenet}", "small, since pictures are few; resnet18 needs thousands",
+     "{random_resized_crop: {scale: [0.4, 1]}}", 16, 1500},
+    {20000, "{zoo: resnet20, stem: imagenet, width: 32}", "twice resnet20's channels; resnet18 needs more pictures",
+     "{random_resized_crop: {scale: [0.4, 1]}}", 32, 4000},
+    {INT64_MAX, "{zoo: resnet18, stem: imagenet}", "torchvision's names: init: FILE can begin with trained weights",
+     "random_resized_crop", 64, 4000},
+};
 struct recipe {
-    const char *model, *about, *optimizer, *augment, *changes;
+    const char *model, *about, *optimizer, *rule, *augment, *changes, *best;
     int64_t batch, epochs, steps, warmup, every;
     bool whole; /* batches only: batchnorm cannot normalise a sample by itself */
 };
@@ -51,34 +74,74 @@ static void choose_length(const struct init_facts *f, struct recipe *r, int64_t 
 static void for_tokens(const struct init_facts *f, struct recipe *r) {
     bool little = f->train * f->context < 2000000;
     r->model = little ? "gpt-nano" : "gpt-mini";
-    r->about = little ? "a small GPT; gpt-mini is larger" : "6 layers of 192 features; gpt-nano is smaller";
+    r->about =
+        little ? "a small GPT, for little text; gpt-mini is larger" : "6 layers of 192 features; gpt-nano is smaller";
     r->optimizer = "{name: adamw, lr: 1e-3, weight_decay: 0.1, decay: matrices, clip: 1}";
+    r->best = "val.loss";
     choose_batch(f, r, 32);
     choose_length(f, r, 2000, 50);
 }
 
-static void for_vectors(const struct init_facts *f, struct recipe *r) {
-    r->model = "{zoo: mlp, hidden: [64, 64]}";
-    r->about = "a perceptron with two hidden layers";
-    r->optimizer = "{name: adam, lr: 1e-3}";
+/* Its one minimum is found by plain gradient descent, whose rate must fall with the number of inputs. */
+static void for_few_vectors(const struct init_facts *f, struct recipe *r, int64_t inputs, struct pool *pool) {
+    r->model = "{zoo: mlp, hidden: []}";
+    r->about = pool_printf(pool, "linear: %lld samples are few for %lld inputs; [64] is a hidden layer",
+                           (long long)f->train, (long long)inputs);
+    r->optimizer =
+        pool_printf(pool, "{name: sgd, lr: %.2g, momentum: 0.9, weight_decay: 0.02, decay: matrices, clip: 1}",
+                    1.0 / (double)at_least(inputs, 32));
+    r->rule = "strong decay, for few samples";
+    choose_batch(f, r, 16);
+    choose_length(f, r, 1500, 200);
+}
+
+static void for_vectors(const struct init_facts *f, struct recipe *r, struct pool *pool) {
+    int64_t inputs = shape_count(&f->shape);
+    const struct choice *c = perceptrons;
+    if (f->train < LINEAR_MOST && f->train / LINEAR_EACH < inputs) {
+        for_few_vectors(f, r, inputs, pool);
+        return;
+    }
+    while (f->train >= c->samples) c++;
+    r->model = c->model, r->about = c->about;
+    r->optimizer = pool_printf(pool, "{name: adamw, lr: %s, weight_decay: %.2g, decay: matrices}", c->way,
+                               fmax(0.01, fmin(1, 300.0 / (double)f->train)));
+    r->rule = "the more samples, the less decay";
+    r->best = f->classes && f->val >= 1000 ? "val.accuracy" : "val.loss"; /* of few, the loss says more */
+    choose_batch(f, r, c->batch);
+    choose_length(f, r, at_least(c->steps, 12 * f->train / r->batch), 200);
+}
+
+/* Small grey images, as of digits. */
+static void for_grey_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
+    r->model = "lenet";
+    r->about = "for small grey images; engine model list shows others";
     choose_batch(f, r, 128);
-    choose_length(f, r, 3000, 200);
+    choose_length(f, r, 1500, 60);
+    r->optimizer =
+        pool_printf(pool, "{name: sgd, lr: %.3g, momentum: 0.9, weight_decay: 5e-4}", (double)r->batch * 0.05 / 128);
+}
+
+static void for_pictures(const struct init_facts *f, struct recipe *r, bool small, struct pool *pool) {
+    const struct choice *c = networks;
+    while (f->train >= c->samples) c++;
+    r->model = small ? "resnet20" : c->model;
+    r->about = small ? "for small colour images; engine model list shows others" : c->about;
+    r->augment = f->size ? pool_printf(pool, "[flip, %s]", c->way) : small ? "[flip, {crop: 4}]" : "[flip]";
+    r->changes = "at random, in training only; remove flip where left and right differ";
+    r->optimizer = "{name: adamw, lr: 2e-3, weight_decay: 0.05, decay: matrices}";
+    r->whole = true;
+    choose_batch(f, r, c->batch);
+    choose_length(f, r, c->steps, 100);
 }
 
 static void for_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
-    int64_t side = at_most(f->shape.dim[1], f->shape.dim[2]);
-    bool grey = f->shape.dim[0] == 1, small = side <= SMALL;
-    r->whole = !(grey && small);
-    r->model = !small ? "{zoo: resnet18, stem: imagenet}" : grey ? "lenet" : "resnet20";
-    r->about = !small ? "its names are torchvision's, so that init: FILE can begin with trained weights"
-               : grey ? "for small grey images; engine model list shows others"
-                      : "for small colour images; engine model list shows others";
-    choose_batch(f, r, grey ? 128 : 64);
-    choose_length(f, r, grey ? 1500 : 4000, grey ? 60 : 100);
-    r->optimizer = pool_printf(pool, "{name: sgd, lr: %.3g, momentum: 0.9, weight_decay: 5e-4}",
-                               (double)r->batch * (grey ? 0.05 : 0.1) / 128);
-    if (!grey) r->augment = small ? "[flip, {crop: 4}]" : f->size ? "[random_resized_crop, flip]" : "[flip]";
-    if (!grey) r->changes = "at random, for training alone; without flip where left and right differ";
+    bool small = at_most(f->shape.dim[1], f->shape.dim[2]) <= SMALL;
+    r->best = f->classes ? "val.accuracy" : "val.loss";
+    if (f->shape.dim[0] == 1 && small)
+        for_grey_images(f, r, pool);
+    else
+        for_pictures(f, r, small, pool);
 }
 
 static struct recipe choose(const struct init_facts *f, struct pool *pool) {
@@ -88,7 +151,7 @@ static struct recipe choose(const struct init_facts *f, struct pool *pool) {
     else if (is_image(f) && f->shape.dim[1] >= LENET_LEAST && f->shape.dim[2] >= LENET_LEAST)
         for_images(f, &r, pool);
     else
-        for_vectors(f, &r);
+        for_vectors(f, &r, pool);
     return r;
 }
 
@@ -125,7 +188,7 @@ static void write_head(struct sheet *s, const struct init_facts *f, const char *
     s->text = pool_printf(s->pool,
                           "# Written by 'engine init': %s %s to train on, %s to validate%s%s\n"
                           "#   engine run %s           trains; engine validate checks it beforehand\n"
-                          "#   engine predict %s FILE  asks what was trained; engine eval measures it\n"
+                          "#   engine predict %s FILE  answers for new files; engine eval measures it\n"
                           "#   engine help KEY         says what a key means, as in engine help optimizer.lr\n\n",
                           text_of_count(f->train, train), samples_word(f), text_of_count(f->val, val), classes,
                           *classes ? f->names : "", path, path);
@@ -136,10 +199,11 @@ static void write_data(struct sheet *s, const struct init_facts *f, const struct
     line(s, "  set", f->set, f->generated ? "drawn by the engine; nothing is read" : NULL);
     if (!f->generated) line(s, "  train", f->data, "seen from this file's folder");
     if (!f->generated && !f->own_parts) line(s, "  val", "10%", "held out; or a file of its own");
-    if (f->own_parts) line(s, "  # val", "10%", "how much is held out where the data have no part of their own for it");
+    if (f->own_parts) line(s, "  # val", "10%", "share held out if there is no validation file");
     if (f->target) line(s, "  target", f->target, "the column that is predicted");
     if (f->target) line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
-    if (f->size) number(s, "  size", f->size, "", f->size < f->side ? "larger shows more and takes longer" : NULL);
+    if (f->size)
+        number(s, "  size", f->size, "", f->size < f->side ? "pixels per side; more take longer" : "pixels per side");
     if (f->context) number(s, "  context", f->context, "", "tokens that are looked at together");
     if (f->type != SAMPLE_TOKENS) line(s, "  normalize", "auto", "by mean and deviation of the training samples");
     if (r->augment) line(s, "  augment", r->augment, r->changes);
@@ -149,23 +213,26 @@ static void write_training(struct sheet *s, const struct init_facts *f, const st
     const char *batch = pool_printf(s->pool, r->whole ? "{size: %lld, drop_last: true}" : "%lld", (long long)r->batch);
     const char *warmup =
         r->warmup ? pool_printf(s->pool, "{name: cosine, warmup: %lldst}", (long long)r->warmup) : "cosine";
-    const char *best = f->classes && f->type != SAMPLE_TOKENS ? "val.accuracy" : "val.loss";
-    const char *saved = pool_printf(s->pool, "{every: %lldep, best: %s}", (long long)r->every, best);
+    const char *saved = r->best ? pool_printf(s->pool, "{every: %lldep, best: %s}", (long long)r->every, r->best)
+                                : pool_printf(s->pool, "%lldep", (long long)r->every);
     s->text = s->text ? pool_printf(s->pool, "%s\n", s->text) : NULL;
     if (!batch || !warmup || !saved) s->text = NULL;
     if (!s->text) return;
-    line(s, "batch", batch, "samples of a step, over all devices");
+    line(s, "batch", batch, "samples of a step, over all devices; small where samples are few");
     number(s, "train", r->epochs, "ep", "epochs; or a number of steps (500st), or a time (10min)");
     if (f->values) line(s, "loss", "mse", "the target is a number");
-    line(s, "optimizer", r->optimizer, NULL);
+    line(s, "optimizer", r->optimizer, r->rule);
     line(s, "schedule", warmup, "the rate falls to nothing at the end");
     number(s, "eval", r->every, "ep", "how often the validation part is measured");
-    line(s, "checkpoint", saved, "the best is what eval and predict take");
+    line(s, "checkpoint", saved,
+         r->best ? "the best is what eval and predict take"
+                 : "too few are held out to choose the best by; the last is taken");
 }
 
-const char *init_text(const struct init_facts *f, const char *path, struct pool *pool) {
+const char *init_text(const struct init_facts *f, const char *path, struct pool *pool, struct init_length *length) {
     struct sheet s = {.pool = pool};
     struct recipe r = choose(f, pool);
+    *length = (struct init_length){r.steps, r.batch, r.epochs / r.every, f->val};
     write_head(&s, f, path);
     line(&s, "model", r.model, r.about);
     write_data(&s, f, &r);

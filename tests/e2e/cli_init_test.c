@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,6 +23,16 @@ static int set_up(void **state) {
         snprintf(path, sizeof path, "my photos/%s/%02d.png", i % 2 ? "wide" : "tall #1", i);
         png_put(path, i, i % 2 ? 30 : 20, i % 2 ? 20 : 30, PNG_COLOR_TYPE_RGB, 8);
     }
+    assert_ok(file_make_folders("large/a"));
+    assert_ok(file_make_folders("large/b"));
+    for (int i = 0; i < 40; i++) {
+        snprintf(path, sizeof path, "large/%s/%02d.png", i % 2 ? "a" : "b", i);
+        png_put(path, i, 80, 64, PNG_COLOR_TYPE_RGB, 8);
+    }
+    FILE *few = fopen("few.csv", "w");
+    for (int i = 0; i < 100; i++)
+        for (int k = 0; k < 21; k++) fprintf(few, "%g%c", sin(i * 21 + k), k < 20 ? ',' : '\n');
+    if (fclose(few)) return -1;
     FILE *classes = fopen("classes.csv", "w"), *prices = fopen("prices.csv", "w"), *story = fopen("story.txt", "w");
     fputs("x,y,kind\n", classes);
     fputs("x,y,price\n", prices);
@@ -69,10 +80,12 @@ static void each_kind_of_data(void **state) {
         {"classes.csv",
          "classes.yaml",
          "val.accuracy",
-         {"hidden: [64, 64]", "set: csv", "target: kind", "180 samples", "2 classes"}},
+         {"hidden: [64]}", "set: csv", "target: kind", "180 samples", "2 classes"}},
         {"prices.csv", "prices.yaml", "val.loss", {"loss: mse", "best: val.loss", "set: csv"}},
+        {"few.csv", "few.yaml", "val.loss", {"hidden: []", "90 samples are few for 20 inputs", "weight_decay: 0.02"}},
+        {"large", "large.yaml", "val.accuracy", {"{zoo: resnet20, stem: imagenet}", "size: 64"}},
         {"story.txt", "story.yaml", "val.perplexity", {"model: gpt-nano", "set: text", "context: 16", "adamw"}},
-        {"spirals", "spirals.yaml", "val.accuracy", {"set: spirals", "3 classes", "best: val.accuracy"}},
+        {"spirals", "spirals.yaml", "val.accuracy", {"set: spirals", "3 classes", "hidden: [64]}"}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_run(&p, 30, "init", cases[i].data, NULL);
@@ -81,6 +94,7 @@ static void each_kind_of_data(void **state) {
         for (int k = 0; k < 5 && cases[i].says[k]; k++)
             if (!strstr(text, cases[i].says[k])) fail_msg("no '%s' in\n%s", cases[i].says[k], text);
         assert_non_null(strstr(p.out, cases[i].file));
+        if (!strstr(p.out, "\ntime: ") || strstr(p.out, "not measured")) fail_msg("%s: %s", cases[i].data, p.out);
         trains(cases[i].file, cases[i].metric);
     }
 }

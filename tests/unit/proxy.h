@@ -19,6 +19,7 @@ struct proxy {
     _Atomic long cut_after; /* bytes of all streams after which it resets them; 0: never */
     _Atomic int change;     /* so many times, one bit of what it passes at once */
     _Atomic bool dumb;      /* passes nothing more, but keeps the streams */
+    _Atomic bool last;      /* passes what has come, and resets the streams at once */
     int listener, target;
     _Atomic long passed;
     _Atomic bool stop;
@@ -56,11 +57,29 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
     atomic_fetch_add(&p->passed, (long)n);
 }
 
+/* What has been sent to a socket of this host arrives before the reset. */
+static inline void proxy_end(struct proxy *p, int pair[2]) {
+    struct pollfd f[2] = {{.fd = pair[0], .events = POLLIN}, {.fd = pair[1], .events = POLLIN}};
+    struct linger now = {.l_onoff = 1};
+    poll(f, 2, 0);
+    for (int i = 0; i < 2; i++)
+        if (f[i].revents & POLLIN) proxy_pass(p, pair[i], pair[!i]);
+    for (int i = 0; i < 2; i++) {
+        setsockopt(pair[i], SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        close(pair[i]);
+        pair[i] = -1;
+    }
+}
+
 static inline void *proxy_pump(void *arg) {
     struct pump *a = arg;
     struct proxy *p = a->proxy;
     while (!p->stop) {
         struct pollfd f[2] = {{.fd = a->pair[0], .events = POLLIN}, {.fd = a->pair[1], .events = POLLIN}};
+        if (p->last) {
+            proxy_end(p, a->pair);
+            return NULL;
+        }
         if (p->dumb) {
             usleep(1000);
             continue;

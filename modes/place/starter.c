@@ -150,17 +150,18 @@ static enum error meet(struct start *s, struct nodes_loss *told, struct nodes_ro
     return place_meeting_ends(nodes_meet(s->nodes, told, round));
 }
 
-/* All with all their devices; or, of a node that comes back, with those that go on. */
+/* All with all their devices, whose number the ranks are told when all have met; or, of a node that comes back, with
+ * those that go on. A node that comes back takes all nodes to be like itself. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
     left_all(&s->left, &s->job->settings->config);
     TRY(meet(s, NULL, round));
     if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
-    if (round->world == d->count || round->taken_in) return ERR_NONE;
+    if (round->world == d->count || round->taken_in || !is_elastic(s)) return ERR_NONE;
     return FAIL(ERR_CONFIG,
-                "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
-                "same on all",
-                round->world, d->count);
+                "the nodes have %d devices together, this one %d of them, but run.elastic needs as many on each\n"
+                "set 'devices' to the same number on all nodes",
+                round->world, d->local);
 }
 
 /* The last step of which a checkpoint was due. */

@@ -119,6 +119,7 @@ static int run_parsed(struct options *o) {
     struct launch_self self;
     bool rank;
     enum error err = launch_self(&self, &rank);
+    rank = rank && self.own;
     if (err != ERR_NONE) return cli_fail(err);
     struct run_settings s;
     struct launcher launcher;

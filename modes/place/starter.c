@@ -38,6 +38,15 @@ struct start { /* of all rounds */
     int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
+/* The last error among the lines, "" where there is none. */
+static void find_error(const char *lines, char out[ERROR_WORDS]) {
+    static const char sign[] = "error: ";
+    const char *error = NULL;
+    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (!strncmp(at, sign, sizeof sign - 1)) error = at + sizeof sign - 1;
+    snprintf(out, ERROR_WORDS, "%.*s", error ? (int)strcspn(error, "\n") : 0, error ? error : "");
+}
+
 static void tell_loss(const struct job *job, const struct launch_result *r) {
     char how[64];
     if (r->signal)
@@ -45,6 +54,10 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     else
         snprintf(how, sizeof how, "ended with code %d", r->exit_code);
     log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
+    if (job->reason && r->signal)
+        snprintf(job->reason, ERROR_WORDS, "rank %d %s", r->first, how);
+    else if (job->reason)
+        find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
     bool alone = job->settings->config.devices.count == 1;      /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */

@@ -57,13 +57,18 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
     atomic_fetch_add(&p->passed, (long)n);
 }
 
-/* What has been sent to a socket of this host arrives before the reset. */
-static inline void proxy_end(struct proxy *p, int pair[2]) {
-    struct pollfd f[2] = {{.fd = pair[0], .events = POLLIN}, {.fd = pair[1], .events = POLLIN}};
-    struct linger now = {.l_onoff = 1};
-    poll(f, 2, 0);
+/* What has come is passed on, also of an end that has reset its stream. */
+static inline void proxy_rest(const int pair[2]) {
+    char buf[4096];
     for (int i = 0; i < 2; i++)
-        if (f[i].revents & POLLIN) proxy_pass(p, pair[i], pair[!i]);
+        for (ssize_t n; (n = recv(pair[i], buf, sizeof buf, MSG_DONTWAIT)) > 0;)
+            if (send(pair[!i], buf, (size_t)n, MSG_NOSIGNAL) < n) break;
+}
+
+/* What has been sent to a socket of this host arrives before the reset. */
+static inline void proxy_end(int pair[2]) {
+    struct linger now = {.l_onoff = 1};
+    proxy_rest(pair);
     for (int i = 0; i < 2; i++) {
         setsockopt(pair[i], SOL_SOCKET, SO_LINGER, &now, sizeof now);
         close(pair[i]);
@@ -77,7 +82,7 @@ static inline void *proxy_pump(void *arg) {
     while (!p->stop) {
         struct pollfd f[2] = {{.fd = a->pair[0], .events = POLLIN}, {.fd = a->pair[1], .events = POLLIN}};
         if (p->last) {
-            proxy_end(p, a->pair);
+            proxy_end(a->pair);
             return NULL;
         }
         if (p->dumb) {
@@ -95,6 +100,7 @@ static inline void *proxy_pump(void *arg) {
         for (int i = 0; i < 2; i++)
             if (f[i].revents & POLLIN) proxy_pass(p, a->pair[i], a->pair[!i]);
     }
+    if (!p->cut_after) proxy_rest(a->pair);
     shutdown(a->pair[0], SHUT_RDWR);
     shutdown(a->pair[1], SHUT_RDWR);
     return NULL;

@@ -205,6 +205,7 @@ static int run(const struct cli *cli) {
     struct launch_self self;
     bool rank;
     enum error err = launch_self(&self, &rank);
+    rank = rank && self.own;
     o->collective = &bench_collectives(&n)[asked->collective];
     if (!err && asked->link < 0) o->link = link_find("shm");
     if (!err && asked->link >= 0) err = find_link(asked->link, &o->link);

@@ -104,6 +104,7 @@ static int eval(struct cli_trained *t, bool on_train) {
     struct launch_self self;
     struct launcher launcher;
     enum error err = launch_self(&self, &rank);
+    rank = rank && self.own;
     if (err == ERR_NONE) err = forget_hosts(t);
     if (err != ERR_NONE) return cli_fail(err);
     struct run_launched launched = cli_launched(&launcher);

@@ -10,14 +10,47 @@
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
 
+#include <netinet/in.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 struct options {
     int64_t size, nodes, node, port, timeout;
     const char *master;
     struct option_list program; /* and its arguments */
 };
+
+/* ---- where programs meet that know MASTER_ADDR and MASTER_PORT ---- */
+
+struct rank_master {
+    char address[256], port[16];
+};
+
+/* A port of the loopback that nobody has; 0: there is none. */
+static int free_port(void) {
+    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof at;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    bool found =
+        fd >= 0 && bind(fd, (struct sockaddr *)&at, size) == 0 && getsockname(fd, (struct sockaddr *)&at, &size) == 0;
+    if (fd >= 0) close(fd);
+    return found ? ntohs(at.sin_port) : 0;
+}
+
+/* Rank 0 will listen there. Several hosts know only the address of the nodes' store: it is the next port. */
+static enum error find_master(const char *nodes, struct rank_master *out) {
+    const char *host = nodes ? nodes : "127.0.0.1", *colon = nodes ? strrchr(nodes, ':') : NULL;
+    int port = colon ? atoi(colon + 1) + 1 : free_port(), six = *host == '[';
+    int n = (colon ? (int)(colon - host) : (int)strlen(host)) - 2 * six;
+    if (port < 1 || port > 65535)
+        return FAIL(ERR_CONFIG, "no port is left for MASTER_PORT\nuse a --master-port below 65535");
+    snprintf(out->address, sizeof out->address, "%.*s", n, host + six);
+    snprintf(out->port, sizeof out->port, "%d", port);
+    return ERR_NONE;
+}
 
 /* ---- starting ---- */
 
@@ -29,12 +62,15 @@ static int exit_code(enum error err, const struct launch_result *r) {
     return r->exit_code;
 }
 
-static enum error start_ranks(const struct options *o, const struct nodes_round *round, const char *token,
+static enum error start_ranks(const struct options *o, const struct nodes_round *round, const struct nodes_params *np,
                               struct launch_result *result) {
     char node[24];
+    struct rank_master master;
+    TRY(find_master(np->master, &master));
     snprintf(node, sizeof node, "node %lld", (long long)o->node);
-    const char *variables[] = {STORE_VARIABLE, round->store,  ROUND_VARIABLE, round->name, TOKEN_VARIABLE,
-                               token,          NODE_VARIABLE, node,           NULL};
+    const char *variables[] = {
+        STORE_VARIABLE, round->store,  ROUND_VARIABLE, round->name,   TOKEN_VARIABLE, np->token, NODE_VARIABLE,
+        node,           "MASTER_ADDR", master.address, "MASTER_PORT", master.port,    NULL};
     struct launch_params p = {.size = (int)o->size,
                               .first = round->first,
                               .world = round->world,
@@ -66,7 +102,7 @@ static enum error launch(const struct options *o, struct pool *pool, struct laun
     TRY(nodes_open(&p, &nodes));
     enum error err = nodes_meet(nodes, NULL, &round);
     if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */
-    if (!err) err = start_ranks(o, &round, p.token, result);
+    if (!err) err = start_ranks(o, &round, &p, result);
     nodes_close(nodes);
     return err;
 }
@@ -97,7 +133,8 @@ static const struct option options[] = {
 
 const struct command command_launch = {
     .name = "launch",
-    .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK are set)",
+    .summary =
+        "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ... are set)",
     OPTIONS(options),
     .standard = &(const struct options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
     .run = run,

@@ -11,6 +11,7 @@
 #include "modes/modes.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
+#include "transport/launch/nodes.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -75,19 +76,22 @@ static int run_whole(struct job *job, const char *run_dir) {
 }
 
 /* A checkpoint that is refused has begun nothing, and who asks for a stop has what he wants. */
-static enum error note_failure(const struct run_place *p, enum error err, int code, struct pool *pool) {
+static enum error note_failure(const struct run_place *p, enum error err, int code, const char *reason,
+                               struct pool *pool) {
     char words[ERROR_WORDS];
     error_words(words, sizeof words);
     if (err != ERR_NONE) code = error_exit_code(err);
     if (!code || code > 128 || stop_signal() || code == error_exit_code(ERR_CONFIG)) return err;
-    run_choice_failed(p, code, err == ERR_NONE ? "" : error_message(), pool);
+    run_choice_failed(p, code, err == ERR_NONE ? reason : error_message(), pool);
     return err == ERR_NONE ? err : FAIL(err, "%s", words);
 }
 
 static enum error train_here(struct job *job, const char *run_dir, struct dashboard *board, int *code) {
     struct run_place place;
+    char reason[ERROR_WORDS] = "";
     bool finished;
     *code = 0;
+    job->reason = reason;
     TRY(run_place_open(job->settings, run_dir, &place));
     job->run_dir = place.dir;
     job->resume = place.resume;
@@ -99,12 +103,15 @@ static enum error train_here(struct job *job, const char *run_dir, struct dashbo
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))
         run_place_restore(&place, job->settings->pool);
-    return note_failure(&place, err, *code, job->settings->pool);
+    return note_failure(&place, err, *code, reason, job->settings->pool);
 }
 
 enum error cli_train(struct job *job, const char *run_dir, int *code) {
     const struct run_config *c = &job->settings->config;
     struct dashboard *board = NULL;
+    const char *secret; /* one that is refused leaves no directory */
+    if (c->sharing.place == PLACE_PROCESSES)
+        TRY(nodes_secret(c->run.token, (int)c->run.nodes, job->settings->pool, &secret));
     if (c->launched.by && c->launched.rank > 0) /* rank 0 keeps the files */
         return job->mode->launch(job, code);
     if (c->run.node_rank == 0) TRY(dashboard_open(c->log.dashboard, &board));
@@ -119,6 +126,7 @@ static int run_parsed(struct options *o) {
     struct launch_self self;
     bool rank;
     enum error err = launch_self(&self, &rank);
+    rank = rank && self.own;
     if (err != ERR_NONE) return cli_fail(err);
     struct run_settings s;
     struct launcher launcher;

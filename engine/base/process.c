@@ -6,16 +6,30 @@
 
 enum { FLAGS = 9, EXITING = 4 }; /* the field of the kernel's flags, and that of a process that is about to end */
 
-unsigned long long process_start(int pid, char *state) {
-    char path[40], text[1024];
+enum { STAT = 1024 };
+
+/* What comes after the name, which may hold anything: ") S 4711 ..."; NULL: there is no such process. */
+static const char *process_stat(int pid, char text[STAT]) {
+    char path[40];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     FILE *f = fopen(path, "re");
-    if (!f) return 0;
-    size_t n = fread(text, 1, sizeof text - 1, f);
+    if (!f) return NULL;
+    text[fread(text, 1, STAT - 1, f)] = '\0';
     fclose(f);
-    text[n] = '\0';
-    const char *at = strrchr(text, ')'); /* behind the name, which may hold anything */
-    if (!at || !at[1] || !at[2] || strchr("ZXx", at[2])) return 0;
+    const char *at = strrchr(text, ')');
+    return at && at[1] && at[2] ? at : NULL;
+}
+
+int process_parent(int pid) {
+    char text[STAT];
+    const char *at = process_stat(pid, text);
+    return at ? (int)strtol(at + 3, NULL, 10) : 0;
+}
+
+unsigned long long process_start(int pid, char *state) {
+    char text[STAT];
+    const char *at = process_stat(pid, text);
+    if (!at || strchr("ZXx", at[2])) return 0;
     if (state) *state = at[2];
     for (int field = 2; at && field < 22; field++) {
         at = strchr(at + 1, ' ');

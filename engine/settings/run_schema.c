@@ -183,7 +183,9 @@ static const struct config_field comm_fields[] = {
      "and ddp",
      .choices = "auto|tree|ring"},
     {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
-     "How long to wait for a rank before giving up; for a GPU, four fifths of this time", .min = 1e-3, .max = 1e9},
+     "How long to wait for a rank before giving up; for a GPU, four fifths of this time. 'engine run' then ends the "
+     "late rank as well; one that was started by hand or by another launcher ends once it goes on",
+     .min = 1e-3, .max = 1e9},
     {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
      "How long a rank on another host may be silent before it counts as lost", .min = 0.05, .max = 1e9},
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",

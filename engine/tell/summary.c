@@ -286,13 +286,29 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
     if (s->best.path) print_best(&s->best, f);
 }
 
+/* Of a run that had ended with the same weights, and has made no step since: it knows the times of the steps. */
+static bool is_kept(const struct summary *s, const struct job *job, const char *path) {
+    enum { MOST = 1 << 20 };
+    struct pool *pool = job->settings->pool;
+    const struct json_value *root;
+    char *text;
+    size_t n;
+    if (s->first_step < s->steps || !file_exists(path) || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
+        json_parse(text, n, (struct json_limits){8, 1 << 16, MOST}, pool, &root) != ERR_NONE)
+        return false;
+    const char *run_id = json_get_text(root, "run_id"), *ended = json_get_text(root, "ended"),
+               *weights = json_get_text(root, "weights_sha256");
+    return run_id && ended && weights && !strcmp(run_id, s->run_id) && strcmp(ended, "stopped") != 0 &&
+           !strcmp(weights, s->weights);
+}
+
 enum error summary_show(const struct summary *s, const struct job *job) {
     char path[4096];
     struct json j;
     json_init(&j);
     enum error err = summary_json(s, &j);
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    if (err == ERR_NONE && !is_kept(s, job, path)) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
         char *text = NULL;
         size_t n = 0;

@@ -41,6 +41,8 @@ struct job {
     /* Of such a run: whether devices have come that were lost, which rank 0 asks after a checkpoint. NULL: none can. */
     bool (*comes)(void *user);
     void *user;
+    /* Where a rank that another process ran has failed: ERROR_WORDS bytes for what it said; NULL: nobody asks. */
+    char *reason;
     bool *renews; /* set where ranks end at a checkpoint for all devices to be tried again; NULL: they never are */
     /* Not of JOB_TRAIN: what 'resume' tells of its data, so that only a set to evaluate is opened,
      * and that has to be like it. NULL: it does not tell, and the training data do. */

@@ -38,6 +38,15 @@ struct start { /* of all rounds */
     int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
+/* The last error among the lines, "" where there is none. */
+static void find_error(const char *lines, char out[ERROR_WORDS]) {
+    static const char sign[] = "error: ";
+    const char *error = NULL;
+    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (!strncmp(at, sign, sizeof sign - 1)) error = at + sizeof sign - 1;
+    snprintf(out, ERROR_WORDS, "%.*s", error ? (int)strcspn(error, "\n") : 0, error ? error : "");
+}
+
 static void tell_loss(const struct job *job, const struct launch_result *r) {
     char how[64];
     if (r->signal)
@@ -45,6 +54,10 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     else
         snprintf(how, sizeof how, "ended with code %d", r->exit_code);
     log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
+    if (job->reason && r->signal)
+        snprintf(job->reason, ERROR_WORDS, "rank %d %s", r->first, how);
+    else if (job->reason)
+        find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
     bool alone = job->settings->config.devices.count == 1;      /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
@@ -150,17 +163,18 @@ static enum error meet(struct start *s, struct nodes_loss *told, struct nodes_ro
     return place_meeting_ends(nodes_meet(s->nodes, told, round));
 }
 
-/* All with all their devices; or, of a node that comes back, with those that go on. */
+/* All with all their devices, whose number the ranks are told when all have met; or, of a node that comes back, with
+ * those that go on. A node that comes back takes all nodes to be like itself. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
     left_all(&s->left, &s->job->settings->config);
     TRY(meet(s, NULL, round));
     if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
-    if (round->world == d->count || round->taken_in) return ERR_NONE;
+    if (round->world == d->count || round->taken_in || !is_elastic(s)) return ERR_NONE;
     return FAIL(ERR_CONFIG,
-                "%d ranks on all nodes, but this node counts on %d\nset 'devices' the "
-                "same on all",
-                round->world, d->count);
+                "the nodes have %d devices together, this one %d of them, but run.elastic needs as many on each\n"
+                "set 'devices' to the same number on all nodes",
+                round->world, d->local);
 }
 
 /* The last step of which a checkpoint was due. */

@@ -7,6 +7,8 @@ import sys
 import tempfile
 import unittest
 
+from engine_dp._library import program
+
 try:
     import torch  # noqa: F401
 except ImportError:
@@ -40,6 +42,13 @@ class Backend(unittest.TestCase):
     def test_beside_other_backends(self):
         run_ranks(self, "ranks_torch.py", 2, "gloo", "beside")
         run_ranks(self, "ranks_torch.py", 3, "cpu:engine,cuda:gloo", "messages", "objects", "data_parallel")
+
+    def test_script_of_gloo_alone_under_engine_launch(self):
+        script = "import torch, torch.distributed as d; d.init_process_group('gloo'); t = torch.ones(3); " \
+                 "d.all_reduce(t); assert t.tolist() == [2.0] * 3; d.destroy_process_group()"
+        done = subprocess.run([program(), "launch", "-n", "2", sys.executable, "-c", script], capture_output=True,
+                              text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_profile(self):
         for world in ("engine", "cpu:engine,cuda:gloo"):

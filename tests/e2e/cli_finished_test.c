@@ -1,5 +1,6 @@
 /* A run that has come to its end is told to go on: nothing of what it has left is touched, and no number is told that
  * nobody has computed. */
+#include "engine/base/file.h"
 #include "tests/harness/training.h"
 
 #include <math.h>
@@ -73,6 +74,24 @@ static void what_has_finished_is_left_as_it_is(void **state) {
     }
 }
 
+/* Ranks that another launcher starts all begin, and only then find that nothing is left: the results stay. */
+static void results_stay_under_a_launcher(void **state) {
+    (void)state;
+    const char *const first[] = {"mode=ddp", "devices=cpu:2", "checkpoint=10st", "train=35st", NULL};
+    char path[700], *before, *after;
+    struct pool *pool;
+    size_t n;
+    train("launched", first);
+    snprintf(path, sizeof path, "%s/summary.json", scratch_path("launched"));
+    assert_ok(pool_create(&pool));
+    assert_ok(file_read(path, 1 << 20, pool, &before, &n));
+    program_run(&q, 60, "launch", "-n", "2", ENGINE_BINARY_DIR "/engine", "run", scratch_path("launched"), NULL);
+    if (q.code) fail_msg("exit code %d:\n%s%s", q.code, q.out, q.err);
+    assert_ok(file_read(path, 1 << 20, pool, &after, &n));
+    assert_string_equal(after, before);
+    pool_free(pool);
+}
+
 /* By time, since nothing got better, and by a target. */
 static void other_ends_are_ends(void **state) {
     (void)state;
@@ -141,6 +160,7 @@ static void an_unknown_loss_is_none(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_has_finished_is_left_as_it_is),
+        cmocka_unit_test(results_stay_under_a_launcher),
         cmocka_unit_test(other_ends_are_ends),
         cmocka_unit_test(a_length_that_is_over_tells_the_last_loss),
         cmocka_unit_test(an_unknown_loss_is_none),

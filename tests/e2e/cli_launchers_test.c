@@ -127,15 +127,16 @@ static const char *between(const char *text, const char *before, const char *aft
 
 /* Tells a row of the table, and compares the weights with those of the first row. */
 static void check(const char *how, const struct program *p, const char *by) {
-    const char *hash = between(p->out, "\"weights_sha256\":\"", "\""), *said = between(p->err, "started by ", "\n"),
-               *place = between(p->err, "meeting at ", "\n");
+    const char *log = strstr(p->err, "started by ") ? p->err : p->out; /* 'engine launch' prints all on its output */
+    const char *hash = between(p->out, "\"weights_sha256\":\"", "\""), *said = between(log, "started by ", "\n"),
+               *place = between(log, "meeting at ", "\n");
     print_message("%-26s %.12s  %s  at %s  (%.2f s)\n", how, hash, by ? between(said, "(", ")") : "-",
                   by ? place : "inherited memory", p->seconds);
     if (p->code || strlen(hash) != 64) fail_msg("%s: code %d: %s", how, p->code, p->err);
     if (!*one) snprintf(one, sizeof one, "%s", hash);
     assert_string_equal(hash, one);
     if (by && (strncmp(said, by, strlen(by)) || !strcmp(place, "-")))
-        fail_msg("%s: not said to be started by %s: %s", how, by, p->err);
+        fail_msg("%s: not said to be started by %s: %s", how, by, log);
 }
 
 /* ---- the same weights ---- */
@@ -206,6 +207,44 @@ static void by_program(const char *how, const char *by, const char *const *befor
         skip();
     }
     check(how, &ranks[0], by);
+}
+
+/* Two nodes of this host, one with twice the devices of the other. */
+static void unequal_nodes(void **state) {
+    char node[8], devices[8], port[16];
+    const char *before[] = {engine, "run", NULL};
+    const char *after[] = {"--nnodes",      "2",  "--node-rank", node, "--nproc-per-node", devices,
+                           "--master-port", port, NULL};
+    (void)state;
+    snprintf(port, sizeof port, "%d", fresh_port());
+    setenv("ENGINE_TOKEN", "one-secret-of-many", 1);
+    for (int k = 0; k < 2; k++) {
+        snprintf(node, sizeof node, "%d", k);
+        snprintf(devices, sizeof devices, "%d", 2 - k);
+        start(&ranks[k], before, after);
+    }
+    unsetenv("ENGINE_TOKEN");
+    for (int k = 0; k < 2; k++)
+        if (!finish(&ranks[k], 60) || ranks[k].code) fail_msg("node %d: code %d: %s", k, ranks[k].code, ranks[k].err);
+    check("nodes of 2 and 1 devices", &ranks[0], NULL);
+    assert_non_null(strstr(ranks[0].out, "\"devices\":3"));
+}
+
+/* Itself, and a shell that runs it; other commands are no part of what it started, either. */
+static void by_launch(void **state) {
+    static const char *const direct[] = {engine, "launch", "-n", "4", engine, "run", NULL};
+    static const char *const through[] = {engine,        "launch", "-n",   "4",   "sh", "-c",
+                                          "\"$@\" && :", "sh",     engine, "run", NULL};
+    static struct program p;
+    (void)state;
+    by_program("engine launch", "engine launch", direct, 60);
+    by_program("engine launch, a shell", "engine launch", through, 60);
+    program_run(&p, 20, "launch", "-n", "2", engine, "run", config, "--mode", "dp", NULL);
+    assert_int_equal(p.code, 78);
+    assert_non_null(strstr(p.out, "mode 'dp' is one process, but engine launch has started 2"));
+    program_run(&p, 20, "launch", "-n", "2", "sh", "-c", "RANK=7 \"$@\" && :", "sh", engine, "run", config, NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.out, "of 2, RANK and WORLD_SIZE say something else"));
 }
 
 static void by_mpirun(void **state) {
@@ -450,13 +489,14 @@ static void port_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(by_itself, sweep), cmocka_unit_test_teardown(by_the_environment, sweep),
-        cmocka_unit_test_teardown(by_url, sweep),    cmocka_unit_test_teardown(by_torch, sweep),
-        cmocka_unit_test_teardown(by_mpirun, sweep), cmocka_unit_test_teardown(by_srun, sweep),
-        cmocka_unit_test_teardown(alone, sweep),     cmocka_unit_test_teardown(nobody_comes, sweep),
-        cmocka_unit_test_teardown(stopped, sweep),   cmocka_unit_test_teardown(stopped_at_a_file, sweep),
-        cmocka_unit_test_teardown(killed, sweep),    cmocka_unit_test_teardown(twice, sweep),
-        cmocka_unit_test_teardown(different, sweep), cmocka_unit_test_teardown(port_taken, sweep),
+        cmocka_unit_test_teardown(by_itself, sweep),     cmocka_unit_test_teardown(by_the_environment, sweep),
+        cmocka_unit_test_teardown(by_url, sweep),        cmocka_unit_test_teardown(by_launch, sweep),
+        cmocka_unit_test_teardown(unequal_nodes, sweep), cmocka_unit_test_teardown(by_torch, sweep),
+        cmocka_unit_test_teardown(by_mpirun, sweep),     cmocka_unit_test_teardown(by_srun, sweep),
+        cmocka_unit_test_teardown(alone, sweep),         cmocka_unit_test_teardown(nobody_comes, sweep),
+        cmocka_unit_test_teardown(stopped, sweep),       cmocka_unit_test_teardown(stopped_at_a_file, sweep),
+        cmocka_unit_test_teardown(killed, sweep),        cmocka_unit_test_teardown(twice, sweep),
+        cmocka_unit_test_teardown(different, sweep),     cmocka_unit_test_teardown(port_taken, sweep),
     };
     return cmocka_run_group_tests_name("launchers", tests, setup, NULL);
 }

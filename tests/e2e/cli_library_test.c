@@ -115,6 +115,10 @@ static void launched(void **state) {
     assert_non_null(strstr(p.out, "[rank 3] hello from rank 3 of 4"));
     assert_non_null(strstr(p.out, "'around 4 ranks' came back"));
     assert_non_null(strstr(p.out, "all_reduce by direct"));
+    program_run(&p, 30, "launch", "-n", "2", "sh", "-c", "\"$0\" && echo $MASTER_ADDR:$MASTER_PORT", example, NULL);
+    if (p.code) fail_msg("through a shell: %s%s", p.out, p.err);
+    assert_int_equal(count(p.out, ": all right"), 2);
+    assert_int_equal(count(p.out, "127.0.0.1:"), 2);
 }
 
 static void alone(void **state) {

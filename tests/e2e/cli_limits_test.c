@@ -53,6 +53,16 @@ static void every_writer(void **state) {
     }
 }
 
+/* The limit holds for memory that processes share, too, before anything is trained. */
+static void what_processes_share(void **state) {
+    (void)state;
+    char dir[600];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("shared"));
+    run_limited(100, (const char *[]){"run", "--mode", "ddp", "--devices", "cpu:2", "--set", dir, NULL});
+    fails_whole("ddp", "shared");
+    assert_non_null(strstr(p.err, "ulimit -f"));
+}
+
 static void assert_file(const char *name, const char *begins) {
     char path[700], line[1 << 16];
     snprintf(path, sizeof path, "%s/%s", scratch_path("closed"), name);
@@ -100,7 +110,7 @@ static void too_few_addresses(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer), cmocka_unit_test(closed_descriptors),
-                                       cmocka_unit_test(too_few_addresses)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_writer), cmocka_unit_test(what_processes_share),
+                                       cmocka_unit_test(closed_descriptors), cmocka_unit_test(too_few_addresses)};
     return cmocka_run_group_tests_name("limits", tests, NULL, NULL);
 }

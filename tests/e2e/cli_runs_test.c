@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct program p;
@@ -335,17 +336,36 @@ static void other_drawn_data_are_refused(void **state) {
     assert_int_equal((int)program_number(&p, "steps"), 4 * 16); /* of 64 samples each */
 }
 
+/* Where a rank is a process of its own, its record has the words of that rank. */
+static void a_failed_start_says_why(void **state) {
+    (void)state;
+    for (int i = 0; i < PLACES; i++) {
+        char dir[16], path[700], *text;
+        struct pool *pool;
+        size_t n;
+        const char *const more[] = {places[i][0], places[i][1], "checkpoint=2st", "train=4st", NULL};
+        snprintf(dir, sizeof dir, "failed-%d", i);
+        assert_int_equal(mkdir(scratch_path(dir), 0777), 0);
+        snprintf(path, sizeof path, "%s/ckpt", scratch_path(dir));
+        save_text(path, "a file, where a folder is to be\n");
+        start(dir, more);
+        ends_with(73);
+        snprintf(path, sizeof path, "%s/run.json", scratch_path(dir));
+        assert_ok(pool_create(&pool));
+        assert_ok(file_read(path, 4096, pool, &text, &n));
+        if (!strstr(text, "\"exit\":73") || !strstr(text, "cannot make the folder"))
+            fail_msg("%s: %s", places[i][0], text);
+        pool_free(pool);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(others_checkpoints_are_left_alone),
-        cmocka_unit_test(what_was_recorded_goes),
-        cmocka_unit_test(a_run_keeps_its_id),
-        cmocka_unit_test(checkpoints_without_an_id_go_on),
-        cmocka_unit_test(restarts_take_their_own),
-        cmocka_unit_test(a_requeued_job_goes_on),
-        cmocka_unit_test(torchrun_starts_again),
-        cmocka_unit_test(other_data_are_refused),
-        cmocka_unit_test(other_drawn_data_are_refused),
+        cmocka_unit_test(a_failed_start_says_why),         cmocka_unit_test(others_checkpoints_are_left_alone),
+        cmocka_unit_test(what_was_recorded_goes),          cmocka_unit_test(a_run_keeps_its_id),
+        cmocka_unit_test(checkpoints_without_an_id_go_on), cmocka_unit_test(restarts_take_their_own),
+        cmocka_unit_test(a_requeued_job_goes_on),          cmocka_unit_test(torchrun_starts_again),
+        cmocka_unit_test(other_data_are_refused),          cmocka_unit_test(other_drawn_data_are_refused),
     };
     return cmocka_run_group_tests_name("runs", tests, NULL, NULL);
 }

@@ -177,6 +177,7 @@ static void one_that_can_be_guessed_is_refused(void **state) {
     assert_int_equal(p.code, 78);
     assert_non_null(strstr(p.err, "at least 16"));
     assert_non_null(strstr(p.err, "openssl rand -hex 16"));
+    assert_int_not_equal(access(dir, F_OK), 0); /* it has begun nothing */
 }
 
 /* The configuration says where; a path is found from any folder. */

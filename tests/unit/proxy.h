@@ -19,6 +19,7 @@ struct proxy {
     _Atomic long cut_after; /* bytes of all streams after which it resets them; 0: never */
     _Atomic int change;     /* so many times, one bit of what it passes at once */
     _Atomic bool dumb;      /* passes nothing more, but keeps the streams */
+    _Atomic bool last;      /* passes what has come, and resets the streams at once */
     int listener, target;
     _Atomic long passed;
     _Atomic bool stop;
@@ -56,11 +57,34 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
     atomic_fetch_add(&p->passed, (long)n);
 }
 
+/* What has come is passed on, also of an end that has reset its stream. */
+static inline void proxy_rest(const int pair[2]) {
+    char buf[4096];
+    for (int i = 0; i < 2; i++)
+        for (ssize_t n; (n = recv(pair[i], buf, sizeof buf, MSG_DONTWAIT)) > 0;)
+            if (send(pair[!i], buf, (size_t)n, MSG_NOSIGNAL) < n) break;
+}
+
+/* What has been sent to a socket of this host arrives before the reset. */
+static inline void proxy_end(int pair[2]) {
+    struct linger now = {.l_onoff = 1};
+    proxy_rest(pair);
+    for (int i = 0; i < 2; i++) {
+        setsockopt(pair[i], SOL_SOCKET, SO_LINGER, &now, sizeof now);
+        close(pair[i]);
+        pair[i] = -1;
+    }
+}
+
 static inline void *proxy_pump(void *arg) {
     struct pump *a = arg;
     struct proxy *p = a->proxy;
     while (!p->stop) {
         struct pollfd f[2] = {{.fd = a->pair[0], .events = POLLIN}, {.fd = a->pair[1], .events = POLLIN}};
+        if (p->last) {
+            proxy_end(a->pair);
+            return NULL;
+        }
         if (p->dumb) {
             usleep(1000);
             continue;
@@ -76,6 +100,7 @@ static inline void *proxy_pump(void *arg) {
         for (int i = 0; i < 2; i++)
             if (f[i].revents & POLLIN) proxy_pass(p, a->pair[i], a->pair[!i]);
     }
+    if (!p->cut_after) proxy_rest(a->pair);
     shutdown(a->pair[0], SHUT_RDWR);
     shutdown(a->pair[1], SHUT_RDWR);
     return NULL;

@@ -273,6 +273,30 @@ static void the_missing_are_named(void **state) {
     store_close(s);
 }
 
+/* The last to come is held up before it writes the outcome: the one that waits for it writes it. */
+static void all_have_come_when_the_time_is_over(void **state) {
+    static const char last[] =
+        "{\"instance\":\"1\",\"index\":1,\"who\":\"host1, pid 101\",\"blob\":\"01010101010101\"}";
+    struct meeter m[2];
+    struct store *s = new_store();
+    (void)state;
+    plan(m, 2, s);
+    m[0].timeout = 0.5;
+    assert_int_equal(pthread_create(&m[0].id, NULL, run, &m[0]), 0);
+    struct pool *pool;
+    char *first;
+    size_t n;
+    assert_ok(pool_create(&pool));
+    assert_ok(store_get(s, "start-0.rank.member.0", 20, pool, &first, &n));
+    usleep(100000); /* in which it has looked around */
+    assert_ok(store_set(s, "start-0.rank.member.1", last, strlen(last)));
+    pthread_join(m[0].id, NULL);
+    assert_string_equal(m[0].message, "");
+    assert_true(m[0].right);
+    pool_free(pool);
+    store_close(s);
+}
+
 static void one_is_missing(void **state) {
     struct meeter m[2];
     struct store *s = new_store();
@@ -394,6 +418,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(one_too_many),
         cmocka_unit_test(impossible_numbers),
         cmocka_unit_test(the_missing_are_named),
+        cmocka_unit_test(all_have_come_when_the_time_is_over),
         cmocka_unit_test(one_is_missing),
         cmocka_unit_test(nonsense_in_the_store),
         cmocka_unit_test(who_this_is),

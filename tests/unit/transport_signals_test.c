@@ -215,17 +215,17 @@ static void bad_environment(void **unused) {
     static const char *const bad[] = {
         "",
         "rank=0",
-        "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=0",
-        "rank=2,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7",
-        "rank=-1,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7",
-        "rank= 0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7",
-        "rank=00,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7",
-        "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7,",
-        "rank=0,size=2,local=0,locals=2,meeting=999,out=-1,err=-1,parent=7",
-        "rank=0,size=2,local=0,locals=2,meeting=-2,out=-1,err=-1,parent=7",
-        "rank=0,size=2,local=2,locals=2,meeting=-1,out=-1,err=-1,parent=7",
-        "rank=0,size=2,local=0,locals=2,meeting=1,out=-1,err=-1,parent=7",
-        "rank=0,size=99999999999999999999,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=7",
+        "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=0",
+        "rank=2,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
+        "rank=-1,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
+        "rank= 0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
+        "rank=00,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
+        "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7,",
+        "rank=0,size=2,local=0,locals=2,meeting=999,out=-1,err=-1,own=0,parent=7",
+        "rank=0,size=2,local=0,locals=2,meeting=-2,out=-1,err=-1,own=0,parent=7",
+        "rank=0,size=2,local=2,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
+        "rank=0,size=2,local=0,locals=2,meeting=1,out=-1,err=-1,own=0,parent=7",
+        "rank=0,size=99999999999999999999,local=0,locals=2,meeting=-1,out=-1,err=-1,own=0,parent=7",
     };
     struct launch_self self;
     bool is;
@@ -233,7 +233,7 @@ static void bad_environment(void **unused) {
         setenv("ENGINE_LAUNCH", bad[i], 1);
         assert_fails(ERR_USAGE, launch_self(&self, &is));
     }
-    setenv("ENGINE_LAUNCH", "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,parent=999999999", 1);
+    setenv("ENGINE_LAUNCH", "rank=0,size=2,local=0,locals=2,meeting=-1,out=-1,err=-1,own=1,parent=999999999", 1);
     assert_fails(ERR_PEER, launch_self(&self, &is));
     prctl(PR_SET_PDEATHSIG, 0);
     unsetenv("ENGINE_LAUNCH");

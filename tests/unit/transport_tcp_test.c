@@ -178,6 +178,31 @@ static void a_changed_message_is_named(void **state) {
     }
 }
 
+/* Rank 1 ends the group while nothing of it arrives, and then its reason and the end of its streams do at once. */
+static void ended_at_once(struct rank *r) {
+    float buf[8] = {0};
+    check_ok(group_barrier(r->group));
+    if (r->index == 1) {
+        on_the_way->dumb = true;
+        nap(0.05);
+        group_abort(r->group, "its picture 7 is damaged");
+        on_the_way->last = true;
+    }
+    rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 8, DTYPE_F32, REDOP_SUM));
+}
+
+static void the_reason_wins_over_the_end_that_comes_with_it(void **state) {
+    struct rank r[2];
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        struct proxy proxy = {0};
+        on_the_way = &proxy;
+        run_through(&proxy, (struct ranks){.world = 2, .link = far_and_near[i % 2], .fn = ended_at_once}, r);
+        on_the_way = NULL;
+        for (int k = 0; k < 2; k++) assert_string_equal(r[k].message, "rank 1: its picture 7 is damaged");
+    }
+}
+
 /* ---- peers that stop, die, leave ---- */
 
 static const struct ranks two_processes = {.world = 2, .link = "tcp", .heartbeat = 1};
@@ -348,6 +373,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_silent_path_is_named),
         cmocka_unit_test(a_cut_path_is_named),
         cmocka_unit_test(a_changed_message_is_named),
+        cmocka_unit_test(the_reason_wins_over_the_end_that_comes_with_it),
         cmocka_unit_test(a_dead_process_is_named_at_once),
         cmocka_unit_test(a_stopped_process_is_named),
         cmocka_unit_test(a_rank_that_leaves_is_named),

@@ -90,7 +90,8 @@ struct launch_self {
     int local, locals;            /* of those that its starter has started */
     int meeting_fd;               /* -1: none */
     int console_out, console_err; /* -1 but for rank 0 */
+    bool own;                     /* its starter is the same program, of which it is a part; else 'engine launch' */
 };
-/* *started is false when launch_processes did not start this process. ERR_PEER when the starter is
- * gone already, ERR_USAGE when the environment lies. */
+/* *started is false when launch_processes did not start this process, nor a shell or script of which this process is a
+ * part. ERR_PEER when the starter is gone already, ERR_USAGE when the environment lies. */
 MUST_CHECK enum error launch_self(struct launch_self *out, bool *started);

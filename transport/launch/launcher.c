@@ -2,6 +2,7 @@
 
 #include "engine/base/process.h"
 #include "engine/base/text.h"
+#include "transport/launch/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ static const struct kind {
     const char *rank, *size, *local, *locals, *job;
     bool ours; /* tells where its ranks meet, in MASTER_ADDR and MASTER_PORT */
 } kinds[] = {
+    {"engine launch", STORE_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
     {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
      true},
     {"env://", NULL, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
@@ -23,7 +25,7 @@ static const struct kind {
     {"PMI", NULL, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", false},
     {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "SLURM_JOB_ID", false},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 1, SLURM = KINDS - 1 };
+enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 2, SLURM = KINDS - 1 };
 
 static const char *value(lookup get, const char *name) {
     const char *text = !name ? NULL : get ? get(name) : getenv(name);

@@ -1,6 +1,7 @@
 /* Other launchers: which of them has started this process as one rank of many, by the variables
  * that they leave in the environment. In this order the first that is there is taken:
  *
+ *   engine launch  ENGINE_STORE with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
  *   torchrun    TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
  *   env://      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE if told)
  *   Open MPI    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE

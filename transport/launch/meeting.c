@@ -94,6 +94,16 @@ static enum error check_reserved(const struct meeting *m, size_t bytes) {
                 m->reserved);
 }
 
+static enum error fail_share(size_t bytes, int why) {
+    if (why == EFBIG)
+        return FAIL(
+            ERR_IO,
+            "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what processes "
+            "share: raise it, or use mode dp",
+            bytes, strerror(why));
+    return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", bytes, strerror(why));
+}
+
 enum error meeting_extend(struct meeting *m, size_t bytes) {
     TRY(check_reserved(m, bytes));
     return bytes <= m->mapped ? ERR_NONE : meeting_fill(m, m->mapped, bytes - m->mapped);
@@ -102,15 +112,13 @@ enum error meeting_extend(struct meeting *m, size_t bytes) {
 /* Memory of threads comes as they touch it. */
 enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
     int err = m->fd < 0 ? 0 : posix_fallocate(m->fd, (off_t)from, (off_t)bytes);
-    if (err) return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", from + bytes, strerror(err));
-    return ERR_NONE;
+    return err ? fail_share(from + bytes, err) : ERR_NONE;
 }
 
 /* The fixed part, all of it up to what is lent filled. */
 static enum error extend_fixed(struct meeting *m, const struct board *plan) {
     TRY(meeting_extend(m, plan->lent));
-    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0)
-        return FAIL(ERR_MEMORY, "cannot share %llu bytes: %s", (unsigned long long)plan->end, strerror(errno));
+    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0) return fail_share(plan->end, errno);
     return ERR_NONE;
 }
 

@@ -46,10 +46,14 @@ enum error nodes_master(const char *text, int64_t port, struct pool *pool, const
 }
 
 enum error nodes_token(const char *spec, int count, struct pool *pool, const char **out) {
-    TRY(token_find(spec, pool, out));
+    TRY(nodes_secret(spec, count, pool, out));
     token_forget(spec); /* ranks are told what has been found */
-    if (**out) return ERR_NONE;
-    if (count == 1) return token_random(pool, out);
+    return **out ? ERR_NONE : token_random(pool, out);
+}
+
+enum error nodes_secret(const char *spec, int count, struct pool *pool, const char **out) {
+    TRY(token_find(spec, pool, out));
+    if (**out || count == 1) return ERR_NONE;
     return FAIL(ERR_CONFIG, "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
                             "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
                             "join");

@@ -23,8 +23,9 @@ struct nodes_params {
 MUST_CHECK enum error nodes_suffice(int left, int lost, int least);
 /* HOST:PORT of a HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
 MUST_CHECK enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out);
-/* What token_find gives for spec, removed from the environment; where it gives none, a random secret
- * for one node. ERR_CONFIG: several need one in common. */
+/* What token_find gives for spec, "" only for one node. ERR_CONFIG: several need one in common. */
+MUST_CHECK enum error nodes_secret(const char *spec, int count, struct pool *pool, const char **out);
+/* That, removed from the environment, or a random secret. */
 MUST_CHECK enum error nodes_token(const char *spec, int count, struct pool *pool, const char **out);
 struct nodes;
 /* Waits for no one. p is borrowed. */

@@ -131,7 +131,8 @@ static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
                                .locals = p->size,
                                .meeting_fd = p->meeting ? meeting_fd(p->meeting) : -1,
                                .console_out = rank == 0 ? console[0] : -1,
-                               .console_err = rank == 0 ? console[1] : -1};
+                               .console_err = rank == 0 ? console[1] : -1,
+                               .own = !p->program};
     int rank_end;
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
     enum error err = rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);

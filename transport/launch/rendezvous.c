@@ -5,8 +5,8 @@
  *   .outcome   "ok", or why there is no meeting
  *
  * Everyone (1) compares its facts with the first one's, (2) claims its number, (3) looks who is
- * there, and (4) waits for the outcome. Whoever finds all there at (3) writes "ok": the last to
- * claim certainly does. Whoever finds something wrong at (1) or (2) writes that. The first outcome
+ * there, and (4) waits for the outcome. Whoever finds all there at (3), or when the time of (4) is
+ * over, writes "ok": the last to claim certainly does, unless it is held up. Whoever finds something wrong at (1) or (2) writes that. The first outcome
  * stands, so that all members, also those that come later, give the same account.
  *
  * All is written by 'swap', and a member that finds its own claim has claimed. So nothing is done
@@ -231,13 +231,15 @@ static const char *turned_away(const struct meet *m) {
     return text ? text : "";
 }
 
-static enum error fail_late(const struct meet *m) {
+/* The time is over. Where all have come, the last of them was held up before it could write the outcome. */
+static enum error settle_late(const struct meet *m) {
     char *numbers, time[32];
     int missing;
     text_of_seconds(m->r->timeout, time);
     /* who serves the store may have given up a little before */
     if (look_around(m, &numbers, &missing) != ERR_NONE)
         return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count, m->r->what, time);
+    if (!missing) return settle(m, "ok", NULL);
     return FAIL(ERR_TIMEOUT,
                 "%s%s %s of %d %s not come within %s%s\nhave all been started, with the "
                 "same address%s?",
@@ -265,7 +267,7 @@ static enum error await_outcome(const struct meet *m) {
         TRY(tell(m));
         word += NEXT_WORD;
     }
-    return fail_late(m);
+    return settle_late(m);
 }
 
 /* ---- what the others are ---- */

@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent) {
-    snprintf(out, LAUNCH_TEXT, "rank=%d,size=%d,local=%d,locals=%d,meeting=%d,out=%d,err=%d,parent=%d", s->rank,
-             s->size, s->local, s->locals, s->meeting_fd, s->console_out, s->console_err, parent);
+    snprintf(out, LAUNCH_TEXT, "rank=%d,size=%d,local=%d,locals=%d,meeting=%d,out=%d,err=%d,own=%d,parent=%d", s->rank,
+             s->size, s->local, s->locals, s->meeting_fd, s->console_out, s->console_err, s->own, parent);
 }
 
 /* ---- environment: ours, with what a rank is told in place of what there may be ---- */

@@ -21,8 +21,7 @@ struct station_params {
     int nfacts;
     double timeout;
 };
-/* The environment variables that the starter of ranks sets, besides TOKEN_VARIABLE. */
-#define STORE_VARIABLE "ENGINE_STORE"
+/* The environment variables that the starter of ranks sets, besides those of token.h. */
 #define ROUND_VARIABLE "ENGINE_ROUND"
 #define NODE_VARIABLE "ENGINE_NODE"
 /* The values from the starter of this process: master (NULL: the ranks share all they need), token, round and node. */

@@ -4,6 +4,8 @@
 #include "transport/secret.h"
 
 #define TOKEN_VARIABLE "ENGINE_TOKEN"
+#define STORE_VARIABLE                                                                                                 \
+    "ENGINE_STORE" /* where the ranks meet: the starter of ranks sets it, and launcher.h knows it by that */
 /* spec: auto (of the environment, "" where it is not set), none (a word that everybody knows),
  * env:NAME, file:PATH (which nobody else may read), or the secret itself. Gives it as secret.h has
  * it. ERR_CONFIG: a secret that is too short. */

@@ -215,7 +215,7 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     for (int r = 0; r < p->size; r++) {
         t->peers[r].of = t;
         t->peers[r].rank = r;
-        for (int i = 0; i < LINK_WAYS; i++) t->peers[r].fd[i] = -1;
+        for (int i = 0; i < STREAMS; i++) t->peers[r].fd[i] = -1;
     }
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);

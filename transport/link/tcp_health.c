@@ -7,9 +7,13 @@
  *
  * One verdict. Ranks may find different faults at the same time, and all must report one. Whoever
  * finds a fault, or first hears of one, tells every other that verdict, once; and when a rank has
- * heard from all that can still speak, it knows every verdict that any rank found by itself, and
- * takes that of the lowest rank. That is one round: a millisecond, but a second when one of them is
- * dumb and not yet known to be. */
+ * heard from all that can still speak, it knows every verdict that any rank found by itself. A fault
+ * wins over the end of a rank, which the fault may have caused; among equals the lowest rank's wins.
+ * That is one round: a millisecond, but a second when one of them is dumb and not yet known to be.
+ *
+ * The end of a stream does not overtake the reason. A rank that finds a damaged message stops
+ * believing it, but still tells its sender the verdict and hears whether it has arrived; and of a
+ * stream that has ended, all that arrived before is read first. */
 #include "engine/base/clock.h"
 #include "transport/link/tcp_impl.h"
 
@@ -133,9 +137,9 @@ static void take_verdict(struct tcp *t, const struct verdict *v) {
 
 /* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when
  * it has settled. */
-static bool judge(struct tcp *t, enum error err, const char *reason) {
+static bool judge(struct tcp *t, enum error err, bool end, const char *reason) {
     if (t->judging == FINE) {
-        struct verdict v = {.error = (int32_t)err, .origin = t->link.params.rank};
+        struct verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
         memcpy(v.reason, reason, strnlen(reason, sizeof v.reason - 1));
         take_verdict(t, &v);
     }
@@ -160,7 +164,7 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason) {
     struct tcp *t = tcp_of(l);
     assert(err != ERR_NONE);
     pthread_mutex_lock(&t->mutex);
-    bool settled = judge(t, err, reason);
+    bool settled = judge(t, err, err == ERR_TIMEOUT, reason);
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
     return tcp_failure(l);
@@ -181,13 +185,17 @@ static const char *waits_for(const struct tcp *t, int peer) {
     return NULL;
 }
 
-bool health_lost(struct tcp *t, const struct peer *p, const char *how) {
+static bool judge_peer(struct tcp *t, const struct peer *p, bool end, const char *how) {
     const struct link_params *lp = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
     struct sighting seen = health_seen(p);
     tcp_name(lp, p->rank, name);
     words_lost(reason, name, how, &seen, link_rank_name(lp, lp->rank), waits_for(t, p->rank));
-    return judge(t, ERR_PEER, reason);
+    return judge(t, ERR_PEER, end, reason);
+}
+
+bool health_lost(struct tcp *t, const struct peer *p, const char *how) {
+    return judge_peer(t, p, true, how);
 }
 
 static bool judge_silence(struct tcp *t, int64_t now) {
@@ -232,6 +240,10 @@ static void frame_hear(struct peer *p) {
     nng_stream_recv(p->stream[CONTROL].s, p->recv);
 }
 
+static bool wins(const struct verdict *v, const struct verdict *over) {
+    return !v->end != !over->end ? !v->end : v->origin < over->origin;
+}
+
 static bool hear_verdict(struct tcp *t, struct peer *p) {
     struct verdict *v = &p->in.verdict;
     v->reason[sizeof v->reason - 1] = '\0';
@@ -239,22 +251,15 @@ static bool hear_verdict(struct tcp *t, struct peer *p) {
     if (v->error <= ERR_NONE || v->error > ERR_CONFIG) v->error = ERR_PEER;
     if (t->judging == FINE)
         take_verdict(t, v);
-    else if (t->judging == SETTLING && v->origin < t->verdict.origin)
+    else if (t->judging == SETTLING && wins(v, &t->verdict))
         t->verdict = *v;
     return settle(t);
-}
-
-/* A peer that is not to be believed any more: it is told so first. */
-static bool disbelieve(struct tcp *t, struct peer *p, const char *why) {
-    bool settled = health_lost(t, p, why);
-    p->ended = true;
-    return settle(t) || settled;
 }
 
 /* With the mutex; true when the group has settled on a failure. */
 static bool frame_heard(struct tcp *t, struct peer *p) {
     if (!seal_holds(&p->line[CONTROL]->in, &p->in, offsetof(struct frame, seal), p->in.seal))
-        return disbelieve(t, p, "sent a message that was changed on the way (link tcp, control)");
+        return judge_peer(t, p, false, "sent a message that was changed on the way (link tcp, control)");
     switch (p->in.kind) {
     case FRAME_FAIL:
         return hear_verdict(t, p);
@@ -271,15 +276,29 @@ static bool frame_heard(struct tcp *t, struct peer *p) {
         if (p->in.kind == FRAME_ASK) tell(p, FRAME_STATE);
         return false;
     default:
-        return disbelieve(t, p, "sent something unknown");
+        return judge_peer(t, p, false, "sent something unknown");
     }
 }
 
+static bool bytes_heard(struct tcp *t, struct peer *p, size_t n) {
+    p->heard = clock_ns();
+    p->in_done += n;
+    if (p->in_done < sizeof p->in) return false;
+    p->in_done = 0;
+    return frame_heard(t, p);
+}
+
+/* nng gives up a stream that is reset, with what has arrived on it: that is read here. */
 static bool stream_ended(struct tcp *t, struct peer *p) {
+    bool settled = false;
+    ssize_t n;
+    while (!t->closing &&
+           (n = recv(p->fd[CONTROL], (char *)&p->in + p->in_done, sizeof p->in - p->in_done, MSG_DONTWAIT)) > 0)
+        settled |= bytes_heard(t, p, (size_t)n);
     p->ended = true;
     pthread_cond_broadcast(&t->changed);
-    if (t->closing || p->left || p->told) return settle(t);
-    return health_lost(t, p, "has died");
+    bool expected = t->closing || p->left || p->told;
+    return (expected ? settle(t) : health_lost(t, p, "has died")) || settled;
 }
 
 static void on_heard(void *arg) {
@@ -288,16 +307,10 @@ static void on_heard(void *arg) {
     int rv = nng_aio_result(p->recv);
     bool settled = false;
     pthread_mutex_lock(&t->mutex);
-    if (rv) {
+    if (rv)
         settled = stream_ended(t, p);
-    } else {
-        p->heard = clock_ns();
-        p->in_done += nng_aio_count(p->recv);
-        if (p->in_done == sizeof p->in) {
-            settled = frame_heard(t, p);
-            p->in_done = 0;
-        }
-    }
+    else
+        settled = bytes_heard(t, p, nng_aio_count(p->recv));
     bool more = !p->ended;
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
@@ -324,10 +337,10 @@ enum error health_open(struct tcp *t) {
     return ERR_NONE;
 }
 
-/* Leave frames fit into any stream's buffer, unless the peer has stopped reading: not waited for.
- */
+/* What is due fits into any stream's buffer, unless the peer has stopped reading, which is not waited
+ * for; on a busy machine it takes a moment. */
 static void take_leave(struct tcp *t) {
-    struct timespec until = tcp_until(0.2);
+    struct timespec until = tcp_until(settle_seconds);
     pthread_mutex_lock(&t->mutex);
     t->closing = true;
     health_tell_all(t, FRAME_LEAVE);

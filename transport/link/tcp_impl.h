@@ -33,7 +33,7 @@ enum { CONTROL = LINK_WAYS, STREAMS };
 
 /* ---- the hello (tcp_hello.c, tcp_dial.c, tcp_port.c) ---- */
 
-enum { HELLO_VERSION = 3, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
+enum { HELLO_VERSION = 4, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
 #define HELLO_MAGIC 0x6b6e696c65676e65u /* "engelink" */
 struct hello {
     uint64_t magic;
@@ -81,6 +81,7 @@ struct state {
 };
 struct verdict {
     int32_t error, origin; /* enum error; the rank that found it */
+    uint32_t end; /* a peer has ended or does not come, which a fault that another rank found may have caused */
     char reason[REASON_MAX];
 };
 enum frame_kind { FRAME_STATE = 1, FRAME_ASK = 2, FRAME_FAIL = 4, FRAME_LEAVE = 8 };
@@ -104,7 +105,7 @@ struct peer {
     int rank;
     struct stream stream[STREAMS];
     struct line *line[STREAMS]; /* NULL where there is no stream */
-    int fd[LINK_WAYS];          /* of the ways' streams, which own them; else -1 */
+    int fd[STREAMS];            /* of the streams, which own them; else -1 */
     _Atomic bool mute;          /* no message of it comes any more */
     /* t->mutex protects the following members. */
     nng_aio *send, *recv;

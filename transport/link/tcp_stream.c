@@ -321,10 +321,11 @@ enum error lanes_open(struct tcp *t) {
         TRY(memory_alloc(PIECE, &piece));
         t->lane[i].in.piece = piece;
     }
-    for (int i = 0; i < LINK_WAYS; i++)
+    for (int i = 0; i < STREAMS; i++)
         for (int r = 0; r < t->link.params.size; r++) {
             struct peer *p = &t->peers[r];
-            if (p->stream[i].s) TRY(stream_descriptor(p->stream[i].s, &p->fd[i]));
+            enum error err = p->stream[i].s ? stream_descriptor(p->stream[i].s, &p->fd[i]) : ERR_NONE;
+            if (err && i != CONTROL) return err; /* control reports itself that a rank has ended */
         }
     if (t->link.params.mail && (t->poked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
         return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));

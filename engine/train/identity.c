@@ -8,12 +8,14 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* A copy without paths: what lies there is compared, and where it lies is no matter. NULL: no memory. */
-static const struct node *without_paths(const struct node *n, struct pool *pool) {
+/* A copy without paths, since what lies there is compared, and without data.workers, which changes no bit. NULL: no
+ * memory. */
+static const struct node *what_counts(const struct node *n, struct pool *pool) {
     struct node *copy = tree_copy(n, pool);
     int kept = 0;
     for (int i = 0; copy && i < copy->count; i++)
-        if (!copy->items[i]->given) copy->items[kept++] = copy->items[i];
+        if (!copy->items[i]->given && (n->kind != NODE_MAP || strcmp(copy->items[i]->key, "workers") != 0))
+            copy->items[kept++] = copy->items[i];
     if (copy) copy->count = kept;
     return copy;
 }
@@ -26,11 +28,11 @@ static const char *loss_name(const struct node *n) {
     return name && !smooth && !node_get(n, "weights") ? name->text : NULL;
 }
 
-/* A section's text on one line, without paths; of a model what it is, and not what its first weights were. */
+/* A section's text on one line, of what counts; of a model what it is, and not what its first weights were. */
 static char *one_line(const struct node *n, struct pool *pool) {
     const char *name = !strcmp(n->key, "loss") ? loss_name(n) : NULL;
     if (name) return pool_printf(pool, "%s", name);
-    n = !strcmp(n->key, "model") ? init_strip(n, pool) : without_paths(n, pool);
+    n = !strcmp(n->key, "model") ? init_strip(n, pool) : what_counts(n, pool);
     char *text = n ? tree_write(n, false, pool) : NULL;
     for (char *at = text; at && *at; at++)
         if (*at == '\n') *at = at[1] ? ';' : '\0';

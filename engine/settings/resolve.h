@@ -55,7 +55,7 @@ MUST_CHECK enum error resolve_end(struct resolve *r);
 void resolve_trace(struct resolve *r);
 
 /* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
-void resolve_numbers(struct resolve *r);
+MUST_CHECK enum error resolve_numbers(struct resolve *r);
 
 /* ---- resolve_inject.c: what goes wrong on purpose ---- */
 void resolve_inject(struct resolve *r);

@@ -436,7 +436,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     resolve_algorithm(&r);
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
-    resolve_numbers(&r);
+    TRY(resolve_numbers(&r));
     s->mode->check(&r);
     TRY(resolve_backend(&r));
     resolve_inject(&r);

@@ -27,7 +27,7 @@ struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
 enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
-enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
+enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF, DP_OVERLAP_WORDS }; /* true, false; and on, off */
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };

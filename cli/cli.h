@@ -33,7 +33,7 @@ struct launcher;
 struct cli_config {
     const char *path;                    /* NULL: none given */
     const struct run_launched *launched; /* by another launcher, as cli_launched tells; or NULL */
-    bool asks;                           /* as run_settings_load takes it */
+    enum asks asks;                      /* as run_settings_load takes it */
     const char *sets[CLI_SETS];
     int nsets;
 };

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct options {
     struct cli_trained trained;
@@ -28,6 +29,7 @@ struct writer {
     struct trainer *t;
     struct decoder *decoder;
     int64_t context, vocabulary, count; /* tokens in the window */
+    bool shown;                         /* on a terminal, which would obey control characters */
     float *window;
     struct candidate {
         float y;
@@ -73,6 +75,8 @@ static void append(struct writer *w, int32_t token) {
 static enum error write_token(const struct writer *w, int32_t token) {
     char text[8];
     int n = dataset_decode(w->t->feed.data, token, text);
+    bool control = n == 1 && ((unsigned char)*text < 0x20 || *text == 0x7F) && !strchr("\t\n", *text);
+    if (w->shown && control) *text = '?';
     if (fwrite(text, 1, (size_t)n, stdout) == (size_t)n && fflush(stdout) == 0) return ERR_NONE;
     return FAIL(ERR_IO, "cannot write the text");
 }
@@ -137,7 +141,7 @@ static enum error write_text(struct writer *w) {
 }
 
 static int generate(struct options *o) {
-    struct writer w = {.o = o};
+    struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
     enum error err = cli_trained_ask(&o->trained, &w.t);
     if (err != ERR_NONE) return error_exit_code(err);
     err = write_text(&w);

@@ -251,10 +251,16 @@ static enum error about_model(const char *topic, bool *told) {
 /* Keys and parameters by their last name alone, or by what other tools call them. */
 static enum error about_place(const char *topic, struct pool *pool) {
     struct config_place place;
-    bool told = config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    const char *answer = config_foreign(&run_schema, topic);
+    bool told = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    if (answer) {
+        printf("%s: %s\n", topic, answer);
+        return ERR_NONE;
+    }
     if (told) {
         const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
-        const char *title = example ? pool_printf(pool, "%s%s:\n", place.path, example) : NULL;
+        const char *note = *place.note ? pool_printf(pool, ". %s", place.note) : "";
+        const char *title = example && note ? pool_printf(pool, "%s%s%s:\n", place.path, example, note) : NULL;
         if (!title) return ERR_MEMORY;
         TRY(about_key(place.path, pool, title));
     }

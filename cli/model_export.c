@@ -6,18 +6,15 @@
 #include "engine/save/onnx.h"
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 struct options {
     struct cli_trained trained;
     const char *output;
 };
 
-static void tell(const struct trainer *t, const char *path) {
-    struct stat st;
+static void tell(const struct trainer *t, const char *path, size_t size) {
     char bytes[32], input[96], output[96];
-    if (stat(path, &st) != 0) return;
-    printf("%s: ONNX, %s; input (samples, %s), %s (samples, %s)\n", path, text_of_bytes((double)st.st_size, bytes),
+    printf("%s: ONNX, %s; input (samples, %s), %s (samples, %s)\n", path, text_of_bytes((double)size, bytes),
            shape_text(&t->model->input, input), t->feed.data->classes ? "logits" : "output",
            shape_text(&t->model->output, output));
 }
@@ -25,12 +22,13 @@ static void tell(const struct trainer *t, const char *path) {
 static int run(const struct cli *cli) {
     struct options *o = cli->options;
     struct trainer *t;
+    size_t size;
     o->trained.pool = cli->pool;
     enum error err = cli_trained_ask(&o->trained, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
-        err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output);
-        if (err == ERR_NONE) tell(t, o->output);
+        err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
+        if (err == ERR_NONE) tell(t, o->output, size);
         code = cli_end(err);
         trainer_unload(t);
     }

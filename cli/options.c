@@ -206,16 +206,19 @@ static int take_flag(const struct cli *cli, const struct option *o) {
 /* ---- arguments ---- */
 
 /* Of a name that is a key of the configuration, or what other tools call one: the option that is short for it, else
- * '--set KEY=...'. "": it is neither. */
+ * '--set KEY=...', or what is to be done instead. "": it is neither. */
 static const char *key_option(const struct cli *cli, const char *name, const char *value) {
     struct config_place place;
     const struct option *set = NULL;
-    if (!config_find(&run_schema, name + strspn(name, "-"), true, false, value, cli->pool, &place)) return "";
+    const char *word = name + strspn(name, "-"), *answer = config_foreign(&run_schema, word);
+    if (answer) return pool_printf(cli->pool, ": %s", answer);
+    if (!config_find(&run_schema, word, true, false, value, cli->pool, &place)) return "";
     for (const struct option *o = cli->form->options; o && o->name; o++) {
         if (o->key && !strcmp(o->key, place.path)) return pool_printf(cli->pool, ", did you mean '%s'?", o->name);
         if (o->key && !*o->key) set = o;
     }
-    return set && *place.example ? pool_printf(cli->pool, ", did you mean '--set %s'?", place.example) : "";
+    if (!set || !*place.example) return "";
+    return pool_printf(cli->pool, ", did you mean '--set %s'?%s%s", place.example, *place.note ? " " : "", place.note);
 }
 
 /* Other tools take the configuration by an option. */

@@ -2,6 +2,7 @@
 
 #include "engine/base/text.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- labels ---- */
@@ -103,12 +104,15 @@ static void say_text(const struct teller *t, const struct answer *a) {
 
 /* ---- CSV ---- */
 
-/* In quotes where it needs them. */
-static void csv_text(FILE *f, const char *before, const char *text) {
+/* In quotes where it needs them, without what a terminal would obey. */
+static void csv_text(FILE *f, const char *before, const char *given) {
+    char *copy = strdup(given);
+    const char *text = copy ? text_defuse(copy, "\t\r\n") : "?";
     bool quoted = text[strcspn(text, ",\"\r\n")] || *text == ' ';
     fprintf(f, "%s%s", quoted ? "\"" : "", before);
     for (; *text; text++) fprintf(f, *text == '"' ? "\"\"" : "%c", *text);
     if (quoted) fputc('"', f);
+    free(copy);
 }
 
 static void csv_label(const struct teller *t, const char *before, int64_t label) {

@@ -56,7 +56,7 @@ static enum error take_checkpoint(struct cli_trained *t) {
 }
 
 enum error cli_trained_load(struct cli_trained *t) {
-    t->config.asks = true;
+    if (!t->config.asks) t->config.asks = ASKS_THERE;
     enum error err = take_checkpoint(t);
     if (err == ERR_NONE && t->path) err = cli_run_dir(t->path, t->pool, &t->config.path, &t->run_dir);
     if (err != ERR_NONE) {
@@ -77,10 +77,8 @@ enum error cli_trained_load(struct cli_trained *t) {
 
 /* One device that computes whole batches, whatever the run had. */
 static enum error alone(struct cli_config *c) {
-    static const char *const sets[] = {
-        "mode=single",          "devices=cpu:1",    "batch.shards=1",         "batch.size=1",        "threads=auto",
-        "batch.accumulate=1",   "run.nodes=1",      "comm.link=auto",         "comm.algorithm=auto", "comm.order=auto",
-        "sync_batchnorm=false", "inject.slow.by=0", "inject.fault.kind=none", "inject.mistake=none"};
+    static const char *const sets[] = {"mode=single", "devices=cpu:1", "batch.shards=1", "batch.size=1"};
+    c->asks = ASKS_HERE;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set_first(c, sets[i]));
     return ERR_NONE;
 }

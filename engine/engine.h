@@ -56,7 +56,7 @@ enum engine_type { ENGINE_F32, ENGINE_F64, ENGINE_F16, ENGINE_BF16, ENGINE_I32, 
 enum engine_op {
     ENGINE_SUM,
     ENGINE_PROD,
-    ENGINE_MIN, /* where some terms are NaN, the result of these two may be one of the others, on all ranks the same */
+    ENGINE_MIN, /* where a term is NaN, the result of these two is NaN */
     ENGINE_MAX,
     ENGINE_AVG,
     ENGINE_AND, /* bitwise, for integers, like the next two */

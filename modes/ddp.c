@@ -25,6 +25,7 @@ static enum error choose(struct resolve *r) {
 
 const struct mode_ops mode_ddp = {
     .name = "ddp",
+    .also = "DistributedDataParallel|distributed_data_parallel|distributed|horovod",
     .summary = "a process a device; gradients all-reduced in buckets beside backward",
     .place = PLACE_PROCESSES,
     .choose = choose,

@@ -25,7 +25,7 @@ static enum error decide_overlap(struct resolve *r) {
     bool there = device_find(r->c->devices.kind)->runtime->asynchronous;
     if (r->c->dp.overlap != DP_OVERLAP_AUTO) return ERR_NONE;
     r->c->dp.overlap = there ? DP_OVERLAP_ON : DP_OVERLAP_OFF;
-    return resolve_decide(r, "dp.overlap", there ? "on" : "off");
+    return resolve_decide(r, "dp.overlap", there ? "true" : "false");
 }
 
 static enum error choose(struct resolve *r) {
@@ -58,6 +58,7 @@ static void check(struct resolve *r) {
 
 const struct mode_ops mode_dp = {
     .name = "dp",
+    .also = "DataParallel|data_parallel|parameter_server",
     .summary = "parameter server: a thread a device, one server adds, updates and sends weights back",
     .place = PLACE_THREADS,
     .choose = choose,

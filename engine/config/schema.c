@@ -278,19 +278,22 @@ static const char *place_hint(struct reader *r, const struct body *b, const stru
     if (n && !strncmp(place.path, b->path, n) && place.path[n] == '.')
         return pool_printf(r->pool, "did you mean '%s'?", place.path + n + 1);
     const char *example = *place.example ? pool_printf(r->pool, ", as in '%s'", place.example) : "";
-    return example ? pool_printf(r->pool, "did you mean '%s'%s?", place.path, example) : NULL;
+    if (!example) return NULL;
+    return pool_printf(r->pool, "did you mean '%s'%s?%s%s", place.path, example, *place.note ? " " : "", place.note);
 }
 
-/* What other tools call so, here or anywhere; else a variant that has the key; else a section that has it; else a near
+/* What is known of a foreign word; else what other tools call so, here or anywhere; else a variant that has the key; else a section that has it; else a near
  * name. */
 static const char *key_hint(struct reader *r, const struct body *b, const struct node *node) {
-    const char *key = node->key;
+    const char *key = node->key, *answer = config_foreign(r->root, key);
     const char *names[NAMES_MAX];
     int n = 0;
+    if (answer) return answer;
     for (int i = 0; i < b->count; i++)
         for (const struct config_field *f = b->parts[i].section->fields; f->key && n < NAMES_MAX - 1; f++) {
             if ((r->topic || *b->path) && config_also(f->also, key))
-                return pool_printf(r->pool, "did you mean '%s'?", f->key);
+                return pool_printf(r->pool, "did you mean '%s'?%s%s", f->key, f->note ? " " : "",
+                                   f->note ? f->note : "");
             if (*f->key) names[n++] = f->key;
         }
     const char *place = r->topic ? "" : place_hint(r, b, node, false);

@@ -85,6 +85,11 @@ struct config_field {
     bool required;     /* an error when absent; 'standard' is NULL then */
     const char *also;  /* "a|b": the names in other tools, for users who look for these; or NULL */
     const char *means; /* "ce=cross_entropy|nll=cross_entropy": what they call its words; or NULL */
+    const char *note;  /* what differs from theirs, for those who look for theirs; or NULL */
+};
+/* Keys of other tools that stand for none here: what to do instead, or why nobody needs them. */
+struct config_foreign {
+    const char *words, *answer; /* words: "a|b" */
 };
 struct config_section {
     const char *name;
@@ -92,7 +97,8 @@ struct config_section {
     size_t size;
     const char *shorthand; /* the key that a bare scalar (or list) sets, or NULL */
     const char *help;
-    const char *also; /* as of a field */
+    const char *also;                     /* as of a field */
+    const struct config_foreign *foreign; /* of a whole schema; ends with words NULL. Or NULL */
     /* Checks what no single field can express ("nesterov needs momentum") and adds errors to e by config_error, at
      * the section's node. It is called if every field of the section is valid. May be NULL. */
     void (*check)(const void *config, const struct node *at, struct config_errors *e);
@@ -138,9 +144,11 @@ const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NU
  * "train.for" where a bare value will do, and 'example', it and the value that was given (NULL: none), or its default where
  * it takes no such value, as YAML ("optimizer: {lr: 0.1}") or for the command line ("optimizer.lr=0.1"). false: nowhere. */
 struct config_place {
-    const char *path, *example; /* example: "" where it has no default */
+    const char *path, *example, *note; /* example: "" where it has no default; note: the field's, or "" */
 };
 bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
                  struct pool *pool, struct config_place *out);
+/* What the schema answers to a word of 'foreign'; NULL: it is none. */
+const char *config_foreign(const struct config_section *section, const char *word);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */
 int config_key_words(const struct config_key *key, struct pool *pool, const char **names, int most);

@@ -40,6 +40,12 @@ const char *config_also_text(const char *also, struct pool *pool) {
     return n < 0 ? NULL : value_join(words, n, pool);
 }
 
+const char *config_foreign(const struct config_section *section, const char *word) {
+    for (const struct config_foreign *f = section->foreign; f && f->words; f++)
+        if (config_also(f->words, word)) return f->answer;
+    return NULL;
+}
+
 struct search {
     const char *word;
     bool by_name, whole;     /* whole: the word is the key's whole path, which no other is as good as */
@@ -96,6 +102,7 @@ static const char *value_of(const struct config_field *f, const char *word, cons
         if (!strcasecmp(v->at(i)->name, given) || config_also(v->at(i)->also, given)) return v->at(i)->name;
     bool counted = (f->type == CONFIG_SPAN || f->type == CONFIG_LENGTH) && text_real(given, &number);
     if (counted) given = pool_printf(pool, "%s%s", given, unit_of(word));
+    if (f->type == CONFIG_BYTES && strcasestr(word, "_mb")) given = pool_printf(pool, "%sMB", given);
     if (!given || f->type == CONFIG_NODE) return given;
     if (f->type == CONFIG_STRING) return text_real(given, &number) ? NULL : given;
     return value_size(f->type) && value_read(f, given, &memory) == VALUE_RIGHT ? given : NULL;
@@ -111,6 +118,6 @@ bool config_find(const struct config_section *section, const char *word, bool by
     if (!value && f) value = f->standard;
     if (s.found.bare && dot) path = pool_strndup(pool, path, (size_t)(dot - path));
     const char *example = path && value && *value ? example_of(path, value, yaml, pool) : "";
-    *out = (struct config_place){path, example};
+    *out = (struct config_place){path, example, s.found.field->note ? s.found.field->note : ""};
     return path && example;
 }

@@ -55,6 +55,8 @@ MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
 MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
                                struct config_errors *e);
+/* Takes "a" or "a.b" out of the tree, if it is there. */
+void tree_drop(struct node *map, const char *path);
 /* Makes the path of a scalar absolute; the path comes after 'before' ("file:", or ""). A path in a file is relative to
  * that file's folder, any other to the working directory. Once is enough. Adds an error to e if the path exists only
  * relative to the working directory, because neither is taken for the other. */

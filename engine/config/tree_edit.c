@@ -136,6 +136,18 @@ enum error tree_put(struct node *root, const char *path, const struct node *valu
     return assign(&d, root, copy);
 }
 
+void tree_drop(struct node *map, const char *path) {
+    size_t n = strcspn(path, ".");
+    int kept = 0;
+    for (int i = 0; map->kind == NODE_MAP && i < map->count; i++) {
+        const char *key = map->items[i]->key;
+        bool on_path = strlen(key) == n && !strncmp(key, path, n);
+        if (on_path && path[n]) tree_drop(map->items[i], path + n + 1);
+        if (!on_path || path[n]) map->items[kept++] = map->items[i];
+    }
+    if (map->kind == NODE_MAP) map->count = kept;
+}
+
 struct node *tree_copy(const struct node *root, struct pool *pool) {
     struct node *copy = pool_alloc(pool, sizeof *copy);
     if (!copy) return NULL;

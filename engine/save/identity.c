@@ -28,23 +28,24 @@ static struct words identity_get(const char *lines, struct words key) {
 
 static const struct words data_key = {"data", 4};
 
-/* Whether "key: value" names a file or a folder; other keys that are gone are another order, or other columns. */
-static bool names_file(const char *item, int n) {
-    static const char *const keys[] = {"train", "labels", "val", "val_labels", "characters"};
+/* Whether "key: value" names a file or a folder, or a number of threads; other keys that are gone are another order, or
+ * other columns. */
+static bool may_go(const char *item, int n) {
+    static const char *const keys[] = {"train", "labels", "val", "val_labels", "characters", "workers"};
     const char *colon = memchr(item, ':', (size_t)n);
     for (size_t i = 0; colon && i < sizeof keys / sizeof *keys; i++)
         if (strlen(keys[i]) == (size_t)(colon - item) && !strncmp(keys[i], item, strlen(keys[i]))) return true;
     return false;
 }
 
-/* Whether the data of two identities are the same but for the names of files, which checkpoints of before have: "set: csv;train:
+/* Whether the data of two identities are the same but for what may go, which checkpoints of before have: "set: csv;train:
  * x.csv;val: 10%" is "set: csv;val: 10%". */
-static bool same_but_files(const char *saved, int nsaved, const char *ours, int nours) {
+static bool same_but_these(const char *saved, int nsaved, const char *ours, int nours) {
     while (nsaved > 0) {
         const char *end = memchr(saved, ';', (size_t)nsaved);
         int item = end ? (int)(end - saved) : nsaved, past = item + (end != NULL);
         bool there = nours >= item && !strncmp(saved, ours, (size_t)item) && (nours == item || ours[item] == ';');
-        if (!there && !names_file(saved, item)) return false;
+        if (!there && !may_go(saved, item)) return false;
         int gone = !there ? 0 : nours > item ? item + 1 : nours;
         ours += gone, nours -= gone;
         saved += past, nsaved -= past;
@@ -95,7 +96,7 @@ static const char data_hint[] =
 enum error identity_check_section(const char *path, const char *saved, const char *ours) {
     if (!ours) return ERR_NONE;
     struct words was = identity_get(saved, data_key), is = identity_get(ours, data_key);
-    bool same = words_equal(was, is) || same_but_files(was.at, was.n, is.at, is.n);
+    bool same = words_equal(was, is) || same_but_these(was.at, was.n, is.at, is.n);
     return same ? ERR_NONE : refuse(path, data_key, was, is, data_hint);
 }
 

@@ -237,12 +237,12 @@ static enum error make(struct onnx_graph *g, struct proto *p, const struct model
 }
 
 enum error onnx_write(const struct model *m, const float *values, const float *buffers, const struct dataset *data,
-                      const struct normalization *norm, const char *path) {
+                      const struct normalization *norm, const char *path, size_t *bytes) {
     struct onnx_graph g = {0};
     struct proto p = {0};
     TRY(pool_create(&g.pool));
     enum error err = make(&g, &p, m, values, buffers, data, norm);
-    if (err == ERR_NONE) err = file_replace(path, p.data, p.n);
+    if (err == ERR_NONE) err = file_replace(path, p.data, *bytes = p.n);
     free(g.nodes.data);
     free(g.tensors.data);
     free(p.data);

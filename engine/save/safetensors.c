@@ -252,6 +252,24 @@ static enum error read_header(struct st_file *f, const char *text, size_t n) {
     return check_layout(f);
 }
 
+/* What a file of torch.save begins with: a zip archive, or before 1.6 a pickle. That is code, which is never run here. */
+static bool is_pickled(uint64_t head) {
+    return (head & 0xFFFFFFFF) == 0x04034B50 || ((head & 0xFF) == 0x80 && (head >> 8 & 0xFF) <= 5);
+}
+
+static enum error refuse_pickled(const struct st_file *f) {
+    bool plain = !f->path[strcspn(f->path, "'\"\\`$\n")]; /* it can stand in the line */
+    const char *path = plain ? f->path : "FILE.pth", *dot = strrchr(path, '.');
+    int stem = dot && !strchr(dot, '/') ? (int)(dot - path) : (int)strlen(path);
+    return FAIL(
+        ERR_DATA,
+        "a file of torch.save (pickle), and not a safetensors file\n"
+        "convert it: python3 -c \"import torch, safetensors.torch as s; d = torch.load('%s', map_location='cpu', "
+        "weights_only=True); d = d.get('state_dict', d); s.save_file({k: v.clone().contiguous() for k, v in "
+        "d.items() if torch.is_tensor(v)}, '%.*s.safetensors')\"",
+        path, stem, path);
+}
+
 static enum error read_head(struct st_file *f) {
     struct stat st;
     uint64_t n;
@@ -259,6 +277,7 @@ static enum error read_head(struct st_file *f) {
     if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "not a regular file");
     if (st.st_size < 10) return FAIL(ERR_DATA, "not a safetensors file: %lld bytes", (long long)st.st_size);
     TRY(file_pread_all(f->fd, &n, 8, 0, f->path));
+    if (n > HEADER_MOST && is_pickled(n)) return refuse_pickled(f);
     if (n < 2 || n > HEADER_MOST || n > (uint64_t)st.st_size - 8)
         return FAIL(ERR_DATA, "not a safetensors file, or cut short: %lld bytes with a header of %llu",
                     (long long)st.st_size, (unsigned long long)n);

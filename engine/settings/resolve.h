@@ -22,8 +22,9 @@ void resolve_needs(struct resolve *r, const char *path, const char *other);
 /* Writes what was decided into the tree, with the source "auto". */
 MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
 
-/* That the value at path is one of the names, or the word (NULL: none). */
-void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word);
+/* That the value at path is one of the names, or the word (NULL: none). near: what may be meant; NULL: the nearest. */
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word,
+                        const char *near);
 
 /* ---- resolve_sharing.c: which mode it is, and how it shares gradients ---- */
 struct mode_ops;
@@ -55,7 +56,7 @@ MUST_CHECK enum error resolve_end(struct resolve *r);
 void resolve_trace(struct resolve *r);
 
 /* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
-void resolve_numbers(struct resolve *r);
+MUST_CHECK enum error resolve_numbers(struct resolve *r);
 
 /* ---- resolve_inject.c: what goes wrong on purpose ---- */
 void resolve_inject(struct resolve *r);

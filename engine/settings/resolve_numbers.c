@@ -2,14 +2,21 @@
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
 
-static void check_precision(struct resolve *r) {
+/* A trained network can be asked on any device. */
+static enum error check_precision(struct resolve *r) {
     int precision = r->c->precision;
+    const struct node *at = resolve_find(r, "precision");
     const struct device_ops *ops = device_find(r->c->devices.kind);
-    if (!ops || ops->precisions & 1u << precision) return;
-    config_error(
-        r->e, resolve_find(r, "precision"), false, "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
-        precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text, resolve_place(r, resolve_find(r, "devices")),
-        precision == PRECISION_FP16 ? "bf16: it has the range of f32" : "f32");
+    if (!ops || ops->precisions & 1u << precision) return ERR_NONE;
+    if (r->c->asks && !resolve_is_set(at)) {
+        r->c->precision = PRECISION_F32;
+        return resolve_decide(r, "precision", "f32");
+    }
+    config_error(r->e, at, false, "precision %s needs a GPU, and devices are '%s' (%s)\nuse %s",
+                 precision == PRECISION_FP16 ? "fp16" : "tf32", r->c->devices_text,
+                 resolve_place(r, resolve_find(r, "devices")),
+                 precision == PRECISION_FP16 ? "bf16: it has the range of f32" : "f32");
+    return ERR_NONE;
 }
 
 static void check_sync_batchnorm(struct resolve *r) {
@@ -39,7 +46,8 @@ static void check_sync_batchnorm(struct resolve *r) {
                      resolve_place(r, resolve_find(r, "dp.server")));
 }
 
-void resolve_numbers(struct resolve *r) {
-    check_precision(r);
+enum error resolve_numbers(struct resolve *r) {
+    TRY(check_precision(r));
     check_sync_batchnorm(r);
+    return ERR_NONE;
 }

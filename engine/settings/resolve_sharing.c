@@ -5,9 +5,12 @@
 enum { MODES_MAX = 16 };
 
 const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes) {
-    const char *names[MODES_MAX + 1] = {0};
-    for (int i = 0; modes[i] && i < MODES_MAX; i++) names[i] = modes[i]->name;
-    resolve_check_name(r, "mode", names, NULL);
+    const char *names[MODES_MAX + 1] = {0}, *near = NULL;
+    for (int i = 0; modes[i] && i < MODES_MAX; i++) {
+        names[i] = modes[i]->name;
+        if (r->c->mode && config_also(modes[i]->also, r->c->mode)) near = modes[i]->name;
+    }
+    resolve_check_name(r, "mode", names, NULL, near);
     while (*modes && r->c->mode && strcmp((*modes)->name, r->c->mode) != 0) modes++;
     return *modes;
 }
@@ -17,6 +20,7 @@ enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode) {
                                      .title = "",
                                      .compressed = r->c->comm.compress.index != COMPRESS_none,
                                      .every = r->c->ddp.sync.every};
+    if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;
     return mode->choose(r);
 }
 

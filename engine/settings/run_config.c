@@ -142,6 +142,19 @@ static enum error add_name(struct run_settings *s, const char *path) {
 
 /* ---- loading ---- */
 
+/* Keys of a file that a trained network's answers do not depend on, and which may not fit the device that is asked: how it
+ * was trained, and (ASKS_HERE) where, and what went wrong on purpose. */
+static const char *const of_training[] = {
+    "train", "optimizer", "schedule",   "lr_scale",      "ema",          "sync_batchnorm", "recompute",
+    "ddp",   "eval",      "checkpoint", "comm.compress", "run.restarts", "run.elastic"};
+static const char *const of_place[] = {"mode", "devices", "threads", "batch", "deterministic",
+                                       "cuda", "dp",      "comm",    "run",   "inject"};
+
+static void drop_unasked(struct node *tree, enum asks asks) {
+    for (size_t i = 0; asks && i < sizeof of_training / sizeof *of_training; i++) tree_drop(tree, of_training[i]);
+    for (size_t i = 0; asks == ASKS_HERE && i < sizeof of_place / sizeof *of_place; i++) tree_drop(tree, of_place[i]);
+}
+
 struct load { /* what run_settings_load was given */
     const char *path;
     const char *const *sets;
@@ -149,7 +162,7 @@ struct load { /* what run_settings_load was given */
     const struct mode_ops *const *modes;
     const char *const *algorithms;
     const struct run_launched *launched;
-    bool asks;
+    enum asks asks;
 };
 
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
@@ -173,6 +186,7 @@ static enum error read_tree(const struct load *l, struct run_settings *s, struct
     enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
     if (err == ERR_CONFIG && s->tree->count == 0) return err; /* nothing could be read: nothing more to say */
     TRY(go_on(err));
+    drop_unasked(s->tree, l->asks);
     for (int i = 0; i < l->nsets; i++) TRY(go_on(tree_set(s->tree, l->sets[i], s->pool, e)));
     return ERR_NONE;
 }
@@ -199,7 +213,7 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
     struct optimizer_config *o = &s->config.optimizer;
     if (!config_errors_count(e)) TRY(optim_groups_read(&o->kind, o->groups_node, o->freeze, s->pool, e, &o->groups));
     if (l->launched) s->config.launched = *l->launched;
-    s->config.asks = l->asks;
+    s->config.asks = l->asks != ASKS_NOTHING;
     TRY(run_resolve(s, l->modes, l->algorithms, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
@@ -264,7 +278,7 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
 }
 
 enum error run_settings_load(const char *path, const char *const *sets, int nsets, const struct mode_ops *const *modes,
-                             const char *const *algorithms, const struct run_launched *launched, bool asks,
+                             const char *const *algorithms, const struct run_launched *launched, enum asks asks,
                              struct run_settings *out, char **report) {
     struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
     struct config_errors *e = NULL;

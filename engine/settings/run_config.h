@@ -27,7 +27,7 @@ struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
 enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
 enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
-enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF };
+enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF, DP_OVERLAP_WORDS }; /* true, false; and on, off */
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
 enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 enum lr_scale { LR_SCALE_NONE, LR_SCALE_LINEAR, LR_SCALE_SQRT };
@@ -173,15 +173,17 @@ struct run_settings {
     size_t given_length;
     struct pool *pool;
 };
+/* What a trained network is asked: nothing (it is trained), or something by the devices of its run, or by one here. */
+enum asks { ASKS_NOTHING, ASKS_THERE, ASKS_HERE };
 /* Reads path (NULL: the empty configuration), applies sets, checks keys, values and combinations,
  * resolves what is 'auto'. launched: what the environment says of a launcher, or NULL. On error all
  * that is wrong is in *report (text for standard error, owned by pool of *out): ERR_CONFIG, or
  * ERR_INPUT when missing. modes: those that may stand under 'mode', NULL-terminated; algorithms:
- * likewise, their names. asks: nothing is trained, so devices need not share the shards evenly, and mode single takes
- * the first of a run's devices. run_settings_free in any case. */
+ * likewise, their names. asks: nothing is trained, so the file's keys of training are left out, devices need not share the
+ * shards evenly, and mode single takes the first of a run's devices. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
                                         const struct mode_ops *const *modes, const char *const *algorithms,
-                                        const struct run_launched *launched, bool asks, struct run_settings *out,
+                                        const struct run_launched *launched, enum asks asks, struct run_settings *out,
                                         char **report);
 /* A valid address of the dashboard: PORT, HOST:PORT or [V6]:PORT. */
 bool run_is_address(const char *text);

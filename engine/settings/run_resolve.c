@@ -71,7 +71,8 @@ static enum error decide_int(struct resolve *r, const char *path, int64_t value)
 
 /* ---- names ---- */
 
-void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word) {
+void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word,
+                        const char *near) {
     const struct node *node = resolve_find(r, path);
     if (!node || node->kind != NODE_SCALAR || (word && !strcmp(node->text, word))) return;
     int n = 0;
@@ -80,7 +81,7 @@ void resolve_check_name(struct resolve *r, const char *path, const char *const *
         if (!strcmp(names[n], node->text)) return;
         if (!word || strcmp(names[n], word) != 0) all = pool_printf(r->pool, "%s%s%s", all, *all ? ", " : "", names[n]);
     }
-    const char *near = text_nearest(node->text, names, n);
+    if (!near) near = text_nearest(node->text, names, n);
     config_error(r->e, node, false, "'%s' must be one of %s, got \"%.48s\"%s%s%s", path, all ? all : "?", node->text,
                  near ? "\ndid you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -417,7 +418,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
                        struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
     s->mode = resolve_mode(&r, modes);
-    resolve_check_name(&r, "comm.algorithm", algorithms, "auto");
+    resolve_check_name(&r, "comm.algorithm", algorithms, "auto", NULL);
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);
@@ -436,7 +437,7 @@ enum error run_resolve(struct run_settings *s, const struct mode_ops *const *mod
     resolve_algorithm(&r);
     TRY(resolve_link(&r));
     TRY(resolve_buckets(&r));
-    resolve_numbers(&r);
+    TRY(resolve_numbers(&r));
     s->mode->check(&r);
     TRY(resolve_backend(&r));
     resolve_inject(&r);

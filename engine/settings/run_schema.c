@@ -20,16 +20,16 @@
 
 static const struct config_field batch_fields[] = {
     {"size", CONFIG_INT, offsetof(struct batch_config, size), "128", "Number of samples in one step, over all devices",
-     .min = 1, .max = INT32_MAX,
-     .also = "batch_size|bs|train_batch_size|global_batch_size|per_device_train_batch_size"},
+     .min = 1, .max = INT32_MAX, .also = "batch_size|bs|train_batch_size|global_batch_size",
+     .note = "It counts the samples of all devices together; a DataLoader's counts those of one"},
     {"shards", CONFIG_INT, offsetof(struct batch_config, shards), "auto",
      "Number of pieces of a batch, a power of two, and so the largest number of devices; results depend on the shards, "
      "not on the devices. auto: 8; fewer for a small batch or for batchnorm, more for more devices; one for each of 1, "
      "2, 4, ... GPUs, except with deterministic: bitwise",
      .min = 1, .max = RUN_SHARDS_MAX, .choices = "auto"},
     {"accumulate", CONFIG_INT, offsetof(struct batch_config, accumulate), "1",
-     "Number of pieces of a shard, which a device computes one after the other to save memory; 1: a device computes "
-     "all its shards at once",
+     "Number of pieces of a shard, which a device computes one after the other to save memory; results depend on it as "
+     "on the shards, and a resume cannot change it. 1: a device computes all its shards at once",
      .min = 1, .max = 65536, .also = "gradient_accumulation_steps|accumulate_grad_batches"},
     {"drop_last", CONFIG_BOOL, offsetof(struct batch_config, drop_last), "false",
      .help = "Leave out the last batch of an epoch if it is smaller"},
@@ -110,8 +110,9 @@ static const struct config_field dp_fields[] = {
      "direct: every device loads its own samples; server: the server loads all samples and sends them",
      .choices = "direct|server"},
     {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
-     "Send gradients to the server while backward still computes others; auto: only on accelerators",
-     .choices = "auto|on|off", .means = "true=on|yes=on|false=off|no=off"},
+     "Send gradients to the server while backward still computes others: true (also on), false (also off) or auto: "
+     "only on accelerators",
+     .choices = "auto|true|false|on|off", .means = "yes=true|no=false"},
     {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
      "0: all workers wait for each other in every step. N > 0: a server of its own (dedicated or cpu) updates the "
      "weights for each gradient that arrives, and a worker may be N steps ahead of the slowest one; unless "
@@ -223,7 +224,8 @@ static const struct config_field place_fields[] = {
      .also = "master_port"},
     {"init", CONFIG_STRING, offsetof(struct place_config, init), "auto",
      .help = "How ranks that another launcher starts find each other: env://, tcp://HOST:PORT, file:///PATH; auto: by "
-             "the environment of torchrun, Open MPI, PMI or Slurm; none: the environment is ignored"},
+             "the environment of torchrun, Open MPI, PMI or Slurm; none: the environment is ignored",
+     .also = "dist_url|init_method"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
      "Rank of this process, with init tcp:// or file://; auto: from the environment", .min = 0, .max = RANKS_MAX - 1,
      .choices = "auto", .word = -1},
@@ -398,5 +400,22 @@ static const struct config_field run_fields[] = {
     {"inject", CONFIG_SECTION, AT(inject), .extra = &inject_section},
     {.key = NULL},
 };
-const struct config_section run_schema = {
-    .name = "run", .fields = run_fields, .size = sizeof(struct run_config), .help = "The configuration of a run"};
+static const struct config_foreign run_foreign[] = {
+    {"per_device_train_batch_size|per_device_batch_size|per_device|per_gpu_train_batch_size|batch_size_per_gpu|"
+     "batch_size_per_device|train_micro_batch_size_per_gpu|micro_batch_size|local_batch_size|samples_per_gpu",
+     "'batch' counts the samples of all devices together: write the number for one device times the number of devices"},
+    {"find_unused_parameters",
+     "leave it out: the layers of the model decide before training which weights get a gradient"},
+    {"static_graph", "leave it out: layers and shapes are always fixed before the first step"},
+    {"gradient_as_bucket_view", "leave it out: gradients are always computed in the memory of their bucket"},
+    {"broadcast_buffers",
+     "leave it out: batchnorm's running statistics follow shard 0, or the whole batch with sync_batchnorm: true"},
+    {"evaluate|eval_only|test_only|do_eval", "that is a command here: engine eval RUN_DIR"},
+    {"pretrained", "weights come from a file, as in 'model: {zoo: resnet18, init: FILE.safetensors}'; nothing is ever "
+                   "downloaded"},
+    {NULL, NULL}};
+const struct config_section run_schema = {.name = "run",
+                                          .fields = run_fields,
+                                          .size = sizeof(struct run_config),
+                                          .help = "The configuration of a run",
+                                          .foreign = run_foreign};

@@ -110,6 +110,14 @@ static enum error norm_send_rest(struct trainer *t) {
     return ERR_NONE;
 }
 
+/* Whether the folder of this run holds the checkpoint that it began from; it may be another run's. */
+static bool is_kept(const struct trainer *t) {
+    struct pool *pool = t->job->settings->pool;
+    if (!t->job->resume || !t->job->run_dir) return false;
+    const char *step = pool_printf(pool, "%s/ckpt/step-%09lld", t->job->run_dir, (long long)t->at.step);
+    return step && checkpoint_run_id(step, pool);
+}
+
 enum error trainer_begin(struct trainer *t) {
     t->at.best = (double)NAN;
     t->at.loss = (float)NAN;
@@ -129,7 +137,7 @@ enum error trainer_begin(struct trainer *t) {
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
-        at[3] = t->job->resume != NULL, at[4] = c->loss_scale, at[5] = (double)c->good_steps,
+        at[3] = (t->job->resume != NULL) + is_kept(t), at[4] = c->loss_scale, at[5] = (double)c->good_steps,
         at[6] = (double)c->skipped, at[9] = c->seconds, at[10] = c->best, at[11] = c->rescued, at[12] = (double)c->loss;
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
@@ -147,7 +155,7 @@ enum error trainer_begin(struct trainer *t) {
     norm_get(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 2);
     TRY(norm_send_rest(t));
     c->step = (int64_t)at[0], c->epoch = (int64_t)at[1], c->step_in_epoch = (int64_t)at[2];
-    t->resumed = at[3] > 0;
+    t->resumed = at[3] > 0, t->kept = at[3] > 1;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
     c->seconds = at[9], c->best = at[10], c->rescued = at[11] > 0, c->loss = (float)at[12];
     TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));

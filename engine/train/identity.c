@@ -8,10 +8,10 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* Keys of data that change no bit of a resumed run, or whose effect the checkpoint has: it says which samples were held
- * out, and how targets are learned. */
-static bool is_kept_elsewhere(const struct node *of, const struct node *item) {
-    static const char *const kept[] = {"split", "normalize_target"};
+/* Keys of data that change no bit (workers), or whose effect the checkpoint has: which samples were held out, and how
+ * targets are learned. */
+static bool is_left_out(const struct node *of, const struct node *item) {
+    static const char *const kept[] = {"workers", "split", "normalize_target"};
     bool any = false;
     for (size_t i = 0; of->kind == NODE_MAP && i < sizeof kept / sizeof *kept; i++)
         any = any || !strcmp(item->key, kept[i]);
@@ -23,7 +23,7 @@ static const struct node *what_counts(const struct node *n, struct pool *pool) {
     struct node *copy = tree_copy(n, pool);
     int kept = 0;
     for (int i = 0; copy && i < copy->count; i++)
-        if (!copy->items[i]->given && !is_kept_elsewhere(n, copy->items[i])) copy->items[kept++] = copy->items[i];
+        if (!copy->items[i]->given && !is_left_out(n, copy->items[i])) copy->items[kept++] = copy->items[i];
     if (copy) copy->count = kept;
     return copy;
 }

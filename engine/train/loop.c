@@ -348,7 +348,7 @@ static enum error open_outputs(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
     r->log_every = span_steps(c->log.every, t->per_epoch);
-    r->saved = t->resumed ? t->at.step : -1;
+    r->saved = t->kept ? t->at.step : -1;
     r->first_step = t->at.step;
     if (t->rank > 0) return ERR_NONE;
     struct checkpoint_view v;

@@ -22,6 +22,7 @@ struct mode_stats {
 };
 struct mode_ops {
     const char *name, *summary;
+    const char *also; /* "a|b": what other tools call it; or NULL */
     enum place_kind place;
     /* Called once for a configuration, when its own values and kind of devices are known: decides the mode's keys
      * that are 'auto', and r->c->sharing except its place and the sizes of buckets. */

@@ -126,7 +126,7 @@ struct trainer {
     struct checkpoint_counters at;
     int64_t began;            /* the step that is computed, by clock_ns */
     int64_t averaged;         /* the step after which the average was shared last */
-    bool resumed;             /* it began from a checkpoint */
+    bool resumed, kept;       /* it began from a checkpoint; which is one of this run's folder */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
     struct trace *trace;     /* NULL: there is none */

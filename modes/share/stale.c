@@ -256,7 +256,8 @@ static void check(struct resolve *r) {
     if (c->dp.scatter == SCATTER_SERVER)
         refuse_beside(r, "devices are not in the same step", "dp.scatter", "server", "use dp.scatter: direct");
     if (c->dp.overlap == DP_OVERLAP_ON)
-        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", "on", "use dp.overlap: auto");
+        refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", resolve_find(r, "dp.overlap")->text,
+                      "use dp.overlap: auto");
     if (c->ema.decay > 0) refuse_beside(r, "each gradient is an update of its own", "ema", "on", "use ema: off");
     if (c->sync_batchnorm)
         refuse_beside(r, "devices are not in the same step", "sync_batchnorm", "true", "use sync_batchnorm: false");

@@ -4,11 +4,13 @@
 #include "tests/unit/data_pictures.h"
 
 #include "engine/base/file.h"
+#include "engine/base/text.h"
 #include "engine/save/checkpoint.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static struct program p;
@@ -299,6 +301,24 @@ static void class_names_go_along(void **state) {
     assert_memory_equal(first, second, n);
 }
 
+/* A FIFO has no size: what is told is that of the file. */
+static void a_pipe_is_told_its_bytes(void **state) {
+    (void)state;
+    static char data[1 << 20];
+    char want[64], size[32];
+    size_t n = 0;
+    assert_int_equal(mkfifo("pipe", 0600), 0);
+    program_start(&p, (const char *const[]){"model", "export", "named", "-o", "pipe", NULL});
+    FILE *f = fopen("pipe", "rb");
+    assert_non_null(f);
+    n = fread(data, 1, sizeof data, f);
+    fclose(f);
+    assert_true(program_wait(&p, 60));
+    assert_int_equal(p.code, 0);
+    snprintf(want, sizeof want, "pipe: ONNX, %s;", text_of_bytes((double)n, size));
+    assert_non_null(strstr(p.out, want));
+}
+
 static void what_is_wrong(void **state) {
     (void)state;
     program_run(&p, 30, "model", "export", "named", NULL);
@@ -314,6 +334,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_layer),
         cmocka_unit_test(class_names_go_along),
+        cmocka_unit_test(a_pipe_is_told_its_bytes),
         cmocka_unit_test(what_is_wrong),
     };
     return cmocka_run_group_tests_name("export", tests, set_up, tear_down);

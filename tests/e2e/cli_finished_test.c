@@ -131,6 +131,9 @@ static void a_length_that_is_over_tells_the_last_loss(void **state) {
         assert_int_equal((int)program_number(&p, "steps"), MORE);
         assert_true(program_number(&p, "train.loss") == loss[MORE - 1]);
         assert_non_null(strstr(p.out, "\"step_ms\":{\"p50\":null,\"p95\":null}"));
+        assert_int_equal((int)training_saved(dir), MORE); /* a run of its own has a checkpoint of its own */
+        program_run(&q, 60, "predict", scratch_path(dir), "val:0", NULL);
+        if (q.code) fail_msg("exit code %d:\n%s", q.code, q.err);
     }
 }
 

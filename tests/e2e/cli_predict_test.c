@@ -240,6 +240,36 @@ static void a_folder_is_a_table(void **state) {
     pool_free(pool);
 }
 
+/* Classes are called as folders are, whose names may hold anything. */
+static void a_terminal_obeys_no_name(void **state) {
+    (void)state;
+    static const char *const names[] = {"\x1b[31mred", "\xc2\x9b"
+                                                       "31m,\"b\"\n"};
+    static const char *const forms[] = {"--csv", "--json", NULL};
+    char data[700], one[700];
+    for (int i = 0; i < 8; i++) {
+        snprintf(one, sizeof one, "odd/%s", names[i % 2]);
+        assert_ok(file_make_folders(scratch_path(one)));
+        snprintf(one, sizeof one, "odd/%s/%02d.png", names[i % 2], i);
+        png_put(one, i, 20, 20, PNG_COLOR_TYPE_RGB, 8);
+    }
+    snprintf(data, sizeof data, "data={set: images, train: %s, val: 4, size: 12}", scratch_path("odd"));
+    program_train(
+        &p, SETS("mode=single", "devices=cpu:1", "model={layers: [flatten, {linear: 2}]}", "batch=4", "train=1st"),
+        SETS(data, log_dir("odd-run")));
+    snprintf(one, sizeof one, "%s", scratch_path("odd-run"));
+    for (int i = 0; i < 3; i++) {
+        program_run(&p, 30, "predict", one, "val:0-3", "--logits", forms[i], NULL);
+        assert_int_equal(p.code, 0);
+        assert_null(strpbrk(p.out, "\x1b"));
+        assert_true(i == 1 || !strstr(p.out, "\xc2\x9b"));
+        if (i == 0) assert_non_null(strstr(p.out, "logit:?[31mred,\"logit:??31m,\"\"b\"\"\n\""));
+    }
+    program_run(&p, 30, "data", "stats", one, NULL);
+    assert_int_equal(p.code, 0);
+    assert_null(strpbrk(p.out, "\x1b"));
+}
+
 static void wrong_inputs_are_told(void **state) {
     (void)state;
     static const float wide[6] = {0};
@@ -364,13 +394,63 @@ static void wrong_wishes_are_told(void **state) {
     }
 }
 
+/* ---- keys of training ---- */
+
+/* They are no business of a trained network: what they are bound to, as a mode, need not be there. */
+static void keys_of_training_do_not_matter(void **state) {
+    (void)state;
+    static const char *const sets[][9] = {
+        {"mode=ddp", "optimizer={name: adam, shard: true, clip: 1}", "comm.compress=topk",
+         "run={restarts: 1, elastic: 1}", "ema=0.9", "batch.accumulate=2"},
+        {"mode=ddp", "ddp={sync: 2, bucket: 1KB, overlap: false}", "comm={algorithm: ring, emulate: 1Gbit}"},
+        {"mode=dp", "dp={server: dedicated, staleness: 1}", "precision=bf16", "inject.slow.by=1%"},
+        {"mode=dp", "dp={server: sharded, overlap: true}", "schedule=cosine", "lr_scale=linear", "recompute=2",
+         "train={for: 3st, patience: {val.loss: 9}}", "deterministic=bitwise", "batch.pad=true"}};
+    static const char *const commands[][5] = {
+        {"predict", "DIR", "val:0"},
+        {"generate", "DIR", "--tokens", "3"},
+        {"model", "export", "DIR", "-o", "x.onnx"},
+        {"eval", "DIR"},
+        {"eval", "DIR", "--mode", "single"},
+        {"data", "stats", "DIR"},
+        {"model", "summary", "DIR"},
+    };
+    char dir[600], at[4096];
+    assert_non_null(getcwd(at, sizeof at));
+    for (int i = 0; i < 4; i++) {
+        char name[8];
+        snprintf(name, sizeof name, "keys-%d", i);
+        program_train(&p,
+                      SETS("devices=cpu:2", "model={zoo: gpt, depth: 1, width: 16, heads: 2}",
+                           "data={set: grammar, train: 64, val: 16, context: 8}", "batch={size: 16, shards: 4}",
+                           "train=3st", log_dir(name)),
+                      sets[i]);
+        snprintf(dir, sizeof dir, "%s", scratch_path(name));
+        for (size_t k = 0; k < sizeof commands / sizeof *commands; k++) {
+            const char *w[5];
+            for (int j = 0; j < 5; j++) w[j] = commands[k][j] && !strcmp(commands[k][j], "DIR") ? dir : commands[k][j];
+            assert_int_equal(chdir(scratch_folder()), 0);
+            program_run(&p, 60, w[0], w[1], w[2], w[3], w[4], NULL);
+            assert_int_equal(chdir(at), 0);
+            if (p.code) fail_msg("%s %s of a run with %s: exit code %d\n%s", w[0], w[1], sets[i][1], p.code, p.err);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(answers_agree_with_evaluation), cmocka_unit_test(a_file_is_as_good_as_the_set),
-        cmocka_unit_test(numbers_are_told_as_they_are),  cmocka_unit_test(pictures_are_named),
-        cmocka_unit_test(a_folder_is_a_table),           cmocka_unit_test(wrong_inputs_are_told),
-        cmocka_unit_test(a_network_of_text_is_trained),  cmocka_unit_test(text_is_a_function_of_its_seed),
-        cmocka_unit_test(the_likeliest_text_is_one),     cmocka_unit_test(wrong_wishes_are_told),
+        cmocka_unit_test(answers_agree_with_evaluation),
+        cmocka_unit_test(a_file_is_as_good_as_the_set),
+        cmocka_unit_test(numbers_are_told_as_they_are),
+        cmocka_unit_test(pictures_are_named),
+        cmocka_unit_test(a_folder_is_a_table),
+        cmocka_unit_test(wrong_inputs_are_told),
+        cmocka_unit_test(a_network_of_text_is_trained),
+        cmocka_unit_test(text_is_a_function_of_its_seed),
+        cmocka_unit_test(the_likeliest_text_is_one),
+        cmocka_unit_test(wrong_wishes_are_told),
+        cmocka_unit_test(keys_of_training_do_not_matter),
+        cmocka_unit_test(a_terminal_obeys_no_name),
     };
     return cmocka_run_group_tests_name("predict", tests, train_on_files, NULL);
 }

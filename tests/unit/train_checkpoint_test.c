@@ -215,7 +215,7 @@ static void test_other_run(void **state) {
     assert_ok(checkpoint_load(ckpt, &t.view));
 }
 
-/* Checkpoints of before name the files of their data, which are no matter; all else is. */
+/* Checkpoints of before name the files of their data and how many threads read them, which are no matter; all else is. */
 static void test_files_of_the_data(void **state) {
     (void)state;
     static const struct {
@@ -230,7 +230,7 @@ static void test_files_of_the_data(void **state) {
     struct toy t;
     struct saver *s;
     toy_init(&t, 12, 3);
-    t.view.identity = "data=set: csv;train: a.csv;val: 10%;limit: 0\n";
+    t.view.identity = "data=set: csv;train: a.csv;val: 10%;limit: 0;workers: 4\n";
     assert_ok(saver_open(ckpt, 0, &t.view, &s));
     assert_ok(saver_save(s, false));
     assert_ok(saver_wait(s));

@@ -277,10 +277,32 @@ static void test_header_lengths(void **state) {
     assert_fails(ERR_DATA, st_open(scratch_path("fifo"), &f)); /* and does not wait */
 }
 
+/* What torch.save writes, now and before: code, which is refused with a line of Python that converts it. */
+static void test_pickled(void **state) {
+    (void)state;
+    static const char heads[][12] = {"PK\3\4\0\0\10\10\0\0\0", "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j"};
+    struct st_file f;
+    for (int i = 0; i < 2; i++) {
+        char want[700];
+        const char *path = scratch_path(i ? "old.dots/weights" : "w.pth");
+        assert_ok(file_make_folders(scratch_path("old.dots")));
+        put_file(path, heads[i], sizeof heads[i]);
+        assert_fails(ERR_DATA, st_open(path, &f));
+        assert_non_null(strstr(error_message(), "a file of torch.save"));
+        snprintf(want, sizeof want, "torch.load('%s',", path);
+        assert_non_null(strstr(error_hint(), want));
+        snprintf(want, sizeof want, "'%.*s.safetensors'", (int)strlen(path) - (i ? 0 : 4), path);
+        assert_non_null(strstr(error_hint(), want));
+    }
+    put_file(scratch_path("a'b.pth"), heads[0], sizeof heads[0]);
+    assert_fails(ERR_DATA, st_open(scratch_path("a'b.pth"), &f));
+    assert_non_null(strstr(error_hint(), "torch.load('FILE.pth',")); /* nothing that a shell would run */
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_round_trip),    T(test_write_refuses),   T(test_truncated),
-                                       T(test_flipped),       T(test_hostile_headers), T(test_huge_headers),
-                                       T(test_header_lengths)};
+    const struct CMUnitTest tests[] = {T(test_round_trip),     T(test_write_refuses),   T(test_truncated),
+                                       T(test_flipped),        T(test_hostile_headers), T(test_huge_headers),
+                                       T(test_header_lengths), T(test_pickled)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

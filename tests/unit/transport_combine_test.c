@@ -21,7 +21,8 @@ static void all_against(enum dtype t, enum redop op, uint16_t b) {
         uint16_t want = left[i];
         pair(t, op, &want, &b);
         bool picks = op == REDOP_MIN || op == REDOP_MAX;
-        if (picks && (narrow_nan(t, left[i]) || narrow_nan(t, b))) want = b; /* as an f32's are */
+        if (picks && narrow_nan(t, b)) want = b;
+        if (picks && narrow_nan(t, left[i])) want = left[i];
         if (got[i] != want)
             fail_msg("%s: %04x op %d %04x gave %04x and not %04x", dtype_name(t), i, (int)op, b, got[i], want);
     }
@@ -98,6 +99,8 @@ static void alone_as_among_others(void **state) {
             bool open = either_nan(op, a[i], b[i], one) && either_nan(op, a[i], b[i], all[i]);
             if (one != all[i] && !open)
                 fail_msg("%08x op %d %08x: %08x alone, %08x in a vector", a[i], (int)op, b[i], one, all[i]);
+            if (f32_nan(one) != (f32_nan(a[i]) || f32_nan(b[i])) && op >= REDOP_MIN)
+                fail_msg("%08x op %d %08x: %08x", a[i], (int)op, b[i], one); /* no NaN is lost */
         }
     }
 }

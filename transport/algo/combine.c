@@ -1,7 +1,7 @@
 /* The arithmetic: one loop for each type and operation, left operand op right operand. Which side
- * an operand stands on is part of the contract, since min and max tell -0 from 0 and a number from
- * NaN by it. Of two NaNs of f32 or f64, a sum or a product is one of them: compilers may swap the
- * operands, so which one is open.
+ * an operand stands on is part of the contract, since min and max tell -0 from 0 by it. With a NaN
+ * on either side min and max are that NaN, with two of them the left one. Of two NaNs of f32 or f64,
+ * a sum or a product is one of them: compilers may swap the operands, so which one is open.
  *
  * f16 and bf16 are worked on as wider floats and rounded after every single operation. The wider
  * result may be rounded itself, which changes nothing where it has at least 2p + 2 bits (p: those
@@ -48,12 +48,16 @@ PART_OF_A_LOOP float to_odd(double d) {
         for (int64_t i = 0; i < n; i++) d[i] = (c_type)(expr);                                                         \
     }
 
+/* The left one if it is less (or more) or NaN; else the right one, which may be NaN. as: how they are compared. */
+#define PICKS(type, c_type, as)                                                                                        \
+    KERNEL(type, c_type, min, (as(a[i]) < as(b[i])) | IS_NAN(as(a[i])) ? a[i] : b[i])                                  \
+    KERNEL(type, c_type, max, (as(a[i]) > as(b[i])) | IS_NAN(as(a[i])) ? a[i] : b[i])
+#define IS_NAN(x) ((x) != (x))
 /* w: in which integers are added and multiplied, since unsigned numbers may wrap. */
 #define NUMBERS(type, c_type, w)                                                                                       \
     KERNEL(type, c_type, sum, (w)a[i] + (w)b[i])                                                                       \
     KERNEL(type, c_type, prod, (w)a[i] * (w)b[i])                                                                      \
-    KERNEL(type, c_type, min, a[i] < b[i] ? a[i] : b[i])                                                               \
-    KERNEL(type, c_type, max, a[i] > b[i] ? a[i] : b[i])                                                               \
+    PICKS(type, c_type, )                                                                                              \
     AVERAGE(type, c_type, d[i] / (c_type)ranks)
 #define INTEGERS(type, c_type, w)                                                                                      \
     NUMBERS(type, c_type, w)                                                                                           \
@@ -64,8 +68,7 @@ PART_OF_A_LOOP float to_odd(double d) {
 #define NARROW(type, w, once)                                                                                          \
     KERNEL(type, uint16_t, sum, narrow_##type(widen_##type(a[i]) + widen_##type(b[i])))                                \
     KERNEL(type, uint16_t, prod, narrow_##type(once((w)widen_##type(a[i]) * (w)widen_##type(b[i]))))                   \
-    KERNEL(type, uint16_t, min, widen_##type(a[i]) < widen_##type(b[i]) ? a[i] : b[i])                                 \
-    KERNEL(type, uint16_t, max, widen_##type(a[i]) > widen_##type(b[i]) ? a[i] : b[i])                                 \
+    PICKS(type, uint16_t, widen_##type)                                                                                \
     AVERAGE(type, uint16_t, narrow_##type(once((w)widen_##type(d[i]) / (w)ranks)))
 
 NUMBERS(f32, float, float)

@@ -88,7 +88,7 @@ static void note_goal(struct compared *c, int measure) {
 static void note_set(struct compared *c, int measure) {
     const char *words = NULL;
     double worst = 0;
-    if (c->x->measure[measure].kind != MEASURE_VAL_ACCURACY) return;
+    if (strcmp(c->x->measure[measure].name, "val_accuracy") != 0) return;
     for (int i = 0; i < c->x->npairs; i++) {
         const char *mine = compare_set(c, &c->pair[i], measure);
         double error = c->pair[i].answer[measure].set_error;

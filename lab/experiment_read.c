@@ -225,14 +225,14 @@ static enum error read_time_to(struct experiment_reader *r, const struct node *i
     const struct node *to = node_get(item, "time_to");
     const struct node *goal = to && to->kind == NODE_MAP && to->count == 1 ? to->items[0] : NULL;
     struct measure m = {.unit = "s", .about = ABOUT_BOTH, .kind = MEASURE_TIME_TO};
-    if (goal) m.of = metric_find(goal->key);
+    if (goal && metric_find(goal->key)) m.of = goal->key;
     if (!m.of || goal->kind != NODE_SCALAR || !text_real(goal->text, &m.target)) {
         config_error(r->e, item, false,
                      "a metric is a name, or {time_to: {val.accuracy: 0.95}}\ntime_to takes "
                      "a metric of train.until and a number");
         return ERR_NONE;
     }
-    m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of->name, goal->text);
+    m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of, goal->text);
     return m.name ? add_measure(r, &m) : ERR_MEMORY;
 }
 

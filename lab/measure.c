@@ -71,14 +71,14 @@ static double seconds_until(const struct run_result *r, int64_t step) {
 }
 
 static double time_to(const struct measure *m, const struct run_result *r) {
-    if (!metric_is_val(m->of)) {
+    const struct metric *of = metric_find(m->of);
+    if (!metric_is_val(of)) {
         for (int64_t i = 0; i < r->nsteps; i++)
             if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
         return INFINITY;
     }
     for (int64_t i = 0; i < r->nvals; i++)
-        if (metric_reaches(m->of, r->val[i].of[m->of - metric_table], m->target))
-            return seconds_until(r, r->val[i].step);
+        if (metric_reaches(of, r->val[i].of[of - metric_table], m->target)) return seconds_until(r, r->val[i].step);
     return r->nvals ? INFINITY : (double)NAN;
 }
 

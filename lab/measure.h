@@ -29,8 +29,8 @@ struct measure {
     int part; /* of time_s, or VAL_AT_... */
     bool more_is_better;
     enum scale scale;
-    double practical;        /* smaller differences count as none: a share of a ratio, or in the measure's own unit */
-    const struct metric *of; /* TIME_TO */
+    double practical; /* smaller differences count as none: a share of a ratio, or in the measure's own unit */
+    const char *of;   /* TIME_TO: the name of a metric, val.accuracy */
     double target;
 };
 /* Every measure with a name alone (time_to has a target, and is not among them). */

@@ -22,15 +22,9 @@ static bool has_ended(const struct job *job, const struct run_place *p, struct p
 
 /* Whether it ended by a target that is this job's, or a harder one. */
 static bool target_reached(const struct train_config *c, const struct run_result *r) {
-    const struct {
-        const char *metric;
-        double value;
-    } known[] = {{"train.loss", r->train_loss}, {"val.loss", r->val_loss}, {"val.accuracy", r->val_accuracy}};
     if (!c->until_metric || strcmp(r->event, "target reached") != 0) return false;
-    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (!strcmp(c->until_metric, known[i].metric))
-            return metric_reaches(metric_find(c->until_metric), known[i].value, c->until_value);
-    return false;
+    const struct metric *m = metric_find(c->until_metric);
+    return metric_reaches(m, metric_is_val(m) ? r->val_of[m - metric_table] : r->train_loss, c->until_value);
 }
 
 /* Whether this job would make no step behind that end. What is wrong with its data the ranks say. */

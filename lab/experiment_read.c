@@ -222,16 +222,14 @@ static enum error add_measure(struct experiment_reader *r, const struct measure 
 
 /* {time_to: {val.accuracy: 0.95}} */
 static enum error read_time_to(struct experiment_reader *r, const struct node *item) {
-    static const char *const known[] = {"val.accuracy", "val.loss", "train.loss"};
     const struct node *to = node_get(item, "time_to");
     const struct node *goal = to && to->kind == NODE_MAP && to->count == 1 ? to->items[0] : NULL;
     struct measure m = {.unit = "s", .about = ABOUT_BOTH, .kind = MEASURE_TIME_TO};
-    for (int i = 0; i < 3 && goal; i++)
-        if (!strcmp(goal->key, known[i])) m.of = known[i];
+    if (goal && metric_find(goal->key)) m.of = goal->key;
     if (!m.of || goal->kind != NODE_SCALAR || !text_real(goal->text, &m.target)) {
         config_error(r->e, item, false,
                      "a metric is a name, or {time_to: {val.accuracy: 0.95}}\ntime_to takes "
-                     "val.accuracy, val.loss or train.loss");
+                     "a metric of train.until and a number");
         return ERR_NONE;
     }
     m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of, goal->text);

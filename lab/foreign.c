@@ -7,6 +7,7 @@
 #include "engine/base/text.h"
 #include "engine/tell/environment.h"
 #include "engine/tell/phases.h"
+#include "engine/tell/score.h"
 #include "lab/foreign_told.h"
 
 #include <dirent.h>
@@ -157,10 +158,8 @@ static void put_step(const struct told_row *r, struct json *j) {
 static void put_val(const struct told_row *r, const char *key, struct json *j) {
     const double none = (double)NAN;
     json_open(j, key, '{');
-    json_real(j, "loss", r ? r->of[TOLD_VAL_LOSS] : none);
-    json_real(j, "accuracy", r ? r->of[TOLD_VAL_ACCURACY] : none);
-    json_real(j, "top5", r ? r->of[TOLD_VAL_TOP5] : none);
-    json_real(j, "perplexity", r ? r->of[TOLD_VAL_PERPLEXITY] : none);
+    _Static_assert(TOLD_VAL_SAMPLES - TOLD_VAL_LOSS == VAL_METRICS, "they are in the order of the metrics");
+    for (int i = 0; i < VAL_METRICS; i++) json_real(j, metric_table[i].key, r ? r->of[TOLD_VAL_LOSS + i] : none);
     json_int(j, "samples", r && r->of[TOLD_VAL_SAMPLES] > 0 ? (int64_t)fmin(r->of[TOLD_VAL_SAMPLES], 1e15) : 0);
     json_close(j, '}');
 }

@@ -62,7 +62,9 @@ void told_put(struct told_row *r, int field, double value) {
 }
 
 bool told_is_val(const struct told_row *r) {
-    return !isnan(r->of[TOLD_VAL_LOSS]) || !isnan(r->of[TOLD_VAL_ACCURACY]);
+    for (int i = TOLD_VAL_LOSS; i < TOLD_VAL_SAMPLES; i++)
+        if (!isnan(r->of[i])) return true;
+    return false;
 }
 
 bool told_is_step(const struct told_row *r) {

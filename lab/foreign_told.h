@@ -21,6 +21,11 @@
     X(VAL_ACCURACY, "val_accuracy val_acc accuracy_val valid_accuracy validation_accuracy")                            \
     X(VAL_TOP5, "val_top5")                                                                                            \
     X(VAL_PERPLEXITY, "val_perplexity")                                                                                \
+    X(VAL_BALANCED_ACCURACY, "val_balanced_accuracy")                                                                  \
+    X(VAL_RMSE, "val_rmse")                                                                                            \
+    X(VAL_MAE, "val_mae")                                                                                              \
+    X(VAL_R2, "val_r2")                                                                                                \
+    X(VAL_BITS_PER_BYTE, "val_bits_per_byte")                                                                          \
     X(VAL_SAMPLES, "val_samples")
 enum told_field {
 #define X(name, words) TOLD_##name,

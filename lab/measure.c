@@ -18,9 +18,18 @@ static const struct measure measures[] = {
     {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES},
     {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
     {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
-    {"val_loss", "", ABOUT_TRAINING, MEASURE_VAL_LOSS},
-    {"val_accuracy", "", ABOUT_TRAINING, MEASURE_VAL_ACCURACY, .more_is_better = true, .scale = SCALE_DIFFERENCE,
-     .practical = 0.005},
+/* Those that are best at 1 are compared by their difference, and the others (losses, errors) by their ratio. */
+#define X(key, words, share, rises, lacks)                                                                             \
+    {"val_" #key,                                                                                                      \
+     "",                                                                                                               \
+     ABOUT_TRAINING,                                                                                                   \
+     MEASURE_VAL,                                                                                                      \
+     VAL_AT_##key,                                                                                                     \
+     .more_is_better = rises,                                                                                          \
+     .scale = rises ? SCALE_DIFFERENCE : SCALE_RATIO,                                                                  \
+     .practical = rises ? 0.005 : 0},
+    VAL_METRICS_LIST(X)
+#undef X
 };
 
 const struct measure *measure_list(int *n) {
@@ -66,15 +75,14 @@ static double seconds_until(const struct run_result *r, int64_t step) {
 }
 
 static double time_to(const struct measure *m, const struct run_result *r) {
-    bool accuracy = !strcmp(m->of, "val.accuracy");
-    if (!strcmp(m->of, "train.loss")) {
+    const struct metric *of = metric_find(m->of);
+    if (!metric_is_val(of)) {
         for (int64_t i = 0; i < r->nsteps; i++)
             if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
         return INFINITY;
     }
     for (int64_t i = 0; i < r->nvals; i++)
-        if (accuracy ? r->val[i].accuracy >= m->target : r->val[i].loss <= m->target)
-            return seconds_until(r, r->val[i].step);
+        if (metric_reaches(of, r->val[i].of[of - metric_table], m->target)) return seconds_until(r, r->val[i].step);
     return r->nvals ? INFINITY : (double)NAN;
 }
 
@@ -91,7 +99,7 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
     case MEASURE_THROUGHPUT:
         return throughput(r, warmup);
     case MEASURE_PHASE:
-        return steps > 0 ? r->time_s[m->phase] / (double)steps * 1000 : (double)NAN;
+        return steps > 0 ? r->time_s[m->part] / (double)steps * 1000 : (double)NAN;
     case MEASURE_TIME: /* a resumed run has neither of all its steps */
         return whole ? r->time_s[RESULT_TOTAL] : (double)NAN;
     case MEASURE_BYTES:
@@ -100,10 +108,8 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
         return most(r->rss, r->processes);
     case MEASURE_TRAIN_LOSS:
         return r->train_loss;
-    case MEASURE_VAL_LOSS:
-        return r->val_loss;
-    case MEASURE_VAL_ACCURACY:
-        return r->val_accuracy;
+    case MEASURE_VAL:
+        return r->val_of[m->part];
     case MEASURE_TIME_TO:
         return time_to(m, r);
     }

@@ -23,15 +23,14 @@ struct measure {
         MEASURE_BYTES,
         MEASURE_MEMORY,
         MEASURE_TRAIN_LOSS,
-        MEASURE_VAL_LOSS,
-        MEASURE_VAL_ACCURACY,
+        MEASURE_VAL, /* a metric of validation */
         MEASURE_TIME_TO
     } kind;
-    int phase;
+    int part; /* of time_s, or VAL_AT_... */
     bool more_is_better;
     enum scale scale;
     double practical; /* smaller differences count as none: a share of a ratio, or in the measure's own unit */
-    const char *of;   /* TIME_TO: val.accuracy, val.loss or train.loss */
+    const char *of;   /* TIME_TO: the name of a metric, val.accuracy */
     double target;
 };
 /* Every measure with a name alone (time_to has a target, and is not among them). */

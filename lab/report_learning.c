@@ -172,35 +172,17 @@ enum error report_curves(struct report *r, struct report_section *s, const struc
 
 /* ---- words ---- */
 
-/* The best is by accuracy, unless there is none or checkpoint.best names the loss (or what follows from it). */
-static bool by_accuracy(const struct run_result *run, const struct result_val *v) {
-    const char *metric = run_result_setting(run, "checkpoint.best");
-    return isfinite(v->accuracy) && !(metric && (!strcmp(metric, "val.loss") || !strcmp(metric, "val.perplexity")));
-}
-
-/* The validation with the highest accuracy, or the lowest loss; -1: there was none. */
-static int64_t best_of(const struct run_result *run) {
-    int64_t best = -1;
-    for (int64_t i = 0; i < run->nvals; i++) {
-        const struct result_val *v = &run->val[i], *b = best < 0 ? v : &run->val[best];
-        bool accuracy = by_accuracy(run, v);
-        if (!accuracy && !isfinite(v->loss)) continue;
-        if (best < 0 || (accuracy ? v->accuracy > b->accuracy : v->loss < b->loss)) best = i;
-    }
-    return best;
-}
-
+/* By the metric that checkpoint.best names. */
 const char *report_best(struct report *r, const struct run_result *run) {
-    int64_t k = best_of(run);
+    const struct metric *by;
+    const struct result_val *v = run_result_best(run, metric_find(run_result_setting(run, "checkpoint.best")), &by);
     char value[32];
-    if (k < 0) return "";
-    const struct result_val *v = &run->val[k];
-    bool accuracy = by_accuracy(run, v);
-    plot_value_text(accuracy ? PLOT_SHARE : PLOT_PLAIN, accuracy ? v->accuracy : v->loss, value);
+    if (!v) return "";
+    plot_value_text(by->share ? PLOT_SHARE : PLOT_PLAIN, v->of[by - metric_table], value);
     const char *folder = report_say(r, "ckpt/step-%09lld", (long long)v->step);
     bool kept = file_exists(report_say(r, "%s/%s/manifest.json", run->dir, folder));
-    return report_say(r, "The best validation %s was %s, after step %lld%s%s%s.", accuracy ? "accuracy" : "loss", value,
-                      (long long)v->step, kept ? " (its checkpoint is " : "", kept ? folder : "", kept ? ")" : "");
+    return report_say(r, "The best validation %s was %s, after step %lld%s%s%s.", by->words, value, (long long)v->step,
+                      kept ? " (its checkpoint is " : "", kept ? folder : "", kept ? ")" : "");
 }
 
 static const char *losses_at(const struct report_data *d, int side, const struct report_cell *like) {

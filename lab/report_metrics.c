@@ -22,9 +22,7 @@ static const struct words {
              {"time", "training time", "is faster than"},
              {"bytes", "bytes sent by the busiest rank", "sends less than"},
              {"memory", "peak memory", "needs less than"},
-             {"train_loss", "training loss", "is better than"},
-             {"val_loss", "validation loss", "is better than"},
-             {"val_accuracy", "validation accuracy", "is better than"}};
+             {"train_loss", "training loss", "is better than"}};
 
 /* v: its entry in results.json, or NULL, where the metric's own table says what there is to say. */
 static enum error metric_of(const char *name, const struct json_value *v, struct pool *pool, struct report_metric *m) {
@@ -40,7 +38,12 @@ static enum error metric_of(const char *name, const struct json_value *v, struct
         m->words = words;
         m->ahead = "is sooner there than";
     }
-    if (!strcmp(name, "val_accuracy")) m->unit = PLOT_SHARE;
+    if (known && known->kind == MEASURE_VAL) {
+        const struct metric *of = &metric_table[known->part];
+        m->words = pool_printf(pool, "validation %s", of->words);
+        m->ahead = "is better than";
+        if (of->share) m->unit = PLOT_SHARE;
+    }
     if (!strcmp(unit, "bytes")) m->unit = PLOT_BYTES;
     if (!strcmp(unit, "s") || !strcmp(unit, "ms")) m->unit = PLOT_SECONDS;
     if (!strcmp(unit, "ms")) m->factor = 1e-3;

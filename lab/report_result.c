@@ -21,7 +21,8 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
     for (int p = 0; p < PHASES; p++) busy += run->time_s[p];
     const char *right = isfinite(run->val_accuracy)
                             ? report_say(r, " and a validation accuracy of %.2f %%", run->val_accuracy * 100)
-                            : "";
+                        : isfinite(run->val_r2) ? report_say(r, " and a validation R2 of %.4g", run->val_r2)
+                                                : "";
     const char *held =
         run->devices > 1 && busy > 0
             ? report_say(r, "; a step waits for communication for %.0f %% of its time", 100 * waits / busy)
@@ -131,7 +132,9 @@ static void cell_row(struct report *r, const struct report_data *d, const struct
     row[4] = c->nruns > 1 ? report_say(r, "%s to %s", report_ms(r, low), report_ms(r, high)) : "-";
     row[5] = rate_text(r, c->samples_per_s);
     row[6] = isfinite(run->train_loss) ? report_say(r, "%.5g", run->train_loss) : "-";
-    row[7] = isfinite(run->val_accuracy) ? report_say(r, "%.2f %%", run->val_accuracy * 100) : "-";
+    row[7] = isfinite(run->val_accuracy) ? report_say(r, "%.2f %%", run->val_accuracy * 100)
+             : isfinite(run->val_r2)     ? report_say(r, "R2 %.4g", run->val_r2)
+                                         : "-";
     row[8] = report_say(r, "%lld", (long long)run->steps);
 }
 

@@ -110,9 +110,14 @@ static enum error missing(const char *dir, struct pool *pool) {
                 dir);
 }
 
+static void read_val(const struct json_value *val, double of[VAL_METRICS]) {
+    for (int i = 0; i < VAL_METRICS; i++) of[i] = val ? maybe(val, metric_table[i].key) : (double)NAN;
+}
+
 static void read_losses(struct reader *r, const struct json_value *root, struct run_result *out) {
     out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
     const struct json_value *val = member(r, root, "val", JSON_OBJECT);
+    read_val(val, out->val_of);
     out->val_loss = real(r, val, "loss");
     out->val_accuracy = real(r, val, "accuracy");
     out->weights = text(r, root, "weights_sha256");
@@ -180,8 +185,7 @@ static enum error read_line(struct reader *r, const char *line, size_t n, struct
     if (event) TRY(read_event(r, root, event, out));
     const struct json_value *val = json_get(root, "val");
     if (val && val->kind == JSON_OBJECT)
-        out->val[out->nvals++] = (struct result_val){
-            .step = whole(r, root, "step", INT64_MAX), .loss = maybe(val, "loss"), .accuracy = maybe(val, "accuracy")};
+        out->val[out->nvals].step = whole(r, root, "step", INT64_MAX), read_val(val, out->val[out->nvals++].of);
     if (!json_get(root, "ms")) return r->err;
     out->step[out->nsteps++] = (struct result_step){.step = whole(r, root, "step", INT64_MAX),
                                                     .epoch = whole(r, root, "epoch", INT64_MAX),
@@ -380,4 +384,27 @@ double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double
 
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
     return run_result_quantile_ms(r, warmup, 0.5, n);
+}
+
+/* The first of the accuracy and the loss that any validation has measured, after what was asked for. */
+static const struct metric *metric_for(const struct run_result *r, const struct metric *asked) {
+    const struct metric *order[] = {asked, &metric_table[VAL_AT_accuracy], &metric_table[VAL_AT_loss]};
+    for (int k = 0; k < 3; k++)
+        for (int64_t i = 0; i < r->nvals && order[k] && metric_is_val(order[k]); i++)
+            if (isfinite(r->val[i].of[order[k] - metric_table])) return order[k];
+    return NULL;
+}
+
+const struct result_val *run_result_best(const struct run_result *r, const struct metric *asked,
+                                         const struct metric **by) {
+    const struct metric *m = *by = metric_for(r, asked);
+    const struct result_val *best = NULL;
+    struct best most = {(double)NAN, (double)NAN};
+    for (int64_t i = 0; m && i < r->nvals; i++) {
+        struct best now = {r->val[i].of[m - metric_table], r->val[i].loss};
+        if (!isfinite(now.value) || !metric_beats(m, now, most)) continue;
+        best = &r->val[i];
+        most = now;
+    }
+    return best;
 }

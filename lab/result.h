@@ -5,6 +5,7 @@
 #include "engine/base/limits.h"
 #include "engine/config/tree.h"
 #include "engine/tell/phases.h"
+#include "engine/tell/score.h"
 
 enum { RESULT_RANKS = RANKS_MAX, RESULT_SETTINGS = 4096 };
 /* The parts of time_s: the phases of a step, and the other numbers of summary.json beside them. */
@@ -19,8 +20,9 @@ struct result_step {
 };
 struct result_val { /* a measurement on validation data; NaN: not measured */
     int64_t step;
-    double loss, accuracy;
+    VAL_MEMBERS(VAL_MEMBER, of);
 };
+#define RESULT_VAL_MEMBER(key, ...) double val_##key;
 struct result_environment { /* from env.json; "" and 0: unknown */
     const char *time, *processor, *governor, *kernel, *host, *engine;
     int64_t cores;
@@ -33,10 +35,11 @@ struct run_result {
     /* Times, samples_per_s and bytes are of the steps after this one, at which the run was last
      * resumed; 0: of all. */
     int64_t first_step;
-    double train_loss, val_loss, val_accuracy; /* NaN: not measured */
-    double train_s;                            /* that all steps took; NaN: an older run */
-    const char *patience;                      /* the metric of train.patience, and the evaluations since it */
-    int64_t waits;                             /* improved; "": there was none */
+    double train_loss; /* NaN: not measured, as are metrics of validation: val_loss, val_accuracy, ... */
+    VAL_MEMBERS(RESULT_VAL_MEMBER, val_of);
+    double train_s;       /* that all steps took; NaN: an older run */
+    const char *patience; /* the metric of train.patience, and the evaluations since it */
+    int64_t waits;        /* improved; "": there was none */
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;
@@ -69,6 +72,10 @@ MUST_CHECK enum error run_result_settings(const char *dir, struct pool *pool, st
 const char *run_result_setting(const struct run_result *r, const char *key);
 /* Every scalar below a node by its path ("optimizer.lr"), at most 'most' of them into out; how many. */
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most);
+/* The validation that a run's best checkpoint is of (metric_beats), and by which metric: 'asked' where it was measured;
+ * NULL or not measured: the accuracy or, without one, the loss. NULL: there was no validation. */
+const struct result_val *run_result_best(const struct run_result *r, const struct metric *asked,
+                                         const struct metric **by);
 /* Whether the last event and the summary agree that the run has ended, and at which step. */
 bool run_result_ended(const struct run_result *r);
 bool run_event_is_end(const char *event);

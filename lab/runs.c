@@ -56,17 +56,12 @@ static bool said(const char *event, const char *name) {
     return !strcmp(event, name);
 }
 
-/* The best of what was measured, at the first step that reached it. */
+/* The best of what was measured. */
 static void find_best(const struct run_result *r, struct listed *out) {
-    bool accuracy = false;
-    for (int64_t i = 0; i < r->nvals; i++) accuracy |= isfinite(r->val[i].accuracy);
-    out->best_is_loss = !accuracy;
-    for (int64_t i = 0; i < r->nvals; i++) {
-        double v = accuracy ? r->val[i].accuracy : r->val[i].loss;
-        if (!isfinite(v) || (isfinite(out->best) && (accuracy ? v <= out->best : v >= out->best))) continue;
-        out->best = v;
-        out->best_step = r->val[i].step;
-    }
+    const struct metric *by;
+    const struct result_val *best = run_result_best(r, NULL, &by);
+    out->best_is_loss = by != &metric_table[VAL_AT_accuracy];
+    if (best) out->best = best->of[by - metric_table], out->best_step = best->step;
 }
 
 /* The newest numbers of metrics.jsonl. */
@@ -75,15 +70,14 @@ static void take_newest(const struct run_result *r, struct listed *out) {
     const struct result_val *val = r->nvals ? &r->val[r->nvals - 1] : NULL;
     out->steps = last ? last->step : r->event_step;
     if (last) out->loss = last->loss;
-    if (val) out->val_loss = val->loss, out->val_accuracy = val->accuracy;
+    if (val) memcpy(out->val_of, val->of, sizeof out->val_of);
 }
 
 static void take_summary(const struct run_result *r, struct listed *out) {
     out->steps = r->steps;
     out->devices = r->devices;
     out->loss = r->train_loss;
-    out->val_loss = r->val_loss;
-    out->val_accuracy = r->val_accuracy;
+    memcpy(out->val_of, r->val_of, sizeof out->val_of);
     out->seconds = r->time_s[RESULT_TOTAL];
     out->samples_per_s = r->samples_per_s;
 }
@@ -259,11 +253,10 @@ static enum error look_into(const char *dir, const char *name, const struct mark
                            .done = -1,
                            .wanted = -1,
                            .loss = none,
-                           .val_loss = none,
-                           .val_accuracy = none,
                            .seconds = none,
                            .samples_per_s = none,
                            .best = none};
+    for (int i = 0; i < VAL_METRICS; i++) out->val_of[i] = none;
     out->name = kept(pool, name);
     out->dir = pool_printf(pool, "%s", dir);
     identify(name, out->id);

@@ -21,9 +21,10 @@ struct listed {         /* texts are "" and numbers NaN or -1 where nothing is k
     /* The state of a run. An unfinished or running one has the newest numbers of metrics.jsonl. */
     const char *run_id, *mode, *weights;
     int64_t devices, steps, planned; /* planned: what it is or was to come to */
-    double loss, val_loss, val_accuracy, seconds, samples_per_s;
+    double loss, seconds, samples_per_s;
+    VAL_MEMBERS(RESULT_VAL_MEMBER, val_of);
     double best;       /* the largest validation accuracy so far, or the least loss where there is no accuracy */
-    int64_t best_step; /* at which it was measured first */
+    int64_t best_step; /* of equal values, as checkpoint.best chooses */
     bool best_is_loss;
     /* Of an experiment. */
     const char *verdict;  /* the sentence of its results */

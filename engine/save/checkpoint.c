@@ -110,7 +110,7 @@ static bool may_be_extra(const char *name) {
 
 /* With or without it a run goes on: what it counts then begins anew. */
 static bool may_be_missing(const char *name) {
-    return !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX)) ||
+    return !strcmp(name, BEST_LOSS) || !strncmp(name, PATIENCE_PREFIX, strlen(PATIENCE_PREFIX)) ||
            !strncmp(name, TARGET_PREFIX, strlen(TARGET_PREFIX));
 }
 

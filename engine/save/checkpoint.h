@@ -60,7 +60,8 @@ struct target {   /* train.until */
 struct checkpoint_counters { /* where the run is: plain numbers, the sampler's position among them
                               */
     int64_t step, epoch, step_in_epoch;
-    double best; /* of checkpoint.best's metric; NaN: none */
+    double best;      /* of checkpoint.best's metric; NaN: none */
+    double best_loss; /* of the validation that it is from; NaN: an older checkpoint does not say */
     struct patience patience;
     struct target target;
     struct sha256 losses;

@@ -49,6 +49,7 @@ char *step_path(const char *folder, int64_t step, struct pool *pool);
 #define TEMPORARY_PREFIX ".tmp-"
 
 /* Tensors of FILE_STATE that a run may have and its checkpoint not, or the other way round. */
+#define BEST_LOSS "best_loss"
 #define PATIENCE_PREFIX "patience."
 #define TARGET_PREFIX "until."
 

@@ -4,9 +4,10 @@
 #include "engine/device/runtime.h"
 #include "engine/save/checkpoint_impl.h"
 
+#include <math.h>
 #include <string.h>
 
-enum { SLOTS_MOST = 2, STATE_TENSORS = 11, STATE_PLAIN = 6, STATE_SCALED = 9 };
+enum { SLOTS_MOST = 2, STATE_TENSORS = 12, STATE_PLAIN = 7, STATE_SCALED = 10 };
 
 struct snapshot {
     const struct model *model;
@@ -58,6 +59,7 @@ static void list_state(struct snapshot *shot, struct st_tensor *to) {
                               {"epoch", "I64", &c->epoch, 1, 8},
                               {"step_in_epoch", "I64", &c->step_in_epoch, 1, 8},
                               {"best", "F64", &c->best, 1, 8},
+                              {BEST_LOSS, "F64", &c->best_loss, 1, 8},
                               {"seconds", "F64", &c->seconds, 1, 8},
                               {"losses_sha256", "U8", &c->losses, sizeof c->losses, 1},
                               {"loss_scale", "F64", &c->loss_scale, 1, 8},
@@ -113,6 +115,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
     enum error err = shot ? ERR_NONE : ERR_MEMORY;
     if (shot) {
         *shot = (struct snapshot){.model = v->model, .nslots = v->nslots, .scaled = v->scaled, .pool = pool};
+        shot->counters.best_loss = (double)NAN;
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
         if (v->target) shot->target = pool_printf(pool, TARGET_PREFIX "%s", v->target);
         bool named = !v->patience == !shot->patience && !v->target == !shot->target;

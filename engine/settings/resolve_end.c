@@ -7,8 +7,11 @@
 
 #include <string.h>
 
+#define ALSO(key, ...) "val." #key ", "
+#define ALL_METRICS "there are " VAL_METRICS_LIST(ALSO) "and train.loss"
+
 /* A metric by its name; NULL, and an error at the item, where there is none. */
-static const char *read_metric(struct resolve *r, const struct node *item, const char *path, const char *all) {
+static const char *read_metric(struct resolve *r, const struct node *item, const char *path) {
     const char *const *metrics = metric_names(), *found = NULL;
     int count = 0;
     for (; metrics[count]; count++)
@@ -16,7 +19,7 @@ static const char *read_metric(struct resolve *r, const struct node *item, const
     if (found) return found;
     const char *near = text_nearest(item->key, metrics, count);
     config_error(r->e, item, true, "unknown metric '%s' in '%s'\n%s%s%s", item->key, path,
-                 near ? "did you mean '" : all, near ? near : "", near ? "'?" : "");
+                 near ? "did you mean '" : ALL_METRICS, near ? near : "", near ? "'?" : "");
     return NULL;
 }
 
@@ -29,8 +32,7 @@ static enum error read_until(struct resolve *r) {
         return ERR_NONE;
     }
     const struct node *item = until->items[0];
-    r->c->train.until_metric = read_metric(r, item, "train.until",
-                                           "there are val.accuracy, val.top5, val.loss, val.perplexity and train.loss");
+    r->c->train.until_metric = read_metric(r, item, "train.until");
     if (r->c->train.until_metric && (item->kind != NODE_SCALAR || !text_real(item->text, &r->c->train.until_value)))
         config_error(r->e, item, false, "'train.until.%s' must be a number", item->key);
     return ERR_NONE;
@@ -45,12 +47,11 @@ static void read_patience_item(struct resolve *r, const struct node *item) {
             config_error(r->e, item, false, "'train.patience.min_delta' must be a number, 0 or more");
         return;
     }
-    const char *metric =
-        read_metric(r, item, "train.patience", "there are val.loss, val.accuracy, val.top5 and val.perplexity");
+    const char *metric = read_metric(r, item, "train.patience");
     if (!metric) return;
     if (t->patience_metric)
         config_error(r->e, item, true, "'train.patience' is about one metric, and has '%s' before", t->patience_metric);
-    else if (!metric_find(metric)->validation)
+    else if (!metric_is_val(metric_find(metric)))
         config_error(r->e, item, true,
                      "'train.patience' counts evaluations: it is about a metric of validation\n"
                      "as in patience: {val.loss: 5}");

@@ -47,8 +47,9 @@ static const struct config_field train_fields[] = {
      .also = "epochs|epoch|num_epochs|n_epochs|max_epochs|num_train_epochs|steps|iters|num_steps|max_steps|iterations|"
              "max_time|time_limit"},
     {"until", CONFIG_NODE, offsetof(struct train_config, until), NULL,
-     .help = "Stop as soon as a metric is reached: {val.accuracy: 0.97}, {val.top5: 0.9}, "
-             "{val.loss: 0.1}, {val.perplexity: 5} or {train.loss: 0.1}"},
+     .help =
+         "Stop as soon as a metric is reached, such as {val.accuracy: 0.97}, {val.r2: 0.9} or {train.loss: 0.1}; the "
+         "metrics of checkpoint.best and train.loss"},
     {"patience", CONFIG_NODE, offsetof(struct train_config, patience), NULL,
      .help = "Stop when a metric has not improved in so many evaluations, as {val.loss: 5}; {val.loss: 5, min_delta: "
              "0.001}: by more than that. checkpoint.best keeps the best",
@@ -269,9 +270,12 @@ static const struct config_field checkpoint_fields[] = {
      .choices = "off", .also = "save_every|save_steps|save_interval"},
     {"keep", CONFIG_INT, offsetof(struct checkpoint_config, keep), "2", "Number of checkpoints to keep", .min = 1,
      .max = 1000000},
+#define CHOICE(key, ...) "|val." #key
     {"best", CONFIG_STRING, offsetof(struct checkpoint_config, best), "off",
-     .help = "Also keep the best checkpoint by this metric",
-     .choices = "off|val.accuracy|val.top5|val.loss|val.perplexity"},
+     .help = "Also keep the best checkpoint by this metric; of equal values the one with the lower val.loss, then the "
+             "later one",
+     .choices = "off" VAL_METRICS_LIST(CHOICE)},
+#undef CHOICE
     {"resume", CONFIG_PATH, offsetof(struct checkpoint_config, resume), "never",
      .help = "never; auto: continue the newest run of this name; or the path of a checkpoint or run",
      .choices = "never|auto", .also = "resume_from_checkpoint|ckpt_path"},

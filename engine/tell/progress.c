@@ -72,12 +72,13 @@ static void draw_bar(struct progress *p, const struct progress_state *s, double 
 }
 
 static void plain_line(struct progress *p, const struct progress_state *s, double left) {
-    char when[32], stamp[32], epoch[48], step[48];
+    char when[32], stamp[32], epoch[48], step[48], accuracy[32] = "";
     time_t now = time(NULL);
     struct tm tm;
     strftime(stamp, sizeof stamp, "%H:%M:%S", localtime_r(&now, &tm));
-    dprintf(p->fd, "%s epoch=%s step=%s loss=%.4f acc=%.3f lr=%.4g samples/s=%.0f comm=%.2f eta=%s\n", stamp,
-            so_far(s->epoch, s->epochs, epoch), so_far(s->step, s->steps, step), s->loss, s->accuracy, s->lr,
+    if (!isnan(s->accuracy)) snprintf(accuracy, sizeof accuracy, " acc=%.3f", s->accuracy);
+    dprintf(p->fd, "%s epoch=%s step=%s loss=%.4f%s lr=%.4g samples/s=%.0f comm=%.2f eta=%s\n", stamp,
+            so_far(s->epoch, s->epochs, epoch), so_far(s->step, s->steps, step), s->loss, accuracy, s->lr,
             s->samples_per_s, s->comm_exposed, text_of_seconds(left, when));
 }
 

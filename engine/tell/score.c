@@ -2,83 +2,75 @@
 
 #include "engine/base/vector.h"
 #include "engine/data/dataset.h"
+#include "engine/settings/loss.h"
 
 #include <math.h>
 #include <string.h>
 
 /* ---- the metrics ---- */
 
-static double val_loss(const struct val_result *v, double train_loss) {
-    (void)train_loss;
-    return v->loss;
-}
+typedef const struct config_variant loss_variant;
 
-static double val_accuracy(const struct val_result *v, double train_loss) {
-    (void)train_loss;
-    return v->accuracy;
-}
-
-static double val_top5(const struct val_result *v, double train_loss) {
-    (void)train_loss;
-    return v->top5;
-}
-
-static double val_perplexity(const struct val_result *v, double train_loss) {
-    (void)train_loss;
-    return v->perplexity;
-}
-
-static double train_loss_of(const struct val_result *v, double train_loss) {
-    (void)v;
-    return train_loss;
-}
-
-static const char *lacks_nothing(const struct dataset *data, bool plain) {
-    (void)data, (void)plain;
+static const char *lacks_nothing(const struct dataset *data, loss_variant *loss) {
+    (void)data, (void)loss;
     return NULL;
 }
 
-static const char *lacks_classes(const struct dataset *data, bool plain) {
-    (void)plain;
+static const char *lacks_classes(const struct dataset *data, loss_variant *loss) {
+    (void)loss;
     return data->classes ? NULL : "the data has no classes";
 }
 
-static const char *lacks_top5(const struct dataset *data, bool plain) {
-    (void)plain;
+static const char *lacks_top5(const struct dataset *data, loss_variant *loss) {
+    (void)loss;
     return data->classes > SCORE_TOP ? NULL : "the data has no more than 5 classes";
 }
 
-static const char *lacks_perplexity(const struct dataset *data, bool plain) {
-    if (data->labels < 2) return "the data has no label at each position";
-    return plain ? NULL : "the loss is not cross_entropy without smoothing and weights";
+static const char *lacks_balance(const struct dataset *data, loss_variant *loss) {
+    if (!data->classes) return lacks_classes(data, loss);
+    return data->labels == 1 ? NULL : "the data has a label at each position";
 }
 
-/* name, by evaluation, larger is better, its number, who has none */
-#define METRICS_LIST(X)                                                                                                \
-    X("val.accuracy", true, true, val_accuracy, lacks_classes)                                                         \
-    X("val.top5", true, true, val_top5, lacks_top5)                                                                    \
-    X("val.loss", true, false, val_loss, lacks_nothing)                                                                \
-    X("val.perplexity", true, false, val_perplexity, lacks_perplexity)                                                 \
-    X("train.loss", false, false, train_loss_of, lacks_nothing)
+static const char *lacks_perplexity(const struct dataset *data, loss_variant *loss) {
+    if (data->labels < 2) return "the data has no label at each position";
+    return loss_is_plain(loss) ? NULL : "the loss is not cross_entropy without smoothing and weights";
+}
 
-static const struct metric metrics[] = {
-#define X(...) {__VA_ARGS__},
-    METRICS_LIST(X)
+static const char *lacks_bytes(const struct dataset *data, loss_variant *loss) {
+    char text[8];
+    const char *why = lacks_perplexity(data, loss);
+    if (why) return why;
+    return dataset_decode(data, 0, text) > 0 ? NULL : "the text of a token is not known";
+}
+
+static const char *lacks_values(const struct dataset *data, loss_variant *loss) {
+    if (data->classes) return "the data has classes, not values";
+    if (loss->index != LOSS_MSE) return "the loss is not mse";
+    return data->targets <= SCORE_TARGETS ? NULL : "a sample has more than 100 values to predict";
+}
+
+const struct metric metric_table[VAL_METRICS + 1] = {
+#define X(key, ...) {"val." #key, #key, __VA_ARGS__},
+    VAL_METRICS_LIST(X)
 #undef X
-};
-enum { METRICS = sizeof metrics / sizeof *metrics };
+        [VAL_METRICS] = {"train.loss", "train_loss", "training loss", false, false, lacks_nothing}};
 
 const struct metric *metric_find(const char *name) {
-    for (int i = 0; i < METRICS; i++)
-        if (!strcmp(metrics[i].name, name)) return &metrics[i];
+    for (int i = 0; i <= VAL_METRICS; i++)
+        if (!strcmp(metric_table[i].name, name)) return &metric_table[i];
     return NULL;
 }
 
 const char *const *metric_names(void) {
-#define X(name, ...) name,
-    static const char *const names[METRICS + 1] = {METRICS_LIST(X)};
+#define X(key, ...) "val." #key,
+    static const char *const names[VAL_METRICS + 2] = {VAL_METRICS_LIST(X) "train.loss"};
 #undef X
     return names;
+}
+
+void val_result_clear(struct val_result *v) {
+    for (int i = 0; i < VAL_METRICS; i++) v->of[i] = (double)NAN;
+    v->samples = 0;
 }
 
 /* ---- rows of outputs ---- */
@@ -94,6 +86,24 @@ void score_confusion(const float *y, const int32_t *labels, int64_t rows, int64_
     for (int64_t r = 0; r < rows; r++, y += classes) counts[labels[r] * classes + score_best(y, classes)]++;
 }
 
+void score_recalls(const float *y, const int32_t *labels, int64_t rows, int64_t classes, double *counts) {
+    for (int64_t r = 0; r < rows; r++, y += classes) {
+        double *of = counts + 2 * labels[r];
+        of[0]++;
+        of[1] += score_best(y, classes) == labels[r];
+    }
+}
+
+double score_balance(const double *counts, int64_t classes) {
+    double sum = 0, present = 0;
+    for (int64_t k = 0; k < classes; k++) {
+        if (counts[2 * k] == 0) continue;
+        sum += counts[2 * k + 1] / counts[2 * k];
+        present++;
+    }
+    return sum / present;
+}
+
 struct class_score confusion_class(const double *counts, int64_t classes, int64_t k) {
     struct class_score s = {.right = counts[k * classes + k]};
     for (int64_t j = 0; j < classes; j++) {
@@ -103,4 +113,48 @@ struct class_score confusion_class(const double *counts, int64_t classes, int64_
     s.precision = s.answers > 0 ? s.right / s.answers : (double)NAN;
     s.recall = s.samples > 0 ? s.right / s.samples : (double)NAN;
     return s;
+}
+
+/* ---- values ---- */
+
+void score_residuals(const float *y, const float *target, int64_t rows, int64_t targets, int64_t before,
+                     struct residuals *of) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int64_t k = 0; k < targets; k++) {
+            struct residuals *one = &of[k];
+            double t = (double)*target++, error = (double)*y++ - t, off = t - one->mean;
+            one->absolute += fabs(error);
+            one->squares += error * error;
+            one->mean += off / (double)(before + r + 1);
+            one->spread += off * (t - one->mean);
+        }
+}
+
+/* Two parts become one (Chan, Golub and LeVeque). */
+static void residuals_add(struct residuals *a, double na, const struct residuals *b, double nb) {
+    double off = b->mean - a->mean, n = na + nb;
+    if (nb == 0) return;
+    a->absolute += b->absolute;
+    a->squares += b->squares;
+    a->mean += off * (nb / n);
+    a->spread += b->spread + off * off * (na * nb / n);
+}
+
+void score_regression(const struct residuals *of, const double *samples, int stride, int parts, int64_t targets,
+                      const double *scale, struct val_result *v) {
+    double rmse = 0, mae = 0, r2 = 0, vary = 0;
+    for (int64_t k = 0; k < targets; k++) {
+        struct residuals all = {0};
+        double n = 0, unit = scale ? scale[k] : 1;
+        for (int p = 0; p < parts; p++) {
+            residuals_add(&all, n, &of[p * targets + k], samples[p * stride]);
+            n += samples[p * stride];
+        }
+        rmse += unit * sqrt(all.squares / n);
+        mae += unit * (all.absolute / n);
+        if (all.spread > 0) r2 += 1 - all.squares / all.spread, vary++;
+    }
+    v->rmse = rmse / (double)targets;
+    v->mae = mae / (double)targets;
+    v->r2 = r2 / vary;
 }

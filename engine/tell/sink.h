@@ -17,7 +17,7 @@ enum sink_kind {
 };
 struct step_record {
     int64_t step, epoch;
-    float loss, accuracy;
+    float loss, accuracy;         /* accuracy: NaN without classes */
     double lr, norm, ms, samples; /* norm: of the gradient; 0: nobody asked for it */
     double phase_ms[PHASES];      /* of this rank, communication as far as the step waited for it */
     double loss_scale;            /* fp16; else 0 */

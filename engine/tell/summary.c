@@ -47,19 +47,19 @@ static void json_times(const struct summary *s, struct json *j) {
 
 void val_json(const struct val_result *v, const char *key, struct json *j) {
     json_open(j, key, '{');
-    json_real(j, "loss", v->loss);
-    json_real(j, "accuracy", v->accuracy);
-    json_real(j, "top5", v->top5);
-    json_real(j, "perplexity", v->perplexity);
+    for (int i = 0; i < VAL_METRICS; i++) json_real(j, metric_table[i].key, v->of[i]);
     json_int(j, "samples", v->samples);
     json_close(j, '}');
 }
 
-char *val_text(const struct val_result *v, char out[160]) {
-    int n = snprintf(out, 160, isnan(v->accuracy) ? "loss %.6g" : "loss %.4f", v->loss);
-    if (!isnan(v->accuracy)) n += snprintf(out + n, 160 - (size_t)n, ", accuracy %.2f %%", v->accuracy * 100);
-    if (!isnan(v->top5)) n += snprintf(out + n, 160 - (size_t)n, ", top-5 %.2f %%", v->top5 * 100);
-    if (!isnan(v->perplexity)) snprintf(out + n, 160 - (size_t)n, ", perplexity %.5g", v->perplexity);
+char *val_text(const struct val_result *v, char out[VAL_TEXT]) {
+    int n = snprintf(out, VAL_TEXT, isnan(v->accuracy) ? "loss %.6g" : "loss %.4f", v->loss);
+    for (int i = VAL_AT_loss + 1; i < VAL_METRICS && n < VAL_TEXT; i++) {
+        const struct metric *m = &metric_table[i];
+        if (isnan(v->of[i])) continue;
+        n += snprintf(out + n, VAL_TEXT - (size_t)n, m->share ? ", %s %.2f %%" : ", %s %.5g", m->words,
+                      m->share ? v->of[i] * 100 : v->of[i]);
+    }
     return out;
 }
 
@@ -97,7 +97,7 @@ static void json_best(const struct best_checkpoint *b, struct json *j) {
 }
 
 static void print_best(const struct best_checkpoint *b, FILE *f) {
-    bool share = !strcmp(b->metric, "val.accuracy") || !strcmp(b->metric, "val.top5");
+    bool share = metric_find(b->metric)->share;
     fprintf(f,
             share ? "best checkpoint %s: %s %.2f %%, after step %lld\n"
                   : "best checkpoint %s: %s %.4f, after step %lld\n",
@@ -134,8 +134,8 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, "train", '{');
     json_real(j, "loss", s->train_loss);
     json_close(j, '}');
-    const double none = (double)NAN;
-    const struct val_result nothing = {none, none, none, none, 0};
+    struct val_result nothing;
+    val_result_clear(&nothing);
     val_json(s->has_val ? &s->val : &nothing, "val", j);
     if (s->best.path) json_best(&s->best, j);
     json_open(j, "step_ms", '{');
@@ -224,6 +224,8 @@ static void print_result(const struct summary *s, int columns, FILE *f) {
     snprintf(c[TIME].text, TEXT, "%.2f s", s->total_s);
     if (s->has_val) snprintf(c[VAL].text, TEXT, "%.4f", s->val.loss);
     if (s->has_val && !isnan(s->val.accuracy)) snprintf(c[ACCURACY].text, TEXT, "%.2f %%", s->val.accuracy * 100);
+    if (s->has_val && !isnan(s->val.rmse)) c[ACCURACY].head = "val R2";
+    if (s->has_val && !isnan(s->val.r2)) snprintf(c[ACCURACY].text, TEXT, "%.4f", s->val.r2);
     if (!isnan(s->step_p50)) {
         text_of_count((int64_t)s->samples_per_s, c[RATE].text);
         snprintf(c[STEP].text, TEXT, "%.2f / %.2f", s->step_p50, s->step_p95);
@@ -232,12 +234,11 @@ static void print_result(const struct summary *s, int columns, FILE *f) {
 }
 
 static void print_table(const struct summary *s, int columns, FILE *f) {
-    char sent[32], val[160];
+    char sent[32], val[VAL_TEXT];
     double total = s->total_s > 0 ? s->total_s : 1;
     print_result(s, columns, f);
     fputc('\n', f);
-    if (s->has_val && (!isnan(s->val.top5) || !isnan(s->val.perplexity)))
-        fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
+    if (s->has_val) fprintf(f, "validation: %s\n\n", val_text(&s->val, val));
     if (s->first_step > 0)
         fprintf(f, "resumed after step %lld: times and bytes are of the %lld steps since\n\n", (long long)s->first_step,
                 (long long)(s->steps - s->first_step));

@@ -9,10 +9,11 @@ struct job;
 struct run_config;
 
 /* ---- metrics and the summary ---- */
-/* "key": {"loss": ..., "accuracy": ..., "top5": ..., "perplexity": ..., "samples": ...} */
+/* "key": {"loss": ..., "accuracy": ..., ..., "samples": ...}: all metrics of validation. */
 void val_json(const struct val_result *v, const char *key, struct json *j);
 /* "loss 0.1234, accuracy 98.20 %, top-5 99.90 %, perplexity 5.21": what there is. */
-char *val_text(const struct val_result *v, char out[160]);
+enum { VAL_TEXT = 256 };
+char *val_text(const struct val_result *v, char out[VAL_TEXT]);
 struct metrics;
 /* Begins the report of a job whose training begins after 'step', and is to end with 'steps'. */
 MUST_CHECK enum error metrics_open(const struct job *job, int64_t step, int64_t steps, struct metrics **out);
@@ -89,7 +90,8 @@ struct progress_state {
     int64_t step, steps, epoch, epochs; /* steps, epochs: of the whole run; 0: unknown */
     double seconds, budget;             /* of steps: spent, and to be spent; infinite where steps are known */
     bool last;
-    double loss, accuracy, lr, samples_per_s, ms, comm_exposed; /* comm: share of the step */
+    double loss, accuracy, lr, samples_per_s, ms, comm_exposed; /* accuracy: NaN without classes; comm: share of the
+                                                                 * step */
 };
 MUST_CHECK enum error progress_open(const struct job *job, struct progress **out);
 /* At most a few times a second on a terminal; a plain line when 'line' elsewhere; the last in any case. */

@@ -119,7 +119,7 @@ static bool is_kept(const struct trainer *t) {
 }
 
 enum error trainer_begin(struct trainer *t) {
-    t->at.best = (double)NAN;
+    t->at.best = t->at.best_loss = (double)NAN;
     t->at.loss = (float)NAN;
     sha256_init(&t->at.losses);
     scaling_open(t);
@@ -131,14 +131,15 @@ enum error trainer_begin(struct trainer *t) {
     TRY(err);
     struct checkpoint_counters *c = &t->at;
     const struct log_config *log = &t->config->log;
-    enum { ID = 13, PATIENCE = ID + 2, TARGET = PATIENCE + 4, PLAIN = TARGET + 2, NORM = 2 + 2 * NORM_FIRST };
+    enum { ID = 14, PATIENCE = ID + 2, TARGET = PATIENCE + 4, PLAIN = TARGET + 2, NORM = 2 + 2 * NORM_FIRST };
     _Static_assert(sizeof c->patience == 4 * sizeof(double), "it travels as numbers");
     _Static_assert(sizeof c->target == 2 * sizeof(double), "it travels as numbers");
     double at[PLAIN + NORM] = {0};
     if (t->rank == 0)
         at[0] = (double)c->step, at[1] = (double)c->epoch, at[2] = (double)c->step_in_epoch,
         at[3] = (t->job->resume != NULL) + is_kept(t), at[4] = c->loss_scale, at[5] = (double)c->good_steps,
-        at[6] = (double)c->skipped, at[9] = c->seconds, at[10] = c->best, at[11] = c->rescued, at[12] = (double)c->loss;
+        at[6] = (double)c->skipped, at[9] = c->seconds, at[10] = c->best, at[11] = c->rescued, at[12] = (double)c->loss,
+        at[13] = c->best_loss;
     if (t->rank == 0 && tracing_range(t)) at[7] = (double)log->trace_first, at[8] = (double)log->trace_last;
     if (t->rank == 0) {
         id_split(t->job->run_id, at + ID);
@@ -158,6 +159,7 @@ enum error trainer_begin(struct trainer *t) {
     t->resumed = at[3] > 0, t->kept = at[3] > 1;
     c->loss_scale = at[4], c->good_steps = (int64_t)at[5], c->skipped = (int64_t)at[6];
     c->seconds = at[9], c->best = at[10], c->rescued = at[11] > 0, c->loss = (float)at[12];
+    c->best_loss = at[13];
     TRY(tracing_open(t, (int64_t)at[7], (int64_t)at[8]));
     bool unsent = inject_mistake(t->config) == MISTAKE_NO_BROADCAST; /* as if mode->start had not */
     return unsent && !t->resumed && t->rank > 0 ? put_values(t) : ERR_NONE;

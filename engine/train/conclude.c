@@ -76,8 +76,12 @@ static enum error find_best(const struct run *r, struct best_checkpoint *out) {
 enum error run_conclude(struct run *r) {
     struct trainer *t = r->t;
     const struct run_config *c = t->config;
-    if (!r->stopped && !r->val_is_new) TRY(run_evaluate(r));
-    if (run_save_every(t) > 0 && r->saved != t->at.step) TRY(run_save(r, run_is_better(r)));
+    bool best = false; /* by an evaluation that is made here, even where the step has been saved before it */
+    if (!r->stopped && !r->val_is_new) {
+        TRY(run_evaluate(r));
+        best = run_is_better(r);
+    }
+    if (best || (run_save_every(t) > 0 && r->saved != t->at.step)) TRY(run_save(r, best));
     struct summary s = {.mode = c->mode,
                         .run_dir = t->job->run_dir,
                         .run_id = t->run_id,

@@ -1,9 +1,11 @@
 /* Evaluation, of the averaged weights if the run has them (ema). The set is cut in batches and shards by the training
  * rule, without shuffling or padding, so that every sample counts exactly once. Each shard's sums are kept apart until the end:
- * every rank then adds all of them in the same tree order, whoever computed them. What is counted
- * in whole numbers (the confusion matrix) is exact in any order, and so is summed at once.
+ * every rank then adds all of them in the same order, whoever computed them. What is counted in whole numbers
+ * (samples and right answers of each class, bytes of text, the confusion matrix) is exact in any order, and so is summed
+ * at once.
  *
- *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [confusion, classes x classes] */
+ *   [shard 0: loss, correct, samples, top5][shard 1: ...] ... [shard 0: residuals of each target][shard 1: ...] ...
+ *   [bytes][class 0: samples, right][class 1: ...] ... [confusion, classes x classes] */
 #include "engine/base/real.h"
 #include "engine/device/runtime.h"
 #include "engine/tell/score.h"
@@ -14,23 +16,37 @@
 #include <string.h>
 
 enum { VAL_LOSS, VAL_CORRECT, VAL_SAMPLES, VAL_TOP, VAL_SUMS };
+enum { RESIDUALS = sizeof(struct residuals) / sizeof(double) };
 
-struct tally { /* what one evaluation adds up */
+struct tally { /* what one evaluation adds up; lists that the data and the loss have no use for are empty */
     struct trainer *t;
     struct dataset *set;
     int shards;
-    double *sums, *confusion, *column;
+    int64_t targets, classes, cells; /* of residuals, recalls, confusion */
+    double *sums, *bytes, *recalls, *confusion, *column;
+    struct residuals *residuals; /* (shards, targets) */
 };
 
-/* Which class was taken for which, and which samples for what they are. */
-static enum error look_at_outputs(struct tally *a, const struct shard *s) {
+static bool has(const struct tally *a, int metric) {
+    return !metric_table[metric].lacks(a->set, &a->t->config->loss);
+}
+
+/* What the outputs say beyond the loss. before: samples of the shard that have been seen. */
+static enum error look_at_outputs(struct tally *a, const struct shard *s, int64_t before) {
     const struct dataset *d = a->set;
     const float *y;
-    if (!a->confusion && !a->t->answers) return ERR_NONE;
+    if (!a->targets && !a->classes && !a->cells && !a->t->answers) return ERR_NONE;
     TRY(graph_output(a->t->graph, &y));
-    if (a->confusion) score_confusion(y, s->labels, s->n, d->classes, a->confusion);
+    if (a->targets) score_residuals(y, s->target, s->n, a->targets, before, a->residuals + s->index * a->targets);
+    if (a->classes) score_recalls(y, s->labels, s->n, a->classes, a->recalls);
+    if (a->cells) score_confusion(y, s->labels, s->n, d->classes, a->confusion);
     if (a->t->answers) answers_take(a->t->answers, s, d->classes, y);
     return ERR_NONE;
+}
+
+static void count_bytes(struct tally *a, const struct shard *s) {
+    char text[8];
+    for (int64_t i = 0; i < s->n * a->set->labels; i++) *a->bytes += dataset_decode(a->set, s->labels[i], text);
 }
 
 static enum error run_shard(struct tally *a, const struct shard *s) {
@@ -43,11 +59,13 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     TRY(graph_prepare(t->graph, s->n, NULL));
     const float *values = t->arena.average ? t->arena.average : t->arena.values;
     TRY(graph_forward(t->graph, &batch, values, t->arena.buffers, &out));
+    if (has(a, VAL_AT_bits_per_byte)) count_bytes(a, s);
+    TRY(look_at_outputs(a, s, (int64_t)sums[VAL_SAMPLES]));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
     sums[VAL_SAMPLES] += (double)s->n;
     sums[VAL_TOP] += out.top;
-    return look_at_outputs(a, s);
+    return ERR_NONE;
 }
 
 /* Every sample once. The mistake is the training sampler, which repeats some so that all shards have as many. */
@@ -91,40 +109,51 @@ static double total(struct tally *a, int which) {
 
 static enum error conclude(struct tally *a, struct val_result *out) {
     const struct dataset *d = a->set;
-    bool chain = d->labels > 1 && loss_is_plain(&a->t->config->loss);
-    double samples = total(a, VAL_SAMPLES), none = (double)NAN;
+    double samples = total(a, VAL_SAMPLES);
     const struct sampler all = sampler_of(a);
     int64_t wanted = sampler_total(&all);
     if ((int64_t)samples != wanted)
         return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples, (long long)wanted);
-    *out = (struct val_result){.loss = total(a, VAL_LOSS) / samples,
-                               .accuracy = d->classes ? total(a, VAL_CORRECT) / samples : none,
-                               .top5 = none,
-                               .perplexity = none,
-                               .samples = wanted};
-    if (d->classes > SCORE_TOP) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
-    if (chain) out->perplexity = real_exp(out->loss);
+    val_result_clear(out);
+    out->samples = wanted;
+    out->loss = total(a, VAL_LOSS) / samples;
+    if (d->classes) out->accuracy = total(a, VAL_CORRECT) / samples;
+    if (has(a, VAL_AT_top5)) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
+    if (has(a, VAL_AT_perplexity)) out->perplexity = real_exp(out->loss);
+    if (has(a, VAL_AT_bits_per_byte))
+        out->bits_per_byte = out->loss / M_LN2 * (samples * (double)d->labels / *a->bytes);
+    if (a->classes) out->balanced_accuracy = score_balance(a->recalls, a->classes);
+    if (a->targets)
+        score_regression(a->residuals, a->sums + VAL_SAMPLES, VAL_SUMS, a->shards, a->targets, a->t->feed.target_scale,
+                         out);
     return ERR_NONE;
 }
 
-static enum error take(struct tally *a, size_t cells, struct val_result *out) {
+static enum error take(struct tally *a, int n, struct val_result *out) {
     struct trainer *t = a->t;
     if (t->answers) answers_begin(t->answers);
     TRY(trainer_share_average(t));
     if (t->feed.nshards > 0) TRY(run_shards(a));
-    TRY(t->job->mode->sum(t->mode, a->sums, a->shards * VAL_SUMS + (int)cells));
-    if (cells) memcpy(t->confusion, a->confusion, cells * sizeof *a->confusion);
+    TRY(t->job->mode->sum(t->mode, a->sums, n));
+    if (a->cells) memcpy(t->confusion, a->confusion, (size_t)a->cells * sizeof *a->confusion);
     return conclude(a, out);
 }
 
 enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out) {
     struct tally a = {.t = t, .set = set, .shards = (int)t->config->batch.shards};
-    size_t sums = (size_t)a.shards * VAL_SUMS, cells = t->confusion ? (size_t)(set->classes * set->classes) : 0;
-    a.sums = calloc(sums + cells + (size_t)a.shards, sizeof *a.sums);
+    if (has(&a, VAL_AT_rmse)) a.targets = set->targets;
+    if (has(&a, VAL_AT_balanced_accuracy)) a.classes = set->classes;
+    if (t->confusion) a.cells = set->classes * set->classes;
+    int64_t sums = a.shards * VAL_SUMS, residuals = a.shards * a.targets * RESIDUALS;
+    int64_t n = sums + residuals + 1 + 2 * a.classes + a.cells;
+    a.sums = calloc((size_t)(n + a.shards), sizeof *a.sums);
     if (!a.sums) return FAIL(ERR_MEMORY, "no memory for evaluation");
-    if (cells) a.confusion = a.sums + sums;
-    a.column = a.sums + sums + cells;
-    enum error err = take(&a, cells, out);
+    a.residuals = (struct residuals *)(a.sums + sums);
+    a.bytes = a.sums + sums + residuals;
+    a.recalls = a.bytes + 1;
+    a.confusion = a.recalls + 2 * a.classes;
+    a.column = a.sums + n;
+    enum error err = take(&a, (int)n, out);
     free(a.sums);
     return err;
 }

@@ -128,7 +128,7 @@ static void print_mistakes(const struct verdict *v, FILE *f) {
 
 static void print_verdict(const struct verdict *v, FILE *f) {
     const struct trainer *t = v->t;
-    char text[160], samples[32], rate[32];
+    char text[VAL_TEXT], samples[32], rate[32];
     fprintf(f, "model %s of %s\n", t->model->name, t->job->resume);
     fprintf(f, "data %s, %s %s samples - %s on %s - %.2f s, %s samples/s\n", v->set->name,
             text_of_count(v->result.samples, samples), t->job->on_train ? "training" : "validation", t->config->mode,

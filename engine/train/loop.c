@@ -60,10 +60,11 @@ static void share_times(struct step_record *s, int64_t n) {
 
 static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
     const struct trainer *t = r->t;
-    double accuracy = sums->samples > 0 ? (double)(sums->correct / sums->samples) : 0;
+    double samples = (double)sums->samples;
+    double accuracy = !t->feed.data->classes ? (double)NAN : samples > 0 ? (double)(sums->correct / sums->samples) : 0;
     record->loss = sums->loss;
     record->accuracy = (float)accuracy;
-    record->samples = (double)sums->samples;
+    record->samples = samples;
     record->skipped = sums->skipped;
     metrics_step(r->metrics, record);
     bool timed = isfinite(trainer_budget(t));
@@ -78,7 +79,7 @@ static void report_step(struct run *r, struct step_record *record, const struct 
                                .accuracy = accuracy,
                                .lr = record->lr,
                                .ms = record->ms,
-                               .samples_per_s = (double)sums->samples / record->ms * 1e3,
+                               .samples_per_s = samples / record->ms * 1e3,
                                .comm_exposed = record->phase_ms[PHASE_COMM] / record->ms};
     progress_show(r->progress, &s, due(r->log_every, record->step));
 }
@@ -180,22 +181,23 @@ static const struct metric *best_metric(const struct run *r) {
 }
 
 static double now(const struct run *r, const struct metric *m) {
-    return m->of(&r->val, (double)r->t->at.loss);
+    return metric_value(m, &r->val, (double)r->t->at.loss);
 }
 
 bool run_is_better(const struct run *r) {
     const struct metric *m = best_metric(r);
     if (!m || !r->val_is_new) return false;
-    return isnan(r->t->at.best) || metric_better(m, now(r, m), r->t->at.best);
+    return metric_beats(m, (struct best){now(r, m), r->val.loss}, (struct best){r->t->at.best, r->t->at.best_loss});
 }
 
 static void note_best(struct run *r) {
     r->t->at.best = now(r, best_metric(r));
+    r->t->at.best_loss = r->val.loss;
 }
 
 enum error run_evaluate(struct run *r) {
     struct trainer *t = r->t;
-    char text[160];
+    char text[VAL_TEXT];
     const struct pause pause = begin_pause(r);
     trainer_note(t, "evaluation");
     TRY(r->mode->share_buffers(t->mode));
@@ -236,7 +238,7 @@ enum error run_save(struct run *r, bool best) {
 static void note_target(struct run *r) {
     const char *metric = r->t->config->train.until_metric;
     const struct metric *m = metric ? metric_find(metric) : NULL;
-    if (!m || (m->validation ? !r->val_is_new : !r->learned.count)) return;
+    if (!m || (metric_is_val(m) ? !r->val_is_new : !r->learned.count)) return;
     r->t->at.target = (struct target){now(r, m), (double)r->t->at.step};
 }
 

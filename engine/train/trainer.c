@@ -91,7 +91,7 @@ enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards
 
 static enum error check_metric(const struct trainer *t, const char *key, const char *name) {
     const struct metric *m = name ? metric_find(name) : NULL;
-    const char *why = m ? m->lacks(t->feed.data, loss_is_plain(&t->config->loss)) : NULL;
+    const char *why = m ? m->lacks(t->feed.data, &t->config->loss) : NULL;
     if (!why) return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }

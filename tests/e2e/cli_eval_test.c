@@ -194,6 +194,125 @@ static void a_run_stops_at_its_goal(void **state) {
     assert_non_null(strstr(p.err, "no more than 5 classes"));
 }
 
+enum { ROWS = 60, HELD = 20 };
+static double target_of(int i) {
+    return 3 + i * 7 % 11 + 0.5 * (i % 3);
+}
+
+static void write_values(const char *path, int from, int to) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fprintf(f, "a,b,target\n");
+    for (int i = from; i < to; i++) fprintf(f, "%d,%d,%.1f\n", i % 5, i * 7 % 11, target_of(i));
+    assert_int_equal(fclose(f), 0);
+}
+
+/* Of values there are RMSE, MAE and R2, as an independent computation from the predictions has them, with the same bits
+ * on any devices; and no accuracy anywhere. */
+static void values_have_metrics_of_their_own(void **state) {
+    (void)state;
+    static const char *const places[][2] = {
+        {"mode=single", "devices=cpu:1"}, {"mode=dp", "devices=cpu:3"}, {"mode=ddp", "devices=cpu:2"}};
+    static const char *const names[] = {"val.rmse", "val.mae", "val.r2", "val.loss"};
+    char data[1400], dir[700], predicted[64];
+    double first[4], squares = 0, absolute = 0, mean = 0, spread = 0;
+    int n = snprintf(data, sizeof data, "data={set: csv, target: target, train: %s", scratch_path("learned.csv"));
+    snprintf(data + n, sizeof data - (size_t)n, ", val: %s}", scratch_path("held.csv"));
+    write_values(scratch_path("learned.csv"), HELD, ROWS);
+    write_values(scratch_path("held.csv"), 0, HELD);
+    for (int i = 0; i < 3; i++) {
+        snprintf(dir, sizeof dir, "log.dir=%s-%d", scratch_path("values"), i);
+        program_run(&p, 60, "run", "--json", "--set", data, "--set", places[i][0], "--set", places[i][1], "--set", dir,
+                    "--set", "model={layers: [{linear: 4}, relu, {linear: 1}]}", "--set", "loss=mse", "--set",
+                    "optimizer={name: adam, lr: 0.05}", "--set", "batch=8", "--set", "train=40st", "--set",
+                    "log={dir: x, sinks: [jsonl, csv]}", "--set", dir, NULL);
+        if (p.code) fail_msg("%s", p.err);
+        assert_null(strstr(p.err, "acc="));
+        assert_non_null(strstr(p.err, ", R2 "));
+        for (int k = 0; k < 4; k++) {
+            if (!i) first[k] = value(names[k]);
+            assert_true(value(names[k]) == first[k]);
+        }
+    }
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    snprintf(predicted, sizeof predicted, "val:0-%d", HELD - 1);
+    program_run(&p, 60, "predict", dir + strlen("log.dir="), predicted, "--json", NULL);
+    assert_int_equal(p.code, 0);
+    const struct json_value *rows = program_json(&p, pool);
+    assert_int_equal(rows->count, HELD);
+    for (int i = 0; i < HELD; i++) mean += target_of(i) / HELD;
+    for (int i = 0; i < HELD; i++) {
+        double t = target_of(i), e = json_get(&rows->children[i], "outputs")->children[0].number - t;
+        squares += e * e, absolute += fabs(e), spread += (t - mean) * (t - mean);
+    }
+    pool_free(pool);
+    assert_true(fabs(sqrt(squares / HELD) / first[0] - 1) < 1e-5);
+    assert_true(fabs(absolute / HELD / first[1] - 1) < 1e-5);
+    assert_true(fabs(1 - squares / spread - first[2]) < 1e-5);
+}
+
+/* A rate that changes no weight: all evaluations are equal, and the last is the best. One that changes the loss alone:
+ * likewise. */
+static void of_equal_values_the_lower_loss_is_the_best(void **state) {
+    (void)state;
+    static const char *const rates[] = {"optimizer={name: sgd, lr: 1e-30}", "optimizer={name: sgd, lr: 1e-5}"};
+    char dir[640], text[64];
+    for (int i = 0; i < 2; i++) {
+        snprintf(dir, sizeof dir, "log.dir=%s-%d", scratch_path("equal"), i);
+        program_run(&p, 60, "run", "--json", "--quiet", "--set", "data={set: digits, train: 200, val: 100}", "--set",
+                    "batch=50", "--set", "train=12st", "--set", "eval=3st", "--set", rates[i], "--set", dir, "--set",
+                    "checkpoint={every: 12st, best: val.accuracy}", NULL);
+        assert_int_equal(p.code, 0);
+        assert_int_equal((int)value("best_checkpoint.step"), 12);
+        assert_true(value("best_checkpoint.value") == value("val.accuracy"));
+    }
+    snprintf(text, sizeof text, "\"best_step\":%d", 12);
+    program_run(&p, 30, "runs", scratch_path("equal-0"), "--json", NULL);
+    assert_non_null(strstr(p.out, text));
+}
+
+/* The last step is saved as due, and evaluated only after that. */
+static void the_last_evaluation_may_find_the_best(void **state) {
+    (void)state;
+    char dir[640];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("late"));
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", "data={set: digits, train: 200, val: 100}", "--set",
+                "batch=50", "--set", "train=10st", "--set", "eval=4st", "--set", dir, "--set",
+                "checkpoint={every: 5st, best: val.loss}", NULL);
+    assert_int_equal(p.code, 0);
+    assert_int_equal((int)value("best_checkpoint.step"), 10);
+    assert_true(value("best_checkpoint.value") == value("val.loss"));
+}
+
+static void the_balanced_accuracy_is_the_mean_of_recalls(void **state) {
+    (void)state;
+    program_run(&p, 30, "eval", trained, "--json", NULL);
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *j = program_json(&p, pool), *classes = json_get(j, "classes");
+    double sum = 0;
+    for (int k = 0; k < classes->count; k++) sum += json_get(&classes->children[k], "recall")->number / classes->count;
+    assert_true(fabs(sum - value("result.balanced_accuracy")) < 1e-7);
+    pool_free(pool);
+}
+
+/* Six bytes of three characters, again and again: bits are shared by twice as many bytes as there are characters. */
+static void bits_per_byte_count_the_bytes_of_characters(void **state) {
+    (void)state;
+    char data[700], dir[700];
+    FILE *f = fopen(scratch_path("text.txt"), "w");
+    assert_non_null(f);
+    for (int i = 0; i < 700; i++) fputs("\xc3\xa4\xc3\xb6\xc3\xbc", f);
+    assert_int_equal(fclose(f), 0);
+    snprintf(data, sizeof data, "data={set: text, train: %s, val: 20%%, context: 16}", scratch_path("text.txt"));
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("text"));
+    program_run(&p, 60, "run", "--json", "--quiet", "--set", data, "--set", dir, "--set", "model=gpt-nano", "--set",
+                "train=4st", "--set", "batch=8", "--set", "mode=dp", "--set", "devices=cpu:2", NULL);
+    if (p.code) fail_msg("%s", p.err);
+    assert_true(fabs(value("val.loss") / log(2) / 2 / value("val.bits_per_byte") - 1) < 1e-6);
+}
+
 static void wrong_input_is_told(void **state) {
     (void)state;
     static const struct {
@@ -230,6 +349,11 @@ int main(void) {
         cmocka_unit_test(the_best_is_taken),
         cmocka_unit_test(people_see_a_table),
         cmocka_unit_test(a_run_stops_at_its_goal),
+        cmocka_unit_test(values_have_metrics_of_their_own),
+        cmocka_unit_test(of_equal_values_the_lower_loss_is_the_best),
+        cmocka_unit_test(the_last_evaluation_may_find_the_best),
+        cmocka_unit_test(the_balanced_accuracy_is_the_mean_of_recalls),
+        cmocka_unit_test(bits_per_byte_count_the_bytes_of_characters),
         cmocka_unit_test(wrong_input_is_told),
     };
     return cmocka_run_group_tests_name("eval", tests, train_one, NULL);

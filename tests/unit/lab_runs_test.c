@@ -109,6 +109,19 @@ static void a_finished_run_has_its_summary(void **state) {
     assert_true(one.state == RUN_FINISHED && one.loss == 1.5);
 }
 
+/* Of equal accuracies the one with the lower loss is the best, and of equal losses the later. */
+static void the_best_of_equals_has_the_lower_loss(void **state) {
+    (void)state;
+    make("ties", summary,
+         STARTED(0) STEP(1, 9) VAL(1, 8, 0.75) STEP(2, 4) VAL(2, 7, 0.75) STEP(3, 4) VAL(3, 7, 0.75) STEP(4, 4)
+             VAL(4, 7.5, 0.75) VAL(5, 1, 0.5) EVENT(5, "finished"),
+         record);
+    make("losses", NULL, STARTED(0) VAL(1, 3, null) VAL(2, 2, null) VAL(3, 2, null) VAL(4, 5, null), record);
+    assert_ok(runs_list(top, false, pool, &all));
+    assert_true(find("ties")->best == 0.75 && find("ties")->best_step == 3);
+    assert_true(find("losses")->best == 2 && find("losses")->best_step == 3 && find("losses")->best_is_loss);
+}
+
 static void a_state_rests_on_files(void **state) {
     (void)state;
     make("stopped", summary, STARTED(0) STEP(3, 1.5) EVENT(3, "stopped"), record);
@@ -277,6 +290,7 @@ static void files_may_hold_anything(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_finished_run_has_its_summary, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_best_of_equals_has_the_lower_loss, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_state_rests_on_files, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_held_folder_is_running, set_up, tear_down),
         cmocka_unit_test_setup_teardown(experiments_are_one_row, set_up, tear_down),

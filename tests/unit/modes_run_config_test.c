@@ -378,8 +378,8 @@ static const struct {
      "c.yaml:2:17: error: 'dp.staleness': devices are not in the same step, but train.until is "
      "'train.loss' (set at 3:26)"},
     {"checkpoint: {best: accuracy}", NULL,
-     "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.accuracy, val.top5, "
-     "val.loss, val.perplexity, got \"accuracy\""},
+     "c.yaml:1:20: error: 'checkpoint.best' must be one of off, val.loss, val.accuracy, val.top5, val.perplexity, "
+     "val.balanced_accuracy, val.rmse, val.mae, val.r2, val.bits_per_byte, got \"accuracy\""},
     {"train: {until: 0.9}", NULL, "c.yaml:1:16: error: 'train.until' must be one metric and its value"},
     {"train: {until: {val.loss: 1, val.accuracy: 1}}", NULL,
      "c.yaml:1:16: error: 'train.until' must be one metric and its value"},

@@ -50,8 +50,12 @@ static inline void toy_fill(struct toy *t, int64_t step, int salt) {
         for (int i = 0; i < count; i++)
             for (int64_t k = info[i].offset; k < info[i].offset + info[i].count; k++) data[k] = toy_number(salt, a, k);
     }
-    t->counters = (struct checkpoint_counters){
-        .step = step, .epoch = step / 7, .step_in_epoch = step % 7, .best = salt + 0.25, .seconds = 1.5};
+    t->counters = (struct checkpoint_counters){.step = step,
+                                               .epoch = step / 7,
+                                               .step_in_epoch = step % 7,
+                                               .best = salt + 0.25,
+                                               .best_loss = salt + 0.5,
+                                               .seconds = 1.5};
     sha256_init(&t->counters.losses);
     sha256_update(&t->counters.losses, &salt, sizeof salt);
 }

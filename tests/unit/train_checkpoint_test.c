@@ -1,6 +1,9 @@
 /* Loading checkpoints: exact, all or nothing, never a broken one, and the newest that is whole. */
 #include "tests/unit/toy_run.h"
 
+#include "engine/save/checkpoint_impl.h"
+
+#include <math.h>
 #include <unistd.h>
 
 static struct pool *pool;
@@ -245,6 +248,40 @@ static void test_files_of_the_data(void **state) {
     }
 }
 
+/* As a version saved it that did not keep the loss of the best: it is not known, and all else is as it was. */
+static void test_without_the_loss_of_the_best(void **state) {
+    (void)state;
+    struct toy t;
+    struct st_file f;
+    struct manifest m;
+    struct st_tensor kept[16];
+    static const char *const metadata[][2] = {{"format", "pt"}, {"engine_format", "1"}};
+    char *path = in_step(12, "state.safetensors");
+    int n = 0;
+    toy_save(ckpt, 12, 3, false);
+    assert_ok(st_open(path, &f));
+    for (int i = 0; i < f.count; i++) {
+        if (!strcmp(f.tensors[i].name, "best_loss")) continue;
+        assert_true(n < 16);
+        kept[n] = f.tensors[i];
+        kept[n].data = pool_alloc(pool, kept[n].bytes);
+        assert_ok(st_read(&f, &f.tensors[i], kept[n++].data));
+    }
+    assert_int_equal(n, f.count - 1);
+    assert_ok(manifest_read(in_step(12, ""), pool, &m));
+    m.preprocessing = NULL;
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(unlink(in_step(12, "manifest.json")), 0);
+    assert_ok(st_write(path, kept, n, metadata, 2, &m.file[FILE_STATE].crc, &m.file[FILE_STATE].bytes));
+    assert_ok(manifest_write(in_step(12, ""), &m));
+    st_close(&f);
+    toy_init(&t, 999, 9);
+    assert_ok(checkpoint_load(ckpt, &t.view));
+    assert_true(isnan(t.counters.best_loss));
+    t.counters.best_loss = 3.5;
+    assert_true(toy_is(&t, 12, 3));
+}
+
 /* A .safetensors file gives the weights and leaves the rest. */
 static void test_weights_alone(void **state) {
     (void)state;
@@ -334,10 +371,21 @@ static void test_weights_hash(void **state) {
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
     const struct CMUnitTest tests[] = {
-        T(test_round_trip),   T(test_header_is_left_alone), T(test_newest_valid),  T(test_nothing_there),
-        T(test_every_flip),   T(test_every_truncation),     T(test_mixed_up),      T(test_other_model),
-        T(test_other_run),    T(test_files_of_the_data),    T(test_weights_alone), T(test_pytorch_extra),
-        T(test_weights_hash), T(test_weights_hash_of_nan),
+        T(test_round_trip),
+        T(test_header_is_left_alone),
+        T(test_newest_valid),
+        T(test_nothing_there),
+        T(test_every_flip),
+        T(test_every_truncation),
+        T(test_mixed_up),
+        T(test_other_model),
+        T(test_other_run),
+        T(test_files_of_the_data),
+        T(test_without_the_loss_of_the_best),
+        T(test_weights_alone),
+        T(test_pytorch_extra),
+        T(test_weights_hash),
+        T(test_weights_hash_of_nan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,28 +87,135 @@ static void a_class_that_is_not_there_has_no_share(void **state) {
     assert_true(s.precision == 1 && s.recall == 1);
 }
 
+static void recalls_are_balanced_over_classes_that_are_there(void **state) {
+    (void)state;
+    enum { CLASSES = 9 };
+    double counts[2 * CLASSES] = {0}, confusion[CLASSES * CLASSES] = {0}, sum = 0;
+    draw(CLASSES, 78);
+    for (int r = 0; r < ROWS; r++) labels[r] = labels[r] == 4 ? 5 : labels[r];
+    score_recalls(y, labels, 100, CLASSES, counts);
+    score_recalls(y + 100 * CLASSES, labels + 100, ROWS - 100, CLASSES, counts);
+    score_confusion(y, labels, ROWS, CLASSES, confusion);
+    for (int64_t k = 0; k < CLASSES; k++) {
+        struct class_score s = confusion_class(confusion, CLASSES, k);
+        assert_true(counts[2 * k] == s.samples && counts[2 * k + 1] == s.right);
+        sum += k == 4 ? 0 : s.recall;
+    }
+    assert_true(fabs(score_balance(counts, CLASSES) - sum / (CLASSES - 1)) < 1e-15);
+    memset(counts, 0, sizeof counts);
+    assert_true(isnan(score_balance(counts, CLASSES)));
+}
+
+enum { TARGETS = 3, PARTS = 4 };
+static float predicted[ROWS * TARGETS], target[ROWS * TARGETS];
+
+/* Residuals of the rows in parts of unequal size, one of them empty, and what follows from them. */
+static struct val_result regression(const double *scale) {
+    static const int64_t cut[PARTS + 1] = {0, 1, 1, 97, ROWS};
+    struct residuals of[PARTS * TARGETS] = {{0}};
+    double samples[2 * PARTS];
+    struct val_result v;
+    for (int p = 0; p < PARTS; p++) {
+        int64_t rows = cut[p + 1] - cut[p], half = rows / 2;
+        const float *from = predicted + cut[p] * TARGETS, *t = target + cut[p] * TARGETS;
+        score_residuals(from, t, half, TARGETS, 0, of + p * TARGETS);
+        score_residuals(from + half * TARGETS, t + half * TARGETS, rows - half, TARGETS, half, of + p * TARGETS);
+        samples[2 * p] = (double)rows;
+    }
+    val_result_clear(&v);
+    score_regression(of, samples, 2, PARTS, TARGETS, scale, &v);
+    return v;
+}
+
+/* As scikit-learn's r2_score, root_mean_squared_error and mean_absolute_error: two passes in more digits. */
+static void errors_of_values_keep_their_digits_far_from_zero(void **state) {
+    (void)state;
+    static const double scale[TARGETS] = {1, 10, 0.5};
+    struct rng_key key = rng_key(3, RNG_TEST);
+    long double rmse = 0, mae = 0, r2 = 0, rmse_scaled = 0, mae_scaled = 0;
+    for (int64_t i = 0; i < ROWS * TARGETS; i++) {
+        target[i] = (float)(rng_normal(key, 0, (uint64_t)i) + (i % TARGETS == 1 ? 1e6 : i % TARGETS));
+        predicted[i] = target[i] + (float)(0.5 * rng_normal(key, 1, (uint64_t)i));
+    }
+    for (int k = 0; k < TARGETS; k++) {
+        long double mean = 0, squares = 0, absolute = 0, spread = 0;
+        for (int r = 0; r < ROWS; r++) mean += (long double)target[r * TARGETS + k] / ROWS;
+        for (int r = 0; r < ROWS; r++) {
+            long double t = (long double)target[r * TARGETS + k], e = (long double)predicted[r * TARGETS + k] - t;
+            squares += e * e, absolute += fabsl(e), spread += (t - mean) * (t - mean);
+        }
+        rmse += sqrtl(squares / ROWS) / TARGETS, rmse_scaled += (long double)scale[k] * sqrtl(squares / ROWS) / TARGETS;
+        mae += absolute / ROWS / TARGETS, mae_scaled += (long double)scale[k] * absolute / ROWS / TARGETS;
+        r2 += (1 - squares / spread) / TARGETS;
+    }
+    struct val_result v = regression(NULL), scaled = regression(scale);
+    assert_true(r2 > 0.5L && r2 < 0.9L);
+    assert_true(fabs(v.rmse - (double)rmse) < 1e-12 && fabs(v.mae - (double)mae) < 1e-12);
+    assert_true(fabs(v.r2 - (double)r2) < 1e-9);
+    assert_true(fabs(scaled.rmse - (double)rmse_scaled) < 1e-12 && fabs(scaled.mae - (double)mae_scaled) < 1e-12);
+    assert_true(scaled.r2 == v.r2);
+}
+
+static void targets_that_do_not_vary_have_no_r2(void **state) {
+    (void)state;
+    for (int i = 0; i < ROWS * TARGETS; i++) target[i] = 0.1f, predicted[i] = (float)(i % 5);
+    struct val_result v = regression(NULL);
+    assert_true(isnan(v.r2) && v.rmse > 0 && v.mae > 0);
+    for (int r = 0; r < ROWS; r++) target[r * TARGETS] = (float)(r % 7), predicted[r * TARGETS] = target[r * TARGETS];
+    assert_true(regression(NULL).r2 == 1);
+}
+
+static void equal_values_go_to_the_lower_loss_and_then_to_the_later(void **state) {
+    (void)state;
+    const struct metric *rising = metric_find("val.accuracy"), *falling = metric_find("val.loss");
+    const double none = (double)NAN;
+    const struct {
+        const struct metric *m;
+        struct best now, best;
+        bool beats;
+    } all[] = {
+        {rising, {0.5, 1}, {none, none}, true},  {rising, {none, 1}, {0.5, 1}, false},
+        {rising, {0.6, 9}, {0.5, 1}, true},      {rising, {0.4, 0}, {0.5, 1}, false},
+        {rising, {0.5, 0.9}, {0.5, 1}, true},    {rising, {0.5, 1}, {0.5, 1}, true},
+        {rising, {0.5, 1.1}, {0.5, 1}, false},   {rising, {0.5, none}, {0.5, 1}, false},
+        {rising, {0.5, 1.1}, {0.5, none}, true}, {falling, {1, 1}, {1, 1}, true},
+        {falling, {1.1, 1.1}, {1, 1}, false},    {falling, {0.9, 0.9}, {1, 1}, true},
+    };
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+        assert_int_equal(metric_beats(all[i].m, all[i].now, all[i].best), all[i].beats);
+}
+
 static void metrics_have_a_direction(void **state) {
     (void)state;
-    struct val_result v = {.loss = 2, .accuracy = 0.5, .top5 = 0.75, .perplexity = 7.5};
     static const struct {
         const char *name;
-        double value;
         bool rises;
-    } all[] = {{"val.accuracy", 0.5, true},
-               {"val.top5", 0.75, true},
-               {"val.loss", 2, false},
-               {"val.perplexity", 7.5, false},
-               {"train.loss", 9, false}};
+    } all[] = {{"val.loss", false},
+               {"val.accuracy", true},
+               {"val.top5", true},
+               {"val.perplexity", false},
+               {"val.balanced_accuracy", true},
+               {"val.rmse", false},
+               {"val.mae", false},
+               {"val.r2", true},
+               {"val.bits_per_byte", false},
+               {"train.loss", false}};
+    struct val_result v;
     const char *const *names = metric_names();
+    val_result_clear(&v);
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const struct metric *m = metric_find(all[i].name);
         assert_non_null(m);
         assert_string_equal(names[i], all[i].name);
-        assert_true(m->of(&v, 9) == all[i].value);
+        assert_int_equal(metric_is_val(m), strcmp(m->name, "train.loss") != 0);
+        if (metric_is_val(m)) assert_true(isnan(metric_value(m, &v, 9)));
+        if (metric_is_val(m)) v.of[i] = (double)i + 0.5;
+        assert_true(metric_value(m, &v, 9.5) == (double)i + 0.5);
         assert_int_equal(metric_better(m, 3, 2), all[i].rises);
         assert_int_equal(metric_better(m, 2, 3), !all[i].rises);
         assert_false(metric_better(m, 2, 2));
     }
+    assert_true(v.loss == 0.5 && v.balanced_accuracy == 4.5 && v.bits_per_byte == 8.5);
     assert_null(names[sizeof all / sizeof *all]);
     assert_null(metric_find("off"));
 }
@@ -119,6 +226,10 @@ int main(void) {
         cmocka_unit_test(what_is_no_number_is_never_right),
         cmocka_unit_test(confusions_are_counted_by_label_and_answer),
         cmocka_unit_test(a_class_that_is_not_there_has_no_share),
+        cmocka_unit_test(recalls_are_balanced_over_classes_that_are_there),
+        cmocka_unit_test(errors_of_values_keep_their_digits_far_from_zero),
+        cmocka_unit_test(targets_that_do_not_vary_have_no_r2),
+        cmocka_unit_test(equal_values_go_to_the_lower_loss_and_then_to_the_later),
         cmocka_unit_test(metrics_have_a_direction),
     };
     return cmocka_run_group_tests_name("score", tests, NULL, NULL);

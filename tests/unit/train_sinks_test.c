@@ -19,7 +19,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { COLUMNS = 20, ROWS = 400 };
+enum { COLUMNS = 25, ROWS = 400 };
 static struct run_settings settings;
 static struct pool *pool;
 static struct job job;
@@ -59,7 +59,7 @@ static struct step_record record_of(int64_t step) {
     struct step_record r = {.step = step,
                             .epoch = step / 7,
                             .loss = 2.5f / (float)step,
-                            .accuracy = (float)step / 512,
+                            .accuracy = step == 6 ? NAN : (float)step / 512,
                             .lr = 0.05 / (double)step,
                             .norm = step % 2 ? 1.25 : 0,
                             .ms = 1.5 + (double)(step % 5),
@@ -71,11 +71,11 @@ static struct step_record record_of(int64_t step) {
 }
 
 static struct val_result val_of(int64_t step) {
-    return (struct val_result){.loss = 1.0 / (double)(step + 1),
-                               .accuracy = 0.5,
-                               .top5 = step % 20 ? 0.75 : (double)NAN,
-                               .perplexity = (double)NAN,
-                               .samples = 100};
+    struct val_result v;
+    val_result_clear(&v);
+    v.loss = 1.0 / (double)(step + 1), v.accuracy = 0.5, v.r2 = -2.5, v.samples = 100;
+    if (step % 20) v.top5 = 0.75;
+    return v;
 }
 
 static struct metrics *open_at(int64_t step) {
@@ -165,8 +165,8 @@ static void check_row(int row, int64_t step, bool measured) {
     check_cell(cell[15], "%.9g", measured ? v.loss : (double)NAN);
     check_cell(cell[16], "%.9g", measured ? v.accuracy : (double)NAN);
     check_cell(cell[17], "%.9g", measured ? v.top5 : (double)NAN);
-    assert_string_equal(cell[18], "");
-    assert_string_equal(cell[19], measured ? "100" : "");
+    for (int i = 3; i < VAL_METRICS; i++) assert_string_equal(cell[15 + i], i == VAL_AT_r2 && measured ? "-2.5" : "");
+    assert_string_equal(cell[COLUMNS - 1], measured ? "100" : "");
 }
 
 static void check_csv(int64_t last) {
@@ -308,9 +308,10 @@ static void tags(void **state) {
     for (int i = 0; i < PHASES; i++) assert_true(event_find(&e, phases[i])->number == (float)r.phase_ms[i]);
     while (at < n) assert_null(event_read(data, n, &at, &e));
     assert_int_equal(e.step, 10);
-    assert_int_equal(e.count, 3); /* of a perplexity that is NaN nothing is said */
+    assert_int_equal(e.count, 4); /* of a perplexity that is NaN nothing is said */
     assert_true(event_find(&e, "val/top5")->number == 0.75f);
     assert_true(event_find(&e, "val/accuracy")->number == 0.5f);
+    assert_true(event_find(&e, "val/r2")->number == -2.5f);
 }
 
 static void settings_as_text(void **state) {
@@ -341,7 +342,8 @@ static void settings_as_text(void **state) {
 static void a_row_waits_for_validation(void **state) {
     (void)state;
     struct metrics *m = open_at(0);
-    struct val_result wordy = {0.123456789, 0.987654321, 0.111111111, 12345.6789, 100000};
+    struct val_result wordy = {.samples = 100000};
+    for (int i = 0; i < VAL_METRICS; i++) wordy.of[i] = -12345.6789 / (i + 1);
     tell_steps(m, 1, 9);
     metrics_event(m, 9, "anything", NULL);
     read_csv();
@@ -358,7 +360,7 @@ static void a_row_waits_for_validation(void **state) {
     metrics_flush(m);
     read_csv();
     assert_int_equal(csv.rows, 10);
-    assert_string_equal(csv.cell[9][19], "100000");
+    assert_string_equal(csv.cell[9][COLUMNS - 1], "100000");
     metrics_val(m, 10, &v);
     metrics_flush(m);
     check_csv(10);

@@ -10,9 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char header[] =
-    "step,epoch,loss,accuracy,lr,grad_norm,samples,ms,load_ms,forward_ms,backward_ms,comm_ms,"
-    "update_ms,loss_scale,skipped,val_loss,val_accuracy,val_top5,val_perplexity,val_samples\r\n";
+#define COLUMN(key, ...) ",val_" #key
+static const char header[] = "step,epoch,loss,accuracy,lr,grad_norm,samples,ms,load_ms,forward_ms,backward_ms,comm_ms,"
+                             "update_ms,loss_scale,skipped" VAL_METRICS_LIST(COLUMN) ",val_samples\r\n";
+#undef COLUMN
 
 enum { ROW = 512, STEP_COLUMNS = 15 };
 struct csv {
@@ -50,17 +51,16 @@ static void format_step(char *to, const struct step_record *r) {
 }
 
 static void format_val(char *to, const struct val_result *v) {
-    int n = put(to, 0, ",%.9g", v->loss);
-    n = put(to, n, ",%.9g", v->accuracy);
-    n = put(to, n, ",%.9g", v->top5);
-    n = put(to, n, ",%.9g", v->perplexity);
+    int n = 0;
+    for (int i = 0; i < VAL_METRICS; i++) n = put(to, n, ",%.9g", v->of[i]);
     snprintf(to + n, (size_t)(ROW - n), ",%lld", (long long)v->samples);
 }
 
 /* The last row, where it belongs. */
 static enum error put_row(struct csv *c) {
-    char val[ROW] = ",,,,,";
+    char val[ROW] = "";
     if (c->step < 0 || c->written) return ERR_NONE;
+    memset(val, ',', VAL_METRICS + 1);
     if (c->has_val) format_val(val, &c->val);
     bool again = c->at != c->end;
     if (again) (void)fseeko(c->file.f, c->at, SEEK_SET);

@@ -265,7 +265,7 @@ static enum error tensorboard_step(void *sink, const struct step_record *r) {
     begin_event(t, r->step);
     size_t summary = open_message(t, EVENT_SUMMARY);
     put_scalar(t, "loss", (double)r->loss);
-    put_scalar(t, "accuracy", (double)r->accuracy);
+    if (!isnan(r->accuracy)) put_scalar(t, "accuracy", (double)r->accuracy);
     put_scalar(t, "lr", r->lr);
     if (r->norm != 0) put_scalar(t, "grad_norm", r->norm);
     if (r->ms > 0) put_scalar(t, "samples_per_s", r->samples / r->ms * 1e3);
@@ -276,18 +276,15 @@ static enum error tensorboard_step(void *sink, const struct step_record *r) {
     return end_event(t);
 }
 
-static void put_measured(struct tensorboard *t, const char *tag, double v) {
-    if (!isnan(v)) put_scalar(t, tag, v);
-}
-
 static enum error tensorboard_val(void *sink, int64_t step, const struct val_result *v) {
     struct tensorboard *t = sink;
     begin_event(t, step);
     size_t summary = open_message(t, EVENT_SUMMARY);
-    put_scalar(t, "val/loss", v->loss);
-    put_measured(t, "val/accuracy", v->accuracy);
-    put_measured(t, "val/top5", v->top5);
-    put_measured(t, "val/perplexity", v->perplexity);
+#define TAG(key, ...) "val/" #key,
+    static const char *const tags[VAL_METRICS] = {VAL_METRICS_LIST(TAG)};
+#undef TAG
+    for (int i = 0; i < VAL_METRICS; i++)
+        if (i == VAL_AT_loss || !isnan(v->of[i])) put_scalar(t, tags[i], v->of[i]);
     close_message(t, summary);
     return end_event(t);
 }

@@ -1,10 +1,11 @@
-/* engine data: what data sets there are, what is in one, and writing one down so that it needs no
- * decoding. */
+/* engine data: what data sets there are, what is in one, what of it cannot be read, and writing one down so that it
+ * needs no decoding. */
 #include "cli/cli.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "engine/data/prepare.h"
+#include "engine/data/unreadable.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ static int list(const struct cli *cli) {
     return 0;
 }
 
-/* ---- what stats and prepare share ---- */
+/* ---- what the others share ---- */
 struct opened {
     struct run_settings settings;
     struct dataset *train, *val;
@@ -56,10 +57,7 @@ static enum error opened_open(const struct cli_config *c, struct opened *o) {
     const struct run_config *config = &o->settings.config;
     enum error err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
     if (err == ERR_NONE) err = dataset_open(&config->data, false, (uint64_t)config->seed, &o->val);
-    if (err != ERR_NONE)
-        cli_fail(err);
-    else
-        dataset_tell(o->train, o->val);
+    if (err != ERR_NONE) cli_fail(err);
     return err;
 }
 
@@ -220,11 +218,70 @@ static enum error stats(const struct options *asked) {
     enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
         const struct data_config *config = &o.settings.config.data;
+        dataset_tell(o.train, o.val);
         printf("data '%s'\n", o.train->name);
         err = part_print(o.train, config, "training");
         if (err == ERR_NONE) err = part_print(o.val, config, "validation");
         if (err != ERR_NONE) cli_fail(err);
     }
+    opened_close(&o);
+    return err;
+}
+
+/* ---- check ---- */
+/* Asks a set that can leave out what cannot be read to do so: all of that is then known. */
+static enum error skip_set(struct cli_config *c) {
+    struct run_settings s;
+    bool skips = false;
+    TRY(cli_load(c, &s));
+    for (const struct config_field *f = dataset_variants.at(s.config.data.set.index)->fields; f->key; f++)
+        skips |= !strcmp(f->key, "on_error");
+    run_settings_free(&s);
+    return skips ? cli_set(c, "data.on_error=skip") : ERR_NONE;
+}
+
+static int64_t unreadable_print(const struct unreadable *u) {
+    for (int64_t i = 0; i < u->count; i++) printf("  %s\n", u->sample[i].why);
+    return u->count;
+}
+
+/* Reads each sample of a part where opening the set has not done so. */
+static enum error part_check(struct dataset *d, const char *what, int64_t *bad) {
+    struct look l = {0};
+    int64_t before = *bad;
+    enum error err = look_alloc(&l, d);
+    for (int64_t i = 0; err == ERR_NONE && !d->unreadable && i < d->size; i++) {
+        err = d->ops->read(d, i, l.x, l.labels, l.target);
+        if (err != ERR_DATA) continue;
+        printf("  %s\n", error_message());
+        ++*bad;
+        err = ERR_NONE;
+    }
+    look_free(&l);
+    if (err == ERR_NONE) printf("%-11s %lld samples can be read\n", what, (long long)(d->size - *bad + before));
+    return err;
+}
+
+static enum error parts_check(const struct opened *o) {
+    const struct unreadable *train = o->train->unreadable, *val = o->val->unreadable;
+    int64_t bad = 0;
+    printf("data '%s'\n", o->train->name);
+    if (train) bad += unreadable_print(train);
+    if (val && val != train) bad += unreadable_print(val);
+    TRY(part_check(o->train, "training", &bad));
+    TRY(part_check(o->val, "validation", &bad));
+    fflush(stdout); /* before the error */
+    if (!bad) return ERR_NONE;
+    return FAIL(ERR_DATA, "%lld of the samples cannot be read%s", (long long)bad,
+                train ? "\nremove these files, or train without them by data.on_error: skip" : "");
+}
+
+static enum error check(const struct options *asked) {
+    struct cli_config config = asked->config;
+    struct opened o = {0};
+    TRY(skip_set(&config));
+    enum error err = opened_open(&config, &o);
+    if (err == ERR_NONE && (err = parts_check(&o)) != ERR_NONE) cli_fail(err);
     opened_close(&o);
     return err;
 }
@@ -254,6 +311,7 @@ static enum error prepare(const struct options *asked) {
     const char *folder = asked->folder;
     enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
+        dataset_tell(o.train, o.val);
         err = dataset_prepare(o.train, folder, "train");
         if (err == ERR_NONE) err = dataset_prepare(o.val, folder, "val");
         char some[8];
@@ -282,6 +340,10 @@ static int run_stats(const struct cli *cli) {
     return with_source(cli, stats);
 }
 
+static int run_check(const struct cli *cli) {
+    return with_source(cli, check);
+}
+
 static int run_prepare(const struct cli *cli) {
     return with_source(cli, prepare);
 }
@@ -299,6 +361,8 @@ static const struct command forms[] = {
     {"list", "lists the sets and their keys", .run = list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
      .run = run_stats},
+    {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",
+     OPTIONS(stats_options), .run = run_check},
     {"prepare",
      "decodes pictures once, at the configuration's size, writes FOLDER/train-images.npy and similar files (train.bin "
      "for tokens), and prints the 'data' section that reads them",
@@ -307,8 +371,8 @@ static const struct command forms[] = {
 const struct command command_data = {
     .name = "data",
     .also = "datasets|dataset",
-    .summary = "lists data sets, shows what is in one, or writes one for fast reading",
+    .summary = "lists data sets, shows what is in one, checks that it can be read, or writes one for fast reading",
     .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
              "bad configuration\n",
-    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, NULL},
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
 };

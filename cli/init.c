@@ -5,7 +5,9 @@
 #include "cli/pictures.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/data/find.h"
 #include "engine/data/image.h"
+#include "engine/data/unreadable.h"
 #include "engine/train/stop.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
@@ -58,8 +60,8 @@ static enum error check(const char *text, const char *path, struct pool *pool) {
 
 /* ---- looking ---- */
 
-/* The middle of the shorter sides of some pictures. */
-static enum error look_at_pictures(const char *folder, struct pool *pool, int64_t *side) {
+/* The middle of the shorter sides of some pictures, and how many there are. */
+static enum error look_at_pictures(const char *folder, struct pool *pool, int64_t *side, int64_t *count) {
     enum { LOOKS = 64 };
     struct pictures all;
     int sides[LOOKS], n = 0, width, height;
@@ -72,6 +74,7 @@ static enum error look_at_pictures(const char *folder, struct pool *pool, int64_
         sides[k] = shorter;
     }
     *side = n ? sides[n / 2] : 0;
+    *count = all.count;
     return ERR_NONE;
 }
 
@@ -105,6 +108,8 @@ static enum error take_facts(const struct run_settings *s, struct pool *pool, st
         f->train = train->size, f->val = val->size, f->shape = train->shape, f->type = train->type;
         f->plane = train->plane, f->classes = train->classes, f->targets = train->targets;
         f->values = train->classes == 0;
+        f->unreadable = train->unreadable ? train->unreadable->count : 0;
+        if (val->unreadable && val->unreadable != train->unreadable) f->unreadable += val->unreadable->count;
         f->names = names_of(train, pool);
         const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
         f->target = column ? as_yaml(column, pool) : NULL;
@@ -124,8 +129,9 @@ static bool are_values(const struct init_facts *f) {
 
 static enum error look_once(const char *keys, const char *path, struct pool *pool, struct init_facts *f) {
     struct run_settings s;
-    const char *text = pool_printf(pool, f->generated ? "%sdata: {set: %s}\n" : "%sdata: {train: %s%s}\n",
-                                   f->values ? "loss: mse\n" : "", f->data, keys);
+    const char *text = pool_printf(pool, f->generated ? "%sdata: {set: %s}\n" : "%sdata: {train: %s%s%s%s}\n",
+                                   f->values ? "loss: mse\n" : "", f->data, f->val_file ? ", val: " : "",
+                                   f->val_file ? f->val_file : "", keys);
     if (!text) return ERR_MEMORY;
     enum error err = settings_of(text, path, pool, &s);
     if (err == ERR_NONE) err = take_facts(&s, pool, f);
@@ -149,14 +155,16 @@ static int64_t chosen_context(const char *data) {
 }
 
 static enum error look(const char *data, const char *path, struct pool *pool, struct init_facts *f) {
+    enum { TRIED_MOST = 10000 }; /* pictures that are decoded in some seconds */
     const char *keys = "";
+    int64_t count;
     if (f->generated) return look_once(keys, path, pool, f);
     int kind = dataset_recognise(data);
     f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
     if (!strcmp(f->set, "images")) {
-        TRY(look_at_pictures(data, pool, &f->side));
+        TRY(look_at_pictures(data, pool, &f->side, &count));
         f->size = chosen_size(f->side);
-        keys = pool_printf(pool, ", size: %lld", (long long)f->size);
+        keys = pool_printf(pool, ", size: %lld%s", (long long)f->size, count <= TRIED_MOST ? ", on_error: skip" : "");
     } else if (!strcmp(f->set, "text") || !strcmp(f->set, "tokens")) {
         f->context = chosen_context(data);
         keys = pool_printf(pool, ", context: %lld", (long long)f->context);
@@ -195,15 +203,9 @@ static bool is_generated(const char *data) {
     return false;
 }
 
-static enum error refuse(const char *data) {
-    if (!file_exists(data))
-        return FAIL(ERR_INPUT, "no file or folder '%s'\nnor is it the name of a generated set (engine data list)",
-                    data);
-    if (dataset_recognise(data) >= 0) return ERR_NONE;
-    return FAIL(ERR_DATA,
-                "no data set is of the form of '%s'\nit takes a folder with a folder of pictures for each class, .csv, "
-                ".txt, .npy, .bin, and the files of MNIST and CIFAR (engine data list)",
-                data);
+static enum error find(const char *data, struct pool *pool, struct data_files *out) {
+    if (file_exists(data)) return data_find(data, pool, out);
+    return FAIL(ERR_INPUT, "no file or folder '%s'\nnor is it the name of a generated set (engine data list)", data);
 }
 
 static enum error write_file(const char *path, const char *text, bool force) {
@@ -229,13 +231,15 @@ static void tell(const struct init_facts *f, const struct init_length *length, c
 static enum error make(const struct options *o, struct pool *pool) {
     const char *data = o->data ? o->data : "digits", *path = o->output;
     struct init_facts f = {.generated = is_generated(data)};
-    if (!f.generated) TRY(refuse(data));
+    struct data_files files = {.train = data};
+    if (!f.generated) TRY(find(data, pool, &files));
     if (!path && !(path = name_of(data, pool))) return ERR_MEMORY;
     const char *as = strcmp(path, "-") ? path : "run.yaml";
-    f.data = f.generated ? data : seen_from(data, as, pool);
-    if (!f.data) return ERR_MEMORY;
+    f.data = f.generated ? data : seen_from(files.train, as, pool);
+    f.val_file = files.val ? seen_from(files.val, as, pool) : NULL;
+    if (!f.data || (files.val && !f.val_file)) return ERR_MEMORY;
     if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return write_file(path, "", false);
-    TRY(look(data, as, pool, &f));
+    TRY(look(files.train, as, pool, &f));
     struct init_length length;
     const char *text = init_text(&f, as, pool, &length);
     if (!text) return ERR_MEMORY;
@@ -260,7 +264,7 @@ static const char *generated_name(int i) {
 
 static const struct option options[] = {{"DATA", NULL,
                                          "a folder with a folder of pictures for each class, a .csv, .txt, .npy or "
-                                         ".bin file, MNIST's or CIFAR's files, or the "
+                                         ".bin file or a folder with it, MNIST's or CIFAR's files, or the "
                                          "name of a generated set; digits by itself",
                                          CONFIG_STRING, AT(data), .word = generated_name, .one = "data"},
                                         {"--output", "FILE",

@@ -3,10 +3,12 @@
 #include "cli/cli.h"
 
 struct init_facts {
-    const char *data; /* the path as it is written in the file, or a generated set's name */
+    const char *data;     /* the path as it is written in the file, or a generated set's name */
+    const char *val_file; /* likewise: a file to validate on; NULL: none was found */
     const char *set;
     bool generated;
     int64_t train, val; /* samples */
+    int64_t unreadable; /* files */
     struct shape shape;
     int type; /* SAMPLE_U8, ... */
     bool plane, values, own_parts;

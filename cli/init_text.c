@@ -198,12 +198,14 @@ static void write_data(struct sheet *s, const struct init_facts *f, const struct
     s->text = s->text ? pool_printf(s->pool, "%s\ndata:\n", s->text) : NULL;
     line(s, "  set", f->set, f->generated ? "drawn by the engine; nothing is read" : NULL);
     if (!f->generated) line(s, "  train", f->data, "seen from this file's folder");
-    if (!f->generated && !f->own_parts) line(s, "  val", "10%", "held out; or a file of its own");
+    if (f->val_file) line(s, "  val", f->val_file, "the samples to validate on");
+    if (!f->generated && !f->own_parts && !f->val_file) line(s, "  val", "10%", "held out; or a file of its own");
     if (f->own_parts) line(s, "  # val", "10%", "share held out if there is no validation file");
     if (f->target) line(s, "  target", f->target, "the column that is predicted");
     if (f->target) line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
     if (f->size)
         number(s, "  size", f->size, "", f->size < f->side ? "pixels per side; more take longer" : "pixels per side");
+    if (f->unreadable) line(s, "  on_error", "skip", "files that cannot be read, which engine data check names");
     if (f->context) number(s, "  context", f->context, "", "tokens that are looked at together");
     if (f->type != SAMPLE_TOKENS) line(s, "  normalize", "auto", "by mean and deviation of the training samples");
     if (r->augment) line(s, "  augment", r->augment, r->changes);

@@ -85,7 +85,6 @@ static void note_goal(struct compared *c, int measure) {
 static void note_set(struct compared *c, int measure) {
     const char *words = NULL;
     double worst = 0;
-    if (strcmp(c->x->measure[measure].name, "val_accuracy") != 0) return;
     for (int i = 0; i < c->x->npairs; i++) {
         const char *mine = c->pair[i].answer[measure].of_set;
         double error = c->pair[i].answer[measure].statistics.error;

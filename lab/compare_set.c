@@ -102,6 +102,6 @@ static const char *words_of_set(const struct compared *c, const struct compared_
 
 void compare_set(struct compared *c, const struct compared_pair *p, int measure) {
     struct compared_answer *a = &p->answer[measure];
-    if (c->x->measure[measure].kind == MEASURE_VAL_ACCURACY && a->judged && !a->equal)
+    if (measure_is_accuracy(&c->x->measure[measure]) && a->judged && !a->equal)
         a->of_set = words_of_set(c, p, a);
 }

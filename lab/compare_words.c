@@ -45,7 +45,7 @@ const char *compare_verdict(const struct compared *c, const struct compared_pair
 const char *compare_doubt(const struct compared *c, const struct compared_pair *p, int measure) {
     const double much = 0.5;
     const struct compared_answer *a = &p->answer[measure];
-    bool accuracy = c->x->measure[measure].kind == MEASURE_VAL_ACCURACY;
+    bool accuracy = measure_is_accuracy(&c->x->measure[measure]);
     bool told = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER;
     const char *text = "";
     if (told && a->apart > much)

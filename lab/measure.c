@@ -47,6 +47,10 @@ bool measure_timed(const struct measure *m) {
     return m->kind <= MEASURE_TIME || m->kind == MEASURE_TIME_TO;
 }
 
+bool measure_is_accuracy(const struct measure *m) {
+    return m->kind == MEASURE_VAL && m->part == VAL_AT_accuracy;
+}
+
 static double most(const double *v, int n) {
     double m = n ? v[0] : (double)NAN;
     for (int i = 1; i < n; i++) m = fmax(m, v[i]);

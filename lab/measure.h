@@ -33,6 +33,8 @@ struct measure {
     const char *of;   /* TIME_TO: the name of a metric, val.accuracy */
     double target;
 };
+/* Whether it is the accuracy, of which each run leaves which samples it had right. */
+bool measure_is_accuracy(const struct measure *m);
 /* Every measure with a name alone (time_to has a target, and is not among them). */
 const struct measure *measure_list(int *n);
 const struct measure *measure_find(const char *name, int n); /* the first n characters; or NULL */

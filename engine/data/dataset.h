@@ -8,6 +8,7 @@ enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as
 enum { SPLIT_END = -1 };
 struct columns;
 struct dataset;
+struct unreadable;
 struct visit;
 struct dataset_ask {    /* which part of a set is to be opened */
     const void *config; /* the set's own keys */
@@ -52,6 +53,8 @@ struct dataset_ops {
 };
 struct dataset { /* embedded first in each reader's own struct */
     const struct dataset_ops *ops;
+    /* Files of the folder that were left out as they cannot be read; NULL: none was tried. */
+    const struct unreadable *unreadable;
     int64_t size;          /* at least 1 */
     struct shape shape;    /* of one sample */
     int type;              /* SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS */

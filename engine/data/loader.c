@@ -364,8 +364,7 @@ static enum error position_init(struct loader *l, const struct loader_params *p)
     return ERR_NONE;
 }
 
-/* The process's cores, of which a loader never needs more. */
-static int cores_count(void) {
+int loader_cores(void) {
     enum { MOST = 16 };
     cpu_set_t set;
     int n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
@@ -383,7 +382,7 @@ static enum error loader_init(struct loader *l, const struct loader_params *p) {
         return FAIL(ERR_MEMORY, "no memory for %d batches", l->depth);
     for (int i = 0; i < l->depth; i++) TRY(slot_init(l, &l->slots[i], p->shards, p->nshards));
     l->active = p->workers ? p->workers : 1;
-    return workers_start(l, p->workers ? p->workers : cores_count());
+    return workers_start(l, p->workers ? p->workers : loader_cores());
 }
 
 enum error loader_open(const struct loader_params *p, struct loader **out) {

@@ -79,3 +79,5 @@ MUST_CHECK enum error loader_open(const struct loader_params *p, struct loader *
  * the last (not training). Allocates nothing once open. */
 MUST_CHECK enum error loader_next(struct loader *l, const struct step_batch **out);
 void loader_close(struct loader *l);
+/* The process's cores, of which a loader never needs more than 16. */
+int loader_cores(void);

@@ -10,6 +10,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -60,6 +61,10 @@ static enum error labels_path(const struct pair_format *f, const char *x, const 
     char folder[PATH_MAX];
     snprintf(folder, sizeof folder, "%.*s", (int)(name - x), x);
     TRY(path_join(out, folder, labels));
+    if (pair_existing(out, PATH_MAX)) return ERR_NONE;
+    size_t differ = 0; /* scikit-learn's names are X_train and y_train */
+    while (labels[differ] && labels[differ] == name[differ]) differ++;
+    out[strlen(out) - strlen(labels) + differ] = (char)tolower((unsigned char)labels[differ]);
     if (!pair_existing(out, PATH_MAX)) return FAIL(ERR_INPUT, "no labels %s\nset their place: data.%s", out, key);
     return ERR_NONE;
 }

@@ -21,7 +21,7 @@ enum error webp_probe(const char *path, const unsigned char *bytes, size_t n, in
     WebPBitstreamFeatures f;
     if (WebPGetFeatures(bytes, n, &f) != VP8_STATUS_OK)
         return FAIL(ERR_DATA, "%s: a WebP whose header is damaged or cut off", path);
-    if (f.has_animation) return FAIL(ERR_DATA, "%s: a WebP that moves, where a picture stands still", path);
+    if (f.has_animation) return FAIL(ERR_DATA, "%s: animated WebP is not supported", path);
     *width = f.width;
     *height = f.height;
     return ERR_NONE;

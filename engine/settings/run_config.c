@@ -5,6 +5,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
+#include "engine/data/find.h"
 #include "engine/settings/run_resolve.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -73,18 +74,18 @@ static enum error find_path(struct run_settings *s, struct node *at, struct conf
     return ERR_NONE;
 }
 
-/* Which set the path is of; -1, reported, when it is none's. */
-static int recognise(const struct node *path, struct config_errors *e) {
-    bool there = file_exists(path->text);
-    int kind = there ? dataset_recognise(path->text) : -1;
-    if (!there)
+/* Which set the path is of, and its files; a kind of -1, reported, when it is none's. */
+static enum error recognise(const struct node *path, struct pool *pool, struct config_errors *e,
+                            struct data_files *out) {
+    *out = (struct data_files){.kind = -1};
+    if (!file_exists(path->text)) {
         config_error(e, path, false, "data: no file or folder '%.200s'\nnothing is ever downloaded", path->text);
-    else if (kind < 0)
-        config_error(e, path, false,
-                     "data: no data set is of the form of '%.200s'\n"
-                     "say which: data: {set: NAME, train: PATH}",
-                     path->text);
-    return kind;
+        return ERR_NONE;
+    }
+    enum error err = data_find(path->text, pool, out);
+    if (err == ERR_MEMORY) return err;
+    if (err != ERR_NONE) config_error(e, path, false, "data: %s\n%s", error_message(), error_hint());
+    return ERR_NONE;
 }
 
 /* 'data: PATH' and {train: PATH} are {set: the one that recognises it, train: PATH}. */
@@ -96,18 +97,21 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
     bool found = false, lost = false;
     if (path) TRY(find_path(s, path, e, &found, &lost));
     if (!found) return ERR_NONE;
-    int kind = lost ? -1 : recognise(path, e);
+    struct data_files files = {.kind = -1};
+    if (!lost) TRY(recognise(path, s->pool, e, &files));
+    if (files.kind >= 0) path->text = files.train;
     struct node place = *path, none = {.source = "auto"};
-    if (kind < 0 || path == data) /* an unknown set's keys are unknown, too: only the path is reported */
+    if (files.kind < 0 || path == data) /* an unknown set's keys are unknown, too: only the path is reported */
         data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
-    if (kind < 0) return ERR_NONE;
+    if (files.kind < 0) return ERR_NONE;
     if (path == data)
         TRY(add_scalar(s->pool, data, "train", place.text, &place));
     else if (path == bare)
         bare->key = "train";
     else if (bare) /* --set data.train takes the place of 'data: PATH', which tree_set put first */
         data->items++, data->count--;
-    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(kind)->name, &none);
+    if (files.val && !node_get(data, "val")) TRY(add_scalar(s->pool, data, "val", files.val, &none));
+    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(files.kind)->name, &none);
 }
 
 size_t run_name_character(const char *c) {

@@ -1,6 +1,7 @@
 /* The summary at the end of a run: one table for people, one JSON object for programs, from the same numbers. */
 #include "engine/tell/tell.h"
 
+#include "engine/data/unreadable.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/job.h"
 
@@ -87,6 +88,28 @@ static void json_staleness(const struct staleness *s, struct json *j) {
     json_close(j, '}');
 }
 
+static void json_skipped(const struct summary *s, struct json *j) {
+    enum { NAMED = 100 };
+    int64_t count = 0;
+    json_open(j, "skipped", '{');
+    json_open(j, "files", '[');
+    for (int part = 0; part < 2; part++)
+        for (int64_t i = 0; s->unreadable[part] && i < s->unreadable[part]->count; i++)
+            if (count++ < NAMED) json_string(j, NULL, s->unreadable[part]->sample[i].why);
+    json_close(j, ']');
+    json_int(j, "samples", count);
+    json_close(j, '}');
+}
+
+static void print_skipped(const struct summary *s, FILE *f) {
+    for (int part = 0; part < 2; part++) {
+        const struct unreadable *u = s->unreadable[part];
+        if (u && u->count)
+            fprintf(f, "skipped     %lld of the files, which cannot be read%s %s\n", (long long)u->count,
+                    u->count > 1 ? " (engine data check names all), as" : ":", u->sample[0].why);
+    }
+}
+
 static void json_best(const struct best_checkpoint *b, struct json *j) {
     json_open(j, "best_checkpoint", '{');
     json_string(j, "metric", b->metric);
@@ -160,6 +183,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
         json_close(j, '}');
     }
     if (s->loss) json_loss(s, j);
+    if (s->unreadable[0] || s->unreadable[1]) json_skipped(s, j);
     if (s->planted) json_string(j, "inject", s->planted);
     if (s->stale.of) json_staleness(&s->stale, j);
     json_list(j, "peak_rss_bytes", s->rss, s->processes);
@@ -275,6 +299,7 @@ static void print_table(const struct summary *s, int columns, FILE *f) {
         fprintf(f, "gradients, all ranks  %s sent (%s), ", text_of_bytes(s->packed, sent), s->compress);
         fprintf(f, "%s without compression: %.1f times as much\n", text_of_bytes(s->dense, sent), s->dense / s->packed);
     }
+    print_skipped(s, f);
     if (s->planted) fprintf(f, "planted on purpose    %s\n", s->planted);
     if (s->stale.of)
         fprintf(f,

@@ -7,6 +7,7 @@
 
 struct job;
 struct run_config;
+struct unreadable;
 
 /* ---- metrics and the summary ---- */
 /* "key": {"loss": ..., "accuracy": ..., ..., "samples": ...}: all metrics of validation. */
@@ -69,6 +70,8 @@ struct summary { /* what the end of a run says */
     double smoothing;           /* its own */
     const float *class_weights; /* (classes); NULL: none */
     int64_t classes;
+    /* Files that were left out as they cannot be read, of both parts; NULL: none was tried, or they are the same. */
+    const struct unreadable *unreadable[2];
     const char *planted;             /* what goes wrong on purpose, NULL: nothing */
     const char *compress;            /* how gradients were, NULL: not */
     double dense, packed;            /* bytes that they would have taken, and took, over all ranks */

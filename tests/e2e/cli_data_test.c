@@ -1,4 +1,4 @@
-/* engine data: list, stats, prepare, and their exit codes. */
+/* engine data: list, stats, check, prepare, and their exit codes; runs on data of which a part cannot be read. */
 #include "tests/harness/program.h"
 #include "tests/unit/data_pictures.h"
 
@@ -8,6 +8,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static struct program p;
 
@@ -95,7 +96,7 @@ static void refuses(void **state) {
         int code;
         const char *says;
     } wrong[] = {
-        {{"data", NULL}, 64, "list, stats or prepare"},
+        {{"data", NULL}, 64, "list, stats, check or prepare"},
         {{"data", "lists", NULL}, 64, "lists"},
         {{"data", "list", "more", NULL}, 64, "usage"},
         {{"data", "stats", "digits", "more", NULL}, 64, "one word too many"},
@@ -144,11 +145,88 @@ static void names_bad_files(void **state) {
     }
 }
 
+/* Two classes of ten pictures; bad: of three the end is missing, or they are none, else they are not there. */
+static const char *pictures_put(const char *folder, bool bad) {
+    char path[64];
+    static uint8_t bytes[1 << 16];
+    for (int i = 0; i < 20; i++) {
+        bool hit = i == 3 || i == 11 || i == 12;
+        snprintf(path, sizeof path, "%s/%s", folder, i % 2 ? "wide" : "tall");
+        assert_ok(file_make_folders(scratch_path(path)));
+        snprintf(path, sizeof path, "%s/%s/%02d.jpg", folder, i % 2 ? "wide" : "tall", i);
+        if (bad || !hit) jpeg_put(path, i, i % 2 ? 30 : 20, i % 2 ? 20 : 30, JPEG_FORM_COLOUR);
+        if (!bad || !hit) continue;
+        size_t n = file_get(scratch_path(path), bytes, sizeof bytes);
+        file_put(path, i == 12 ? (const uint8_t *)"this is a text, and no picture" : bytes, i == 12 ? 30 : n - n / 4);
+    }
+    return scratch_path(folder);
+}
+
+/* Every file that cannot be read is named, whatever it lacks; a sound set is counted. */
+static void checks(void **state) {
+    (void)state;
+    char folder[512], whole[512], tokens[512];
+    snprintf(folder, sizeof folder, "%s", pictures_put("holes", true));
+    snprintf(whole, sizeof whole, "%s", pictures_put("whole", false));
+    program_run(&p, 60, "data", "check", folder, "--set", "data.val=4", NULL);
+    assert_int_equal(p.code, 65);
+    static const char *const bad[] = {"holes/wide/03.jpg: the picture is cut off or damaged\n",
+                                      "holes/wide/11.jpg: the", "holes/tall/12.jpg: neither JPEG nor PNG nor WebP",
+                                      "13 samples can be read", "4 samples can be read"};
+    for (int i = 0; i < 5; i++) says(p.out, bad[i]);
+    says(p.err, "3 of the samples cannot be read");
+    says(p.err, "data.on_error: skip");
+    program_run(&p, 60, "data", "check", whole, "--set", "data.val=4", NULL);
+    assert_int_equal(p.code, 0);
+    says(p.out, "13 samples can be read");
+    snprintf(tokens, sizeof tokens, "%s", file_put("odd.bin", "\1\0\2\0\1\0\2\0\1\0\2\0\1\0\2\0\377\0\2\0\1\0", 22));
+    program_run(&p, 60, "data", "check", tokens, "--set", "data.type=u16", "--set", "data.vocabulary=3", "--set",
+                "data.context=2", "--set", "data.val=1", NULL);
+    assert_int_equal(p.code, 65);
+    says(p.err, "odd.bin: token 255 at place 8");
+}
+
+static void train_on(const char *folder, const char *mode, const char *devices, const char *on_error) {
+    char data[600], named[32], kind[32], error[64];
+    snprintf(data, sizeof data, "data=%s", folder);
+    snprintf(named, sizeof named, "mode=%s", mode);
+    snprintf(kind, sizeof kind, "devices=cpu:%s", devices);
+    snprintf(error, sizeof error, "data.on_error=%s", on_error);
+    program_run(&p, 120, "run", "--json", "--quiet", "--set", data, "--set", "data.size=8", "--set", "data.val=4",
+                "--set", error, "--set", "model={zoo: mlp, hidden: [4]}", "--set", "batch=8", "--set", "train=4st",
+                "--set", named, "--set", kind, "--set", "threads=1", "--set", "data.augment=[random_resized_crop]",
+                NULL);
+}
+
+/* A run that skips names what it skips, and has the weights of a run on a folder without these files, in every mode. */
+static void skips_the_same_everywhere(void **state) {
+    (void)state;
+    char weights[80];
+    assert_int_equal(chdir(scratch_folder()), 0);
+    train_on("whole", "single", "1", "stop");
+    assert_int_equal(p.code, 0);
+    snprintf(weights, sizeof weights, "%s", program_string(&p, "weights_sha256"));
+    assert_null(strstr(p.out, "skipped"));
+    static const char *const modes[][2] = {{"single", "1"}, {"dp", "2"}, {"ddp", "2"}};
+    for (int i = 0; i < 3; i++) {
+        train_on("holes", modes[i][0], modes[i][1], "skip");
+        if (p.code) fail_msg("%s: code %d: %s", modes[i][0], p.code, p.err);
+        assert_string_equal(program_string(&p, "weights_sha256"), weights);
+        assert_true(program_number(&p, "skipped.samples") == 3);
+        says(p.out, "holes/tall/12.jpg: neither");
+        says(p.err, "3 of 20 pictures cannot be read and are skipped");
+    }
+    train_on("holes", "single", "1", "stop");
+    assert_int_equal(p.code, 65);
+    says(p.err, "data.on_error: skip");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_every_set), cmocka_unit_test(tells_what_is_in_a_set),
         cmocka_unit_test(names_classes),   cmocka_unit_test(prepares_what_it_can_read),
         cmocka_unit_test(refuses),         cmocka_unit_test(names_bad_files),
+        cmocka_unit_test(checks),          cmocka_unit_test(skips_the_same_everywhere),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -99,6 +99,37 @@ static void each_kind_of_data(void **state) {
     }
 }
 
+/* A folder with files of one set is that set; the file names them. */
+static void folders(void **state) {
+    (void)state;
+    assert_ok(file_make_folders("tables"));
+    assert_int_equal(symlink("../classes.csv", "tables/train.csv"), 0);
+    assert_int_equal(symlink("../classes.csv", "tables/test.csv"), 0);
+    program_run(&p, 30, "init", "tables", NULL);
+    if (p.code) fail_msg("%s", p.err);
+    assert_non_null(strstr(file("tables.yaml"), "  train: tables/train.csv "));
+    assert_non_null(strstr(file("tables.yaml"), "  val: tables/test.csv "));
+    trains("tables.yaml", "val.accuracy");
+}
+
+/* Pictures that cannot be read are found and told, and the file skips them. */
+static void bad_pictures(void **state) {
+    (void)state;
+    char path[64];
+    for (int i = 0; i < 24; i++) {
+        snprintf(path, sizeof path, "bad/%d", i % 2);
+        assert_ok(file_make_folders(path));
+        snprintf(path, sizeof path, "bad/%d/%d.jpg", i % 2, i);
+        jpeg_put(path, i, 32, 32, JPEG_FORM_COLOUR);
+    }
+    assert_int_equal(truncate("bad/1/5.jpg", 500), 0);
+    program_run(&p, 30, "init", "bad", NULL);
+    if (p.code) fail_msg("%s", p.err);
+    assert_non_null(strstr(p.err, "bad/1/5.jpg: the picture is cut off or damaged"));
+    assert_non_null(strstr(file("bad.yaml"), "  on_error: skip "));
+    trains("bad.yaml", "val.accuracy");
+}
+
 static void without_data(void **state) {
     (void)state;
     program_run(&p, 30, "init", NULL);
@@ -129,7 +160,7 @@ static void what_is_wrong(void **state) {
         int code;
         const char *text;
     } cases[] = {{{"nothing-here"}, 66, "no file or folder"},
-                 {{"configs"}, 65, "no data set is of the form"},
+                 {{"configs"}, 65, "holds nothing that a data set reads: 1 x .yaml"},
                  {{"broken.csv"}, 65, "broken.csv"},
                  {{"classes.csv", "-o", "taken.yaml"}, 73, "--force"}};
     save_text("taken.yaml", "mine\n");
@@ -149,10 +180,8 @@ static void what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_of_data),
-        cmocka_unit_test(without_data),
-        cmocka_unit_test(in_another_folder),
-        cmocka_unit_test(what_is_wrong),
+        cmocka_unit_test(each_kind_of_data), cmocka_unit_test(folders),           cmocka_unit_test(bad_pictures),
+        cmocka_unit_test(without_data),      cmocka_unit_test(in_another_folder), cmocka_unit_test(what_is_wrong),
     };
     return cmocka_run_group_tests_name("init", tests, set_up, tear_down);
 }

@@ -1,6 +1,8 @@
 /* Files: what idx, npy and csv read, and that whatever lies in one is refused by name. */
 #include "tests/unit/data_fixture.h"
 
+#include "engine/data/find.h"
+
 #include <sys/stat.h>
 
 static char yaml_text[2048];
@@ -463,6 +465,74 @@ static void test_csv_long_lines(void **state) {
     free(text);
 }
 
+/* ---- folders ---- */
+static void find_check(const char *const *files, const char *train, const char *val, const char *says) {
+    static int folders;
+    struct pool *pool;
+    struct data_files found;
+    char folder[32], name[128];
+    snprintf(folder, sizeof folder, "found%d", folders++);
+    assert_int_equal(mkdir(scratch_path(folder), 0700), 0);
+    for (; *files; files++) {
+        snprintf(name, sizeof name, "%s/%.90s", folder, *files);
+        size_t n = strlen(*files);
+        if ((*files)[n - 1] == '/')
+            assert_int_equal(mkdir(scratch_path(name), 0700), 0);
+        else
+            file_put(name, strstr(*files, "test.csv") ? "a,b\n" : "a,b,c\n", strstr(*files, "test.csv") ? 4 : 6);
+    }
+    assert_ok(pool_create(&pool));
+    enum error err = data_find(scratch_path(folder), pool, &found);
+    if (!train) {
+        assert_int_equal(err, ERR_DATA);
+        if (!strstr(error_message(), says)) fail_msg("%s", error_message());
+        assert_true(*error_hint() != '\0');
+    } else {
+        if (err != ERR_NONE) fail_msg("%s: %s", train, error_message());
+        snprintf(name, sizeof name, "%s/%s", folder, train);
+        if (*train) assert_string_equal(found.train, scratch_path(name));
+        assert_string_equal(dataset_kinds(&(int){0})[found.kind]->section.name, says);
+        snprintf(name, sizeof name, "%s/%s", folder, val ? val : "");
+        if (val) assert_string_equal(found.val, scratch_path(name));
+        if (!val) assert_null(found.val);
+    }
+    pool_free(pool);
+}
+
+/* A folder that holds one obvious thing is that, and of any other the error says what is there. */
+static void test_folders(void **state) {
+    (void)state;
+    static const struct {
+        const char *files[6], *train, *val, *says; /* says: the set, or a part of the message */
+    } cases[] = {
+        {{"wine.csv"}, "wine.csv", NULL, "csv"},
+        {{"wine.csv", "README.txt", "plots/"}, "wine.csv", NULL, "csv"},
+        {{"train.csv", "val.csv", "test.csv"}, "train.csv", "val.csv", "csv"},
+        {{"train.csv", "test.csv"}, "train.csv", NULL, "csv"}, /* which lacks the target */
+        {{"my-Train.tsv", "my-test.tsv"}, "my-Train.tsv", "my-test.tsv", "csv"},
+        {{"X_train.npy", "y_train.npy", "X_test.npy", "y_test.npy"}, "X_train.npy", "X_test.npy", "npy"},
+        {{"X.npy", "y.npy"}, "X.npy", NULL, "npy"},
+        {{"train-images.npy", "train-labels.npy", "val-images.npy", "val-labels.npy"},
+         "train-images.npy",
+         "val-images.npy",
+         "npy"},
+        {{"t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte.gz"}, "t10k-images-idx3-ubyte.gz", NULL, "idx"},
+        {{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"}, "train-images-idx3-ubyte", NULL, "idx"},
+        {{"story.txt", ".hidden.txt"}, "story.txt", NULL, "text"},
+        {{"train.tokens.bin", "val.bin"}, "train.tokens.bin", "val.bin", "tokens"},
+        {{"empty/"}, "", NULL, "images"}, /* whose reader says what it lacks */
+        {{"a.csv", "b.csv"}, NULL, NULL, "several files that could be trained on: a.csv, b.csv"},
+        {{"train_a.csv", "train_b.csv"}, NULL, NULL, "several"},
+        {{"train.csv", "X.npy", "y.npy"}, NULL, NULL, "several"},
+        {{"1.jpg", "2.JPG"}, NULL, NULL, "has pictures but no class folders"},
+        {{"1.jpg", "labels.csv"}, NULL, NULL, "has pictures but no class folders"},
+        {{"x.yaml", "y.yaml"}, NULL, NULL, "holds nothing that a data set reads: 2 x .yaml"},
+        {{0}, NULL, NULL, "it is empty"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        find_check(cases[i].files, cases[i].train, cases[i].val, cases[i].says);
+}
+
 static void test_no_regular_file(void **state) {
     (void)state;
     struct dataset *d;
@@ -486,6 +556,7 @@ int main(void) {
         cmocka_unit_test(test_csv_numbers_are_no_names),
         cmocka_unit_test(test_csv_lies),
         cmocka_unit_test(test_csv_long_lines),
+        cmocka_unit_test(test_folders),
         cmocka_unit_test(test_no_regular_file),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,6 +3,7 @@
 #include "tests/unit/data_pictures.h"
 
 #include "engine/data/image.h"
+#include "engine/data/unreadable.h"
 
 #include <math.h>
 #include <unistd.h>
@@ -353,6 +354,90 @@ static void test_late(void **state) {
     dataset_close(d);
 }
 
+/* Cuts a file to this share of its bytes. */
+static void file_cut(const char *name, double share) {
+    static uint8_t bytes[1 << 16];
+    size_t n = file_get(scratch_path(name), bytes, sizeof bytes);
+    file_put(name, bytes, (size_t)((double)n * share));
+}
+
+/* Two folders of ten pictures: in 'holes' some cannot be read, in 'whole' these are not there. */
+static void holes_put(const char *folder, bool bad) {
+    char name[64];
+    folder_put(folder);
+    for (int i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "%s/%c", folder, i < 5 ? 'a' : 'b');
+        if (i % 5 == 0) folder_put(name);
+        snprintf(name, sizeof name, "%s/%c/%d.jpg", folder, i < 5 ? 'a' : 'b', i);
+        if (bad || (i != 1 && i != 4 && i != 8)) jpeg_put(name, i, 96, 120, JPEG_FORM_COLOUR);
+        if (bad && i == 1) file_cut(name, 0.97); /* only what lies below the middle is missing */
+        if (bad && i == 4) file_put(name, "no picture at all, but long enough", 34);
+        if (bad && i == 8) file_cut(name, 0.5);
+    }
+}
+
+/* With on_error: skip the set is that of a folder without the files that cannot be read, in both parts and for a
+ * network that is measured; they are named, and looked for once. */
+static void test_skip(void **state) {
+    (void)state;
+    static uint8_t x[2][3 * 16 * 16];
+    int32_t label[2];
+    const struct unreadable *u = NULL;
+    holes_put("holes", true);
+    holes_put("whole", false);
+    char own[1024];
+    snprintf(own, sizeof own, ", val: %s", scratch_path("holes"));
+    check_says(yaml_of("holes", own), true, ERR_DATA, "holes/a/4.jpg");
+    assert_non_null(strstr(error_hint(), "data.on_error: skip"));
+    for (int train = 0; train < 2; train++) {
+        struct dataset *skips = set_open(yaml_of("holes", ", val: 2, size: 16, on_error: skip"), train),
+                       *whole = set_open(yaml_of("whole", ", val: 2, size: 16"), train);
+        assert_int_equal(skips->size, whole->size);
+        for (int64_t i = 0; i < whole->size; i++) {
+            assert_ok(skips->ops->read(skips, i, x[0], &label[0], NULL));
+            assert_ok(whole->ops->read(whole, i, x[1], &label[1], NULL));
+            assert_memory_equal(x[0], x[1], sizeof x[0]);
+            assert_int_equal(label[0], label[1]);
+        }
+        assert_null(whole->unreadable);
+        assert_null(whole->note);
+        assert_true(!u || u == skips->unreadable);
+        u = skips->unreadable;
+        static const char *const names[] = {"holes/a/1.jpg: ", "holes/a/4.jpg: ", "holes/b/8.jpg: "};
+        assert_int_equal(u->count, 3);
+        for (int i = 0; i < 3; i++) {
+            assert_non_null(strstr(u->sample[i].why, names[i]));
+            assert_non_null(strstr(skips->note, names[i]));
+        }
+        assert_non_null(strstr(skips->note, "3 of 10 pictures cannot be read and are skipped"));
+        dataset_close(skips);
+        dataset_close(whole);
+    }
+    jpeg_put("holes/a/4.jpg", 4, 100, 100, JPEG_FORM_COLOUR); /* who mends a file is believed */
+    struct dataset *d = set_open(yaml_of("holes", ", val: 2, size: 16, on_error: skip"), true);
+    assert_int_equal(d->unreadable->count, 2);
+    assert_int_equal(u->count, 3);
+    dataset_close(d);
+}
+
+/* A class needs a picture; a validation folder needs one in all. */
+static void test_skip_all(void **state) {
+    (void)state;
+    char more[1024];
+    holes_put("empty", true);
+    for (int i = 5; i < 10; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "empty/b/%d.jpg", i);
+        file_cut(name, 0.4);
+    }
+    check_says(yaml_of("empty", ", val: 1, on_error: skip"), true, ERR_DATA, "empty/b: none of its pictures");
+    snprintf(more, sizeof more, ", val: %s, size: 8, on_error: skip", scratch_path("empty"));
+    struct dataset *d = set_open(yaml_of("whole", more), false);
+    assert_int_equal(d->size, 3);
+    assert_int_equal(d->unreadable->count, 7);
+    dataset_close(d);
+}
+
 /* A progressive JPEG whose last scan is there again and again: each costs the whole picture. */
 static void test_scans(void **state) {
     (void)state;
@@ -480,6 +565,8 @@ int main(void) {
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_lies),
         cmocka_unit_test(test_late),
+        cmocka_unit_test(test_skip),
+        cmocka_unit_test(test_skip_all),
         cmocka_unit_test(test_scans),
         cmocka_unit_test(test_parts),
         cmocka_unit_test(test_loader),

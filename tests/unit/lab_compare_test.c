@@ -706,7 +706,8 @@ static void without_weights_and_losses(bool same_vals) {
             r->weights = r->losses = "";
             r->val = pool_alloc(x.pool, sizeof *r->val);
             r->nvals = 1;
-            *r->val = (struct result_val){30, (double)NAN, same_vals ? 0.5 : r->val_accuracy};
+            *r->val =
+                (struct result_val){.step = 30, .loss = (double)NAN, .accuracy = same_vals ? 0.5 : r->val_accuracy};
         }
     assert_ok(compare_judge(&c));
 }

@@ -2,6 +2,7 @@
  * the resolved configuration gives itself again. */
 #include "tests/harness/harness.h"
 
+#include "engine/base/text.h"
 #include "engine/device/device.h"
 #include "engine/settings/run_config.h"
 #include "modes/modes.h"
@@ -420,7 +421,7 @@ static const struct {
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: /no/mnist", NULL, "c.yaml:1:7: error: data: no file or folder '/no/mnist'"},
     {"data: {train: /no/mnist}", NULL, "c.yaml:1:15: error: data: no file or folder '/no/mnist'"},
-    {"data: /dev/null", NULL, "c.yaml:1:7: error: data: no data set is of the form of '/dev/null'"},
+    {"data: /dev/null", NULL, "c.yaml:1:7: error: data: /dev/null is not a file that a data set reads"},
     /* combinations */
     {"mode: single\ndevices: cpu:2", NULL, "c.yaml:2:10: error: 2 devices, but mode 'single' runs on one (set at 1:7)"},
     {"devices: cpu:2\nmode: single", NULL,
@@ -700,6 +701,19 @@ static void data_paths(void **state) {
     assert_int_equal(c->data.set.index, kind);
     c = load_good(f, "data: {train: ./train-images-idx3-ubyte}\n", NULL);
     assert_int_equal(c->data.set.index, kind);
+    assert_int_equal(mkdir("tables", 0700), 0);
+    save_text("tables/train.csv", "a,b\n1,2\n");
+    save_text("tables/val.csv", "a,b\n1,2\n");
+    for (int i = 0; i < 3; i++) {
+        static const char *const forms[] = {"data: ./tables\n", "data: {train: tables}\n",
+                                            "data: {train: tables, val: 20%}\n"};
+        c = load_good(f, forms[i], NULL);
+        data = node_get(f->s.tree, "data");
+        assert_string_equal(dataset_variants.at(c->data.set.index)->name, "csv");
+        assert_true(text_ends(node_get(data, "train")->text, "/tables/train.csv"));
+        assert_true(text_ends(node_get(data, "val")->text, i < 2 ? "/tables/val.csv" : "0%"));
+        assert_true(i == 2 || node_get(data, "val")->given);
+    }
     c = load_good(f, "data: {train: 500}\n", NULL); /* the number of samples of the generated set */
     assert_string_equal(dataset_variants.at(c->data.set.index)->name, "digits");
 }

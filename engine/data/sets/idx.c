@@ -58,7 +58,8 @@ static bool idx_labels(const char *samples, char *labels, size_t room) {
 static bool idx_recognises(const char *path) {
     struct pair_paths paths;
     const char *slash = strrchr(path, '/'), *dims = strstr(slash ? slash : path, "idx");
-    return (dims && dims[3] >= '1' && dims[3] <= '4') || idx_folder(path, true, &paths) == ERR_NONE;
+    if (dims && dims[3] >= '1' && dims[3] <= '4') return true;
+    return idx_folder(path, true, &paths) == ERR_NONE && idx_folder(path, false, &paths) == ERR_NONE;
 }
 
 static const struct pair_format format = {.header = idx_header, .folder = idx_folder, .labels = idx_labels};

@@ -3,17 +3,20 @@
  * in the order of their names (by bytes).
  *
  * Opening looks at the beginning of every file, so that what is no picture is told before anything
- * is trained. Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
+ * is trained. With 'on_error: skip' it decodes every picture whole, and leaves out those that cannot be
+ * decoded before any are held out: the set is then that of a folder without these files, whoever opens it.
+ * Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
  * stack, from which a reader takes one and puts it back. */
 #include "engine/data/image.h"
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/data/listing.h"
 #include "engine/data/pair.h"
 #include "engine/data/part.h"
+#include "engine/data/unreadable.h"
 
-#include <ctype.h>
-#include <dirent.h>
 #include <errno.h>
 #include <math.h>
 #include <pthread.h>
@@ -22,18 +25,16 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { SKIPPED_KINDS = 8 }; /* the last is for all others */
+enum { ON_ERROR_STOP, ON_ERROR_SKIP };
 struct images_config {
     const char *train, *val;
     int64_t size, resize;
     int resample; /* enum resample */
-};
-struct listing { /* of names, in order */
-    char **name;
-    int64_t count, room;
+    int on_error;
 };
 struct worker {
     struct image *image;
+    char path[PATH_MAX]; /* of the file that it reads */
     struct worker *next;
 };
 struct images {
@@ -41,62 +42,13 @@ struct images {
     struct pool *pool; /* of the names */
     char *folder;
     struct listing classes, files; /* by number, each in a folder of that name; "CLASS/NAME" */
-    struct skipped {               /* what lies in these folders beside pictures, by ending */
-        char ending[12];
-        int64_t count;
-    } skipped[SKIPPED_KINDS];
+    struct endings skipped;        /* of what lies in these folders beside pictures */
+    const struct unreadable *unreadable;
     int32_t *labels;
     pthread_mutex_t lock;
     struct worker *idle;
 };
 enum { CLASSES_MOST = 1 << 16 };
-
-static enum error listing_add(struct listing *l, struct pool *pool, const char *folder, const char *name) {
-    if (l->count == l->room) {
-        int64_t room = l->room ? 2 * l->room : 64;
-        char **more = realloc(l->name, (size_t)room * sizeof *more);
-        if (!more) return FAIL(ERR_MEMORY, "no memory for the names of %lld files", (long long)room);
-        l->name = more;
-        l->room = room;
-    }
-    char *copy = pool_printf(pool, "%s%s%s", folder, *folder ? "/" : "", name);
-    if (!copy) return ERR_MEMORY;
-    l->name[l->count++] = copy;
-    return ERR_NONE;
-}
-
-static int by_name(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-typedef bool wanted_fn(const char *path, const char *name);
-
-static bool wanted_folder(const char *path, const char *name) {
-    return name[0] != '.' && file_is_folder(path);
-}
-
-static bool wanted_picture(const char *path, const char *name) {
-    (void)path;
-    return name[0] != '.' && image_is_name(name);
-}
-
-/* Adds what is wanted of the entries of root/folder, sorted. */
-static enum error folder_list(const char *root, const char *folder, wanted_fn *wanted, struct pool *pool,
-                              struct listing *out) {
-    char path[PATH_MAX], full[PATH_MAX];
-    int64_t first = out->count;
-    TRY(path_join(full, root, folder));
-    DIR *d = opendir(full);
-    if (!d) return FAIL(ERR_INPUT, "cannot read the folder %s: %s", full, strerror(errno));
-    enum error err = ERR_NONE;
-    for (struct dirent *e; err == ERR_NONE && (e = readdir(d));) {
-        err = path_join(path, full, e->d_name);
-        if (err == ERR_NONE && wanted(path, e->d_name)) err = listing_add(out, pool, folder, e->d_name);
-    }
-    closedir(d);
-    if (out->count > first) qsort(out->name + first, (size_t)(out->count - first), sizeof *out->name, by_name);
-    return err;
-}
 
 /* Which folder holds the classes: of training, and of validation (empty: none of its own). */
 static enum error roots_find(const struct images_config *c, char train[PATH_MAX], char val[PATH_MAX]) {
@@ -151,7 +103,7 @@ static enum error classes_renumber(struct images *s, const char *root, const str
 
 static enum error classes_list(struct images *s, const char *root, const struct dataset *like) {
     if (!file_is_folder(root)) return FAIL(ERR_INPUT, "no folder %s", root);
-    TRY(folder_list(root, "", wanted_folder, s->pool, &s->classes));
+    TRY(listing_read(root, "", listing_wants_folder, s->pool, &s->classes));
     if (s->classes.count == 0)
         return FAIL(ERR_DATA, "%s holds no folders\npictures lie in a folder for each class", root);
     if (s->classes.count > CLASSES_MOST)
@@ -170,48 +122,27 @@ static enum error label_add(struct images *s, int64_t before, int32_t label) {
 }
 
 /* ---- what is left out ---- */
-static bool wanted_other(const char *path, const char *name) {
-    (void)path;
-    return name[0] != '.' && !image_is_name(name);
-}
-
-/* ".gif" of CLASS/PICTURE.GIF, "folder", or "other". */
-static void ending_of(const char *path, char out[12]) {
-    const char *dot = strrchr(strrchr(path, '/'), '.');
-    const char *what = file_is_folder(path) ? "folder" : !dot || strlen(dot) > 10 ? "other" : dot;
-    for (size_t i = 0; i <= strlen(what); i++) out[i] = (char)tolower((unsigned char)what[i]);
-}
-
-static void skipped_add(struct images *s, const char *path) {
-    char ending[12];
-    int k = 0;
-    ending_of(path, ending);
-    while (k < SKIPPED_KINDS - 1 && s->skipped[k].count && strcmp(s->skipped[k].ending, ending)) k++;
-    strcpy(s->skipped[k].ending, k < SKIPPED_KINDS - 1 ? ending : "other");
-    s->skipped[k].count++;
+static bool wants_other(const char *path, const char *name) {
+    return !listing_wants_picture(path, name);
 }
 
 static enum error skipped_list(struct images *s, const char *root, const char *folder) {
     struct listing l = {0};
     char path[PATH_MAX];
-    enum error err = folder_list(root, folder, wanted_other, s->pool, &l);
+    enum error err = listing_read(root, folder, wants_other, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
-        if ((err = path_join(path, root, l.name[i])) == ERR_NONE) skipped_add(s, path);
+        if ((err = path_join(path, root, l.name[i])) == ERR_NONE) endings_add(&s->skipped, path);
     free(l.name);
     return err;
 }
 
 static enum error skipped_note(struct images *s, const char *root, const char **note) {
-    char text[256] = "";
-    int used = 0;
-    for (int k = 0; k < SKIPPED_KINDS && s->skipped[k].count; k++)
-        used += snprintf(text + used, sizeof text - (size_t)used, "%s%lld x %s", k ? ", " : "",
-                         (long long)s->skipped[k].count, s->skipped[k].ending);
-    if (!used) return ERR_NONE;
+    char text[ENDINGS_TEXT];
+    if (!*endings_text(&s->skipped, text)) return ERR_NONE;
     *note = pool_printf(s->pool,
-                        "%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's "
+                        "%s%s%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's "
                         "folder are read: %s",
-                        root, text);
+                        *note ? *note : "", *note ? "; " : "", root, text);
     return *note ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -223,7 +154,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         const char *name = s->classes.name[k];
         TRY(path_join(path, root, name));
         if (!*name || (!must && !file_is_folder(path))) continue;
-        TRY(folder_list(root, name, wanted_picture, s->pool, &s->files));
+        TRY(listing_read(root, name, listing_wants_picture, s->pool, &s->files));
         TRY(skipped_list(s, root, name));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
@@ -238,16 +169,16 @@ static enum error files_list(struct images *s, const char *root, bool must) {
 /* That the validation folders are classes of training. */
 static enum error folders_check(struct images *s, const char *root) {
     struct listing l = {0};
-    enum error err = folder_list(root, "", wanted_folder, s->pool, &l);
+    enum error err = listing_read(root, "", listing_wants_folder, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
-        if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name, by_name))
+        if (!bsearch(&l.name[i], s->classes.name, (size_t)s->classes.count, sizeof *l.name, listing_compare))
             err = FAIL(ERR_DATA, "%s/%s is not a class: training has no folder of that name", root, l.name[i]);
     free(l.name);
     return err;
 }
 
 /* Keeps file i as the next one. */
-static void files_keep(struct images *s, int64_t i, int64_t *kept) {
+static void file_keep(struct images *s, int64_t i, int64_t *kept) {
     s->files.name[*kept] = s->files.name[i];
     s->labels[(*kept)++] = s->labels[i];
 }
@@ -256,7 +187,7 @@ static void files_keep(struct images *s, int64_t i, int64_t *kept) {
 static void files_cut(struct images *s, int64_t held, bool train) {
     int64_t n = s->files.count, kept = 0;
     for (int64_t i = 0; i < n; i++)
-        if (((__int128)(i + 1) * held / n > (__int128)i * held / n) != train) files_keep(s, i, &kept);
+        if (((__int128)(i + 1) * held / n > (__int128)i * held / n) != train) file_keep(s, i, &kept);
     s->files.count = kept;
 }
 
@@ -269,11 +200,21 @@ static enum error files_part(struct images *s, const struct dataset_ask *ask, co
     if (held && ask->split == SPLIT_END) {
         files_cut(s, part.held, ask->train);
     } else {
-        for (int64_t i = 0; i < part.count; i++) files_keep(s, part_at(&part, i), &kept);
+        for (int64_t i = 0; i < part.count; i++) file_keep(s, part_at(&part, i), &kept);
         s->files.count = kept;
     }
     part_free(&part);
     return ERR_NONE;
+}
+
+/* Adds what to do where a picture is bad and the error has no other hint. */
+static enum error advise(enum error err) {
+    char words[ERROR_WORDS];
+    if (err != ERR_DATA || *error_hint()) return err;
+    return FAIL(err,
+                "%s\nremove it, or leave out all such files by data.on_error: skip; engine data check FOLDER names "
+                "them",
+                error_words(words, sizeof words));
 }
 
 static enum error files_probe(const struct images *s, uint32_t *crc) {
@@ -282,7 +223,7 @@ static enum error files_probe(const struct images *s, uint32_t *crc) {
         int width, height;
         struct stat st;
         TRY(path_join(path, s->folder, s->files.name[i]));
-        TRY(image_probe(path, &width, &height));
+        TRY(advise(image_probe(path, &width, &height)));
         int64_t bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
         *crc = crc32c(*crc, s->files.name[i], strlen(s->files.name[i]) + 1);
         *crc = crc32c(*crc, &bytes, sizeof bytes);
@@ -315,24 +256,33 @@ static void worker_give(struct images *s, struct worker *w) {
     pthread_mutex_unlock(&s->lock);
 }
 
-static enum error images_read_part(struct dataset *d, int64_t i, const struct visit *v, void *x, int32_t *label,
-                                   float *target) {
-    (void)target;
-    struct images *s = (struct images *)d;
+/* Reads the file of picture i, for a worker that is given back in any case. */
+static enum error picture_read(struct images *s, int64_t i, struct worker **w, int *width, int *height) {
+    TRY(worker_take(s, w));
+    enum error err = path_join((*w)->path, s->folder, s->files.name[i]);
+    if (err == ERR_NONE) err = image_read((*w)->image, (*w)->path, width, height);
+    if (err != ERR_NONE) worker_give(s, *w);
+    return err;
+}
+
+static enum error picture_show(struct images *s, int64_t i, const struct visit *v, void *x) {
     struct worker *w;
-    char path[PATH_MAX];
-    int width, height, size = (int)d->shape.dim[1];
-    TRY(path_join(path, s->folder, s->files.name[i]));
-    TRY(worker_take(s, &w));
-    *label = s->labels[i];
-    enum error err = image_read(w->image, path, &width, &height);
-    if (err == ERR_NONE) {
-        struct view shown = v ? view_part(d->resample, box_draw(v, width, height), size)
-                              : view_middle(d->resample, d->part, size, width, height);
-        err = image_decode(w->image, &shown, x);
-    }
+    int width, height, size = (int)s->base.shape.dim[1];
+    enum resample by = (enum resample)s->base.resample;
+    TRY(picture_read(s, i, &w, &width, &height));
+    struct view shown =
+        v ? view_part(by, box_draw(v, width, height), size) : view_middle(by, s->base.part, size, width, height);
+    enum error err = image_decode(w->image, &shown, x);
     worker_give(s, w);
     return err;
+}
+
+static enum error images_read_part(struct dataset *d, int64_t i, const struct visit *v, void *x, int32_t *label,
+                                   float *target) {
+    struct images *s = (struct images *)d;
+    (void)target;
+    *label = s->labels[i];
+    return advise(picture_show(s, i, v, x));
 }
 
 static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
@@ -341,6 +291,74 @@ static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *la
 
 static int32_t images_label(const struct dataset *d, int64_t i) {
     return ((const struct images *)d)->labels[i];
+}
+
+/* ---- what cannot be read ---- */
+/* A picture that can be decoded whole can be shown in any part. */
+static enum error picture_try(void *ctx, int64_t i) {
+    struct worker *w;
+    unsigned char pixel[3];
+    int width, height;
+    TRY(picture_read(ctx, i, &w, &width, &height));
+    const struct view all = view_part(RESAMPLE_ENGINE, (struct box){0, 0, width, height}, 1);
+    enum error err = image_decode(w->image, &all, pixel);
+    worker_give(ctx, w);
+    return err;
+}
+
+/* What the files are: who writes one anew changes its size or its time. */
+static enum error files_digest(const struct images *s, char hex[SHA256_TEXT]) {
+    struct sha256 h;
+    sha256_init(&h);
+    sha256_update(&h, s->folder, strlen(s->folder) + 1);
+    for (int64_t i = 0; i < s->files.count; i++) {
+        char path[PATH_MAX];
+        struct stat st;
+        TRY(path_join(path, s->folder, s->files.name[i]));
+        if (stat(path, &st) != 0) return FAIL(ERR_INPUT, "cannot read %s: %s", path, strerror(errno));
+        int64_t facts[] = {st.st_size, st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (int64_t)st.st_ino};
+        sha256_update(&h, s->files.name[i], strlen(s->files.name[i]) + 1);
+        sha256_update(&h, facts, sizeof facts);
+    }
+    sha256_hex(h, hex);
+    return ERR_NONE;
+}
+
+/* Keeps the files that can be read. must: some of each class. */
+static enum error files_keep(struct images *s, bool must) {
+    const struct unreadable *u = s->unreadable;
+    int64_t n = s->files.count, kept = 0, first = 0;
+    for (int64_t i = 0, bad = 0; i < n; i++) {
+        int32_t label = s->labels[i];
+        if (bad < u->count && u->sample[bad].index == i)
+            bad++;
+        else
+            s->files.name[kept] = s->files.name[i], s->labels[kept++] = label;
+        if (i + 1 < n && s->labels[i + 1] == label) continue;
+        if ((must && kept == first) || (i + 1 == n && kept == 0))
+            return FAIL(ERR_DATA, "%s/%s: none of its pictures can be read, as %s", s->folder, s->classes.name[label],
+                        u->sample[bad - 1].why);
+        first = kept;
+    }
+    s->files.count = kept;
+    return ERR_NONE;
+}
+
+static enum error files_sift(struct images *s, bool must, const char **note) {
+    enum { NAMED = 3 };
+    char key[SHA256_TEXT], of[32];
+    const char *why = "";
+    int64_t n = s->files.count;
+    TRY(files_digest(s, key));
+    TRY(unreadable_find(key, n, picture_try, s, &s->unreadable));
+    if (!s->unreadable->count) return ERR_NONE;
+    for (int64_t i = 0; why && i < s->unreadable->count && i < NAMED; i++)
+        why = pool_printf(s->pool, "%s%s%s", why, i ? "; " : "", s->unreadable->sample[i].why);
+    if (!why) return ERR_MEMORY;
+    *note = pool_printf(s->pool, "%s: %lld of %s pictures cannot be read and are skipped (data.on_error): %s%s",
+                        s->folder, (long long)s->unreadable->count, text_of_count(n, of), why,
+                        s->unreadable->count > NAMED ? "; ... (engine data check names all)" : "");
+    return *note ? files_keep(s, must) : ERR_MEMORY;
 }
 
 /* ---- life ---- */
@@ -373,6 +391,7 @@ static enum error images_fill(struct images *s, const struct dataset_ask *ask, u
     TRY(classes_list(s, like ? root : roots[0], like));
     if (!train && own && !like) TRY(folders_check(s, root));
     TRY(files_list(s, root, train || !own));
+    if (c->on_error == ON_ERROR_SKIP) TRY(files_sift(s, train || !own, note));
     TRY(skipped_note(s, root, note));
     TRY(files_part(s, ask, own ? NULL : c->val ? c->val : "10%"));
     return files_probe(s, crc);
@@ -414,6 +433,7 @@ static enum error images_open(const struct dataset_ask *ask, struct dataset **ou
                                .plane = true,
                                .files = crc,
                                .part = part_of(c),
+                               .unreadable = s->unreadable,
                                .resample = c->resample};
     *out = &s->base;
     return ERR_NONE;
@@ -428,7 +448,7 @@ static bool images_recognises(const char *path) {
     struct listing l = {0};
     struct pool *pool;
     if (!file_is_folder(path) || pool_create(&pool) != ERR_NONE) return false;
-    bool found = folder_list(path, "", wanted_folder, pool, &l) == ERR_NONE && l.count > 0;
+    bool found = listing_read(path, "", listing_wants_folder, pool, &l) == ERR_NONE && l.count > 0;
     free(l.name);
     pool_free(pool);
     return found;
@@ -452,6 +472,10 @@ static const struct config_field fields[] = {
          "engine (the default): resized and cut out in one step, JPEG decoded at a part of its size where that will "
          "do; torchvision: the bytes of its Resize(resize) and CenterCrop(size) on PIL images",
      .choices = "engine|torchvision", .also = "interpolation|antialias"},
+    {"on_error", CONFIG_ENUM, offsetof(struct images_config, on_error),
+     .help = "stop (the default): a picture that cannot be read stops the run when it is met; skip: every picture is "
+             "decoded once when the set is opened, and those that cannot be read are named, counted and left out",
+     .choices = "stop|skip", .also = "skip_errors|ignore_errors"},
     {0},
 };
 

@@ -41,6 +41,8 @@ struct cli_config {
  * beyond CLI_SETS. */
 MUST_CHECK enum error cli_set(struct cli_config *c, const char *assignment);
 MUST_CHECK enum error cli_set_first(struct cli_config *c, const char *assignment);
+/* Before cli_load: one device that computes whole batches, whatever the run has; the file's other keys do not count. */
+MUST_CHECK enum error cli_alone(struct cli_config *c);
 /* Loads it, of a run directory its resolved.yaml; on error everything that is wrong has been printed.
  * run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);

@@ -52,10 +52,13 @@ static void opened_close(struct opened *o) {
 }
 
 static enum error opened_open(const struct cli_config *c, struct opened *o) {
+    struct cli_config data = *c;
     *o = (struct opened){0};
-    TRY(cli_load(c, &o->settings));
+    enum error err = cli_alone(&data);
+    if (err != ERR_NONE) return cli_fail(err), err;
+    TRY(cli_load(&data, &o->settings));
     const struct run_config *config = &o->settings.config;
-    enum error err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
+    err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
     if (err == ERR_NONE) err = dataset_open(&config->data, false, (uint64_t)config->seed, &o->val);
     if (err != ERR_NONE) cli_fail(err);
     return err;

@@ -75,8 +75,7 @@ enum error cli_trained_load(struct cli_trained *t) {
     return ERR_NONE;
 }
 
-/* One device that computes whole batches, whatever the run had. */
-static enum error alone(struct cli_config *c) {
+enum error cli_alone(struct cli_config *c) {
     static const char *const sets[] = {"mode=single", "devices=cpu:1", "batch.shards=1", "batch.size=1"};
     c->asks = ASKS_HERE;
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) TRY(cli_set_first(c, sets[i]));
@@ -84,7 +83,7 @@ static enum error alone(struct cli_config *c) {
 }
 
 enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
-    enum error err = alone(&t->config);
+    enum error err = cli_alone(&t->config);
     if (err != ERR_NONE) return cli_fail(err), err;
     TRY(cli_trained_load(t));
     TRY(cli_trained_weights(t));

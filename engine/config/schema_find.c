@@ -102,7 +102,8 @@ static const char *value_of(const struct config_field *f, const char *word, cons
         if (!strcasecmp(v->at(i)->name, given) || config_also(v->at(i)->also, given)) return v->at(i)->name;
     bool counted = (f->type == CONFIG_SPAN || f->type == CONFIG_LENGTH) && text_real(given, &number);
     if (counted) given = pool_printf(pool, "%s%s", given, unit_of(word));
-    if (f->type == CONFIG_BYTES && strcasestr(word, "_mb")) given = pool_printf(pool, "%sMB", given);
+    if (f->type == CONFIG_BYTES && strcasestr(word, "mb") && text_real(given, &number))
+        given = pool_printf(pool, "%sMB", given);
     if (!given || f->type == CONFIG_NODE) return given;
     if (f->type == CONFIG_STRING) return text_real(given, &number) ? NULL : given;
     return value_size(f->type) && value_read(f, given, &memory) == VALUE_RIGHT ? given : NULL;

@@ -148,9 +148,9 @@ static enum error add_name(struct run_settings *s, const char *path) {
 
 /* Keys of a file that a trained network's answers do not depend on, and which may not fit the device that is asked: how it
  * was trained, and (ASKS_HERE) where, and what went wrong on purpose. */
-static const char *const of_training[] = {
-    "train", "optimizer", "schedule",   "lr_scale",      "ema",          "sync_batchnorm", "recompute",
-    "ddp",   "eval",      "checkpoint", "comm.compress", "run.restarts", "run.elastic"};
+static const char *const of_training[] = {"train",          "optimizer",    "schedule",   "lr_scale", "ema",
+                                          "sync_batchnorm", "recompute",    "ddp",        "eval",     "checkpoint",
+                                          "comm.compress",  "run.restarts", "run.elastic"};
 static const char *const of_place[] = {"mode", "devices", "threads", "batch", "deterministic",
                                        "cuda", "dp",      "comm",    "run",   "inject"};
 

@@ -435,6 +435,9 @@ static void keys_of_training_do_not_matter(void **state) {
             if (p.code) fail_msg("%s %s of a run with %s: exit code %d\n%s", w[0], w[1], sets[i][1], p.code, p.err);
         }
     }
+    save_text(scratch_path("far.yaml"), "mode: dp\ndevices: cuda:7\nprecision: fp16\ndata: {set: digits, train: 64}\n");
+    program_run(&p, 60, "data", "stats", scratch_path("far.yaml"), NULL);
+    if (p.code) fail_msg("data stats where the run's devices are not: exit code %d\n%s", p.code, p.err);
 }
 
 int main(void) {

@@ -605,6 +605,8 @@ static void hints(void **state) {
         {"static_graph: true", "hint: leave it out: "},
         {"broadcast_buffers: false", "hint: leave it out: batchnorm's running statistics follow shard 0"},
         {"bucket_cap_mb: 50", "did you mean 'ddp.bucket', as in 'ddp: {bucket: 50MB}'?"},
+        {"bucket-cap-mb: 5MB", "did you mean 'ddp.bucket', as in 'ddp: {bucket: 5MB}'?"},
+        {"bucket-cap-mb: 5", "did you mean 'ddp.bucket', as in 'ddp: {bucket: 5MB}'?"},
         {"dist_url: auto", "did you mean 'run.init', as in 'run: {init: auto}'?"},
         {"evaluate: true", "engine eval RUN_DIR"},
         {"pretrained: true", "init: FILE.safetensors"},

@@ -32,6 +32,7 @@ struct image {
     png_structp png;
     png_infop info;
     jmp_buf jump;
+    enum error failed; /* why a library has left, and in its words */
     char message[MESSAGE];
 
     const char *path;
@@ -142,10 +143,11 @@ static enum error guarded(struct image *im, void (*body)(struct image *im)) {
         body(im);
         return ERR_NONE;
     }
-    return FAIL(ERR_DATA, "%s: %s", im->path, im->message);
+    return FAIL(im->failed, "%s: %s", im->path, im->message);
 }
 
-static void give_up(struct image *im, const char *message) {
+static void give_up(struct image *im, enum error err, const char *message) {
+    im->failed = err;
     snprintf(im->message, sizeof im->message, "%s", message);
     longjmp(im->jump, 1);
 }
@@ -153,23 +155,23 @@ static void give_up(struct image *im, const char *message) {
 static void jpeg_exit(j_common_ptr c) {
     char text[JMSG_LENGTH_MAX];
     c->err->format_message(c, text);
-    give_up(c->client_data, text);
+    give_up(c->client_data, c->err->msg_code == JERR_OUT_OF_MEMORY ? ERR_MEMORY : ERR_DATA, text);
 }
 
 /* Warnings are of odd but whole files, save those of an early end. */
 static void jpeg_message(j_common_ptr c, int level) {
     int code = c->err->msg_code;
     if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER))
-        give_up(c->client_data, "the picture is cut off or damaged");
+        give_up(c->client_data, ERR_DATA, "the picture is cut off or damaged");
 }
 
 static void jpeg_progress(j_common_ptr c) {
     if (((j_decompress_ptr)c)->input_scan_number > SCANS_MOST)
-        give_up(c->client_data, "a JPEG of more scans than any picture needs");
+        give_up(c->client_data, ERR_DATA, "a JPEG of more scans than any picture needs");
 }
 
 static void png_exit(png_structp png, png_const_charp message) {
-    give_up(png_get_error_ptr(png), message);
+    give_up(png_get_error_ptr(png), strcasestr(message, "out of memory") ? ERR_MEMORY : ERR_DATA, message);
 }
 
 static void png_warning_ignore(png_structp png, png_const_charp message) {

@@ -216,6 +216,12 @@ static void skips_the_same_everywhere(void **state) {
         says(p.out, "holes/tall/12.jpg: neither");
         says(p.err, "3 of 20 pictures cannot be read and are skipped");
     }
+    char run[512];
+    snprintf(run, sizeof run, "%s", program_string(&p, "run_dir"));
+    program_run(&p, 60, "eval", run, "--json", NULL);
+    if (p.code) fail_msg("%s", p.err);
+    assert_true(program_number(&p, "result.samples") == 4);
+    says(p.err, "3 of 20 pictures cannot be read and are skipped");
     train_on("holes", "single", "1", "stop");
     assert_int_equal(p.code, 65);
     says(p.err, "data.on_error: skip");

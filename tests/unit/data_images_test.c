@@ -529,8 +529,8 @@ static void test_loader(void **state) {
 /* What is no picture is told by kind and number. */
 static void test_what_is_left_out_is_told(void **state) {
     (void)state;
-    static const char *const files[] = {"a/x.tiff", "a/y.TIFF", "b/z.tiff",   "b/notes",
-                                        "b/n.txt",  ".hidden",  "a/.DS_Store"};
+    static const char *const files[] = {"a/x.tiff", "a/y.TIFF", "b/z.tiff",    "b/notes",
+                                        "b/n.txt",  ".hidden",  "a/.DS_Store", "loose.jpg"};
     folder_put("odd"), folder_put("odd/a"), folder_put("odd/b"), folder_put("odd/a/more");
     png_put("odd/a/1.png", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
     png_put("odd/a/2.PNG", 1, 9, 9, PNG_COLOR_TYPE_RGB, 8);
@@ -548,6 +548,7 @@ static void test_what_is_left_out_is_told(void **state) {
     assert_non_null(strstr(told, "1 x folder"));
     assert_non_null(strstr(told, "1 x other"));
     assert_non_null(strstr(told, "1 x .txt"));
+    assert_non_null(strstr(told, "1 x .jpg")); /* beside the folders of the classes */
     assert_null(strstr(told, "DS_Store"));
     dataset_close(d);
 }

@@ -126,10 +126,10 @@ static bool wants_other(const char *path, const char *name) {
     return !listing_wants_picture(path, name);
 }
 
-static enum error skipped_list(struct images *s, const char *root, const char *folder) {
+static enum error skipped_list(struct images *s, const char *root, const char *folder, listing_wants_fn *wants) {
     struct listing l = {0};
     char path[PATH_MAX];
-    enum error err = listing_read(root, folder, wants_other, s->pool, &l);
+    enum error err = listing_read(root, folder, wants, s->pool, &l);
     for (int64_t i = 0; i < l.count && err == ERR_NONE; i++)
         if ((err = path_join(path, root, l.name[i])) == ERR_NONE) endings_add(&s->skipped, path);
     free(l.name);
@@ -148,6 +148,7 @@ static enum error skipped_note(struct images *s, const char *root, const char **
 
 /* The pictures of root's folders. must: each has some. */
 static enum error files_list(struct images *s, const char *root, bool must) {
+    TRY(skipped_list(s, root, "", listing_wants_picture));
     for (int64_t k = 0; k < s->classes.count; k++) {
         int64_t before = s->files.count;
         char path[PATH_MAX];
@@ -155,7 +156,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(path_join(path, root, name));
         if (!*name || (!must && !file_is_folder(path))) continue;
         TRY(listing_read(root, name, listing_wants_picture, s->pool, &s->files));
-        TRY(skipped_list(s, root, name));
+        TRY(skipped_list(s, root, name, wants_other));
         if (must && s->files.count == before)
             return FAIL(ERR_DATA,
                         "%s holds no pictures (.jpg, .jpeg, .png, .webp)\na class needs some; remove the "

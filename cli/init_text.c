@@ -77,7 +77,6 @@ static void for_tokens(const struct init_facts *f, struct recipe *r) {
     r->about =
         little ? "a small GPT, for little text; gpt-mini is larger" : "6 layers of 192 features; gpt-nano is smaller";
     r->optimizer = "{name: adamw, lr: 1e-3, weight_decay: 0.1, decay: matrices, clip: 1}";
-    r->best = "val.loss";
     choose_batch(f, r, 32);
     choose_length(f, r, 2000, 50);
 }
@@ -91,6 +90,7 @@ static void for_few_vectors(const struct init_facts *f, struct recipe *r, int64_
         pool_printf(pool, "{name: sgd, lr: %.2g, momentum: 0.9, weight_decay: 0.02, decay: matrices, clip: 1}",
                     1.0 / (double)at_least(inputs, 32));
     r->rule = "strong decay, for few samples";
+    r->best = NULL;
     choose_batch(f, r, 16);
     choose_length(f, r, 1500, 200);
 }
@@ -107,19 +107,16 @@ static void for_vectors(const struct init_facts *f, struct recipe *r, struct poo
     r->optimizer = pool_printf(pool, "{name: adamw, lr: %s, weight_decay: %.2g, decay: matrices}", c->way,
                                fmax(0.01, fmin(1, 300.0 / (double)f->train)));
     r->rule = "the more samples, the less decay";
-    r->best = f->classes && f->val >= 1000 ? "val.accuracy" : "val.loss"; /* of few, the loss says more */
     choose_batch(f, r, c->batch);
     choose_length(f, r, at_least(c->steps, 12 * f->train / r->batch), 200);
 }
 
 /* Small grey images, as of digits. */
-static void for_grey_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
+static void for_grey_images(const struct init_facts *f, struct recipe *r) {
     r->model = "lenet";
     r->about = "for small grey images; engine model list shows others";
-    choose_batch(f, r, 128);
-    choose_length(f, r, 1500, 60);
-    r->optimizer =
-        pool_printf(pool, "{name: sgd, lr: %.3g, momentum: 0.9, weight_decay: 5e-4}", (double)r->batch * 0.05 / 128);
+    choose_batch(f, r, f->train < 1000 ? 16 : f->train < 10000 ? 32 : 128);
+    choose_length(f, r, 2000, 100);
 }
 
 static void for_pictures(const struct init_facts *f, struct recipe *r, bool small, struct pool *pool) {
@@ -129,7 +126,6 @@ static void for_pictures(const struct init_facts *f, struct recipe *r, bool smal
     r->about = small ? "for small colour images; engine model list shows others" : c->about;
     r->augment = f->size ? pool_printf(pool, "[flip, %s]", c->way) : small ? "[flip, {crop: 4}]" : "[flip]";
     r->changes = "at random, in training only; remove flip where left and right differ";
-    r->optimizer = "{name: adamw, lr: 2e-3, weight_decay: 0.05, decay: matrices}";
     r->whole = true;
     choose_batch(f, r, c->batch);
     choose_length(f, r, c->steps, 100);
@@ -137,15 +133,17 @@ static void for_pictures(const struct init_facts *f, struct recipe *r, bool smal
 
 static void for_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
     bool small = at_most(f->shape.dim[1], f->shape.dim[2]) <= SMALL;
-    r->best = f->classes ? "val.accuracy" : "val.loss";
+    r->optimizer = "{name: adamw, lr: 2e-3, weight_decay: 0.05, decay: matrices}";
     if (f->shape.dim[0] == 1 && small)
-        for_grey_images(f, r, pool);
+        for_grey_images(f, r);
     else
         for_pictures(f, r, small, pool);
 }
 
 static struct recipe choose(const struct init_facts *f, struct pool *pool) {
-    struct recipe r = {0};
+    /* The accuracy of few samples is the same for many steps; their loss is not. */
+    bool accuracy = f->type != SAMPLE_TOKENS && f->classes && f->val >= 1000;
+    struct recipe r = {.best = accuracy ? "val.accuracy" : "val.loss"};
     if (f->type == SAMPLE_TOKENS)
         for_tokens(f, &r);
     else if (is_image(f) && f->shape.dim[1] >= LENET_LEAST && f->shape.dim[2] >= LENET_LEAST)

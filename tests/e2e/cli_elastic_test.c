@@ -175,7 +175,7 @@ static void a_rank_that_hangs_is_left_out(void **state) {
     struct event e[2];
     const char *dir = next_dir();
     const char *const more[] = {
-        saves, train60, "comm.timeout=1s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
+        saves, train60, "comm.timeout=3s", "run.elastic=1", "inject.fault={device: 2, step: 30, kind: stop}", NULL};
     training_start(&p, dir, more);
     assert_true(program_wait(&p, 60));
     ended_well(dir, RANKS);

@@ -194,12 +194,12 @@ static void dp_goes_on(void **state) {
 
 static void a_rank_is_stopped(void **state) {
     (void)state;
-    const char *const more[] = {"checkpoint=off", train60, "comm.timeout=1s",
+    const char *const more[] = {"checkpoint=off", train60, "comm.timeout=3s",
                                 "inject.fault={device: 2, step: 30, kind: stop}", NULL};
     train(more);
     assert_int_equal(p.code, 75);
     training_says(&p, "error: rank 2 (");
-    training_says(&p, "within 1 s; last seen in forward");
+    training_says(&p, "within 3 s; last seen in forward");
     training_says(&p, "rank 2 did not end by itself");
     training_gone();
 }

@@ -34,7 +34,7 @@ static const char *const fault_names[FAULTS] = {
     "SIGTERM",
     "Ctrl-C twice",
 };
-enum { RESTART_STEPS = 2000, FOREIGN_STEPS = 60000, JOIN_SECONDS = 3 };
+enum { RESTART_STEPS = 2000, FOREIGN_STEPS = 60000, JOIN_SECONDS = 8 };
 
 /* Ways to run. 'how' changes no weight; 'what' does, and so is given to the undisturbed run too. */
 struct kind {
@@ -142,7 +142,7 @@ static void start(const struct injection *j) {
                             length,
                             batch,
                             "checkpoint=20st",
-                            "run.join_timeout=3s", /* JOIN_SECONDS */
+                            "run.join_timeout=8s", /* JOIN_SECONDS */
                             ends ? "run.restarts=3" : "run.restarts=0",
                             ends ? "comm.emulate.latency=200us" : "comm.emulate.latency=0us"};
     add(more, add(more, 7, j->kind->how), j->kind->what);

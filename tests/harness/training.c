@@ -20,9 +20,7 @@ static const char *const common[] = {"threads=1",
                                      "train=100000000st",
                                      "checkpoint=50st",
                                      "log.every=1st",
-                                     "eval=off",
-                                     "comm.timeout=2s",
-                                     "comm.heartbeat=1s"};
+                                     "eval=off"};
 enum { COMMON = sizeof common / sizeof *common };
 
 /* The engine's temporary files go to a folder of their own, which has to be empty in the end. */
@@ -44,7 +42,8 @@ static int add(const char **words, int n, const char *const *settings, int count
 void training_start(struct program *p, const char *dir, const char *const *more) {
     const char *words[PROGRAM_ARGS] = {"run", "--json"};
     char place[600];
-    const char *const own[] = {place, "mode=ddp", "devices=cpu:4"};
+    const char *patience = timing_checked() ? "comm={timeout: 2s, heartbeat: 1s}" : "comm={timeout: 6s, heartbeat: 3s}";
+    const char *const own[] = {patience, place, "mode=ddp", "devices=cpu:4"};
     (void)temporary();
     snprintf(place, sizeof place, "log.dir=%s", scratch_path(dir));
     int n = add(words, 2, common, COMMON);

@@ -1,6 +1,7 @@
 /* A training to disturb: a small network on generated data, thousands of steps a second, in a run
  * directory of the scratch folder. What it computes depends on its number of steps alone: not on
- * mode, link or ranks, as long as these are a power of two up to four. */
+ * mode, link or ranks, as long as these are a power of two up to four. A rank that is lost is named after 1 or 2 s in the job
+ * 'timing', after 3 or 6 s elsewhere, where the machine may be busy. */
 #pragma once
 #include "tests/harness/program.h"
 

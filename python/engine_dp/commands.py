@@ -5,6 +5,7 @@ import collections
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import tempfile
@@ -62,7 +63,7 @@ class _Program:
         self._process.terminate()
 
     def wait(self, timeout: Optional[float] = None) -> int:
-        """Gives the exit code. The first interrupt asks the program to end, and waits on; the second kills it."""
+        """Gives the exit code. The first interrupt asks the program to end, and waits on."""
         try:
             self._process.wait(timeout)
         except KeyboardInterrupt:
@@ -70,7 +71,7 @@ class _Program:
             try:
                 self._process.wait()
             except KeyboardInterrupt:
-                self._process.kill()
+                self._process.send_signal(signal.SIGINT)  # ends it at once, with its ranks
                 raise
         self._reader.join()
         if self._printed is None:
@@ -123,7 +124,8 @@ def start(config: Optional[PathLike] = None, *, set: Optional[Dict[str, Any]] = 
     except KeyboardInterrupt:
         begun.stop()
         begun.wait()
-        raise
+        if begun.run is None:
+            raise
     if begun.run is None:  # it has failed, or found nothing to do
         begun.wait()
         return Run(json.loads(begun.output())["run_dir"])

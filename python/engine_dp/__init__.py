@@ -9,12 +9,12 @@
 """
 
 from ._library import EngineError, version
-from .commands import compare, dashboard, report, run, runs, validate
+from .commands import compare, dashboard, report, run, runs, start, validate
 from .group import Group, Work
-from .runs import Comparison, Run
+from .runs import Comparison, Run, Runs
 
 __all__ = [
-    "Comparison", "EngineError", "Group", "Run", "Work", "compare", "dashboard", "report", "run", "runs", "validate",
-    "version",
+    "Comparison", "EngineError", "Group", "Run", "Runs", "Work", "compare", "dashboard", "report", "run", "runs", "start",
+    "validate", "version",
 ]
 __version__ = version()

@@ -5,13 +5,23 @@ import json
 import math
 import os
 import pathlib
+import subprocess
+import tempfile
 from functools import cached_property
-from typing import Any, Dict, List, Union
+from html import escape
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 import numpy
+import numpy.typing
 
-from ._library import EngineError
+from ._library import EngineError, program
 
+if TYPE_CHECKING:
+    import pandas
+
+    from .commands import _Program
+
+Columns = Dict[str, "numpy.typing.NDArray[Any]"]
 PathLike = Union[str, "os.PathLike[str]"]
 
 
@@ -36,12 +46,12 @@ def _flat(record: Dict[str, Any], prefix: str = "") -> Dict[str, Any]:
     return out
 
 
-def _columns(records: List[Dict[str, Any]]) -> Dict[str, numpy.ndarray]:
+def _columns(records: List[Dict[str, Any]]) -> Columns:
     """One array for each key: integers if all values are, else doubles with NaN for missing ones, else objects."""
     keys: Dict[str, None] = {}
     for r in records:
         keys.update(dict.fromkeys(r))
-    columns = {}
+    columns: Columns = {}
     for key in keys:
         values = [r.get(key) for r in records]
         if all(type(v) is int for v in values):
@@ -53,7 +63,7 @@ def _columns(records: List[Dict[str, Any]]) -> Dict[str, numpy.ndarray]:
     return columns
 
 
-def _frame(columns: Dict[str, numpy.ndarray]) -> Any:
+def _frame(columns: Columns) -> "pandas.DataFrame":
     try:
         import pandas
     except ImportError:
@@ -62,16 +72,58 @@ def _frame(columns: Dict[str, numpy.ndarray]) -> Any:
     return pandas.DataFrame(columns)
 
 
-class Run:
-    """A run's folder. Each file is read when it is first needed."""
+def _pictures(path: pathlib.Path, title: str) -> str:
+    """A folder for a notebook: the plots that 'engine report' draws, once there is something to draw."""
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = pathlib.Path(folder) / "report.svg"
+        done = subprocess.run([program(), "report", path, "-o", drawn], capture_output=True, check=False)
+        return f"<p>{escape(title)}</p>" + (drawn.read_text() if done.returncode == 0 else "")
 
-    def __init__(self, path: PathLike):
+
+class Run:
+    """A run's folder. Each file is read when it is first needed; refresh() forgets what was read."""
+
+    def __init__(self, path: PathLike, listed: Optional[Dict[str, Any]] = None):
         self.path = pathlib.Path(path)
+        self.listed = listed or {}  # what runs() has found
+        self._program: Optional["_Program"] = None  # which start() has begun
         if not self.path.is_dir():
             raise EngineError(f"no folder {self.path}", "", 66)
 
     def __repr__(self) -> str:
-        return f"<engine_dp.Run: {self.path}>"
+        return f"<engine_dp.Run: {self.path}{', running' if self.running else ''}>"
+
+    def _repr_html_(self) -> str:
+        return _pictures(self.path, repr(self))
+
+    def __getitem__(self, key: str) -> Any:
+        """What runs() has listed: name, state, mode, devices, steps, loss, val_loss, val_accuracy, seconds, ..."""
+        return self.path if key == "path" else self.listed[key]
+
+    @property
+    def running(self) -> bool:
+        """Whether start() has begun this run and it still trains."""
+        return self._program is not None and self._program.running()
+
+    def refresh(self) -> "Run":
+        """Forgets what was read: steps, validation, events and summary are read anew, as far as the run has come."""
+        for name in ("summary", "_records", "steps", "validation", "events"):
+            self.__dict__.pop(name, None)
+        return self
+
+    def wait(self, timeout: Optional[float] = None) -> "Run":
+        """Waits until a run that start() has begun has ended. What fails it raises an EngineError; a run that was asked
+        to stop has saved. An interrupt asks it to stop. After 'timeout' seconds, subprocess.TimeoutExpired is raised."""
+        if self._program is not None:
+            self._program.wait(timeout)
+            self._program.output((0, 130, 143))
+        return self.refresh()
+
+    def stop(self) -> "Run":
+        """Ends a run that start() has begun: it saves a checkpoint after the step."""
+        if self._program is not None and self._program.running():
+            self._program.stop()
+        return self.wait()
 
     @cached_property
     def summary(self) -> Dict[str, Any]:
@@ -94,12 +146,12 @@ class Run:
         return records
 
     @cached_property
-    def steps(self) -> Dict[str, numpy.ndarray]:
+    def steps(self) -> Columns:
         """One array for each column of metrics.jsonl: step, loss, accuracy, lr, ms, phase_ms.forward, ..."""
         return _columns([_flat(r) for r in self._records if "loss" in r])
 
     @cached_property
-    def validation(self) -> Dict[str, numpy.ndarray]:
+    def validation(self) -> Columns:
         """One array for each column: step, loss, accuracy, ..."""
         return _columns([{"step": r["step"], **_flat(r["val"])} for r in self._records if "val" in r])
 
@@ -108,7 +160,7 @@ class Run:
         """The run's events: started, resumed, devices, finished, ..."""
         return [r for r in self._records if "event" in r]
 
-    def frame(self) -> Any:
+    def frame(self) -> "pandas.DataFrame":
         """The steps as a pandas frame; val.* columns hold the evaluations, in the row of the step that they follow."""
         frame = _frame(self.steps)
         if not self.validation:
@@ -120,6 +172,20 @@ class Run:
     def config(self) -> str:
         """resolved.yaml: the whole configuration as text."""
         return (self.path / "resolved.yaml").read_text()
+
+
+class Runs(List[Run]):
+    """What runs() has found."""
+
+    def frame(self) -> "pandas.DataFrame":
+        """What is listed of each run, as a pandas frame."""
+        return _frame(_columns([{**r.listed, "path": r.path} for r in self]))
+
+    def _repr_html_(self) -> str:
+        keys = ("name", "state", "mode", "devices", "steps", "loss", "val_loss", "val_accuracy", "seconds")
+        rows = [[r.listed.get(k) for k in keys] for r in self]
+        cells = ("".join(f"<td>{'' if v is None else escape(str(v))}</td>" for v in row) for row in (keys, *rows))
+        return "<table>" + "".join(f"<tr>{row}</tr>" for row in cells) + "</table>"
 
 
 class Comparison:
@@ -135,7 +201,10 @@ class Comparison:
     @property
     def verdict(self) -> str:
         """The result in one sentence."""
-        return self.results["verdict"]
+        return str(self.results["verdict"])
+
+    def _repr_html_(self) -> str:
+        return _pictures(self.path, repr(self))
 
     @cached_property
     def verdicts(self) -> List[Dict[str, Any]]:
@@ -159,6 +228,6 @@ class Comparison:
             raise KeyError(f"no cell '{label}': {', '.join(cells)}")
         return [Run(self.path / r["dir"]) for r in cells[label]["runs"]]
 
-    def frame(self) -> Any:
+    def frame(self) -> "pandas.DataFrame":
         """The verdicts as a pandas frame."""
         return _frame(_columns(self.verdicts))

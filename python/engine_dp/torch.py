@@ -17,15 +17,17 @@ import pathlib
 import queue
 import shutil
 import socket
-import sys
 import tempfile
 import threading
 import time
+import traceback
 import weakref
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 import torch
 import torch.distributed as dist
+
+import engine_dp_backend
 
 _AGE = tuple(int(n) for n in torch.__version__.split(".")[:2])
 if _AGE < (2, 0):
@@ -34,7 +36,17 @@ if _AGE < (2, 0):
 
 from . import group as _group  # noqa: E402
 from ._library import EngineError, check, library  # noqa: E402
-from .profile import torch_trace as profile  # noqa: E402,F401
+from .profile import torch_trace as profile  # noqa: E402
+
+__all__ = ["Backend", "ParameterServer", "ProcessGroup", "Work", "compress_hook", "options", "profile"]
+
+# What of torch is used here and is private or undocumented: a new version may have changed it.
+PRIVATE = (
+    "torch.distributed._Work", "torch.distributed.ProcessGroup._get_backend",
+    "torch.distributed.ProcessGroup._device_types", "torch._C._distributed_c10d.Backend",
+    "torch.distributed.distributed_c10d._FR_SELF_RECORDING_BACKENDS",  # that older ones lack is no harm
+    "torch.distributed.distributed_c10d._new_process_group_helper",  # it has the local variable 'backend'
+)
 
 _TYPES = {getattr(torch, name): code for name, code in _group.TYPES.items()}
 _SAME_BYTES = {torch.int8: torch.uint8, torch.bool: torch.uint8, torch.int16: torch.uint8, torch.complex64: torch.int64,
@@ -108,10 +120,14 @@ def _addable(t: torch.Tensor) -> torch.Tensor:
 
 
 class _Span:
-    """A tensor on its way: 'flat' is what the engine sees; if that is a copy, finish() copies it back."""
+    """A tensor on its way: 'flat' is what the engine sees; if that is a copy, finish() copies it back. written: it will
+    be; then no two of its elements may be at one place, which is said before the ranks exchange anything."""
 
-    def __init__(self, tensor: torch.Tensor, added: bool = False):
+    def __init__(self, tensor: torch.Tensor, added: bool = False, written: bool = True):
         self.tensor = tensor.detach()
+        if written and any(n > 1 and step == 0 for n, step in zip(tensor.shape, tensor.stride())):
+            raise ValueError("a tensor that receives has several elements at one place of the memory, as expand() makes "
+                             "it: use .contiguous() or .clone()")
         self.wide = added and tensor.dtype in _WIDE
         self.flat = _flat(_addable(self.tensor) if added else self.tensor, added)
 
@@ -169,11 +185,12 @@ class Work(dist._Work):
                  finish: Optional[Callable[[], None]] = None):
         super().__init__()
         self._group, self._parts, self._result, self._finish = group, parts, result, finish
+        self._depth = _depth()
         self._source = -1
         self._lock = threading.Lock()
         self._over = False
         self._error: Optional[BaseException] = None
-        self._future: Optional[torch.futures.Future] = None
+        self._future: Optional[_Future] = None
 
     def _expire(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -196,6 +213,8 @@ class Work(dist._Work):
                         self._finish()
                 except (EngineError, ValueError) as e:
                     self._error = _as_torchs(e)
+                except Exception as e:  # of putting the results in place: it stays this call's error
+                    self._error = e
                 self._over = True
                 self._parts, self._finish = [], None
         if self._error:
@@ -213,7 +232,7 @@ class Work(dist._Work):
 
     def exception(self) -> Optional[BaseException]:
         if not self._over and self.is_completed():
-            with contextlib.suppress(RuntimeError):
+            with contextlib.suppress(Exception):
                 self.wait()
         return self._error
 
@@ -225,23 +244,97 @@ class Work(dist._Work):
 
     _source_rank = source_rank
 
-    def _settle(self) -> None:
-        assert self._future is not None
-        try:
-            self.wait()
-        except RuntimeError as e:
-            self._future.set_exception(e)
-        else:
-            self._future.set_result(self._result)
+    def _values(self) -> List[torch.Tensor]:
+        self.wait()
+        return self._result
 
     def get_future(self) -> torch.futures.Future:
         if self._future is None:
-            self._future = torch.futures.Future()
-            if self._over:
-                self._settle()
-            else:
-                self._group._settle_later(self)
+            self._future = _Future(self._group._settler(self._depth), self._values)
         return self._future
+
+
+# ---- futures ----
+#
+# The callbacks of a group's futures run on a thread of the group, one after another, in the order in which the program
+# has asked for them, which is the same on all ranks. What a callback starts itself cannot keep to the order of the
+# calls that the program starts meanwhile: the ranks would differ. So these calls go over a group of their own, one
+# deeper, which is opened when it is first needed, and another thread runs the callbacks of these: a callback may wait
+# for what it has started.
+
+_DEEPEST = 4  # calls of callbacks of callbacks of ...: deeper ones share the last group
+_thread = threading.local()
+
+
+def _depth() -> int:
+    """0 for the program's threads; n + 1 on the thread that runs the callbacks of calls of depth n."""
+    return min(getattr(_thread, "depth", 0), _DEEPEST)
+
+
+class _Future(torch.futures.Future):
+    """Completed by a settler, in its turn, with what 'complete' returns or raises."""
+
+    def __init__(self, settler: "_Settler", complete: Callable[[], Any]):
+        super().__init__()
+        self._settler = settler
+        self._complete: Optional[Callable[[], Any]] = complete
+        settler.put(self)
+
+    def _settle(self) -> None:
+        complete, self._complete = self._complete, None
+        if complete is None:
+            return
+        try:
+            value = complete()
+        except BaseException as e:
+            self.set_exception(e if isinstance(e, Exception) else RuntimeError(repr(e)))
+        else:
+            self.set_result(value)
+
+    def wait(self) -> Any:
+        if getattr(_thread, "settler", None) is self._settler:
+            self._settle()  # a callback waits for what comes after it
+        return super().wait()
+
+    def then(self, callback: Callable[[Any], Any]) -> "_Future":
+        def complete() -> Any:
+            with contextlib.suppress(Exception):  # which the callback is given
+                self.wait()
+            return callback(self)
+
+        return _Future(self._settler, complete)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        def reported(future: Any) -> None:
+            try:
+                callback(future)
+            except Exception:
+                traceback.print_exc()
+
+        self.then(reported)
+
+
+class _Settler:
+    """The thread that completes the futures of one depth of a group, in the order in which they were asked for."""
+
+    def __init__(self, depth: int):
+        self._futures: "queue.SimpleQueue[Optional[_Future]]" = queue.SimpleQueue()
+        self.put = self._futures.put
+        self._thread = threading.Thread(target=self._run, args=(depth,), daemon=True, name="engine futures")
+        self._thread.start()
+
+    def _run(self, depth: int) -> None:
+        _thread.depth, _thread.settler = depth + 1, self
+        for future in iter(self._futures.get, None):
+            future._settle()
+            del future  # it would keep its group from being dropped
+
+    def end(self, patience: float) -> bool:
+        """Whether the thread has ended, after all that it was given."""
+        self.put(None)
+        if self._thread is not threading.current_thread():
+            self._thread.join(patience)
+        return not self._thread.is_alive()
 
 
 # ---- where the ranks meet ----
@@ -317,12 +410,14 @@ class _Meeting:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _group.Group:
+def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+          settings: Dict[str, Any]) -> _group.Group:
     meeting = _Meeting(store, rank, size, timeout)
     try:
         with _told():
-            g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **_settings)
-            g.barrier()
+            near = {"link": "shm"} if meeting.init.startswith("file:") else {}  # known to be on one host: needs no port
+            g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **{**near, **settings})
+            check(library().engine_barrier(g._open()))  # is not among the calls that are numbered for the user
     finally:
         meeting.over()
     return g
@@ -331,26 +426,29 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) 
 # ---- the backend ----
 
 
-def _end_settling(works: "queue.SimpleQueue[Optional[Work]]", settler: threading.Thread) -> None:
-    """Ends the thread before Python ends: a thread that frees torch's objects after that aborts the process."""
-    works.put(None)
-    if settler is not threading.current_thread():
-        settler.join(_PATIENCE)
+def _end_settling(settlers: Dict[int, _Settler], patience: Optional[float] = None) -> bool:
+    """Ends the threads before Python ends: a thread that frees torch's objects after that aborts the process. The
+    callbacks of one depth may start calls of the next, so that one comes after."""
+    return all([settlers[depth].end(_PATIENCE if patience is None else patience) for depth in sorted(settlers)])
 
 
 class _Calls:
     """Collectives of torch.distributed on self.engine, an engine_dp.Group."""
 
-    def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta):
+    def __init__(self, store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
+                 part: Optional[_group.Group] = None):
+        """part: the group, if it has been split from another."""
         super().__init__(rank, size)  # type: ignore[call-arg]
         # The store may outlive the group, and have the keys of one that was opened before.
         store = dist.PrefixStore(f"engine/{store.add(f'engine/opened/{rank}', 1)}", store)
-        self.engine = _open(store, rank, size, timeout)
+        self._settings = dict(_settings)
+        self.engine = part or _open(store, rank, size, timeout, self._settings)
         self._rank, self._size = rank, size
         self._store, self._timeout, self._monitored = store, timeout, 0
         self._watches: Dict[int, _group.Work] = {}
-        self._settling: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
-        self._settler: Optional[threading.Thread] = None
+        self._settlers: Dict[int, _Settler] = {}
+        self._settled = weakref.finalize(self, _end_settling, self._settlers)
+        self._deeper: Dict[int, _group.Group] = {}  # by depth, for the calls of callbacks
         self._coalesced: Optional[List[Work]] = None
         # Torch 2.6 and older wait in C++ for ever for a work that Python has freed; 2.15 holds works itself.
         self._held: "collections.deque[Work]" = collections.deque(maxlen=4096)
@@ -376,36 +474,40 @@ class _Calls:
         return f"<engine_dp.torch.{type(self).__name__}: rank {self._rank} of {self._size}>"
 
     def abort(self) -> None:
-        with contextlib.suppress(ValueError):
-            self.engine.abort(f"rank {self._rank} has aborted its process group")
+        self._give_up(f"rank {self._rank} has aborted its process group")
+
+    def _give_up(self, why: str) -> None:
+        for g in (self.engine, *self._deeper.values()):
+            with contextlib.suppress(ValueError):
+                g.abort(why)
 
     def shutdown(self) -> None:
-        if self._settler:
-            self._settled()
-            if self._settler.is_alive():
-                with contextlib.suppress(ValueError):
-                    self.engine.abort(f"rank {self._rank} has left with work in flight")
-            self._settler.join()
-        self.engine.close()
+        if self._settled() is False:
+            self._give_up(f"rank {self._rank} has left with work in flight")
+            _end_settling(self._settlers, 12 * _PATIENCE)
+        for g in (*self._deeper.values(), self.engine):
+            g.close()
 
-    def _settle_later(self, work: Work) -> None:
-        """Futures are completed by a thread that waits for their works in order."""
-        if self._settler is None:
-            self._settler = threading.Thread(target=self._settle_all, args=(self._settling,), daemon=True,
-                                             name="engine futures")
-            self._settler.start()
-            self._settled = weakref.finalize(self, _end_settling, self._settling, self._settler)
-        self._settling.put(work)
+    def _settler(self, depth: int) -> _Settler:
+        return self._settlers.get(depth) or self._settlers.setdefault(depth, _Settler(depth))
 
-    @staticmethod
-    def _settle_all(works: "queue.SimpleQueue[Optional[Work]]") -> None:
-        for work in iter(works.get, None):
-            work._settle()
+    def _lane(self) -> _group.Group:
+        """The group over which this thread's calls go."""
+        depth = _depth()
+        if depth and depth not in self._deeper:
+            store = dist.PrefixStore(f"engine/deeper/{depth}", self._store)
+            self._deeper[depth] = _open(store, self._rank, self._size, self._timeout, self._settings)
+            self._label_deeper()
+        return self._deeper[depth] if depth else self.engine
+
+    def _label_deeper(self) -> None:
+        for g in list(self._deeper.values()):
+            g.call_it(f"{self.engine.label}, calls of callbacks".lstrip(", "))
 
     def _start(self, name: str, *arguments: Any, keep: Any = None) -> _group.Work:
         """keep: what owns the memory that the call reads and writes."""
         with _told():
-            return self.engine._start(name, list(arguments), None, keep, False)
+            return self._lane()._start(name, list(arguments), None, keep, False)
 
     def _work(self, parts: List[_group.Work], result: Sequence[torch.Tensor],
               finish: Optional[Callable[[], None]] = None) -> Work:
@@ -525,7 +627,7 @@ class _Calls:
         """outputs: for each input a tensor as large as all ranks' inputs, or a list of one tensor for each rank."""
         parts, ends = [], []
         for out, x in zip(outputs, inputs):
-            s = _Span(x)
+            s = _Span(x, written=False)
             if isinstance(out, torch.Tensor):
                 if out.numel() != x.numel() * self._size or out.dtype != x.dtype:
                     raise ValueError(f"the output has {out.numel()} elements of {out.dtype}, and all ranks' inputs are "
@@ -605,7 +707,7 @@ class _Calls:
                 at.append(at[-1] + n * each)
             return (ctypes.c_longlong * (self._size + 1))(*at)
 
-        a, b = _Span(input), _Span(output)
+        a, b = _Span(input, written=False), _Span(output)
         part = self._start("all_to_all_parts", a.address, cuts(input, input_splits, a.flat.numel()), b.address,
                            cuts(output, output_splits, b.flat.numel()), _TYPES[a.flat.dtype], keep=(a, b))
         return self._work([part], [output], b.finish)
@@ -627,8 +729,10 @@ class _Calls:
     # -- messages --
 
     def send(self, tensors: List[torch.Tensor], dst: int, tag: int = 0) -> Work:
-        s = _Span(_only(tensors))
-        part = self._start("send", s.address, s.flat.numel(), _TYPES[s.flat.dtype], self.engine._peer(dst), tag, keep=s)
+        s = _Span(_only(tensors), written=False)
+        arguments = [s.address, s.flat.numel(), _TYPES[s.flat.dtype], self.engine._peer(dst), tag]
+        with _told():  # tags keep messages apart, whoever sends them
+            part = self.engine._start("send", arguments, None, s, False)
         return self._work([part], tensors)
 
     def _receive(self, t: torch.Tensor, source: int, tag: int) -> Work:
@@ -722,9 +826,30 @@ class ProcessGroup(_Calls, dist.ProcessGroup):
 
     def _label(self) -> None:
         self.engine.call_it(f"process group {self._name}, {self._about}".rstrip(", "))
+        self._label_deeper()
 
     def _get_backend(self, device: Any = None) -> "ProcessGroup":
         return self
+
+    supports_splitting = True
+
+    def split_group(self, ranks: List[int], timeout: Optional[datetime.timedelta] = None, opts: Any = None,
+                    group_name: str = "", group_desc: Optional[str] = None,
+                    device_types: Any = None) -> Optional["ProcessGroup"]:
+        """What torch's split_group asks of the group: 'ranks' are those of this rank's part, if it is in one."""
+        mine = self._rank in ranks
+        with _told():
+            part = self.engine.split(min(ranks) if mine else -1, ranks.index(self._rank) if mine else 0)
+        if part is None:
+            return None
+        store = dist.PrefixStore(f"engine/split/{group_name}", self._store)
+        group = ProcessGroup(store, part.rank, part.size, timeout or self._timeout, part)
+        group._name, group._about = group_name, group_desc or f"split from {self._name}"
+        group._label()
+        return group
+
+    def get_group_store(self) -> dist.Store:
+        return self._store
 
 
 class Backend(_Calls, torch._C._distributed_c10d.Backend):
@@ -732,15 +857,7 @@ class Backend(_Calls, torch._C._distributed_c10d.Backend):
     rank from which a message came."""
 
 
-def _create(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta) -> _Calls:
-    """Torch does not say whether the group has other backends, too, but a local variable of the caller does."""
-    asked = str(sys._getframe(1).f_locals.get("backend", "engine"))
-    return (Backend if "," in asked else ProcessGroup)(store, rank, size, timeout)
+engine_dp_backend.register()
 
-
-dist.Backend.register_backend("engine", _create, **({"devices": ["cpu"]} if _AGE >= (2, 1) else {}))
-# torch's own flight recorder needs a backend in C++.
-getattr(dist.distributed_c10d, "_FR_SELF_RECORDING_BACKENDS", set()).add("engine")
-
-from .compress import compress_hook  # noqa: E402,F401
-from .server import ParameterServer  # noqa: E402,F401
+from .compress import compress_hook  # noqa: E402
+from .server import ParameterServer  # noqa: E402

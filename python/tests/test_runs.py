@@ -1,10 +1,16 @@
 """Runs, experiments and their results, read back and compared with their files."""
 
+import contextlib
+import io
 import json
 import math
 import os
 import pathlib
+import signal
+import subprocess
 import tempfile
+import threading
+import time
 import unittest
 
 import numpy as np
@@ -48,6 +54,42 @@ class Runs(unittest.TestCase):
                          [(pathlib.Path("one"), run.summary["val"]["accuracy"])])
         page = engine_dp.report(run)
         self.assertTrue(page.read_text().startswith("<!DOCTYPE html>"))
+
+    def test_a_run_in_progress(self):
+        run = engine_dp.start(mode="single", devices="cpu:1", train="1000000st", log__dir="one", **SMALL)
+        self.assertEqual((run.path, run.running), (pathlib.Path("one"), True))
+        while not run.refresh().steps:
+            time.sleep(0.01)
+        self.assertEqual([r["state"] for r in engine_dp.runs(".")], ["running"])
+        with self.assertRaises(subprocess.TimeoutExpired):
+            run.wait(0.01)
+        self.assertIs(run.stop(), run)
+        self.assertFalse(run.running)
+        self.assertEqual(run.summary["ended"], "stopped")
+        self.assertEqual(len(run.steps["loss"]), run.summary["steps"])
+        self.assertIn(f"step-{run.summary['steps']:09}", os.listdir("one/ckpt"))
+        self.assertIn("<svg", run._repr_html_())
+        self.assertIn("<td>stopped</td>", engine_dp.runs(".")._repr_html_())
+        with self.assertRaises(engine_dp.EngineError):
+            engine_dp.start(modl=1)
+
+    def test_an_interrupt_saves(self):
+        """As a notebook's stop button gives it: to this process alone."""
+        def interrupt():
+            while not list(pathlib.Path().glob("one/metrics.jsonl")):
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGINT)
+
+        threading.Thread(target=interrupt).start()
+        run = engine_dp.run(mode="single", devices="cpu:1", train="1000000st", log__dir="one", **SMALL)
+        self.assertEqual(run.summary["ended"], "stopped")
+        self.assertIn(f"step-{run.summary['steps']:09}", os.listdir("one/ckpt"))
+
+    def test_progress_is_shown(self):
+        shown = io.StringIO()
+        with contextlib.redirect_stderr(shown):
+            engine_dp.run(mode="single", devices="cpu:1", train="3st", log__dir="one", verbose=True, **SMALL)
+        self.assertIn("step=3/3", shown.getvalue())
 
     def test_what_is_wrong_is_raised(self):
         for call, words, code in ((lambda: engine_dp.run(modl=1), "unknown key 'modl'", 78),

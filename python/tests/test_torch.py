@@ -1,7 +1,11 @@
 """The backend of torch.distributed is compared with gloo, if torch is installed."""
 
+import importlib.util
+import inspect
 import os
 import pathlib
+import pkgutil
+import re
 import subprocess
 import sys
 import tempfile
@@ -23,6 +27,39 @@ def run_ranks(test, script, size, *words, **env):
                           env={**os.environ, "OMP_NUM_THREADS": "1", **env})
     test.assertEqual(done.returncode, 0, done.stdout + done.stderr)
     return done.stdout
+
+
+@unittest.skipIf(torch is None, "torch is not installed")
+class Interfaces(unittest.TestCase):
+    def test_private_ones_are_listed_and_there(self):
+        import engine_dp.torch as ours
+        for name in ours.PRIVATE:
+            module, _, last = name.rpartition(".")
+            if last != "_FR_SELF_RECORDING_BACKENDS":
+                self.assertTrue(hasattr(pkgutil.resolve_name(module), last), name)
+        helper = inspect.unwrap(torch.distributed.distributed_c10d._new_process_group_helper)
+        self.assertIn("backend", helper.__code__.co_varnames)
+        for source in pathlib.Path(ours.__file__).parent.glob("*.py"):
+            for used in re.findall(r"\b(?:dist|torch)((?:\.\w+)*\._[a-z]\w*(?:\.\w+)*)", source.read_text(), re.I):
+                if not used.startswith(".__"):
+                    self.assertTrue(any(name.endswith(used) for name in ours.PRIVATE), f"{source}: {used}")
+
+    def test_no_import_is_needed(self):
+        """Torch finds the backend by its entry point in the folder of an installed package."""
+        project = (pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text()
+        point = re.search(r'\[project.entry-points."torch.backends"\]\n(.+)\n', project).group(1).replace('"', "")
+        with tempfile.TemporaryDirectory() as folder:
+            made = pathlib.Path(folder, "engine_dp-0.dist-info")
+            made.mkdir()
+            (made / "METADATA").write_text("Metadata-Version: 2.1\nName: engine-dp\nVersion: 0\n")
+            (made / "entry_points.txt").write_text(f"[torch.backends]\n{point}\n")
+            script = ("import sys, torch.distributed as dist; assert 'engine_dp' not in sys.modules; "
+                      "dist.init_process_group('engine', store=dist.HashStore(), rank=0, world_size=1); "
+                      "dist.barrier(); dist.destroy_process_group()")
+            paths = os.pathsep.join([folder, os.environ.get("PYTHONPATH", ""), str(pathlib.Path(__file__).parents[1])])
+            done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=280,
+                                  env={**os.environ, "PYTHONPATH": paths})
+        self.assertEqual(done.returncode, 0, done.stderr)
 
 
 @unittest.skipIf(torch is None, "torch is not installed")
@@ -49,6 +86,22 @@ class Backend(unittest.TestCase):
         done = subprocess.run([program(), "launch", "-n", "2", sys.executable, "-c", script], capture_output=True,
                               text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_futures_and_hooks(self):
+        printed = run_ranks(self, "ranks_hooks.py", 2, "futures", "hooks", "shared_memory", "split")
+        self.assertNotRegex(printed, r"(?m)^(?!batched PowerSGD).*refuses")  # that one fails in torch 2.15 itself
+        run_ranks(self, "ranks_hooks.py", 3, "futures", "split")
+
+    def test_wrappers_that_choose_the_backend(self):
+        for package in ("accelerate", "transformers", "lightning"):
+            with self.subTest(package):
+                if importlib.util.find_spec(package) is None:
+                    self.skipTest(f"{package} is not installed")
+                run_ranks(self, "ranks_wrappers.py", 2, package)
+
+    def test_threads_end(self):
+        """A group of ranks of one host starts no threads but its own, which end with it."""
+        run_ranks(self, "ranks_hooks.py", 2, "threads")
 
     def test_profile(self):
         for world in ("engine", "cpu:engine,cuda:gloo"):

@@ -139,7 +139,7 @@ static enum error meet(struct station *s, const struct station_params *p, struct
         snprintf(mine->node, NODE_MAX, "%s", p->node);
     else
         name_node(mine->node);
-    snprintf(mine->address, ADDRESS_MAX, "%s", port_address(s->port));
+    if (s->port) snprintf(mine->address, ADDRESS_MAX, "%s", port_address(s->port));
     char who[128];
     rendezvous_who(who);
     struct rendezvous r = {.store = s->store,
@@ -227,8 +227,9 @@ static enum error check_link(struct station *s, const char *name) {
 
 static enum error open_with_master(struct station *s, const struct station_params *p) {
     struct member *members;
+    const struct link_ops *asked = link_find(p->link); /* NULL: it depends on where the ranks are */
     TRY(open_store(s, p));
-    TRY(open_port(s, p));
+    if (!asked || link_is_far(asked)) TRY(open_port(s, p)); /* a port has nng's threads */
     TRY(meet(s, p, &members));
     TRY(check_link(s, p->link));
     s->group.roster = &s->roster;

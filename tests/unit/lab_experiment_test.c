@@ -237,6 +237,24 @@ static void each_metric_knows_what_is_practical(void **state) {
                                         "yaml:3:31: error: practical: 'time' is not one of the metrics", NULL});
 }
 
+/* What is best at 1 is compared by its difference, an error by its ratio, and any metric may be a goal. */
+static void metrics_of_values_and_text_are_compared(void **state) {
+    (void)state;
+    assert_ok(open_text(BASE "matrix: {mode: [dp, ddp]}\n"
+                             "metrics: [val_r2, val_rmse, val_bits_per_byte, {time_to: {val.r2: 0.9}}]\n"));
+    assert_true(x.measure[0].scale == SCALE_DIFFERENCE && x.measure[0].more_is_better);
+    assert_true(x.measure[1].scale == SCALE_RATIO && !x.measure[1].more_is_better);
+    assert_true(x.measure[2].about == ABOUT_TRAINING && x.measure[2].scale == SCALE_RATIO);
+    assert_string_equal(x.measure[3].name, "time_to:val.r2:0.9");
+    struct run_result run = {.nsteps = 3, .nvals = 3};
+    struct result_step step[] = {{.step = 1, .ms = 1000}, {.step = 2, .ms = 2000}, {.step = 3, .ms = 4000}};
+    struct result_val val[] = {{.step = 1, .r2 = (double)NAN}, {.step = 2, .r2 = 0.95}, {.step = 3, .r2 = 0.5}};
+    run.step = step, run.val = val, run.val_r2 = 0.5;
+    assert_true(measure_of(&x.measure[0], &run, 0) == 0.5);
+    assert_true(measure_of(&x.measure[3], &run, 0) == 3);
+    experiment_close(&x);
+}
+
 static void unfair_pairs_are_refused(void **state) {
     (void)state;
     assert_report(
@@ -362,6 +380,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(sides_have_names_and_several_keys, set_up, tear_down),
         cmocka_unit_test_setup_teardown(repeats_may_be_seeds, set_up, tear_down),
         cmocka_unit_test_setup_teardown(each_metric_knows_what_is_practical, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(metrics_of_values_and_text_are_compared, set_up, tear_down),
         cmocka_unit_test_setup_teardown(unfair_pairs_are_refused, set_up, tear_down),
         cmocka_unit_test(planted_settings_are_guarded),
         cmocka_unit_test(the_algorithm_of_convolutions_is_guarded),

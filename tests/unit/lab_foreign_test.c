@@ -82,7 +82,7 @@ static void lines_become_a_run(void **state) {
                       "{\"step\": 1, \"loss\": 4, \"ms\": 100, \"samples\": 8, \"accuracy\": 0.25}\n"
                       "{\"step\": 2, \"loss\": 3, \"ms\": 10, \"samples\": 8, \"comm_ms\": 2}\n"
                       "  {\"step\": 3, \"loss\": NaN, \"ms\": 30, \"samples\": 8, \"comm_ms\": 4}\n"
-                      "{\"step\": 3, \"val\": {\"loss\": 1.5, \"accuracy\": 0.75}}\n{\"other\": 1}\n"
+                      "{\"step\": 3, \"val\": {\"loss\": 1.5, \"accuracy\": 0.75, \"r2\": -2}}\n{\"other\": 1}\n"
                       "{\"bytes\": 1000, \"weights_sha256\": "
                       "\"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef\"}");
     read_back();
@@ -97,6 +97,7 @@ static void lines_become_a_run(void **state) {
     assert_true(fabs(measured("comm_exposed") - 3) < 1e-9 && isnan(measured("forward")));
     assert_true(isnan(measured("train_loss"))); /* not that of the step before */
     assert_true(measured("val_loss") == 1.5 && measured("val_accuracy") == 0.75);
+    assert_true(measured("val_r2") == -2 && isnan(measured("val_rmse")));
     assert_int_equal(strlen(result.weights), 64);
     assert_string_equal(run_result_setting(&result, "command"), "python x.py");
     assert_true(*result.environment.host && *result.environment.time);

@@ -15,6 +15,10 @@ struct normalization {
     int targets; /* 1: one pair for all; 0: they are learned as they are */
     float target_mean[CHANNELS_MAX], target_scale[CHANNELS_MAX];
 };
+/* The user's unit of target k in that of the network's outputs. */
+static inline double normalization_unit(const struct normalization *n, int64_t k) {
+    return n->targets ? 1 / (double)n->target_scale[n->targets > 1 ? k : 0] : 1;
+}
 /* Outputs y[0..n) of a network in the unit of its targets. */
 void normalization_undo(const struct normalization *n, float *y, int64_t count);
 /* The values of 'normalize' for the training set d, the same on every rank. auto: mean and standard deviation of the

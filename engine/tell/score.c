@@ -1,7 +1,7 @@
 #include "engine/tell/score.h"
 
 #include "engine/base/vector.h"
-#include "engine/data/dataset.h"
+#include "engine/data/loader.h"
 #include "engine/settings/loss.h"
 
 #include <math.h>
@@ -141,11 +141,11 @@ static void residuals_add(struct residuals *a, double na, const struct residuals
 }
 
 void score_regression(const struct residuals *of, const double *samples, int stride, int parts, int64_t targets,
-                      const double *scale, struct val_result *v) {
+                      const struct normalization *norm, struct val_result *v) {
     double rmse = 0, mae = 0, r2 = 0, vary = 0;
     for (int64_t k = 0; k < targets; k++) {
         struct residuals all = {0};
-        double n = 0, unit = scale ? scale[k] : 1;
+        double n = 0, unit = normalization_unit(norm, k);
         for (int p = 0; p < parts; p++) {
             residuals_add(&all, n, &of[p * targets + k], samples[p * stride]);
             n += samples[p * stride];

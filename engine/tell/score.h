@@ -87,6 +87,7 @@ double score_balance(const double *counts, int64_t classes);
 /* What one target's predictions are off by, over some samples. Sums of squares about a mean are updated sample by sample
  * (Welford), so that a large mean costs no digits. */
 enum { SCORE_TARGETS = 100 }; /* of more there are no such metrics */
+struct normalization;
 struct residuals {
     double absolute, squares; /* sums of |y - target| and (y - target)^2 */
     double mean, spread;      /* of the target, and the sum of its squares about that mean */
@@ -95,10 +96,10 @@ struct residuals {
 void score_residuals(const float *y, const float *target, int64_t rows, int64_t targets, int64_t before,
                      struct residuals *of);
 /* v's rmse, mae and r2, each the mean over the targets, from the residuals (parts, targets) of parts of samples[p * stride]
- * samples, which are added in order. scale (targets): the unit of each target in the unit of y; NULL: 1.
+ * samples, which are added in order. y and target were learned as 'norm' says; rmse and mae are in the user's unit.
  * r2 is NaN where no target varies; those that do not vary are left out of it. */
 void score_regression(const struct residuals *of, const double *samples, int stride, int parts, int64_t targets,
-                      const double *scale, struct val_result *v);
+                      const struct normalization *norm, struct val_result *v);
 
 /* The counts of one class of a confusion matrix. */
 struct class_score {

@@ -57,10 +57,7 @@ struct feed {                   /* what this rank computes with */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
     float *class_weights; /* of the loss, (classes); NULL: 1 each */
-    /* The user's unit of each target in the unit of the network's outputs, (targets): val.rmse and val.mae are in the
-     * user's; NULL: 1 each. */
-    const double *target_scale;
-    void *class_memory; /* of these, and of the set's counts */
+    void *class_memory;   /* of these, and of the set's counts */
     struct loader *loader;
     struct sampler sampler;
     int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */

@@ -49,7 +49,7 @@ static void answers_of(const char *run, double out[ASKED]) {
 static void a_unit_changes_no_answer(void **state) {
     (void)state;
     static const double scale[] = {1, 1000, 1}, offset[] = {0, 0, 1e5};
-    double first[ASKED], answer[ASKED];
+    double first[ASKED], answer[ASKED], rmse = 0, r2 = 0;
     for (int k = 0; k < 3; k++) {
         char name[16], table[32], set[96], dir[64];
         snprintf(name, sizeof name, "unit%d", k);
@@ -58,6 +58,9 @@ static void a_unit_changes_no_answer(void **state) {
         snprintf(set, sizeof set, "data={set: csv, train: %s}", table);
         snprintf(dir, sizeof dir, "log.dir=%s", name);
         program_train(&p, SETS(KEYS, "train=60ep"), SETS(set, dir, "mode=ddp", "devices=cpu:2"));
+        if (k == 0) rmse = program_number(&p, "val.rmse"), r2 = program_number(&p, "val.r2");
+        assert_true(fabs(program_number(&p, "val.rmse") / scale[k] - rmse) < 0.02 * rmse);
+        assert_true(r2 > 0.95 && fabs(program_number(&p, "val.r2") - r2) < 0.01);
         answers_of(name, k ? answer : first);
         for (int i = 0; i < ASKED; i++) {
             double want = 3 * (0.3 + 0.2 * i) - 2 * (i * 3 % ASKED / 6.0);

@@ -2,12 +2,12 @@
  * ways that it has simulated. */
 #include "cli/advise.h"
 
+#include "engine/base/process.h"
 #include "engine/train/stop.h"
 #include "lab/link_fit.h"
 
 #include <math.h>
 #include <string.h>
-#include <unistd.h>
 
 static const double SECONDS = 1.5, LIMIT = 300; /* of a measurement, about; and at most */
 static const double QUANTILE = 0.25;            /* of its steps: what others do lengthens some and shortens none */
@@ -104,7 +104,7 @@ static enum error count_here(struct advising *g) {
 static void find_memory(struct advising *g) {
     struct device_unit unit;
     const struct device_ops *kind = device_find(g->settings.config.devices.kind);
-    double all = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+    double all = (double)host_memory();
     int64_t most = g->ask.devices[g->ask.ndevices - 1];
     g->ask.memory = has_units(g) && kind->unit_about(0, &unit) ? (double)unit.memory
                     : g->emulated                              ? all

@@ -133,8 +133,7 @@ static const struct option options[] = {
 
 const struct command command_launch = {
     .name = "launch",
-    .summary =
-        "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ... are set)",
+    .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ... are set)",
     OPTIONS(options),
     .standard = &(const struct options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
     .run = run,

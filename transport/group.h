@@ -30,7 +30,9 @@ struct group_params {
     struct port *port;           /* this rank's, for links to other hosts; else NULL */
     struct recorder *recorder;   /* of this rank; NULL: none */
     bool mail;                   /* messages by tags (group_post) are possible, in its subgroups, too */
-    uint64_t id;                 /* of the group, the same on all ranks; no two at a time have one */
+    size_t kept; /* bytes of messages that this rank may keep until it asks for them; 0: half of the host's
+                    memory */
+    uint64_t id; /* of the group, the same on all ranks; no two at a time have one */
     struct emulation emulate;
     /* How buffers on accelerators travel: "auto" or a name of carriers.def, the same on all ranks. NULL: all buffers
      * are the host's. */

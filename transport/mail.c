@@ -5,11 +5,12 @@
  * any rank, so a send never waits for its receive, and two ranks that send to each other both finish.
  * A message goes straight into the memory of the oldest receive that its rank and tag fit. If no such
  * receive has been asked for yet, the message is kept until one is, in memory of this process; a
- * warning tells when that is much.
+ * warning tells when that is much, and the group fails before it is too much.
  *
  * The thread has no timeout. Whoever waits for a receive looks for ranks that are late, left or died. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "engine/base/process.h"
 #include "engine/base/text.h"
 #include "transport/condition.h"
 #include "transport/core.h"
@@ -47,11 +48,11 @@ struct mail {
     pthread_cond_t changed;
     struct letter *letters; /* in the order of the calls; 'early' is in the order of arrival */
     struct early *early;
-    bool stop, busy, over;   /* busy: with a message; over: the thread has ended */
-    struct collective shown; /* what LANE_IN does, for messages */
-    size_t kept, noted;      /* bytes of 'early', and how many of them are worth a warning */
-    int waits;               /* letters that somebody waits for */
-    struct letter *longest;  /* of them, that which the recording tells of */
+    bool stop, busy, over;    /* busy: with a message; over: the thread has ended */
+    struct collective shown;  /* what LANE_IN does, for messages */
+    size_t kept, noted, most; /* bytes of 'early', how many of them are worth a warning, how many there may be */
+    int waits;                /* letters that somebody waits for */
+    struct letter *longest;   /* of them, that which the recording tells of */
 };
 
 /* Between two looks for ranks that have died or left, in ns. */
@@ -148,6 +149,10 @@ static size_t early_bytes(const struct early *e) {
     return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
 }
 
+static size_t kept_bytes(const struct early *e) {
+    return sizeof *e + early_bytes(e);
+}
+
 static void deliver(struct group *g, struct letter *l, int peer) {
     if (l->source) *l->source = peer;
     record_end(g, l, peer, ERR_NONE);
@@ -203,7 +208,7 @@ static enum error keep(struct group *g, struct early *e) {
         struct early **last = &m->early;
         while (*last) last = &(*last)->next;
         *last = e;
-        m->kept += early_bytes(e);
+        m->kept += kept_bytes(e);
         note_kept(g, e);
     }
     pthread_mutex_unlock(&m->mutex);
@@ -212,8 +217,23 @@ static enum error keep(struct group *g, struct early *e) {
     return err;
 }
 
+static size_t count_kept(struct mail *m) {
+    pthread_mutex_lock(&m->mutex);
+    size_t kept = m->kept;
+    pthread_mutex_unlock(&m->mutex);
+    return kept;
+}
+
 static enum error take_early(struct group *g, int peer, const struct head *h, struct collective *c) {
-    char size[32];
+    char size[32], most[32];
+    size_t kept = count_kept(g->mail) + bytes_of(c, h->count);
+    if (kept > g->mail->most)
+        return group_fail(
+            g, ERR_MEMORY,
+            "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last one "
+            "is rank %d's with tag %lld\nreceive them earlier, or send them later",
+            g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
+            (long long)h->tag);
     struct early *e = malloc(sizeof *e + bytes_of(c, h->count));
     if (!e)
         return group_fail(g, ERR_MEMORY, "rank %d has no memory for %s that rank %d has sent with tag %lld", g->rank,
@@ -299,7 +319,7 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     if (same || !e) *last = l;
     if (same) {
         *at = e->next;
-        m->kept -= early_bytes(e);
+        m->kept -= kept_bytes(e);
         if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
         deliver(g, l, e->peer);
     }
@@ -428,6 +448,7 @@ enum error mail_open(struct group *g) {
     pthread_mutex_init(&m->mutex, NULL);
     condition_init(&m->changed);
     m->noted = KEPT_NOTED;
+    m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;
     sigfillset(&all); /* signals are for the program's own threads */
     pthread_sigmask(SIG_SETMASK, &all, &old);

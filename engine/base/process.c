@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { FLAGS = 9, EXITING = 4 }; /* the field of the kernel's flags, and that of a process that is about to end */
 
@@ -36,4 +37,9 @@ unsigned long long process_start(int pid, char *state) {
         if (at && field + 1 == FLAGS && strtoul(at, NULL, 10) & EXITING) return 0;
     }
     return at ? strtoull(at, NULL, 10) : 0;
+}
+
+size_t host_memory(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;
 }

@@ -1,6 +1,7 @@
 #include "engine/tell/environment.h"
 
 #include "engine/base/digest.h"
+#include "engine/base/process.h"
 #include "engine/base/version.h"
 #include "engine/device/device.h"
 #include "engine/tell/processor.h"
@@ -39,14 +40,13 @@ static void put_host(struct json *j) {
 static void put_machine(struct json *j) {
     char text[512];
     struct utsname system;
-    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     bool known = uname(&system) == 0;
     json_string(j, "processor", processor_here(text, sizeof text));
     json_int(j, "cores", device_host_cores());
     json_int(j, "cores_online", sysconf(_SC_NPROCESSORS_ONLN));
     json_string(j, "governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", text, sizeof text));
     json_string(j, "quota", first_line("/sys/fs/cgroup/cpu.max", text, sizeof text));
-    json_int(j, "memory", pages > 0 && page > 0 ? (int64_t)pages * page : 0);
+    json_int(j, "memory", (int64_t)host_memory());
     json_string(j, "kernel", known ? system.release : NULL);
     put_host(j);
 }

@@ -38,6 +38,7 @@ struct ranks {
     const void *user;
     double heartbeat;
     bool mail;
+    size_t kept;
     struct recorder *const *recorders; /* of each rank, or NULL */
     /* Ranks with accelerators: of which kind, which units; the first 'hosted' ranks have none. */
     const struct device_ops *devices;
@@ -90,6 +91,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .timeout = p->timeout > 0 ? p->timeout : 60,
                                  .heartbeat = p->heartbeat,
                                  .mail = p->mail,
+                                 .kept = p->kept,
                                  .recorder = p->recorders ? p->recorders[rank] : NULL,
                                  .carrier = p->carrier,
                                  .bitwise = p->bitwise,

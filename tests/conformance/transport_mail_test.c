@@ -645,6 +645,30 @@ static void what_is_kept_is_told(void **state) {
     pool_free(pool);
 }
 
+/* Nobody asks for what rank 1 sends. */
+static void too_much_is_kept(struct rank *r) {
+    static char part[1000];
+    enum error err = ERR_NONE;
+    struct work *w;
+    for (int i = 0; r->index && !err && i < 200; i++) {
+        err = group_post(r->group, part, sizeof part, DTYPE_U8, 0, i, &w);
+        if (!err) err = work_wait(w);
+    }
+    if (!err) err = group_take(r->group, part, 1, DTYPE_U8, !r->index, 1000, NULL, &w);
+    rank_result(r, err ? err : work_wait(w));
+}
+
+static void what_is_kept_has_a_limit(void **state) {
+    struct rank r[2];
+    (void)state;
+    run_ranks((struct ranks){.fn = too_much_is_kept, .world = 2, .mail = true, .link = "tcp", .kept = 100000}, r);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(r[i].err, ERR_MEMORY);
+        assert_non_null(strstr(r[i].message, "rank 0 would keep "));
+        assert_non_null(strstr(r[i].message, "at most 97.7 KB; the last one is rank 1's with tag 9"));
+    }
+}
+
 static void kinds_that_differ(void **state) {
     (void)state;
     for (int i = 0; i < 2; i++) run_over_all((struct ranks){.fn = kinds_differ, .world = 2, .user = &(bool){i == 1}});
@@ -660,15 +684,25 @@ static void what_is_refused(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_order_over_all),     cmocka_unit_test(more_ranks),
-        cmocka_unit_test(from_anybody_over_all),  cmocka_unit_test(both_at_once_over_all),
-        cmocka_unit_test(left_behind_over_all),   cmocka_unit_test(counted_over_all),
-        cmocka_unit_test(in_subgroups_over_all),  cmocka_unit_test(ports_are_passed),
-        cmocka_unit_test(sender_leaves_over_all), cmocka_unit_test(all_leave_over_all),
-        cmocka_unit_test(nobody_sends_over_all),  cmocka_unit_test(somebody_aborts_over_all),
-        cmocka_unit_test(kinds_that_differ),      cmocka_unit_test(what_is_refused),
-        cmocka_unit_test(messages_are_recorded),  cmocka_unit_test(failures_are_recorded),
-        cmocka_unit_test(what_is_kept_is_told),   cmocka_unit_test(sender_leaves_among_others_over_all),
+        cmocka_unit_test(any_order_over_all),
+        cmocka_unit_test(more_ranks),
+        cmocka_unit_test(from_anybody_over_all),
+        cmocka_unit_test(both_at_once_over_all),
+        cmocka_unit_test(left_behind_over_all),
+        cmocka_unit_test(counted_over_all),
+        cmocka_unit_test(in_subgroups_over_all),
+        cmocka_unit_test(ports_are_passed),
+        cmocka_unit_test(sender_leaves_over_all),
+        cmocka_unit_test(all_leave_over_all),
+        cmocka_unit_test(nobody_sends_over_all),
+        cmocka_unit_test(somebody_aborts_over_all),
+        cmocka_unit_test(kinds_that_differ),
+        cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(messages_are_recorded),
+        cmocka_unit_test(failures_are_recorded),
+        cmocka_unit_test(what_is_kept_is_told),
+        cmocka_unit_test(what_is_kept_has_a_limit),
+        cmocka_unit_test(sender_leaves_among_others_over_all),
         cmocka_unit_test(asked_in_vain_over_all),
     };
     return cmocka_run_group_tests_name("messages by tags", tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * as much address space as the host has memory, less where that is limited, so that the board can
  * grow in place and an offset in it is a place that every rank understands. For threads that is an
  * anonymous mapping, for processes a memfd: nothing of it is left when they die, however they die. */
+#include "engine/base/process.h"
 #include "transport/link/board.h"
 
 #include <errno.h>
@@ -55,10 +56,6 @@ static struct board board_plan(int size) {
 static int host_cores(void) {
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
-}
-
-static size_t host_memory(void) {
-    return (size_t)sysconf(_SC_PHYS_PAGES) * meeting_page();
 }
 
 /* As much as the host has memory, and of a limited address space half: the rest of the process

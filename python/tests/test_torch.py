@@ -44,6 +44,21 @@ class Interfaces(unittest.TestCase):
                 if not used.startswith(".__"):
                     self.assertTrue(any(name.endswith(used) for name in ours.PRIVATE), f"{source}: {used}")
 
+    @unittest.skipIf(importlib.util.find_spec("mypy") is None, "mypy is not installed")
+    def test_types_of_a_users_program(self):
+        root = str(pathlib.Path(__file__).parents[1])
+        with tempfile.TemporaryDirectory() as folder:
+            script = pathlib.Path(folder, "user.py")
+            script.write_text("import engine_dp\nfrom engine_dp.torch import ParameterServer, compress_hook, options, profile\n"
+                              "hook, server = compress_hook('int8'), ParameterServer\n"
+                              "with options(bandwidth=1e9), profile('x.json'), engine_dp.Group() as g:\n"
+                              "    sent: int = g.statistics().sent\n"
+                              "rows: int = len(engine_dp.start('c.yaml').wait().frame()) + len(engine_dp.runs())\n"
+                              "engine_dp.dashboard().terminate()\n")
+            done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--cache-dir", folder,
+                                   script], capture_output=True, text=True, timeout=280, env={**os.environ, "MYPYPATH": root})
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
     def test_no_import_is_needed(self):
         """Torch finds the backend by its entry point in the folder of an installed package."""
         project = (pathlib.Path(__file__).parents[1] / "pyproject.toml").read_text()

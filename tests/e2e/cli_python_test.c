@@ -21,7 +21,7 @@ static void pass(const char *module, const char *needs) {
     (void)scratch_folder(); /* where groups record */
     const char *const words[] = {python, "-W", "error", "-m", "unittest", module, NULL};
     program_spawn(&p, words);
-    if (!program_wait(&p, 300) || p.code != 0) fail_msg("%s%s", p.out, p.err);
+    if (!program_wait(&p, 600) || p.code != 0) fail_msg("%s%s", p.out, p.err);
     assert_non_null(strstr(p.err, "\nOK"));
 }
 

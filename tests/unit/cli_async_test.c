@@ -190,8 +190,8 @@ static void two_workers_by_hand(void **state) {
     enum { SAMPLES = 4, BY_HAND = 5 };
     static const double x[] = {1, 2, -1, -1}, target[] = {0.5, -1.5, 2.5, -0.5};
     char data[700];
-    snprintf(data, sizeof data, "data={set: csv, train: %s, val: %s, normalize: off}", scratch_path("line.csv"),
-             scratch_path("line.csv"));
+    snprintf(data, sizeof data, "data={set: csv, train: %s, val: %s, normalize: off, normalize_target: false}",
+             scratch_path("line.csv"), scratch_path("line.csv"));
     FILE *f = fopen(scratch_path("line.csv"), "w");
     assert_non_null(f);
     for (int i = 0; i < SAMPLES; i++) fprintf(f, "%g,%g\n", x[i], target[i]);

@@ -33,6 +33,8 @@ static const struct row {
     {"data={set: digits, train: 96, val: 16}", IDENTITY | NETWORK},
     {"data.augment=[{crop: 2}]", IDENTITY | NETWORK},
     {"data.normalize=off", IDENTITY | NETWORK},
+    {"data.split=3", NETWORK},
+    {"data.normalize_target=false", NETWORK},
     {"data.limit=48", IDENTITY | NETWORK},
     {"data.order=file", IDENTITY | NETWORK},
     {"data.workers=3", NETWORK},

@@ -34,7 +34,7 @@ struct welcome {
     uint8_t proof[32];
 };
 static const struct hello good = {
-    .magic = 0x6b6e696c65676e65u, .version = 3, .group = 7, .from = 1, .to = 0, .size = 2};
+    .magic = 0x6b6e696c65676e65u, .version = 4, .group = 7, .from = 1, .to = 0, .size = 2};
 
 static int try_dial(const char *address) {
     struct sockaddr_in to = proxy_address(atoi(strrchr(address, ':') + 1));

@@ -102,6 +102,5 @@ static const char *words_of_set(const struct compared *c, const struct compared_
 
 void compare_set(struct compared *c, const struct compared_pair *p, int measure) {
     struct compared_answer *a = &p->answer[measure];
-    if (measure_is_accuracy(&c->x->measure[measure]) && a->judged && !a->equal)
-        a->of_set = words_of_set(c, p, a);
+    if (measure_is_accuracy(&c->x->measure[measure]) && a->judged && !a->equal) a->of_set = words_of_set(c, p, a);
 }

@@ -26,9 +26,8 @@ void normalization_undo(const struct normalization *n, float *y, int64_t count);
  * std are in units of x / 255 for bytes, as in PyTorch's Normalize after
  * ToTensor. ERR_CONFIG if they do not fit the set. */
 MUST_CHECK enum error normalization_find(struct dataset *d, const struct data_config *c, struct normalization *out);
-/* Mean and deviation of channel k in those units, and back; telling and setting loses nothing. */
+/* Mean and deviation of channel k in those units, of which a checkpoint loses nothing. */
 void normalization_tell(const struct dataset *d, const struct normalization *n, int k, double *mean, double *std);
-void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std);
 /* Checks that the configuration does not give another mean and deviation than n, those of a network that was trained
  * on d; auto gives none. ERR_CONFIG names them. */
 MUST_CHECK enum error normalization_check(struct dataset *d, const struct data_config *c,

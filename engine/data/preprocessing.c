@@ -239,41 +239,41 @@ static bool read_picture(const struct json_value *root, struct dataset *d) {
     return !part || (part->kind == JSON_NUMBER && part->number > 0 && part->number <= 1);
 }
 
+/* Means and deviations of 'size' numbers in some unit, one pair for all or one for each. Returns how many; 0: they are
+ * not usable. */
+static int read_pairs(const struct json_value *mean, const struct json_value *std, int64_t size, double unit,
+                      float *means, float *scales) {
+    if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY || size < 1) return 0;
+    int n = mean->count;
+    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != size)) return 0;
+    for (int k = 0; k < n; k++) {
+        const struct json_value *m = &mean->children[k], *s = &std->children[k];
+        if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return 0;
+        means[k] = (float)(m->number * unit);
+        scales[k] = (float)(1 / (s->number * unit));
+        if (!isfinite(means[k]) || !isfinite(scales[k]) || !(scales[k] > 0)) return 0;
+    }
+    return n;
+}
+
 static bool read_moments(const struct json_value *root, struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     const struct json_value *mean = json_get(root, "mean"), *std = json_get(root, "std");
+    double unit = d->type == SAMPLE_U8 ? 255 : 1;
     p->norm = (struct normalization){.channels = 1, .scale = {1}};
     if (d->type == SAMPLE_TOKENS) return !mean && !std;
-    if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY) return false;
-    int n = mean->count;
-    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != d->shape.dim[0])) return false;
-    p->norm.channels = n;
-    for (int k = 0; k < n; k++) {
-        const struct json_value *m = &mean->children[k], *s = &std->children[k];
-        if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return false;
-        normalization_set(d, &p->norm, k, m->number, s->number);
-        if (!isfinite(p->norm.mean[k]) || !isfinite(p->norm.scale[k]) || !(p->norm.scale[k] > 0)) return false;
-    }
-    return true;
+    p->norm.channels = read_pairs(mean, std, d->shape.dim[0], unit, p->norm.mean, p->norm.scale);
+    return p->norm.channels > 0;
 }
 
-/* Of checkpoints from before there was either, targets are as they are, and the end of the files was held out. */
+/* A checkpoint of an earlier version has neither these nor 'split': it learned targets as they are, and held out the end
+ * of the file. */
 static bool read_target(const struct json_value *root, struct preprocessing *p) {
     const struct json_value *mean = json_get(root, "target_mean"), *std = json_get(root, "target_std");
-    struct normalization *norm = &p->norm;
+    struct normalization *n = &p->norm;
     if (!mean && !std) return true;
-    if (!mean || !std || mean->kind != JSON_ARRAY || std->kind != JSON_ARRAY) return false;
-    int n = norm->targets = mean->count;
-    if (std->count != n || n < 1 || n > CHANNELS_MAX || (n > 1 && n != p->set.base.targets)) return false;
-    for (int k = 0; k < n; k++) {
-        const struct json_value *m = &mean->children[k], *s = &std->children[k];
-        if (m->kind != JSON_NUMBER || s->kind != JSON_NUMBER) return false;
-        norm->target_mean[k] = (float)m->number;
-        norm->target_scale[k] = (float)(1 / s->number);
-        if (!isfinite(norm->target_mean[k]) || !isfinite(norm->target_scale[k]) || !(norm->target_scale[k] > 0))
-            return false;
-    }
-    return p->set.base.targets > 0;
+    n->targets = read_pairs(mean, std, p->set.base.targets, 1, n->target_mean, n->target_scale);
+    return n->targets > 0;
 }
 
 static bool read_split(const struct json_value *root, struct dataset *d) {

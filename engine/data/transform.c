@@ -89,7 +89,7 @@ void normalization_tell(const struct dataset *d, const struct normalization *n, 
     *std = 1 / ((double)n->scale[k] * unit_of(d));
 }
 
-void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std) {
+static void normalization_set(const struct dataset *d, struct normalization *n, int k, double mean, double std) {
     n->mean[k] = (float)(mean * unit_of(d));
     n->scale[k] = (float)(1 / (std * unit_of(d)));
 }

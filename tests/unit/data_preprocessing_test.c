@@ -317,6 +317,10 @@ static void lies_are_refused(void **state) {
         {"\"targets\":0", "\"targets\":0,\"text\":\"bytes\""},
         {"\"targets\":0", "\"targets\":0,\"characters\":[1,2]"},
         {"\"targets\":0", "\"targets\":0,\"targets\":0"},
+        {"\"targets\":0", "\"targets\":0,\"target_mean\":[1],\"target_std\":[1]"},
+        {"\"targets\":0", "\"targets\":0,\"split\":-1"},
+        {"\"targets\":0", "\"targets\":0,\"split\":4294967296"},
+        {"\"targets\":0", "\"targets\":0,\"split\":\"end\""},
         {"0}", "0}}"},
     };
     struct preprocessing *p;
@@ -329,6 +333,35 @@ static void lies_are_refused(void **state) {
         if (preprocessing_parse(text, "file", pool, &p) != ERR_DATA) fail_msg("taken: %s", text);
         assert_non_null(strstr(error_message(), "file: "));
     }
+}
+
+static void targets_that_lie_are_refused(void **state) {
+    (void)state;
+    static const char *const ends[] = {
+        "\"target_mean\":[1,2]",
+        "\"target_std\":[1,2]",
+        "\"target_mean\":[1,2],\"target_std\":[1]",
+        "\"target_mean\":[1,2,3],\"target_std\":[1,2,3]",
+        "\"target_mean\":[],\"target_std\":[]",
+        "\"target_mean\":[1,2],\"target_std\":[1,0]",
+        "\"target_mean\":[1,2],\"target_std\":[1,-1]",
+        "\"target_mean\":[1,2],\"target_std\":[1,1e-60]",
+        "\"target_mean\":[1,1e60],\"target_std\":[1,1]",
+        "\"target_mean\":[1,\"2\"],\"target_std\":[1,1]",
+        "\"target_mean\":1,\"target_std\":1",
+        "\"target_mean\":[1,2],\"target_std\":[1,2]", /* this one is right */
+    };
+    enum { WRONG = sizeof ends / sizeof *ends - 1 };
+    struct preprocessing *p;
+    for (int i = 0; i <= WRONG; i++) {
+        char text[512];
+        snprintf(text, sizeof text,
+                 "{\"data\":\"x\",\"shape\":[3],\"values\":\"floats\",\"plane\":false,\"mean\":[0],\"std\":[1],"
+                 "\"classes\":0,\"labels\":0,\"targets\":2,%s}",
+                 ends[i]);
+        if (preprocessing_parse(text, "file", pool, &p) != (i < WRONG ? ERR_DATA : ERR_NONE)) fail_msg("%s", text);
+    }
+    assert_int_equal(p->norm.targets, 2);
 }
 
 static void vocabularies_that_lie_are_refused(void **state) {
@@ -453,6 +486,7 @@ int main(void) {
         cmocka_unit_test(a_text_with_fewer_characters_keeps_the_numbers),
         cmocka_unit_test(validation_files_need_no_training_files),
         cmocka_unit_test(lies_are_refused),
+        cmocka_unit_test(targets_that_lie_are_refused),
         cmocka_unit_test(vocabularies_that_lie_are_refused),
         cmocka_unit_test(tables_that_lie_are_refused),
         cmocka_unit_test(too_much_is_left_out),

@@ -105,6 +105,7 @@ static enum error take_facts(const struct run_settings *s, struct pool *pool, st
     TRY(dataset_open(c, true, 0, &train));
     enum error err = dataset_open(c, false, 0, &val);
     if (err == ERR_NONE) {
+        dataset_split_words(val, f->split);
         f->train = train->size, f->val = val->size, f->shape = train->shape, f->type = train->type;
         f->plane = train->plane, f->classes = train->classes, f->targets = train->targets;
         f->values = train->classes == 0;
@@ -218,8 +219,9 @@ static enum error write_file(const char *path, const char *text, bool force) {
 static void tell(const struct init_facts *f, const struct init_length *length, const char *path, struct pool *pool) {
     char train[32], val[32];
     if (!strcmp(path, "-")) return;
-    printf("%s: data '%s', %s samples to train on, %s to validate", path, f->set, text_of_count(f->train, train),
-           text_of_count(f->val, val));
+    printf("%s: data '%s', %s samples to train on, %s to validate%s%s%s", path, f->set,
+           text_of_count(f->train, train), text_of_count(f->val, val), *f->split ? " (" : "", f->split,
+           *f->split ? ")" : "");
     if (f->classes)
         printf(", %lld %s", (long long)f->classes, f->type == SAMPLE_TOKENS ? "different tokens" : "classes");
     printf("\n");

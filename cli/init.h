@@ -8,6 +8,7 @@ struct init_facts {
     const char *set;
     bool generated;
     int64_t train, val; /* samples */
+    char split[64];     /* how those to validate on were held out, or "" */
     int64_t unreadable; /* files */
     struct shape shape;
     int type; /* SAMPLE_U8, ... */

@@ -8,10 +8,10 @@
 
 static const char *const keys[] = {"model", "loss", "data", "batch", "seed", "precision", "winograd", "sync_batchnorm"};
 
-/* Keys of data that change no bit (workers), or whose effect the checkpoint has: which samples were held out, and how
- * targets are learned. */
+/* Keys of data that change no bit (workers), or whose effect is compared or kept by itself: which files are left out and
+ * which samples are held out, by the digest of the data; how targets are learned, by the checkpoint. */
 static bool is_left_out(const struct node *of, const struct node *item) {
-    static const char *const kept[] = {"workers", "split", "normalize_target"};
+    static const char *const kept[] = {"workers", "on_error", "split", "normalize_target"};
     bool any = false;
     for (size_t i = 0; of->kind == NODE_MAP && i < sizeof kept / sizeof *kept; i++)
         any = any || !strcmp(item->key, kept[i]);

@@ -286,7 +286,7 @@ static void other_data_are_refused(void **state) {
     (void)state;
     enum { ROWS = 500, HELD = 100 };
     char data[700];
-    snprintf(data, sizeof data, "data={set: csv, train: %s, val: 100}", scratch_path("rows.csv"));
+    snprintf(data, sizeof data, "data={set: csv, train: %s, val: 100, split: end}", scratch_path("rows.csv"));
     const char *const first[] = {"mode=single", "devices=cpu:1", data, "checkpoint=10st", "train=45st", NULL};
     write_rows("rows.csv", ROWS, -1);
     start("data", first);

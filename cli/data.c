@@ -276,7 +276,7 @@ static enum error parts_check(const struct opened *o) {
     fflush(stdout); /* before the error */
     if (!bad) return ERR_NONE;
     return FAIL(ERR_DATA, "%lld of the samples cannot be read%s", (long long)bad,
-                train ? "\nremove these files, or train without them by data.on_error: skip" : "");
+                train ? "\nremove these files; with data.on_error: skip a run leaves them out" : "");
 }
 
 static enum error check(const struct options *asked) {

@@ -64,7 +64,10 @@ static enum error find_part(struct asker *a, bool train, struct dataset **out) {
     const struct run_config *c = t->config;
     *out = train ? t->feed.data : t->feed.val;
     if (!t->job->known) return ERR_NONE;
-    if (!a->part[train]) TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->feed.data, &a->part[train]));
+    if (!a->part[train]) {
+        TRY(dataset_open_like(&c->data, train, (uint64_t)c->seed, t->feed.data, &a->part[train]));
+        if (!train) TRY(data_check_held(t, a->part[train]));
+    }
     *out = a->part[train];
     return ERR_NONE;
 }

@@ -138,17 +138,12 @@ char *dataset_split_words(const struct dataset *d, char out[64]) {
     return out;
 }
 
-/* Of classes that 'd' has no sample of, but 'other' has: how many, and the first of them. */
-static int64_t classes_lacking(const struct dataset *d, const int64_t *counts, const int64_t *others, int64_t *first) {
-    int64_t n = 0;
-    for (int64_t k = d->classes - 1; k >= 0; k--)
-        if (counts[k] == 0 && others[k] > 0) n++, *first = k;
-    return n;
-}
-
+/* Warns of classes that 'part' of the set has no sample of; any: and the other part has some. */
 static void warn_lacking(const struct dataset *d, const char *part, const int64_t *counts, const int64_t *others,
-                         const char *so) {
-    int64_t first = 0, n = classes_lacking(d, counts, others, &first);
+                         bool any, const char *so) {
+    int64_t first = 0, n = 0;
+    for (int64_t k = d->classes - 1; k >= 0; k--)
+        if (counts[k] == 0 && (others[k] > 0) == any) n++, first = k;
     char name[96], more[64] = "";
     const char *text = dataset_class_name(d, first);
     if (!n) return;
@@ -157,7 +152,7 @@ static void warn_lacking(const struct dataset *d, const char *part, const int64_
     else
         snprintf(name, sizeof name, "%lld", (long long)first);
     if (n > 1) snprintf(more, sizeof more, " and of %lld other%s", (long long)n - 1, n > 2 ? "s" : "");
-    log_warn("the %s part has no sample of class %s%s: %s", part, text_defuse(name, ""), more, so);
+    log_warn("%s no sample of class %s%s: %s", part, text_defuse(name, ""), more, so);
 }
 
 /* Where both parts know the classes of their samples. */
@@ -165,8 +160,9 @@ static void tell_lacking(const struct dataset *train, const struct dataset *val)
     if (!train || !val || train->labels != 1 || !train->ops->label || !val->ops->label) return;
     int64_t *counts = calloc((size_t)train->classes, 2 * sizeof *counts), *others = counts + train->classes;
     bool known = counts && dataset_counts(train, counts) == ERR_NONE && dataset_counts(val, others) == ERR_NONE;
-    if (known) warn_lacking(train, "training", counts, others, "the network cannot learn it");
-    if (known) warn_lacking(train, "validation", others, counts, "its accuracy says nothing of it");
+    if (known) warn_lacking(train, "the training part has", counts, others, true, "the network cannot learn it");
+    if (known) warn_lacking(train, "the validation part has", others, counts, true, "its accuracy says nothing of it");
+    if (known) warn_lacking(train, "the data have", counts, others, false, "classes are counted from 0");
     free(counts);
 }
 

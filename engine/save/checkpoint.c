@@ -329,6 +329,13 @@ enum error checkpoint_step(const char *path, const char *identity, bool any_data
     return any_data ? ERR_NONE : identity_check_section(path, m.identity, identity);
 }
 
+const char *checkpoint_data(const char *path, struct pool *pool) {
+    struct manifest m;
+    const char *slash = strrchr(path, '/');
+    const char *folder = slash ? pool_strndup(pool, path, (size_t)(slash - path)) : ".";
+    return folder && manifest_read(folder, pool, &m) == ERR_NONE ? m.data : "";
+}
+
 const char *checkpoint_run_id(const char *path, struct pool *pool) {
     struct manifest m;
     return manifest_read(path, pool, &m) == ERR_NONE ? m.run_id : NULL;

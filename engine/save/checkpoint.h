@@ -130,6 +130,9 @@ MUST_CHECK enum error checkpoint_find(const char *folder, const char *run_id, st
 /* Which step a step's folder is of. ERR_CONFIG: it is of another experiment; identity, any_data: as in the view. */
 MUST_CHECK enum error checkpoint_step(const char *path, const char *identity, bool any_data, struct pool *pool,
                                       int64_t *step);
+/* What the data held when the weights at path (a file of a step's folder) were saved, as data_identity says it, into the
+ * pool; "": that is not known. */
+const char *checkpoint_data(const char *path, struct pool *pool);
 /* Whose checkpoint a step's folder is, into the pool: "" where that is not said. NULL: it is none.
  */
 const char *checkpoint_run_id(const char *path, struct pool *pool);

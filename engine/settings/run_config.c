@@ -53,19 +53,23 @@ static enum error expand_model(struct run_settings *s) {
     return add_scalar(s->pool, model, "zoo", RUN_MODEL_STANDARD, &place);
 }
 
-static bool is_set_name(const char *text) {
-    for (int i = 0; i < dataset_variants.count; i++)
-        if (!strcmp(dataset_variants.at(i)->name, text)) return true;
-    return false;
+/* The set of this name; NULL: there is none. */
+static const struct dataset_ops *set_named(const char *text) {
+    int count;
+    const struct dataset_ops *const *kinds = dataset_kinds(&count);
+    for (int i = 0; i < count; i++)
+        if (!strcmp(kinds[i]->section.name, text)) return kinds[i];
+    return NULL;
 }
 
-/* Whether the text is no name of a set, and then which file or folder it means; lost: that is in another place, which has
+/* Whether the text is no name of a set (that of a set of files may be a folder's, too), and then which file or folder it means; lost: that is in another place, which has
  * been reported. */
 static enum error find_path(struct run_settings *s, struct node *at, struct config_errors *e, bool *found, bool *lost) {
     double number;
     int before = config_errors_count(e);
     *found = *lost = false;
-    if (!*at->text || is_set_name(at->text) || text_real(at->text, &number)) return ERR_NONE;
+    const struct dataset_ops *named = strcmp(at->key, "train") ? set_named(at->text) : NULL;
+    if (!*at->text || (named && !named->recognises) || text_real(at->text, &number)) return ERR_NONE;
     struct node path = *at;
     TRY(tree_path(&path, "data", "", s->pool, e));
     *lost = config_errors_count(e) > before;

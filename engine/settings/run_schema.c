@@ -405,7 +405,8 @@ static const struct config_field run_fields[] = {
     {.key = NULL},
 };
 static const struct config_foreign run_foreign[] = {
-    {"per_device_train_batch_size|per_device_batch_size|per_device|per_gpu_train_batch_size|batch_size_per_gpu|"
+    {"per_device_train_batch_size|per_device_batch_size|per_device|per_gpu_train_batch_size|per_gpu_batch_size|batch_"
+     "size_per_gpu|"
      "batch_size_per_device|train_micro_batch_size_per_gpu|micro_batch_size|local_batch_size|samples_per_gpu",
      "'batch' counts the samples of all devices together: write the number for one device times the number of devices"},
     {"find_unused_parameters",

@@ -1,6 +1,8 @@
 /* The identity of a run, which must be equal for an exact resume: everything that decides which numbers are computed,
  * and nothing that decides where. */
+#include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/save/checkpoint.h"
 #include "engine/save/init.h"
 #include "engine/train/internal.h"
 
@@ -167,6 +169,8 @@ static enum error digest_set(struct dataset *d, enum drawn drawn, uint32_t *crc)
     return err;
 }
 
+static const char val_digest[] = "the digest of the validation data";
+
 enum error data_identity(const struct trainer *t, const char **out) {
     uint32_t train, val;
     TRY(digest_set(t->feed.data, DRAWN_BY_CONFIG, &train));
@@ -175,9 +179,25 @@ enum error data_identity(const struct trainer *t, const char **out) {
                        "the number of training samples=%lld\n"
                        "the number of validation samples=%lld\n"
                        "the digest of the training data=%08x\n"
-                       "the digest of the validation data=%08x\n",
-                       (long long)t->feed.data->size, (long long)t->feed.val->size, train, val);
+                       "%s=%08x\n",
+                       (long long)t->feed.data->size, (long long)t->feed.val->size, train, val_digest, val);
     return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+/* Another number of samples, or one sample that was changed, gives another digest, too. */
+enum error data_check_held(const struct trainer *t, struct dataset *val) {
+    struct pool *pool;
+    uint32_t is;
+    if (!val->held || !t->job->resume || !t->job->known || t->rank > 0) return ERR_NONE;
+    TRY(digest_set(val, DRAWN_BY_CONFIG, &is));
+    TRY(pool_create(&pool));
+    const char *was = checkpoint_data(t->job->resume, pool), *line = pool_printf(pool, "%s=%08x\n", val_digest, is);
+    if (*was && line && !strstr(was, line))
+        log_warn("the samples that are held out now are not those of training, as the data or the keys of 'data' have "
+                 "changed: the network may have been trained on some of them. What it is worth, samples in a file of "
+                 "their own tell: data.val=FILE");
+    pool_free(pool);
+    return line ? ERR_NONE : ERR_MEMORY;
 }
 
 enum error data_val_digest(const struct trainer *t, uint32_t *out) {

@@ -96,21 +96,25 @@ static enum error check_metric(const struct trainer *t, const char *key, const c
     return FAIL(ERR_CONFIG, "%s: there is no %s: %s", key, name, why);
 }
 
-/* A run that goes on holds out what it held out before. */
-static void keep_split(const struct trainer *t, struct data_config *data) {
-    int64_t was, is = data->split;
-    if (!t->job->resume || !checkpoint_split(t->job->resume, t->job->settings->pool, &was) || was == is) return;
-    data->split = was;
-    if (t->rank == 0 && was != SPLIT_END)
+/* A run that goes on holds out what it held out before. Ranks that are threads ask at once. */
+static enum error keep_split(const struct trainer *t, struct data_config *data) {
+    int64_t was = data->split;
+    struct pool *pool;
+    if (!t->job->resume) return ERR_NONE;
+    TRY(pool_create(&pool));
+    if (checkpoint_split(t->job->resume, pool, &was) && was != data->split && was != SPLIT_END && t->rank == 0)
         log_warn("data.split: this run keeps %lld, the checkpoint's, as otherwise it would validate on what it was "
                  "trained on",
                  (long long)was);
+    data->split = was;
+    pool_free(pool);
+    return ERR_NONE;
 }
 
 static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
     struct data_config data = c->data;
-    keep_split(t, &data);
+    TRY(keep_split(t, &data));
     TRY(dataset_open(&data, true, (uint64_t)c->seed, &t->feed.data));
     TRY(dataset_open(&data, false, (uint64_t)c->seed, &t->feed.val));
     return normalization_find(t->feed.data, &c->data, &t->feed.norm);
@@ -123,7 +127,8 @@ static enum error open_known(struct trainer *t) {
     t->feed.norm = t->job->known->norm;
     TRY(normalization_check(t->feed.data, &c->data, &t->feed.norm));
     if (t->job->task == JOB_ASK) return ERR_NONE;
-    return dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->feed.data, &t->feed.val);
+    TRY(dataset_open_like(&c->data, t->job->on_train, (uint64_t)c->seed, t->feed.data, &t->feed.val));
+    return t->job->on_train ? ERR_NONE : data_check_held(t, t->feed.val);
 }
 
 static enum error open_data(struct trainer *t) {

@@ -189,3 +189,5 @@ MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set, s
 
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */
 double tree_sum(double *v, int n);
+/* Warns where the samples that are held out of a network's training files are not those of its training. */
+MUST_CHECK enum error data_check_held(const struct trainer *t, struct dataset *val);

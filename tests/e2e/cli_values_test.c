@@ -1,5 +1,6 @@
 /* Regression on a table: the unit of the target changes no answer, and a run from before targets were scaled and samples were
  * drawn goes on as it began. */
+#include "engine/base/file.h"
 #include "tests/harness/program.h"
 
 #include <math.h>
@@ -135,6 +136,48 @@ static void a_class_that_a_part_lacks_is_named(void **state) {
     program_run(&p, 30, "data", "stats", "sorted.csv", NULL);
     assert_null(strstr(p.err, "has no sample"));
     assert_non_null(strstr(p.out, "held out by data.split 0"));
+    f = fopen("gaps.csv", "w");
+    assert_non_null(f);
+    for (int i = 0; i < 60; i++) fprintf(f, "%d,%d\n", i, i % 2 ? 3 : 8);
+    fclose(f);
+    program_run(&p, 30, "data", "stats", "gaps.csv", NULL);
+    assert_non_null(strstr(p.err, "the data have no sample of class 0 and of 6 others"));
+}
+
+/* A row more draws all held-out rows anew, and an accuracy of trained ones must not pass for another. */
+static void samples_that_were_trained_are_told(void **state) {
+    (void)state;
+    static const char words[] = "the samples that are held out now are not those of training";
+    write_table("more.csv", 1, 0);
+    program_train(&p, SETS(KEYS, "train=5ep", "log.dir=more"), SETS("data={set: csv, train: more.csv}"));
+    program_run(&p, 60, "eval", "more", NULL);
+    assert_true(p.code == 0 && !strstr(p.err, words));
+    program_run(&p, 60, "eval", "more", "--set", "data.val=20%", NULL);
+    assert_true(p.code == 0 && strstr(p.err, words));
+    program_run(&p, 60, "eval", "more", "--set", "data.val=unit0.csv", NULL);
+    assert_true(p.code == 0 && !strstr(p.err, words));
+    FILE *f = fopen("more.csv", "a");
+    assert_true(f && fputs("0.5,0.5,0.5\n", f) >= 0 && fclose(f) == 0);
+    program_run(&p, 60, "eval", "more", NULL);
+    assert_true(p.code == 0 && strstr(p.err, words));
+    program_run(&p, 60, "predict", "more", "val:0", NULL);
+    assert_true(p.code == 0 && strstr(p.err, words));
+    program_run(&p, 60, "predict", "more", "train:0", NULL);
+    assert_true(p.code == 0 && !strstr(p.err, words));
+}
+
+static void a_folder_may_be_called_as_a_set(void **state) {
+    (void)state;
+    assert_ok(file_make_folders("csv"));
+    write_table("csv/table.csv", 1, 0);
+    program_run(&p, 30, "data", "check", "csv", "--set", "loss=mse", NULL);
+    assert_int_equal(p.code, 0);
+    assert_non_null(strstr(p.out, "108 samples can be read"));
+    program_run(&p, 60, "init", "csv", "-o", "-", NULL);
+    assert_int_equal(p.code, 0);
+    assert_ok(file_make_folders("digits"));
+    program_run(&p, 30, "data", "stats", "digits", NULL); /* what the engine draws has the name */
+    assert_non_null(strstr(p.out, "1x28x28"));
 }
 
 static int set_up(void **state) {
@@ -151,6 +194,8 @@ int main(void) {
         cmocka_unit_test(a_run_from_before_goes_on_as_it_began),
         cmocka_unit_test(a_run_keeps_its_split),
         cmocka_unit_test(a_class_that_a_part_lacks_is_named),
+        cmocka_unit_test(samples_that_were_trained_are_told),
+        cmocka_unit_test(a_folder_may_be_called_as_a_set),
     };
     return cmocka_run_group_tests_name("values", tests, set_up, NULL);
 }

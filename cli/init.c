@@ -99,6 +99,15 @@ static const char *names_of(const struct dataset *d, struct pool *pool) {
     return all && d->classes > SHOWN ? pool_printf(pool, "%s, ...", all) : all;
 }
 
+static bool are_characters(const struct dataset *d) {
+    bool all = d->type != SAMPLE_TOKENS && d->classes > 0;
+    for (int64_t k = 0; k < d->classes && all; k++) {
+        const char *name = dataset_class_name(d, k);
+        all = name && *name && text_utf8(name, strlen(name)) == strlen(name);
+    }
+    return all;
+}
+
 static enum error take_facts(const struct run_settings *s, struct pool *pool, struct init_facts *f) {
     struct dataset *train, *val;
     const struct data_config *c = &s->config.data;
@@ -112,6 +121,7 @@ static enum error take_facts(const struct run_settings *s, struct pool *pool, st
         f->unreadable = train->unreadable ? train->unreadable->count : 0;
         if (val->unreadable && val->unreadable != train->unreadable) f->unreadable += val->unreadable->count;
         f->names = names_of(train, pool);
+        f->characters = are_characters(train);
         const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
         f->target = column ? as_yaml(column, pool) : NULL;
         if (!f->names || (column && !f->target)) err = ERR_MEMORY;
@@ -219,9 +229,8 @@ static enum error write_file(const char *path, const char *text, bool force) {
 static void tell(const struct init_facts *f, const struct init_length *length, const char *path, struct pool *pool) {
     char train[32], val[32];
     if (!strcmp(path, "-")) return;
-    printf("%s: data '%s', %s samples to train on, %s to validate%s%s%s", path, f->set,
-           text_of_count(f->train, train), text_of_count(f->val, val), *f->split ? " (" : "", f->split,
-           *f->split ? ")" : "");
+    printf("%s: data '%s', %s samples to train on, %s to validate%s%s%s", path, f->set, text_of_count(f->train, train),
+           text_of_count(f->val, val), *f->split ? " (" : "", f->split, *f->split ? ")" : "");
     if (f->classes)
         printf(", %lld %s", (long long)f->classes, f->type == SAMPLE_TOKENS ? "different tokens" : "classes");
     printf("\n");

@@ -15,6 +15,7 @@ struct init_facts {
     bool plane, values, own_parts;
     int64_t classes, targets;
     const char *names;           /* of the classes, or "" */
+    bool characters;             /* each of the names is one */
     const char *target;          /* of a table: the column that is predicted, as YAML; or NULL */
     int64_t side, size, context; /* pictures' median shorter side, what they are made; tokens of a sample; or 0 */
 };

@@ -15,7 +15,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { SMALL = 48, LENET_LEAST = 12 };
+enum { SMALL = 48, LENET_LEAST = 12, FEW = 100 /* held out, by which no step is chosen */ };
 enum { LINEAR_MOST = 1000, LINEAR_EACH = 20 }; /* samples, and samples for each input, below which a table is linear */
 struct choice {                                /* for fewer samples than these */
     int64_t samples;
@@ -124,8 +124,14 @@ static void for_pictures(const struct init_facts *f, struct recipe *r, bool smal
     while (f->train >= c->samples) c++;
     r->model = small ? "resnet20" : c->model;
     r->about = small ? "for small colour images; engine model list shows others" : c->about;
-    r->augment = f->size ? pool_printf(pool, "[flip, %s]", c->way) : small ? "[flip, {crop: 4}]" : "[flip]";
-    r->changes = "at random, in training only; remove flip where left and right differ";
+    const char *way = f->size ? c->way : small ? "{crop: 4}" : NULL;
+    r->changes = f->characters ? "at random, in training only"
+                               : "at random, in training only; remove flip where left and right differ";
+    if (f->characters) /* a character that is turned round is another */
+        r->augment = way ? pool_printf(pool, "[%s]", way) : NULL;
+    else
+        r->augment = way ? pool_printf(pool, "[flip, %s]", way) : "[flip]";
+    if (f->val < FEW) r->best = NULL;
     r->whole = true;
     choose_batch(f, r, c->batch);
     choose_length(f, r, c->steps, 100);

@@ -83,7 +83,10 @@ static void each_kind_of_data(void **state) {
          {"hidden: [64]}", "set: csv", "target: kind", "180 samples", "2 classes"}},
         {"prices.csv", "prices.yaml", "val.loss", {"loss: mse", "best: val.loss", "set: csv"}},
         {"few.csv", "few.yaml", "val.loss", {"hidden: []", "90 samples are few for 20 inputs", "weight_decay: 0.02"}},
-        {"large", "large.yaml", "val.accuracy", {"{zoo: resnet20, stem: imagenet}", "size: 64", "the last is taken", "[{random"}},
+        {"large",
+         "large.yaml",
+         "val.accuracy",
+         {"{zoo: resnet20, stem: imagenet}", "size: 64", "the last is taken", "[{random"}},
         {"story.txt", "story.yaml", "val.perplexity", {"model: gpt-nano", "set: text", "context: 16", "adamw"}},
         {"spirals", "spirals.yaml", "val.accuracy", {"set: spirals", "3 classes", "hidden: [64]}"}},
     };

@@ -144,8 +144,8 @@ static void as_by_hand(void **state) {
     } ways[] = {{1000, 1000, "2"}, {2, 1000, "2"}, {2, 1000, "4"}, {4, 3, "2"}, {3, 1000, "2"}};
     write_data();
     char data[700], model[700], sync[64], eval[64], batch[64];
-    snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off, normalize_target: false}", scratch_path("toy.csv"),
-             scratch_path("toy.csv"));
+    snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off, normalize_target: false}",
+             scratch_path("toy.csv"), scratch_path("toy.csv"));
     snprintf(model, sizeof model, "model={layers: [{linear: {units: 1, bias: false}}], init: '%s'}",
              scratch_path("toy.safetensors"));
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)

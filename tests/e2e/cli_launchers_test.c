@@ -442,8 +442,9 @@ static void twice(void **state) {
 static void different(void **state) {
     (void)state;
     static char folders[2][600], text[4096];
-    const struct rank seeds[] = {{{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 78, {"has another seed"}},
-                                 {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "seed=8"}, 78, {"has another seed"}}};
+    const struct rank seeds[] = {
+        {{"RANK=0", "WORLD_SIZE=2", HERE}, {NULL}, 78, {"has another seed", "hint: all must have the same"}},
+        {{"RANK=1", "WORLD_SIZE=2", HERE}, {"--set", "seed=8"}, 78, {"has another seed"}}};
     const char *data = "data={set: csv, train: data.csv, val: 20}";
     const struct rank files[] = {
         {{folders[0], "RANK=0", "WORLD_SIZE=2", HERE}, {"--set", data}, 78, {"has another content of the data"}},

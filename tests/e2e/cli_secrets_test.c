@@ -1,6 +1,7 @@
 /* The secret of a run is nowhere but where its owner has put it: in no file of the run, report,
  * answer of the dashboard, word of a command or environment of a rank. A run that goes on finds it
  * again or says where it was. Ranks of another user are not let in. */
+#include "tests/harness/ports.h"
 #include "tests/harness/program.h"
 
 #include <arpa/inet.h>
@@ -243,7 +244,7 @@ static void assert_said(const char *path, const char *text) {
 static void another_user_does_not_join(void **state) {
     enum { NOBODY = 65534 };
     char said[2][600];
-    int port = 20000 + (int)(getpid() % 20000);
+    int port = port_free();
     (void)state;
     for (int i = 0; i < 2; i++) snprintf(said[i], sizeof said[i], "%s", scratch_path(i ? "said-1" : "said-0"));
     pid_t a = start_rank(0, port, 0, said[0]), b = start_rank(1, port, 0, said[1]);
@@ -253,7 +254,8 @@ static void another_user_does_not_join(void **state) {
         print_message("only root can be another user: the rest is skipped\n");
         return;
     }
-    a = start_rank(0, port + 1, 0, said[0]), b = start_rank(1, port + 1, NOBODY, said[1]);
+    port = port_free();
+    a = start_rank(0, port, 0, said[0]), b = start_rank(1, port, NOBODY, said[1]);
     int code = ends(b);
     if (code == 98 || code == 99) print_message("the other user cannot run the program\n");
     assert_int_equal(ends(a), 75);

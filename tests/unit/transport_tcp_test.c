@@ -329,7 +329,7 @@ static void late_one(struct rank *r) {
     float buf[64] = {0};
     int last = r->of->world - 1;
     check_ok(group_barrier(r->group));
-    if (r->index == last) nap(0.8);
+    if (r->index == last) nap(3);
     rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 64, DTYPE_F32, REDOP_SUM));
 }
 
@@ -341,12 +341,12 @@ static void the_late_one_is_named_not_who_waits_for_it(void **state) {
                                  .link = l ? "hosts" : "tcp",
                                  .algorithm = "ring",
                                  .order = ORDER_RING,
-                                 .timeout = 0.4,
+                                 .timeout = 1.5,
                                  .fn = late_one},
                   r);
         for (int i = 0; i < 4; i++) {
             assert_int_equal(r[i].err, ERR_TIMEOUT);
-            assert_has(r[i].message, "rank 3 has not entered all_reduce 3 (256 B) within 0.4 s");
+            assert_has(r[i].message, "rank 3 has not entered all_reduce 3 (256 B) within 1.5 s");
             assert_string_equal(r[i].message, r[0].message);
         }
     }

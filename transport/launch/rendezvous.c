@@ -135,8 +135,10 @@ static const char *fact_name(const struct meet *m, int i) {
 static enum error refuse_fact(const struct meet *m, const struct json_value *first, int i, const char *mine,
                               const char *theirs) {
     const struct rendezvous *r = m->r;
-    return refuse(m, pool_printf(m->pool, "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s", r->what,
-                                 r->index, r->who, fact_name(m, i), mine, r->what,
+    return refuse(m, pool_printf(m->pool,
+                                 "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s\n"
+                                 "all must have the same; a key, such as threads, is set by --set KEY=VALUE on each",
+                                 r->what, r->index, r->who, fact_name(m, i), mine, r->what,
                                  (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 

@@ -158,7 +158,8 @@ static void warn_lacking(const struct dataset *d, const char *part, const int64_
 /* Where both parts know the classes of their samples. */
 static void tell_lacking(const struct dataset *train, const struct dataset *val) {
     if (!train || !val || train->labels != 1 || !train->ops->label || !val->ops->label) return;
-    int64_t *counts = calloc((size_t)train->classes, 2 * sizeof *counts), *others = counts + train->classes;
+    int64_t *counts = calloc((size_t)train->classes, 2 * sizeof *counts);
+    int64_t *others = counts ? counts + train->classes : NULL;
     bool known = counts && dataset_counts(train, counts) == ERR_NONE && dataset_counts(val, others) == ERR_NONE;
     if (known) warn_lacking(train, "the training part has", counts, others, true, "the network cannot learn it");
     if (known) warn_lacking(train, "the validation part has", others, counts, true, "its accuracy says nothing of it");

@@ -2,7 +2,7 @@
  * share one validation set, and evaluating a run with another seed never takes its training samples for new ones.
  *
  *   1. sort the samples by class, or by target; those of one class are in random order
- *   2. take every so manyth of them, from a random one on
+ *   2. take samples at equal distances in that order, from a random one on
  *
  * So each class, and each range of targets, has its share in both parts, to within one sample, whatever the order of the
  * file. The only sample of a class stays in training. 'split: end' takes the end of the file instead, which is right where
@@ -103,7 +103,7 @@ static int64_t places_spare(const struct strata *s, struct place *p, int64_t hel
     return n;
 }
 
-/* Of the 'of' places for training takes every so manyth, 'take' in all, for another use. */
+/* Takes 'take' of the 'of' places for training, at equal distances, for another use. */
 static void places_take(struct place *p, int64_t n, int64_t of, int64_t take, int64_t start, enum use to) {
     for (int64_t i = 0, seen = 0, taken = 0; i < n && taken < take; i++) {
         if (p[i].use != TRAINING || seen++ != (int64_t)(((__int128)taken * of + start) / take)) continue;

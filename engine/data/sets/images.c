@@ -184,7 +184,7 @@ static void file_keep(struct images *s, int64_t i, int64_t *kept) {
     s->labels[(*kept)++] = s->labels[i];
 }
 
-/* The end of a folder, whose files lie class by class: every so manyth file. */
+/* With 'split: end': files at equal distances, since the files of a folder lie class by class. */
 static void files_cut(struct images *s, int64_t held, bool train) {
     int64_t n = s->files.count, kept = 0;
     for (int64_t i = 0; i < n; i++)
@@ -334,7 +334,7 @@ static enum error files_keep(struct images *s, bool must) {
         if (bad < u->count && u->sample[bad].index == i)
             bad++;
         else
-            s->files.name[kept] = s->files.name[i], s->labels[kept++] = label;
+            file_keep(s, i, &kept);
         if (i + 1 < n && s->labels[i + 1] == label) continue;
         if ((must && kept == first) || (i + 1 == n && kept == 0))
             return FAIL(ERR_DATA, "%s/%s: none of its pictures can be read, as %s", s->folder, s->classes.name[label],

@@ -1,5 +1,5 @@
-/* The program. It is the library's first user: all of it is in cli/library_program.c. */
-#include "cli/cli.h"
+/* The program. It is the library's first user: all of it is in cli/library/program.c. */
+#include "cli/line/cli.h"
 
 int main(int argc, char **argv) {
     return engine_program(argc, argv);

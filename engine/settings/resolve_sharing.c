@@ -1,6 +1,6 @@
 /* The mode, and how it shares gradients. */
+#include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
-#include "engine/train/mode.h"
 
 enum { MODES_MAX = 16 };
 

@@ -6,9 +6,9 @@
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
 #include "engine/tell/score.h"
-#include "engine/train/mode.h"
 
 #include "engine/base/text.h"
 #include <ctype.h>

@@ -3,8 +3,8 @@
  * times a second for those who follow; a full disk costs a sink, never the run. */
 #include "engine/tell/tell.h"
 
+#include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
-#include "engine/train/job.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"

@@ -1,8 +1,8 @@
 /* The progress of a run on standard error: on a terminal one line that is redrawn, elsewhere plain lines. */
 #include "engine/tell/tell.h"
 
+#include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
-#include "engine/train/job.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"

@@ -2,8 +2,8 @@
 #include "engine/tell/tell.h"
 
 #include "engine/data/unreadable.h"
+#include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
-#include "engine/train/job.h"
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"

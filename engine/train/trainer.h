@@ -9,10 +9,10 @@
 #pragma once
 #include "engine/data/loader.h"
 #include "engine/save/checkpoint.h"
+#include "engine/settings/job.h"
+#include "engine/settings/mode.h"
 #include "engine/settings/run_config.h"
 #include "engine/tell/trace.h"
-#include "engine/train/job.h"
-#include "engine/train/mode.h"
 
 struct place; /* the mode's */
 struct val_result;

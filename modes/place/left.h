@@ -1,8 +1,8 @@
 /* The current devices of a run of several processes: all at first, fewer once some are lost and the others continue
  * (run.elastic), all again when they are tried again; and what the ranks are told about them. */
 #pragma once
+#include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
-#include "engine/train/job.h"
 #include "transport/launch/launch.h"
 
 struct left {

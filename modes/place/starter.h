@@ -1,6 +1,6 @@
 /* Starts the ranks of mode ddp on this host: with the other nodes if there are any, and again after a loss. */
 #pragma once
-#include "engine/train/job.h"
+#include "engine/settings/job.h"
 
 /* The environment variables that it sets for its ranks, besides the meeting place (station.h). */
 #define RESUME_VARIABLE "ENGINE_RESUME"

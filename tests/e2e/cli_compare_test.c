@@ -2,7 +2,7 @@
  * differs. */
 #include "tests/harness/program.h"
 
-#include "lab/statistics.h"
+#include "lab/numbers/statistics.h"
 
 #include <glob.h>
 #include <math.h>

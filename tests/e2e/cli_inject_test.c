@@ -3,7 +3,7 @@
 #include "tests/harness/training.h"
 
 #include "engine/base/rng.h"
-#include "lab/statistics.h"
+#include "lab/numbers/statistics.h"
 #include "tests/harness/timing.h"
 
 #include <math.h>

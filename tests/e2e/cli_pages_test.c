@@ -1,7 +1,7 @@
 /* Help, the manual and the shells' completion: that each tells the whole of every command's table,
  * that the programs that read them (where they are here) find nothing wrong, and that bash completes
  * real command lines. */
-#include "cli/cli.h"
+#include "cli/line/cli.h"
 #include "tests/harness/program.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* What a run says of each validation sample: the accuracy's own samples, the same file in any mode on any number of
  * devices, as 'engine predict' sees them one by one; and two runs are compared by it. */
 #include "engine/base/file.h"
-#include "lab/right.h"
+#include "lab/compare/right.h"
 #include "tests/harness/program.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/base/digest.h"
-#include "lab/foreign_told.h"
+#include "lab/results/foreign_told.h"
 
 static void put(uint8_t *to, uint64_t v, int n) {
     for (int i = 0; i < n; i++) to[i] = (uint8_t)(v >> 8 * i);

@@ -1,6 +1,6 @@
 /* For tests below modes/: a mode to configure with, which cannot run. */
 #pragma once
-#include "engine/train/mode.h"
+#include "engine/settings/mode.h"
 
 static enum error lone_choose(struct resolve *r) {
     (void)r;

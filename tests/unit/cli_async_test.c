@@ -2,7 +2,7 @@
  * watched, and disturbed: workers that sleep, fail, or do not come. */
 #include "tests/harness/harness.h"
 
-#include "cli/cli.h"
+#include "cli/line/cli.h"
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/rng.h"

@@ -1,6 +1,6 @@
 /* What the dashboard's server takes for a request, and what it does with those who want to harm it:
  * the thread itself, on a port of its own, asked by hand. */
-#include "cli/dashboard_impl.h"
+#include "cli/dashboard/impl.h"
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"

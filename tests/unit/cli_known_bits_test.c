@@ -3,7 +3,7 @@
  * level of instructions that this machine has is tried; where one has no fused multiply-add, the plain device alone. */
 #include "tests/harness/levels.h"
 
-#include "cli/cli.h"
+#include "cli/line/cli.h"
 #include "engine/base/file.h"
 
 #include <stdio.h>

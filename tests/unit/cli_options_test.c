@@ -2,7 +2,7 @@
  * what is said of each mistake. */
 #include "tests/harness/harness.h"
 
-#include "cli/cli.h"
+#include "cli/line/cli.h"
 
 #include <fcntl.h>
 #include <stdio.h>

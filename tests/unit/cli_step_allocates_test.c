@@ -3,7 +3,7 @@
  * ranks of ddp are threads here, so that one process can count for all. */
 #include "tests/harness/harness.h"
 
-#include "cli/cli.h"
+#include "cli/line/cli.h"
 #include "modes/place/place.h"
 #include "transport/group.h"
 #include "transport/launch/launch.h"

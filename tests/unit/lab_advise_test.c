@@ -3,7 +3,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/xml.h"
 
-#include "lab/advise.h"
+#include "lab/advise/advise.h"
 
 #include <math.h>
 #include <string.h>

@@ -4,8 +4,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
-#include "lab/compare.h"
-#include "lab/cost.h"
+#include "lab/compare/compare.h"
+#include "lab/predict/cost.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,8 @@
 
 #include "engine/base/file.h"
 #include "engine/save/checkpoint.h"
-#include "lab/compare.h"
-#include "lab/quantity.h"
+#include "lab/compare/compare.h"
+#include "lab/experiment/quantity.h"
 
 #include <math.h>
 #include <stdio.h>

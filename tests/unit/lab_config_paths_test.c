@@ -5,7 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
-#include "lab/experiment.h"
+#include "lab/experiment/experiment.h"
 #include "modes/modes.h"
 
 #include <limits.h>

@@ -1,7 +1,7 @@
 /* Formulas of sharing and of scaling, against the textbook's and against planted numbers. */
 #include "tests/harness/harness.h"
 
-#include "lab/cost.h"
+#include "lab/predict/cost.h"
 #include "transport/algo/algo.h"
 
 #include <math.h>

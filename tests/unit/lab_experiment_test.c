@@ -2,8 +2,8 @@
  * at its place. */
 #include "tests/harness/harness.h"
 
-#include "lab/experiment.h"
-#include "lab/statistics.h"
+#include "lab/experiment/experiment.h"
+#include "lab/numbers/statistics.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,9 +3,9 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/digest.h"
-#include "lab/foreign.h"
-#include "lab/foreign_told.h"
-#include "lab/measure.h"
+#include "lab/results/foreign.h"
+#include "lab/results/foreign_told.h"
+#include "lab/results/measure.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* Labs: what a check is, what claims come to, and that a lab.yaml may be anything. */
 #include "tests/harness/harness.h"
 
-#include "lab/check.h"
-#include "lab/claim.h"
+#include "lab/experiment/check.h"
+#include "lab/lesson/claim.h"
 
 #include <math.h>
 #include <stdio.h>

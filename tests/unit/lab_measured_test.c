@@ -1,7 +1,7 @@
 /* What a run's own numbers say of its step on other devices. */
 #include "tests/harness/harness.h"
 
-#include "lab/measured.h"
+#include "lab/predict/measured.h"
 
 #include <math.h>
 #include <string.h>

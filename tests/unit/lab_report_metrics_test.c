@@ -1,6 +1,6 @@
 /* Reports of experiments whose question is about something else than steps' times. */
 #include "engine/base/file.h"
-#include "lab/report_data.h"
+#include "lab/report/data.h"
 #include "tests/harness/harness.h"
 
 #include <math.h>

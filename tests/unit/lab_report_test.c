@@ -4,7 +4,7 @@
 #include "tests/harness/xml.h"
 
 #include "engine/base/file.h"
-#include "lab/report.h"
+#include "lab/report/report.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Reading a run's directory back: what it says, and that nothing else is believed. */
 #include "tests/harness/harness.h"
 
-#include "lab/result.h"
+#include "lab/results/result.h"
 
 #include <math.h>
 #include <stdio.h>

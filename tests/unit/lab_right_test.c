@@ -3,7 +3,7 @@
 
 #include "engine/base/file.h"
 #include "engine/save/checkpoint.h"
-#include "lab/right.h"
+#include "lab/compare/right.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/file.h"
-#include "lab/runs.h"
+#include "lab/results/runs.h"
 
 #include <fcntl.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * it makes of them. */
 #include "tests/harness/harness.h"
 
-#include "lab/exchange.h"
-#include "lab/simulate.h"
+#include "lab/predict/exchange.h"
+#include "lab/predict/simulate.h"
 
 #include <math.h>
 

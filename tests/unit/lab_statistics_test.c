@@ -3,8 +3,8 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/rng.h"
-#include "lab/fit.h"
-#include "lab/statistics.h"
+#include "lab/numbers/fit.h"
+#include "lab/numbers/statistics.h"
 
 #include <math.h>
 

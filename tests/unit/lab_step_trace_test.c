@@ -1,8 +1,8 @@
 /* Steps of a trace, as reports and the simulator take them. */
 #include "tests/unit/trace_fixture.h"
 
-#include "lab/measured.h"
-#include "lab/step_trace.h"
+#include "lab/predict/measured.h"
+#include "lab/predict/step_trace.h"
 
 #include <math.h>
 

@@ -2,7 +2,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/xml.h"
 
-#include "lab/svg.h"
+#include "lab/draw/svg.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* metrics.jsonl: one JSON object a line, a step, a validation or an event. What others read while
  * the run goes and after it: the dashboard, comparisons, reports. */
+#include "engine/settings/job.h"
 #include "engine/tell/tell.h"
-#include "engine/train/job.h"
 
 #include <math.h>
 #include <stdlib.h>

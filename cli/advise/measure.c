@@ -1,0 +1,310 @@
+/* What 'engine advise' measures: a step on one device in each precision, this machine's links, and then some of the
+ * ways that it has simulated. */
+#include "cli/advise/advise.h"
+
+#include "engine/base/process.h"
+#include "engine/train/stop.h"
+#include "lab/predict/link_fit.h"
+
+#include <math.h>
+#include <string.h>
+
+static const double SECONDS = 1.5, LIMIT = 300; /* of a measurement, about; and at most */
+static const double QUANTILE = 0.25;            /* of its steps: what others do lengthens some and shortens none */
+enum { STEPS_LEAST = 12, STEPS_MOST = 300, PROBE = 6 };
+
+/* ---- the configuration ---------------------------------------------------------------------- */
+
+static enum error load(struct advising *g) {
+    run_settings_free(&g->settings);
+    g->settings = (struct run_settings){0};
+    enum error err = cli_load(&g->config, &g->settings);
+    g->told = err != ERR_NONE;
+    return err;
+}
+
+static enum error set(struct advising *g, const char *text) {
+    return text ? cli_set(&g->config, text) : ERR_MEMORY;
+}
+
+static enum error leave_out(struct advising *g) {
+    for (struct unsimulated u; (u = measured_unknown(&g->settings.config)).key;) {
+        advising_note(g, "The effect of %s is not simulated: the advice is for %s=%s.", u.key, u.key, u.without);
+        TRY(set(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
+        TRY(load(g));
+    }
+    return ERR_NONE;
+}
+
+/* ---- devices, cores and memory -------------------------------------------------------------- */
+
+static bool has_units(const struct advising *g) {
+    return device_find(g->settings.config.devices.kind)->units != NULL;
+}
+
+static void put_devices(struct advise_ask *ask, const int64_t *list, int n) {
+    ask->devices[0] = 1, ask->ndevices = 1;
+    for (int64_t last = 1;;) { /* ascending, each once */
+        int64_t next = INT64_MAX;
+        for (int i = 0; i < n; i++)
+            if (list[i] > last && list[i] < next) next = list[i];
+        if (next == INT64_MAX || ask->ndevices == ADVISE_DEVICES) return;
+        ask->devices[ask->ndevices++] = last = next;
+    }
+}
+
+/* By itself: over described ports up to 64, else as many as this machine has. No device goes without a sample. */
+static enum error choose_devices(struct advising *g, int64_t here) {
+    const struct run_config *c = &g->settings.config;
+    int64_t usual[LIST_MOST], most = g->emulated ? 64 : here;
+    int n = 0;
+    for (int i = 0; i < g->o->ndevices; i++)
+        if (!g->ask.weak && g->o->devices[i] > c->batch.size)
+            return FAIL(
+                ERR_USAGE,
+                "--devices: %lld devices share a batch of %lld samples\n--scaling weak lets the batch grow with "
+                "the devices",
+                (long long)g->o->devices[i], (long long)c->batch.size);
+    for (int64_t k = 1; k <= most && (g->ask.weak || k <= c->batch.size); k *= 2) usual[n++] = k;
+    if (g->o->ndevices)
+        put_devices(&g->ask, g->o->devices, g->o->ndevices);
+    else
+        put_devices(&g->ask, usual, n);
+    return ERR_NONE;
+}
+
+static int64_t largest(const struct advise_ask *ask, int64_t most) {
+    int64_t n = 1;
+    for (int i = 0; i < ask->ndevices; i++)
+        if (ask->devices[i] <= most) n = ask->devices[i];
+    return n;
+}
+
+/* Threads that nobody has chosen are as many as let the most devices of the list run here side by side. */
+static enum error choose_threads(struct advising *g) {
+    const struct node *threads = node_get(g->settings.tree, "threads");
+    int cores = device_host_cores();
+    if (has_units(g) || !threads || strcmp(threads->source, "auto") != 0) return ERR_NONE;
+    TRY(set(g, pool_printf(g->pool, "threads=%lld", (long long)(cores / largest(&g->ask, cores)))));
+    return load(g);
+}
+
+static enum error count_here(struct advising *g) {
+    const struct run_config *c = &g->settings.config;
+    int units = 0, cores = device_host_cores();
+    if (has_units(g)) TRY(device_find(c->devices.kind)->units(&units));
+    g->here = has_units(g) ? units : cores > c->threads ? cores / c->threads : 1;
+    g->check = largest(&g->ask, g->here);
+    if (g->check < 2) g->check = 0;
+    g->ask.cores = g->emulated || has_units(g) ? 0 : (int)g->here;
+    return ERR_NONE;
+}
+
+/* Devices of this machine share its memory; described ones have as much each. */
+static void find_memory(struct advising *g) {
+    struct device_unit unit;
+    const struct device_ops *kind = device_find(g->settings.config.devices.kind);
+    double all = (double)host_memory();
+    int64_t most = g->ask.devices[g->ask.ndevices - 1];
+    g->ask.memory = has_units(g) && kind->unit_about(0, &unit) ? (double)unit.memory
+                    : g->emulated                              ? all
+                                                               : all / (double)most;
+    if (g->o->memory) g->ask.memory = (double)g->o->memory;
+}
+
+/* ---- ports ---------------------------------------------------------------------------------- */
+
+/* Among as many ranks as are checked, or two. */
+static enum error measure_link(struct advising *g, enum advise_mode m) {
+    int64_t ranks = g->check ? g->check : 2;
+    struct cli_config c = g->config;
+    struct run_settings s;
+    struct link_fit fit;
+    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode_names[m]),
+                          pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)ranks)};
+    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode_names[m]);
+    for (int i = 0; i < 2; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
+    enum error err = path ? step_source_read(&c, &s) : ERR_MEMORY;
+    const struct link l = err == ERR_NONE ? link_of(&s.config) : (struct link){0};
+    if (err == ERR_NONE) advising_progress(g, "measuring link %s among %lld ranks", l.name, (long long)ranks);
+    if (err == ERR_NONE) err = link_measure(&l, ENGINE_ITSELF, path, g->pool);
+    if (err == ERR_NONE) err = link_read(&l, path, g->pool, &fit);
+    run_settings_free(&s);
+    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode_names[m]);
+    g->ask.port[m] = fit.wire;
+    g->ports = pool_printf(g->pool, "%s%s%s (half of its calls within %.0f %%)", g->ports ? g->ports : "",
+                           g->ports ? "; " : "", fit.words, fit.off * 100);
+    return g->ports ? ERR_NONE : ERR_MEMORY;
+}
+
+/* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
+static enum error measure_links(struct advising *g) {
+    if (has_units(g))
+        return FAIL(ERR_USAGE, "links of %s are not measured\ndescribe them with --link RATE,LATENCY",
+                    g->settings.config.devices.kind);
+    g->ask.fitted = true;
+    g->ask.usual = g->settings.config.comm.order == COMM_ORDER_RING ? SCHEMES : SCHEME_direct;
+    for (int m = ADVISE_DP; m < ADVISE_MODES; m++) TRY(measure_link(g, (enum advise_mode)m));
+    return ERR_NONE;
+}
+
+static enum error describe_ports(struct advising *g) {
+    const struct emulate_config *e = &g->settings.config.comm.emulate;
+    struct wire w = g->o->linked ? g->o->link : (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
+    char text[64];
+    for (int m = 0; m < ADVISE_MODES; m++) g->ask.port[m] = w;
+    g->ports = pool_printf(g->pool, "ports of %s", list_wire_text(&w, text));
+    return g->ports ? ERR_NONE : ERR_MEMORY;
+}
+
+static bool is_described(const struct advising *g) {
+    const struct emulate_config *e = &g->settings.config.comm.emulate;
+    return g->o->linked || e->bandwidth > 0 || e->latency > 0;
+}
+
+/* ---- steps ---------------------------------------------------------------------------------- */
+
+static int steps_for(double seconds) {
+    double n = seconds > 0 ? SECONDS / seconds : STEPS_MOST;
+    return (int)fmax(STEPS_LEAST, fmin(STEPS_MOST, n));
+}
+
+static double whole(const struct measured_step *m) {
+    return m->load + m->forward + m->backward + m->update;
+}
+
+static enum error open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
+    struct cli_config c = g->config;
+    char *text = pool_printf(g->pool, "precision=%s", precision);
+    if (!text) return ERR_MEMORY;
+    TRY(cli_set(&c, text));
+    const struct step_ask ask = {
+        .path = g->o->path, .config = &c, .quantile = QUANTILE, .steps = steps, .limit = LIMIT, .quiet = true};
+    return step_source_open(&ask, out);
+}
+
+/* A few steps say how many are a second's worth. */
+static enum error measure_in(struct advising *g, const char *precision) {
+    struct step_source *s = &g->source[g->nsources];
+    advising_progress(g, "measuring a step on one device in %s", precision);
+    enum error err = open_source(g, precision, PROBE, s);
+    int steps = err == ERR_NONE ? steps_for(whole(&s->step)) : 0;
+    step_source_close(s);
+    if (err == ERR_NONE) {
+        err = open_source(g, precision, steps, s);
+        if (err != ERR_NONE) step_source_close(s);
+    }
+    if (err != ERR_NONE) return err;
+    g->ask.measured[g->nsources].precision = precision;
+    g->ask.measured[g->nsources].step = &s->step;
+    g->ask.nmeasured = ++g->nsources;
+    return ERR_NONE;
+}
+
+/* A precision that this machine cannot compute in is left out, and said. */
+static enum error measure_steps(struct advising *g) {
+    static const char *const names[] = {
+        [PRECISION_F32] = "f32", [PRECISION_BF16] = "bf16", [PRECISION_FP16] = "fp16", [PRECISION_TF32] = "tf32"};
+    const struct run_config *c = &g->settings.config;
+    unsigned can = device_find(c->devices.kind)->precisions;
+    TRY(measure_in(g, names[c->precision]));
+    for (int p = 0; p <= PRECISION_TF32; p++) {
+        if (p == c->precision || !(can & 1u << p)) continue;
+        if (measure_in(g, names[p]) == ERR_NONE) continue;
+        if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
+        advising_note(g, "%s was not measured: %s.", names[p], error_message());
+    }
+    return ERR_NONE;
+}
+
+/* ---- all of it ------------------------------------------------------------------------------ */
+
+enum error advise_measure(struct advising *g) {
+    g->ask = (struct advise_ask){.weak = g->o->weak, .usual = SCHEMES};
+    TRY(load(g));
+    TRY(leave_out(g));
+    g->emulated = is_described(g);
+    int units = 0;
+    if (has_units(g)) TRY(device_find(g->settings.config.devices.kind)->units(&units));
+    TRY(choose_devices(g, has_units(g) ? units : device_host_cores()));
+    TRY(choose_threads(g));
+    TRY(count_here(g));
+    find_memory(g);
+    g->ask.config = &g->settings.config;
+    if (g->emulated) TRY(describe_ports(g));
+    TRY(measure_steps(g));
+    return g->emulated || g->ask.ndevices == 1 ? ERR_NONE : measure_links(g);
+}
+
+/* ---- what can be checked -------------------------------------------------------------------- */
+
+const char *advise_batch(const struct advising *g, int64_t computing) {
+    const struct run_config *c = &g->settings.config;
+    return pool_printf(g->pool, "batch={size: %lld, shards: %lld, accumulate: %lld}",
+                       (long long)(c->batch.size * computing / c->devices.count), (long long)c->batch.shards,
+                       (long long)c->batch.accumulate);
+}
+
+static enum error set_way(const struct advising *g, const struct advise_way *w, struct cli_config *c) {
+    const struct wire *port = &g->ask.port[w->mode];
+    const char *sets[ADVISE_SETS + 3];
+    int n;
+    int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
+    TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
+    sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
+    if (g->ask.weak) sets[n++] = advise_batch(g, computing);
+    if (g->emulated)
+        sets[n++] = port->beta > 0 ? pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
+                                                 1 / port->beta, port->alpha)
+                                   : pool_printf(g->pool, "comm.emulate={latency: %.9gs}", port->alpha);
+    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(c, sets[i]) : ERR_MEMORY);
+    return ERR_NONE;
+}
+
+static enum error check_loaded(struct advising *g, const struct run_settings *s, int steps, struct advise_check *out) {
+    struct run_result r;
+    struct simulated simulated;
+    double formula;
+    int64_t n;
+    bool described = g->emulated && (g->ask.port[out->mode].beta > 0 || g->ask.port[out->mode].alpha > 0);
+    int cores = has_units(g) ? 0 : (int)g->here;
+    const struct trial t = {ENGINE_ITSELF, s, LIMIT};
+    TRY(measured_predict(&g->source[0].step, &s->config, described ? NULL : &g->ask.port[out->mode], cores, &simulated,
+                         &formula));
+    TRY(trial_run(&t, g->pool, &r));
+    out->predicted = simulated.step;
+    out->measured = run_result_quantile_ms(&r, steps / 4, QUANTILE, &n) * 1e-3;
+    return isnan(out->measured) ? FAIL(ERR_DATA, "the run wrote no steps") : ERR_NONE;
+}
+
+static enum error check_way(struct advising *g, const struct advise_row *row, struct advise_check *out) {
+    struct cli_config c = g->config;
+    struct run_settings s;
+    int steps = steps_for(row->answer.result.step);
+    *out = (struct advise_check){.label = advise_text(&g->advice, &row->as),
+                                 .mode = row->as.mode,
+                                 .samples = row->rate * row->answer.result.step};
+    advising_progress(g, "checking: %s", out->label);
+    TRY(set_way(g, &row->as, &c));
+    const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode_names[row->as.mode]);
+    if (!dir) return ERR_MEMORY;
+    TRY(step_source_short(steps, dir, g->pool, &c));
+    enum error err = step_source_read(&c, &s);
+    if (err == ERR_NONE) err = check_loaded(g, &s, steps, out);
+    run_settings_free(&s);
+    if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
+    if (err != ERR_NONE) out->why = pool_printf(g->pool, "%s", error_message());
+    return err == ERR_NONE || out->why ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error advise_check_here(struct advising *g) {
+    struct advice *a = &g->advice;
+    for (int d = 0; d < g->ask.ndevices && g->check; d++)
+        for (int m = ADVISE_DP; m < ADVISE_MODES; m++) {
+            int best = a->at[d].best[m];
+            if (g->ask.devices[d] != g->check || best < 0) continue;
+            TRY(check_way(g, &a->row[best], &a->check[a->nchecks]));
+            a->nchecks++;
+        }
+    return ERR_NONE;
+}

@@ -1,0 +1,154 @@
+/* engine simulate: one measured step, on devices and networks that are not there. */
+#include "cli/advise/simulate.h"
+
+#include "engine/train/stop.h"
+#include "lab/predict/port_fit.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one row -------------------------------------------------------------------------------- */
+
+static bool overlaps(const struct simulate_options *o, const struct run_config *c, bool server) {
+    if (o->overlap >= 0) return o->overlap;
+    return server ? c->dp.overlap == DP_OVERLAP_ON : c->ddp.overlap;
+}
+
+/* Stragglers are another few in every step; on many devices a step has enough of them. */
+static int steps_of(const struct simulate_options *o, int64_t devices) {
+    if (o->steps) return (int)o->steps;
+    return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
+}
+
+static struct sweep_place place_of(const struct simulate_options *o, const struct run_config *c, int64_t devices,
+                                   int64_t bucket) {
+    struct sweep_place p = sweep_place(c, devices);
+    p.plan.net = (struct network_plan){.devices = (int)devices,
+                                       .per_host = (int)(devices < o->per_host ? devices : o->per_host),
+                                       .per_rack = (int)o->per_rack,
+                                       .oversubscription = o->oversubscription,
+                                       .outside = o->outside,
+                                       .inside = o->inside};
+    p.plan.near = !o->insided;
+    p.plan.cores = (int)o->cores;
+    p.plan.moving = o->bench ? 0 : SIMULATE_MOVING; /* what was measured has it */
+    p.plan.slow_by = o->slow_by;
+    p.plan.slow_share = o->slow_share;
+    p.plan.seed = (uint64_t)o->seed;
+    p.plan.steps = steps_of(o, devices);
+    for (int server = 0; server < 2; server++) p.overlap[server] = overlaps(o, c, server);
+    if (bucket) p.first = p.cap = bucket;
+    p.strong = o->strong;
+    return p;
+}
+
+static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
+    row->mode = w->server ? "dp" : "ddp";
+    if (w->server)
+        snprintf(row->way, sizeof row->way, "%s", server_name(w->kind));
+    else
+        snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme), w->scheme == SCHEMES ? " (auto)" : "");
+}
+
+/* The server of mode dp, which the configuration need not be of. */
+static enum simulated_server server_of(const struct run_config *c) {
+    static const enum simulated_server of[] = {[SERVER_SHARED] = SERVED_SHARED,
+                                               [SERVER_DEDICATED] = SERVED_APART,
+                                               [SERVER_SHARDED] = SERVED_SHARDED,
+                                               [SERVER_CPU] = SERVED_APART};
+    return of[c->dp.server];
+}
+
+/* ---- all rows ------------------------------------------------------------------------------- */
+
+static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
+    static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
+    enum simulated_server own = server_of(c);
+    if (o->server >= 0) own = (enum simulated_server)o->server;
+    bool slices = c->optimizer.shard;
+    int n = 0;
+    for (int i = 0; i < 3 && o->modes[0]; i++)
+        if (o->server == SERVERS_ALL || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES, false};
+    if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme, slices};
+    for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
+        if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s, slices};
+    return n;
+}
+
+static enum error fill_rows(const struct simulate_options *o, const struct step_source *s, struct simulate_row *rows,
+                            int *n) {
+    const struct run_config *c = &s->settings.config;
+    struct way ways[WAYS];
+    int nways = ways_of(o, c, ways);
+    for (int d = 0; d < o->ndevices; d++)
+        for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
+            for (int w = 0; w < nways; w++) {
+                struct simulate_row *row = &rows[*n];
+                *row = (struct simulate_row){
+                    .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
+                const struct sweep_place p = place_of(o, c, row->devices, row->bucket);
+                if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
+                TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
+                name_way(&ways[w], &row->answer.result, row);
+                ++*n;
+            }
+    return ERR_NONE;
+}
+
+/* What was not asked for is as configured, or as is usual. */
+static enum error complete(struct simulate_options *o, const struct run_config *c) {
+    static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
+    const struct emulate_config *e = &c->comm.emulate;
+    bool emulated = e->bandwidth > 0 || e->latency > 0;
+    if (!o->linked)
+        o->outside = emulated ? (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0}
+                              : (struct wire){20e-6, 1 / 1.25e9};
+    if (o->bench) TRY(port_fit_read(o->bench, &o->outside, &o->fit_error));
+    bool given = o->ndevices > 0;
+    for (size_t i = 0; !given && i < sizeof usual / sizeof *usual; i++)
+        if (!o->strong || usual[i] <= c->batch.size) o->devices[o->ndevices++] = usual[i];
+    for (int i = 0; i < o->ndevices && o->strong; i++)
+        if (o->devices[i] > c->batch.size)
+            return FAIL(ERR_USAGE,
+                        "%lld devices share a batch of %lld samples\n--scaling weak lets the batch "
+                        "grow with the devices",
+                        (long long)o->devices[i], (long long)c->batch.size);
+    return ERR_NONE;
+}
+
+static enum error answer(struct simulate_options *o, const struct step_source *s) {
+    int n = 0;
+    TRY(measured_refuse(&s->settings.config));
+    TRY(complete(o, &s->settings.config));
+    struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * 16, sizeof *rows);
+    if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
+    enum error err = fill_rows(o, s, rows, &n);
+    if (err == ERR_NONE) err = simulate_show(o, s, rows, n, stdout);
+    free(rows);
+    return err;
+}
+
+static int run(const struct cli *cli) {
+    enum { STEPS = 40 };
+    struct simulate_options *o = cli->options;
+    struct step_source s;
+    if (o->bench && o->linked) return cli_usage(cli, "--link and --bench both describe the ports: give one of them");
+    const struct step_ask ask = {
+        .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
+    enum error err = step_source_open(&ask, &s);
+    if (err == ERR_NONE) err = answer(o, &s);
+    int code = stop_signal() ? stop_exit_code(stop_signal()) : s.told ? error_exit_code(err) : cli_end(err);
+    step_source_close(&s);
+    return code;
+}
+
+const struct command command_simulate = {
+    .name = "simulate",
+    .summary = "replays a measured step on up to 4,096 devices: step time, efficiency, busiest port",
+    .options = simulate_table,
+    .notes = "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
+    .size = sizeof(struct simulate_options),
+    .standard = &simulate_standard,
+    .run = run,
+};

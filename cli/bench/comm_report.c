@@ -1,0 +1,146 @@
+/* What 'engine bench comm' prints: nccl-tests' table, JSON or CSV, with the fitted cost model. */
+#include "cli/bench/bench.h"
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "lab/numbers/fit.h"
+
+#include <math.h>
+
+/* ---- the model ---- */
+
+void bench_fit(struct bench_series *s) {
+    struct fit_point points[BENCH_SIZES];
+    for (int i = 0; i < s->rows; i++) points[i] = (struct fit_point){(double)s->row[i].bytes, s->row[i].seconds, 1};
+    struct fit f = fit_line(points, s->rows);
+    s->alpha = f.alpha, s->beta = f.beta;
+    for (int i = 0; i < s->rows; i++) s->row[i].model = s->alpha + s->beta * (double)s->row[i].bytes;
+}
+
+/* ---- figures ---- */
+
+static double algbw(const struct bench_row *r) {
+    return r->seconds > 0 ? (double)r->bytes / r->seconds * 1e-9 : 0;
+}
+
+static double busbw(const struct bench_comm *o, const struct bench_row *r) {
+    return algbw(r) * bench_bus_factor(o->collective, o->ranks);
+}
+
+static const char *op_text(const struct bench_comm *o) {
+    return o->collective->adds ? redop_name(o->op) : "none";
+}
+
+static const char *order_name(const struct bench_series *s) {
+    return s->order == ORDER_RING ? "ring" : "tree";
+}
+
+static bool emulates(const struct bench_comm *o) {
+    return o->emulate.bandwidth > 0 || o->emulate.latency > 0;
+}
+
+/* ---- the table ---- */
+
+static void print_head(const struct bench_comm *o, FILE *out) {
+    char latency[32];
+    fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
+            o->ranks == 1 ? "" : "s");
+    if (emulates(o)) fprintf(out, ", EMULATED ports:");
+    if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
+    if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
+    fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
+    fprintf(out, "#%11s %11s %5s %5s %17s %12s %11s %11s %7s %12s %7s\n", "size(B)", "count", "type", "op", "algorithm",
+            "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
+}
+
+static void print_row(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
+    fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n", (long long)r->bytes,
+            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6, algbw(r), busbw(o, r),
+            (long long)r->wrong, r->model * 1e6, r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
+}
+
+static void print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
+    print_head(o, out);
+    for (int i = 0; i < n; i++) {
+        const struct bench_series *s = &series[i];
+        for (int k = 0; k < s->rows; k++) print_row(o, &s->row[k], out);
+        fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, order_name(s), s->alpha * 1e6);
+        if (s->beta > 0) fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
+        fprintf(out, "\n");
+    }
+}
+
+/* ---- for programs ---- */
+
+static void print_csv(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
+    fprintf(out, "collective,link,ranks,type,op,order,algorithm,bytes,count,time_us,algbw_gbs,"
+                 "busbw_gbs,wrong,model_us\n");
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < series[i].rows; k++) {
+            const struct bench_row *r = &series[i].row[k];
+            fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
+                    o->link->row->name, (long long)o->ranks, dtype_name(o->type), op_text(o), order_name(&series[i]),
+                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r), busbw(o, r),
+                    (long long)r->wrong, r->model * 1e6);
+        }
+}
+
+static void row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "algorithm", r->algorithm);
+    json_int(j, "bytes", r->bytes);
+    json_int(j, "count", r->count);
+    json_real(j, "time_s", r->seconds);
+    json_real(j, "algbw_gbs", algbw(r));
+    json_real(j, "busbw_gbs", busbw(o, r));
+    json_int(j, "wrong", r->wrong);
+    json_real(j, "model_s", r->model);
+    json_close(j, '}');
+}
+
+static void series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "algorithm", s->algorithm);
+    json_string(j, "order", order_name(s));
+    json_real(j, "alpha_s", s->alpha);
+    json_real(j, "beta_s_per_byte", s->beta);
+    json_open(j, "rows", '[');
+    for (int k = 0; k < s->rows; k++) row_json(o, &s->row[k], j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "collective", o->collective->name);
+    json_string(j, "link", o->link->row->name);
+    json_int(j, "ranks", o->ranks);
+    json_string(j, "type", dtype_name(o->type));
+    json_string(j, "op", op_text(o));
+    json_real(j, "emulated_bytes_per_s", o->emulate.bandwidth);
+    json_real(j, "emulated_latency_s", o->emulate.latency);
+    json_open(j, "results", '[');
+    for (int i = 0; i < n; i++) series_json(o, &series[i], j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static enum error save(const struct bench_comm *o, const struct json *j) {
+    TRY(json_done(j));
+    return file_replace(o->save, j->text, j->length);
+}
+
+enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
+    struct json j;
+    json_init(&j);
+    put_json(o, series, n, &j);
+    enum error err = o->save ? save(o, &j) : ERR_NONE;
+    if (err == ERR_NONE && o->format == BENCH_JSON)
+        err = cli_json(&j, out);
+    else
+        json_fini(&j);
+    if (err != ERR_NONE) return err;
+    if (o->format == BENCH_CSV) print_csv(o, series, n, out);
+    if (o->format == BENCH_TABLE) print_table(o, series, n, out);
+    return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
+}

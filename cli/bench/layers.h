@@ -1,0 +1,33 @@
+/* The interface between the parts of 'engine bench layers'. */
+#pragma once
+#include "cli/line/cli.h"
+
+#include <stdio.h>
+
+extern const struct command command_bench_layers;
+
+enum { PASSES_MOST = 400 };
+struct layer_row {
+    struct graph_step step;
+    double seconds[2]; /* forward, backward: medians */
+};
+struct layers_result {
+    const char *model, *isa; /* isa: struct device's, may be NULL */
+    char input[96];
+    int64_t n, classes, threads;
+    enum precision precision;
+    double fma, gemm; /* measured rates, FLOP/s: multiply-adds of one core (0: not asked for); a large product */
+    int side;         /* of that product's matrices */
+    int passes, count, fused;
+    struct layer_row *rows;
+    double pass[2]; /* whole passes, medians */
+    bool json;
+};
+/* With one thread its processor time, which other programs disturb less; else the wall time. */
+int64_t (*bench_clock(const struct device *dev))(void);
+/* FLOP/s of multiply-adds in registers, on one core. */
+double peak_fma(void);
+/* FLOP/s of a product of square matrices on the device. */
+int peak_side(const struct device *dev);
+MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void), double *out);
+MUST_CHECK enum error layers_report(const struct layers_result *r, FILE *out);

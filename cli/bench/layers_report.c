@@ -1,0 +1,166 @@
+/* What 'engine bench layers' says: the same numbers as a table or as JSON. */
+#include "cli/bench/layers.h"
+
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <string.h>
+
+static const char *const layouts[] = {"plain", "blocked", "last"};
+static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
+
+static bool is_fused_act(const struct op_desc *d) {
+    return d->kind != OP_ACTIVATION && d->act != ACT_NONE;
+}
+
+/* "conv2d+relu+maxpool" */
+static void op_text(const struct op_desc *d, char out[64]) {
+    bool own = d->kind == OP_ACTIVATION;
+    snprintf(out, 64, "%s%s%s%s", own ? "" : op_kind_name(d->kind), is_fused_act(d) ? "+" : "",
+             own || is_fused_act(d) ? act_name(d->act) : "", d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
+}
+
+static bool is_fused(const struct op_desc *d) {
+    return is_fused_act(d) || (d->kind == OP_CONV2D && d->conv.maxpool);
+}
+
+static double peak(const struct layers_result *r) {
+    return fmax(r->fma * (double)r->threads, r->gemm);
+}
+
+struct totals {
+    double seconds[2], flops[2], bytes[2];
+};
+
+static struct totals sum(const struct layers_result *r) {
+    struct totals t = {0};
+    for (int i = 0; i < r->count; i++)
+        for (int b = 0; b < 2; b++) {
+            t.seconds[b] += r->rows[i].seconds[b];
+            t.flops[b] += r->rows[i].step.flops[b];
+            t.bytes[b] += r->rows[i].step.bytes[b];
+        }
+    return t;
+}
+
+static double rate(double amount, double seconds) {
+    return seconds > 0 ? amount / seconds : 0;
+}
+
+/* ---- for people ---- */
+
+static void print_rates(const struct layers_result *r, const double flops[2], const double seconds[2], double all,
+                        FILE *out) {
+    double now = rate(flops[0] + flops[1], seconds[0] + seconds[1]);
+    fprintf(out, "%9.3f %9.3f %6.1f %%", seconds[0] * 1e3, seconds[1] * 1e3,
+            rate((seconds[0] + seconds[1]) * 100, all));
+    if (now > 0)
+        fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / peak(r) * 100);
+    else
+        fprintf(out, " %9s %8s", "-", "-");
+}
+
+static void print_row(const struct layers_result *r, const struct layer_row *row, double all, FILE *out) {
+    const struct graph_step *s = &row->step;
+    char op[64], shape[96], bytes[32];
+    op_text(s->desc, op);
+    fprintf(out, "%-22.40s %-24s %-10s %-7s %-12s ", s->name, op, s->impl, layouts[s->desc->y_layout],
+            shape_text(&s->desc->y, shape));
+    print_rates(r, s->flops, row->seconds, all, out);
+    fprintf(out, " %9s\n", text_of_bytes(s->bytes[0] + s->bytes[1], bytes));
+}
+
+static void print_head(const struct layers_result *r, FILE *out) {
+    fprintf(out,
+            "%s, input %s, %lld classes, batch %lld, %s, %lld thread%s%s%s; medians of %d passes "
+            "(%s)\n",
+            r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
+            r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "", r->passes,
+            r->threads == 1 && r->fma > 0 ? "processor time" : "time");
+    fprintf(out, "peak %.1f GFLOP/s", peak(r) * 1e-9);
+    if (r->fma > 0)
+        fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of", r->fma * 1e-9);
+    else
+        fprintf(out, ": a product of");
+    fprintf(out, " %d x %d in %s %.1f\n\n", r->side, r->side, precisions[r->precision], r->gemm * 1e-9);
+    fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by", "layout", "out",
+            "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
+}
+
+static void print_table(const struct layers_result *r, FILE *out) {
+    struct totals t = sum(r);
+    double all = t.seconds[0] + t.seconds[1];
+    char bytes[32];
+    print_head(r, out);
+    for (int i = 0; i < r->count; i++) print_row(r, &r->rows[i], all, out);
+    fprintf(out, "%-22s %-24s %-10s %-7s %-12s ", "all layers", "", "", "", "");
+    print_rates(r, t.flops, t.seconds, all, out);
+    fprintf(out, " %9s\n", text_of_bytes(t.bytes[0] + t.bytes[1], bytes));
+    fprintf(out, "whole passes: forward %.3f ms, backward %.3f ms; %d layer%s fused into others\n", r->pass[0] * 1e3,
+            r->pass[1] * 1e3, r->fused, r->fused == 1 ? " is" : "s are");
+}
+
+/* ---- for programs ---- */
+
+static void json_pair(struct json *j, const char *key, const double v[2], double unit) {
+    json_open(j, key, '[');
+    for (int b = 0; b < 2; b++) json_real(j, NULL, v[b] * unit);
+    json_close(j, ']');
+}
+
+static void row_json(const struct layers_result *r, const struct layer_row *row, struct json *j) {
+    const struct graph_step *s = &row->step;
+    double now = rate(s->flops[0] + s->flops[1], row->seconds[0] + row->seconds[1]);
+    char op[64], shape[96];
+    op_text(s->desc, op);
+    json_open(j, NULL, '{');
+    json_string(j, "layer", s->name);
+    json_string(j, "op", op);
+    json_string(j, "kind", op_kind_name(s->desc->kind));
+    json_bool(j, "fused", is_fused(s->desc));
+    json_string(j, "by", s->impl);
+    json_string(j, "layout", layouts[s->desc->y_layout]);
+    json_string(j, "out", shape_text(&s->desc->y, shape));
+    json_real(j, "forward_ms", row->seconds[0] * 1e3);
+    json_real(j, "backward_ms", row->seconds[1] * 1e3);
+    json_pair(j, "flops", s->flops, 1);
+    json_pair(j, "bytes", s->bytes, 1);
+    json_real(j, "gflops", now * 1e-9);
+    json_real(j, "of_peak", now / peak(r));
+    json_close(j, '}');
+}
+
+static enum error print_json(const struct layers_result *r, FILE *out) {
+    struct totals t = sum(r);
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "model", r->model);
+    json_string(&j, "input", r->input);
+    json_int(&j, "classes", r->classes);
+    json_int(&j, "batch", r->n);
+    json_string(&j, "precision", precisions[r->precision]);
+    json_int(&j, "threads", r->threads);
+    json_string(&j, "isa", r->isa);
+    json_int(&j, "passes", r->passes);
+    json_real(&j, "fma_gflops", r->fma * 1e-9);
+    json_real(&j, "gemm_gflops", r->gemm * 1e-9);
+    json_int(&j, "fused", r->fused);
+    json_open(&j, "layers", '[');
+    for (int i = 0; i < r->count; i++) row_json(r, &r->rows[i], &j);
+    json_close(&j, ']');
+    json_pair(&j, "layers_ms", t.seconds, 1e3);
+    json_pair(&j, "passes_ms", r->pass, 1e3);
+    json_pair(&j, "flops", t.flops, 1);
+    json_real(&j, "gflops", rate(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
+    json_close(&j, '}');
+    return cli_json(&j, out);
+}
+
+enum error layers_report(const struct layers_result *r, FILE *out) {
+    if (r->json)
+        TRY(print_json(r, out));
+    else
+        print_table(r, out);
+    return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
+}

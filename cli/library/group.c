@@ -1,0 +1,463 @@
+/* The public C interface of groups (engine/engine.h) on transport/group.h, which works in place:
+ * what is not in place is copied here. */
+#include "cli/library/group.h"
+
+#include "engine/base/memory.h"
+#include "transport/algo/algo.h"
+#include "transport/launch/launch.h"
+#include "transport/launch/launcher.h"
+#include "transport/launch/station.h"
+#include "transport/launch/token.h"
+#include "transport/link/link.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const enum dtype types[] = {
+    [ENGINE_F32] = DTYPE_F32, [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16, [ENGINE_BF16] = DTYPE_BF16,
+    [ENGINE_I32] = DTYPE_I32, [ENGINE_I64] = DTYPE_I64, [ENGINE_U8] = DTYPE_U8,
+};
+static const enum redop ops[] = {
+    [ENGINE_SUM] = REDOP_SUM,     [ENGINE_PROD] = REDOP_PROD, [ENGINE_MIN] = REDOP_MIN, [ENGINE_MAX] = REDOP_MAX,
+    [ENGINE_AVG] = REDOP_AVERAGE, [ENGINE_AND] = REDOP_AND,   [ENGINE_OR] = REDOP_OR,   [ENGINE_XOR] = REDOP_XOR,
+};
+
+/* What is not in the tables is refused by the group. */
+static enum dtype type_of(enum engine_type t) {
+    return (size_t)t < sizeof types / sizeof *types ? types[t] : DTYPES;
+}
+
+static enum redop op_of(enum engine_op op) {
+    return (size_t)op < sizeof ops / sizeof *ops ? ops[op] : REDOPS;
+}
+
+const char *engine_hint(void) {
+    return error_hint();
+}
+
+/* Fails the group on every rank by the error of this one, which finds it before it calls the others. */
+static enum error give_up(struct engine_group *g, enum error err) {
+    char words[ERROR_WORDS];
+    group_abort(g->group, error_words(words, sizeof words));
+    return err;
+}
+
+/* ---- opening ---- */
+
+static atomic_bool placed; /* this process has taken its place among its launcher's ranks */
+
+static enum error check_place(const struct engine_init *init) {
+    if (!init->init && atomic_load(&placed))
+        return FAIL(ERR_USAGE, "this process has opened the group of its launcher's ranks before, and can do so once\n"
+                               "split that group, or say where the ranks meet: init, rank and size");
+    return ERR_NONE;
+}
+
+static bool is_alone(const struct engine_init *init, bool launched) {
+    return !launched && !init->init;
+}
+
+/* The ranks of a launcher, or those that init names, meet in a store that rank 0 keeps. */
+static enum error find_ranks(const struct engine_init *init, struct engine_group *g, struct station_params *p) {
+    struct launcher *l = pool_alloc(g->pool, sizeof *l);
+    bool launched = false;
+    if (!l) return ERR_MEMORY;
+    TRY(token_find(init->token ? init->token : "auto", g->pool, &p->token));
+    if (!init->init || !init->size) TRY(launcher_find(NULL, l, &launched));
+    if (launched && !init->init) atomic_store(&placed, true);
+    if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
+    p->rank = init->size ? init->rank : l->rank;
+    p->size = init->size ? init->size : l->size;
+    if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    const char *master = init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
+    p->serve = p->rank == 0;
+    p->run = l->job;
+    if (p->size == 1 && !master) return ERR_NONE;
+    return launcher_place(master ? master : l->master, l->job, l->name, p->size, l->locals, g->pool, &p->master);
+}
+
+/* Ranks that 'engine launch' has started on one host share a board. They need the store only for
+ * other hosts, and for a link by which they could reach these. */
+static enum error read_told(const struct launch_self *self, struct engine_group *g, struct station_params *p) {
+    const struct link_ops *link = link_find(p->link);
+    p->rank = self->rank;
+    p->size = self->size;
+    p->locals = self->locals;
+    p->meeting_fd = self->meeting_fd;
+    if (self->locals == self->size && (!link || !link_is_far(link))) return ERR_NONE;
+    return station_told(g->pool, p);
+}
+
+static enum error open_station(const struct engine_init *init, struct engine_group *g) {
+    struct launch_self self;
+    bool started = false;
+    struct meeting *meeting = NULL;
+    struct station_params p = {.meeting_fd = -1,
+                               .link = init->link ? init->link : "auto",
+                               .interface = init->interface,
+                               .round = "ranks",
+                               .timeout = init->timeout > 0 ? init->timeout : 60};
+    TRY(check_place(init));
+    if (!init->init || !init->size) TRY(launch_self(&self, &started));
+    if (started) {
+        atomic_store(&placed, true);
+        TRY(read_told(&self, g, &p));
+    } else {
+        TRY(find_ranks(init, g, &p));
+    }
+    if (p.size == 1 && p.meeting_fd < 0) { /* alone: a board of its own */
+        TRY(meeting_create_shared(1, &meeting));
+        p.meeting_fd = meeting_fd(meeting);
+        p.locals = 1;
+    }
+    if (!p.master && !strcmp(p.link, "auto")) p.link = "shm";
+    enum error err = station_open(&p, &g->station);
+    meeting_free(meeting);
+    return err;
+}
+
+/* Looked up before the ranks meet, so that each says so by itself. */
+static enum error check_algorithm(const char *name, struct pool *pool) {
+    int count;
+    const struct algo_ops *const *all = algo_list(&count);
+    const char *names = "auto";
+    if (!name || !strcmp(name, "auto") || algo_find(name)) return ERR_NONE;
+    for (int i = 0; i < count && names; i++) names = pool_printf(pool, "%s, %s", names, all[i]->name);
+    return FAIL(ERR_USAGE, "no algorithm '%.64s'\none of %s", name, names ? names : "auto");
+}
+
+static enum error open_group(const struct engine_init *init, struct engine_group *g) {
+    if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
+        return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
+    if (!(init->bandwidth >= 0 && init->bandwidth <= 1e15 && init->latency >= 0 && init->latency <= 60))
+        return FAIL(ERR_USAGE, "a port of %g bits per second and %g s cannot be emulated\nat most 1e15 and 60; 0: none",
+                    init->bandwidth, init->latency);
+    TRY(pool_create(&g->pool));
+    TRY(check_algorithm(init->algorithm, g->pool));
+    TRY(open_station(init, g));
+    struct group_params p = *station_group(g->station);
+    p.algorithm = init->algorithm ? init->algorithm : "auto";
+    p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
+    p.timeout = init->timeout > 0 ? init->timeout : 60;
+    p.mail = true;
+    p.emulate = (struct emulation){.bandwidth = init->bandwidth / 8, .latency = init->latency};
+    TRY(group_open(&p, &g->group));
+    return flight_open(g->group, NULL, 0, 0, &g->flight);
+}
+
+int engine_group_open(const struct engine_init *init, struct engine_group **out) {
+    static const struct engine_init standard;
+    void *memory;
+    *out = NULL;
+    enum error err = memory_alloc(sizeof(struct engine_group), &memory);
+    if (err) return error_exit_code(err);
+    struct engine_group *g = memory;
+    err = open_group(init ? init : &standard, g);
+    if (err)
+        engine_group_close(g);
+    else
+        *out = g;
+    return error_exit_code(err);
+}
+
+void engine_group_close(struct engine_group *g) {
+    if (!g) return;
+    group_close(g->group);
+    flight_close(g->flight, g->aborted);
+    station_close(g->station);
+    memory_free(g->scratch);
+    pool_free(g->pool);
+    memory_free(g);
+}
+
+int engine_group_rank(const struct engine_group *g) {
+    return group_rank(g->group);
+}
+
+int engine_group_size(const struct engine_group *g) {
+    return group_size(g->group);
+}
+
+const char *engine_group_choice(struct engine_group *g, unsigned long long bytes) {
+    const char *why, *name = group_choice(g->group, (size_t)bytes, &why);
+    snprintf(g->choice, sizeof g->choice, "%s: %s", name, why);
+    return g->choice;
+}
+
+int engine_group_split(struct engine_group *g, int color, int key, struct engine_group **out) {
+    struct group *part;
+    void *memory;
+    *out = NULL;
+    g->splits++;
+    enum error err = group_split(g->group, color, key, &part);
+    if (err || !part) return error_exit_code(err);
+    err = memory_alloc(sizeof(struct engine_group), &memory);
+    if (err) {
+        group_close(part);
+        return error_exit_code(err);
+    }
+    *out = memory;
+    (*out)->group = part;
+    err = flight_open(part, g->flight, g->splits, color, &(*out)->flight);
+    if (!err) return 0;
+    engine_group_close(*out);
+    *out = NULL;
+    return error_exit_code(err);
+}
+
+int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **out) {
+    return error_exit_code(group_alloc(g->group, (size_t)bytes, out));
+}
+
+/* ---- collectives ---- */
+
+/* Bytes of count elements; a count that makes no sense gives none, and is refused by the group. */
+static size_t size_of(long long count, enum engine_type type) {
+    size_t bytes;
+    if (type_of(type) == DTYPES || count < 0) return 0;
+    if (__builtin_mul_overflow((size_t)count, dtype_size(type_of(type)), &bytes)) return 0;
+    return bytes;
+}
+
+static void copy_in(void *recv, const void *send, size_t bytes) {
+    if (send != recv && bytes) memmove(recv, send, bytes);
+}
+
+/* Every rank's part is 'count' elements. */
+static enum error cut(struct engine_group *g, long long count, enum engine_type type) {
+    int64_t all;
+    int size = group_size(g->group);
+    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || type_of(type) == DTYPES)
+        return give_up(g, FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type));
+    for (int r = 0; r <= size; r++) g->part[r] = count * r;
+    return ERR_NONE;
+}
+
+/* A whole buffer of the group's own: this rank's part of it in *part. */
+static enum error whole(struct engine_group *g, long long count, enum engine_type type, char **part) {
+    *part = g->scratch;
+    TRY(cut(g, count, type));
+    size_t each = size_of(count, type), all = each * (size_t)group_size(g->group);
+    if (all > g->scratch_bytes || !g->scratch) {
+        void *memory;
+        enum error err = memory_alloc(all, &memory);
+        if (err) return give_up(g, err);
+        memory_free(g->scratch);
+        g->scratch = memory;
+        g->scratch_bytes = all;
+    }
+    *part = g->scratch + each * (size_t)group_rank(g->group);
+    return ERR_NONE;
+}
+
+int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                      enum engine_op op) {
+    copy_in(recv, send, size_of(count, type));
+    return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, type_of(type), op_of(op)));
+}
+
+/* Only root's recv is written: what the others send may be read where it lies. */
+static enum error reduce(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                         enum engine_type type, enum engine_op op, int root) {
+    bool here = root == group_rank(g->group);
+    if (here) copy_in(recv, send, size_of(count, type));
+    return group_reduce(g->group, how, here ? recv : (void *)(uintptr_t)send, count, type_of(type), op_of(op), root);
+}
+
+int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                  enum engine_op op, int root) {
+    return error_exit_code(reduce(g, GROUP_INLINE, send, recv, count, type, op, root));
+}
+
+int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
+    return error_exit_code(group_broadcast(g->group, GROUP_INLINE, buf, count, type_of(type), root));
+}
+
+static enum error all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                             enum engine_type type) {
+    TRY(cut(g, count, type));
+    size_t each = size_of(count, type);
+    copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
+    return group_all_gather(g->group, how, recv, g->part, type_of(type));
+}
+
+int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
+    return error_exit_code(all_gather(g, GROUP_INLINE, send, recv, count, type));
+}
+
+int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                  int root) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    copy_in(part, send, size_of(count, type));
+    err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
+    if (!err && root == group_rank(g->group))
+        copy_in(recv, g->scratch, size_of(count, type) * (size_t)group_size(g->group));
+    return error_exit_code(err);
+}
+
+int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                   int root) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    if (root == group_rank(g->group)) copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
+    err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
+    if (!err) copy_in(recv, part, size_of(count, type));
+    return error_exit_code(err);
+}
+
+int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                          enum engine_op op) {
+    char *part;
+    enum error err = whole(g, count, type, &part);
+    if (err) return error_exit_code(err);
+    copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
+    err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), op_of(op));
+    if (!err) copy_in(recv, part, size_of(count, type));
+    return error_exit_code(err);
+}
+
+static enum error all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
+                             enum engine_type type) {
+    TRY(cut(g, count, type));
+    return group_all_to_all(g->group, how, send, g->part, recv, g->part, type_of(type));
+}
+
+int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
+    return error_exit_code(all_to_all(g, GROUP_INLINE, send, recv, count, type));
+}
+
+int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
+                long long tag) {
+    struct work *w;
+    enum error err = group_post(g->group, buf, count, type_of(type), peer, tag, &w);
+    return error_exit_code(err ? err : work_wait(w));
+}
+
+int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer, long long tag,
+                int *source) {
+    struct work *w;
+    enum error err = group_take(g->group, buf, count, type_of(type), peer, tag, source, &w);
+    return error_exit_code(err ? err : work_wait(w));
+}
+
+int engine_barrier(struct engine_group *g) {
+    return error_exit_code(group_barrier(g->group));
+}
+
+/* ---- beside the caller: a work of the group is one of ours ---- */
+
+/* w: where the call that gave err has left its work, to be read after that call and not before. */
+static int started(enum error err, struct work *const *w, struct engine_work **out) {
+    *out = err ? NULL : (struct engine_work *)*w;
+    return error_exit_code(err);
+}
+
+int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, enum engine_op op, struct engine_work **out) {
+    struct work *w = NULL;
+    copy_in(recv, send, size_of(count, type));
+    return started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
+}
+
+int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
+                        enum engine_op op, int root, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(reduce(g, GROUP_COMM(&w), send, recv, count, type, op, root), &w, out);
+}
+
+int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                           struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
+}
+
+int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+}
+
+int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
+                            enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+}
+
+static void copy_cuts(const long long *cuts, int size, int64_t *out) {
+    for (int r = 0; r <= size; r++) out[r] = cuts[r];
+}
+
+int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
+                                  const long long *from, enum engine_type type, struct engine_work **out) {
+    struct work *w = NULL;
+    int64_t taken[RANKS_MAX + 1];
+    copy_cuts(to, group_size(g->group), g->part);
+    copy_cuts(from, group_size(g->group), taken);
+    return started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
+}
+
+int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                        struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
+    return started(err, &w, out);
+}
+
+int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
+                         struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
+    return started(err, &w, out);
+}
+
+int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
+                                enum engine_op op, struct engine_work **out) {
+    struct work *w = NULL;
+    enum error err = cut(g, count, type);
+    if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), op_of(op));
+    return started(err, &w, out);
+}
+
+int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
+                      long long tag, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_post(g->group, buf, count, type_of(type), peer, tag, &w), &w, out);
+}
+
+int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
+                      long long tag, int *source, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_take(g->group, buf, count, type_of(type), peer, tag, source, &w), &w, out);
+}
+
+int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
+    struct work *w = NULL;
+    return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+}
+
+int engine_work_done(struct engine_work *w) {
+    return work_done((struct work *)w);
+}
+
+int engine_work_wait(struct engine_work *w) {
+    return error_exit_code(work_wait((struct work *)w));
+}
+
+void engine_group_abort(struct engine_group *g, const char *reason) {
+    g->aborted = true;
+    group_abort(g->group, reason);
+}
+
+void engine_group_stats(const struct engine_group *g, struct engine_stats *out) {
+    struct group_stats s;
+    group_get_stats(g->group, &s);
+    *out = (struct engine_stats){s.sent, s.received, s.collectives, (double)s.busy_ns * 1e-9};
+}

@@ -1,0 +1,96 @@
+/* The public C interface (engine/engine.h), on the same functions as the commands. */
+#include "cli/line/cli.h"
+#include "engine/engine.h"
+
+#include "engine/base/file.h"
+#include "engine/base/version.h"
+#include "modes/modes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *engine_version(void) {
+    return ENGINE_VERSION;
+}
+
+const char *engine_message(void) {
+    return error_message();
+}
+
+/* Loads the configuration and hands it to 'act', which is given the job. */
+static int with_job(const char *config, const char *const *sets, int nsets, enum error (*act)(struct job *, void *),
+                    void *user) {
+    struct cli_config c = {.path = config};
+    enum error err = ERR_NONE;
+    for (int i = 0; i < nsets && err == ERR_NONE; i++) err = cli_set(&c, sets[i]);
+    if (err != ERR_NONE) return error_exit_code(err);
+    struct run_settings s;
+    err = cli_load(&c, &s);
+    if (err == ERR_NONE) {
+        struct job job = {.settings = &s,
+                          .mode = s.mode,
+                          .process = {.rank = -1},
+                          .processes = 1,
+                          .quiet = true,
+                          .console_out = -1,
+                          .console_err = 2};
+        err = act(&job, user);
+    }
+    run_settings_free(&s);
+    return error_exit_code(err);
+}
+
+static enum error check(struct job *job, void *user) {
+    return cli_check(job, user);
+}
+
+int engine_validate(const char *config, const char *const *sets, int nsets) {
+    struct job_facts facts;
+    return with_job(config, sets, nsets, check, &facts);
+}
+
+/* NaN: it was not measured. */
+static double number(const struct json_value *o, const char *key) {
+    const struct json_value *v = o ? json_get(o, key) : NULL;
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+}
+
+static void copy_text(const struct json_value *o, const char *key, char *out, size_t size) {
+    const struct json_value *v = json_get(o, key);
+    snprintf(out, size, "%s", v && v->kind == JSON_STRING ? v->text : "");
+}
+
+static enum error read_result(const char *dir, struct pool *pool, struct engine_result *out) {
+    const struct json_value *v;
+    char *text, *path = pool_printf(pool, "%s/summary.json", dir);
+    size_t n;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, 1 << 20, pool, &text, &n));
+    TRY(json_parse(text, n, (struct json_limits){8, 10000, 65536}, pool, &v));
+    int64_t steps = 0;
+    (void)json_get_int(v, "steps", INT64_MAX, &steps);
+    *out = (struct engine_result){.steps = steps,
+                                  .train_loss = number(json_get(v, "train"), "loss"),
+                                  .val_loss = number(json_get(v, "val"), "loss"),
+                                  .val_accuracy = number(json_get(v, "val"), "accuracy"),
+                                  .samples_per_s = number(v, "samples_per_s"),
+                                  .seconds = number(json_get(v, "time_s"), "total")};
+    copy_text(v, "weights_sha256", out->weights_sha256, sizeof out->weights_sha256);
+    copy_text(v, "losses_sha256", out->losses_sha256, sizeof out->losses_sha256);
+    copy_text(v, "run_dir", out->run_dir, sizeof out->run_dir);
+    return ERR_NONE;
+}
+
+static enum error train(struct job *job, void *user) {
+    if (job->mode->place == PLACE_PROCESSES)
+        return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine "
+                                "run', or modes single and dp here");
+    int code = 0;
+    TRY(cli_train(job, NULL, &code));
+    return read_result(job->run_dir, job->settings->pool, user);
+}
+
+int engine_run(const char *config, const char *const *sets, int nsets, struct engine_result *out) {
+    return with_job(config, sets, nsets, train, out);
+}

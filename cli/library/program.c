@@ -1,0 +1,62 @@
+/* What the program does: finds the command and runs it; the only place that ends the process. The library has it for
+ * the program alone, so that the same code is not installed twice. */
+#include "cli/line/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/give_up.h"
+#include "engine/base/text.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static int unknown(const char *name) {
+    const char *names[32];
+    int n;
+    const struct command *const *all = command_list(&n);
+    const char *near = NULL;
+    for (int i = 0; i < n; i++) {
+        names[i] = all[i]->name;
+        if (!near && config_also(all[i]->also, name)) near = all[i]->name;
+    }
+    if (!near) near = text_nearest(name, names, n);
+    fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "",
+            near ? near : "", near ? "'?" : "");
+    return error_exit_code(ERR_USAGE);
+}
+
+/* What was said may be on no disk: then all was not well. A reader that has gone, as head does, has
+ * had enough of it. */
+static int flushed(int code) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return code;
+    if (code || file_reader_gone(STDOUT_FILENO)) return code;
+    fprintf(stderr, "error: cannot write to standard output: %s\n", strerror(errno));
+    return error_exit_code(ERR_IO);
+}
+
+/* Where standard input, output or error is closed, the next file to be opened would get its number, and with it what is
+ * meant for the console. What holds the number instead fails as a closed descriptor does. */
+static void reserve_standard(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+int engine_program(int argc, char **argv) {
+    char help[] = "help", version[] = "version";
+    char *none[] = {help, NULL};
+    reserve_standard();
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
+    if (argc < 2) return command_call(&command_help, 1, none);
+    char *name = argv[1];
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
+    if (!strcmp(name, "--version")) name = version;
+    const struct command *c = command_find(name);
+    if (!c) return unknown(name);
+    argv[1] = name;
+    int code = flushed(command_call(c, argc - 1, argv + 1));
+    given_up_exit(code);
+    return code;
+}

@@ -1,0 +1,329 @@
+/* engine help [COMMAND | KEY | LAYER]: commands from their tables, every key of the configuration from the schema, and
+ * layers from theirs. */
+#include "cli/line/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/model/spec.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct command *command_form(const struct command *c, int i) {
+    return c->forms ? c->forms[i] : i == 0 ? c : NULL;
+}
+
+/* ---- one option ---- */
+
+bool option_is_word(const struct option *o) {
+    return o->name[0] != '-';
+}
+
+bool option_takes_value(const struct option *o) {
+    return (o->value && *o->value != '[') || o->choices;
+}
+
+const char *option_word(const struct option *o, int i, char out[OPTION_TEXT]) {
+    if (o->word) return o->word(i);
+    const char *c = o->choices;
+    for (; c && i > 0; i--) c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL;
+    if (!c) return NULL;
+    snprintf(out, OPTION_TEXT, "%.*s", (int)strcspn(c, "|"), c);
+    return out;
+}
+
+static const char *value_name(const struct option *o) {
+    return o->value ? o->value : o->choices && !option_is_word(o) ? o->choices : "";
+}
+
+const char *option_left(const struct option *o, char out[OPTION_TEXT]) {
+    const char *value = value_name(o);
+    snprintf(out, OPTION_TEXT, "%s%s%s%s%s", o->name, o->also ? ", " : "", o->also ? o->also : "",
+             *value && *value != '[' ? " " : "", value);
+    return out;
+}
+
+const char *option_help(const struct option *o, char out[OPTION_TEXT]) {
+    if (o->help || !o->key) return o->help;
+    const char *value = o->set ? o->set : value_name(o);
+    snprintf(out, OPTION_TEXT, "the same as --set %s=%s", o->key, value);
+    return out;
+}
+
+/* ---- usage ---- */
+
+/* "[--set KEY=VALUE]...", "CONFIG", "-n N" */
+static void usage_of(const struct option *o, char out[OPTION_TEXT]) {
+    const char *value = value_name(o);
+    bool many = o->many ? !option_is_word(o) || o->max == 0 : o->key && !*o->key;
+    snprintf(out, OPTION_TEXT, " %s%s%s%s%s%s", o->missing ? "" : "[", o->name, *value && *value != '[' ? " " : "",
+             value, o->missing ? "" : "]", many && o->many != OPTION_REST ? "..." : "");
+}
+
+/* Words, options, and what OPTION_REST is: of options as many as a line has room for. */
+const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]) {
+    enum { LINE = 100, PARTS = 3 };
+    static const char more[] = " [OPTION]...";
+    char text[OPTION_TEXT];
+    int n = snprintf(out, USAGE_TEXT, "engine %s%s%s", c->name, form != c ? " " : "", form != c ? form->name : "");
+    for (int part = 0; part < PARTS; part++)
+        for (const struct option *o = form->options; o && o->name; o++) {
+            if (part != (!option_is_word(o) ? 1 : o->many == OPTION_REST ? 2 : 0)) continue;
+            usage_of(o, text);
+            size_t room = o[1].name ? sizeof more : 0;
+            bool fits = part != 1 || strlen("usage: ") + (size_t)n + strlen(text) + room <= LINE;
+            n += snprintf(out + n, (size_t)(USAGE_TEXT - n), "%s", fits ? text : more);
+            if (!fits) break;
+        }
+    return out;
+}
+
+void command_usages(FILE *out, const struct command *c, const struct command *only) {
+    char usage[USAGE_TEXT];
+    const char *before = "usage:";
+    const struct command *form;
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (only != c && form != only) continue;
+        fprintf(out, "%s %s\n", before, command_usage(c, form, usage));
+        before = "      ";
+    }
+}
+
+/* ---- lines ---- */
+
+static int line_width(void) {
+    enum { LINE = 96, LEAST = 24 };
+    int columns = file_columns(STDOUT_FILENO);
+    return columns == 0 || columns > LINE ? LINE : columns < LEAST ? LEAST : columns;
+}
+
+void help_wrap(const char *text, int at, int indent) {
+    int line = line_width();
+    while (*text) {
+        int n = (int)strcspn(text, " ");
+        if (at > indent && at + 1 + n > line) {
+            printf("\n%*s", indent, "");
+            at = indent;
+        }
+        at += printf("%s%.*s", at > indent ? " " : "", n, text);
+        text += n + strspn(text + n, " ");
+    }
+    printf("\n");
+}
+
+/* A line that is too long goes on below its last column, or below its beginning where there are no columns. */
+void help_keys(const char *text) {
+    for (size_t n; *text; text += n + (text[n] == '\n')) {
+        n = strcspn(text, "\n");
+        char line[1024];
+        snprintf(line, sizeof line, "%.*s", (int)n, text);
+        size_t start = strspn(line, " "), word = start + strcspn(line + start, " ");
+        bool columns = !strncmp(line + word, "  ", 2);
+        int indent = (int)(columns ? word + strspn(line + word, " ") : start);
+        printf("%.*s", indent, line);
+        help_wrap(line + indent, indent, indent);
+    }
+}
+
+/* ---- help on a command ---- */
+
+/* What stands on the left goes up to a column, unless it is far too long: then it has a line. */
+static void print_options(const struct command *form) {
+    enum { LEFT_MOST = 24 };
+    char left[OPTION_TEXT], text[OPTION_TEXT];
+    int column = 0;
+    for (const struct option *o = form->options; o && o->name; o++) {
+        int n = option_help(o, text) ? (int)strlen(option_left(o, left)) : 0;
+        if (n <= LEFT_MOST && n > column) column = n;
+    }
+    for (const struct option *o = form->options; o && o->name; o++) {
+        const char *help = option_help(o, text);
+        if (!help) continue;
+        int n = printf("  %s", option_left(o, left));
+        if (n > column + 2) n = printf("\n") - 1;
+        printf("%*s", column + 4 - n, "");
+        help_wrap(help, column + 4, column + 4);
+    }
+}
+
+static void print_command(const struct command *c) {
+    const struct command *form;
+    command_usages(stdout, c, c);
+    printf("\n%s\n", c->summary);
+    for (int i = 0; (form = command_form(c, i)); i++) {
+        if (form != c) {
+            int n = printf("\nengine %s %s:", c->name, form->name) - 1;
+            help_wrap(form->summary, n, 0);
+        }
+        print_options(form);
+        if (form->notes) fputs(form->notes, stdout);
+    }
+    if (c->forms && c->notes) printf("\n%s", c->notes);
+}
+
+/* ---- the command ---- */
+
+static int overview(void) {
+    printf("engine: trains a network on several devices, and measures which way of sharing gradients is better, and "
+           "why\n\n"
+           "usage: engine COMMAND [ARGUMENTS]\n\n");
+    int n;
+    const struct command *const *all = command_list(&n);
+    for (int i = 0; i < n; i++) {
+        printf("  %-10s ", all[i]->name);
+        help_wrap(all[i]->summary, 13, 13);
+    }
+    printf("\n  engine run                     trains on generated data; needs no file\n"
+           "  engine help COMMAND            the arguments of a command\n"
+           "  engine help config             the keys of a configuration\n"
+           "  engine help optimizer.momentum the meaning of a key\n"
+           "  engine help layers             the layers of a network; engine help conv2d: one of them\n\n"
+           "exit codes: 0 done, 1 result not acceptable, 64 usage, 65 bad data or checkpoint, 66 "
+           "input missing, 69 device\n"
+           "unavailable, 70 bug, 71 out of memory, 73 cannot create, 74 input or output, 75 a rank "
+           "was lost, 78 bad\n"
+           "configuration, 130/143 stopped by a signal after saving\n");
+    return 0;
+}
+
+/* Prints help on a key, if there is one; before: what stands above it. */
+static enum error about_key(const char *key, struct pool *pool, const char *before) {
+    const char *text = config_help(&run_schema, key, pool);
+    if (!text) return ERR_USAGE;
+    printf("%s", before);
+    help_keys(text);
+    return ERR_NONE;
+}
+
+/* What has nearly that name. */
+static enum error refuse(const char *topic) {
+    const char *names[128], *near;
+    int n = 0;
+    for (int i = 0; command_name(i); i++) names[n++] = command_name(i);
+    for (int i = 0; layers_word(i) && n < 128; i++) names[n++] = layers_word(i);
+    if (*error_hint() || !(near = text_nearest(topic, names, n))) return ERR_USAGE; /* about_key has said it */
+    return FAIL(ERR_USAGE, "no command, key or layer '%s'\ndid you mean '%s'?", topic, near);
+}
+
+struct variant_search {
+    const char *topic;
+    struct pool *pool;
+    const char *path; /* "optimizer.adam"; NULL: none yet */
+};
+
+static void search_variant(void *user, const struct config_key *key) {
+    struct variant_search *s = user;
+    const struct config_variants *v = key->field->type == CONFIG_VARIANT ? key->field->extra : NULL;
+    const char *dot = strrchr(key->path, '.');
+    size_t n = !v || *key->field->key || !dot ? strlen(key->path) : (size_t)(dot - key->path);
+    for (int i = 0; v && !s->path && i < v->count; i++)
+        if (config_also(v->at(i)->name, s->topic) || config_also(v->at(i)->also, s->topic))
+            s->path = pool_printf(s->pool, "%.*s.%s", (int)n, key->path, v->at(i)->name);
+}
+
+/* What a key may be: adam, cosine, csv, or another tool's word for one. */
+static enum error about_variant(const char *topic, struct pool *pool, bool *told) {
+    struct variant_search s = {.topic = topic, .pool = pool};
+    TRY(config_walk(&run_schema, pool, search_variant, &s));
+    *told = s.path != NULL;
+    if (!s.path) return ERR_NONE;
+    int n = (int)(strrchr(s.path, '.') - s.path);
+    const char *title = pool_printf(pool, "%.*s: %s\n", n, s.path, s.path + n + 1);
+    return title ? about_key(s.path, pool, title) : ERR_MEMORY;
+}
+
+/* A network of the zoo. */
+static enum error about_model(const char *topic, bool *told) {
+    int n;
+    const struct zoo_model *zoo = zoo_models(&n);
+    for (int i = 0; i < n && !*told; i++) {
+        if (!config_also(zoo[i].name, topic)) continue;
+        printf(
+            "%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
+            "parameters\n",
+            zoo[i].name, zoo[i].name, zoo[i].name);
+        *told = true;
+    }
+    return ERR_NONE;
+}
+
+/* Keys and parameters by their last name alone, or by what other tools call them. */
+static enum error about_place(const char *topic, struct pool *pool) {
+    struct config_place place;
+    const char *answer = config_foreign(&run_schema, topic);
+    bool told = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    if (answer) {
+        printf("%s: %s\n", topic, answer);
+        return ERR_NONE;
+    }
+    if (told) {
+        const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
+        const char *note = *place.note ? pool_printf(pool, ". %s", place.note) : "";
+        const char *title = example && note ? pool_printf(pool, "%s%s%s:\n", place.path, example, note) : NULL;
+        if (!title) return ERR_MEMORY;
+        TRY(about_key(place.path, pool, title));
+    }
+    TRY(layers_parameter(topic, pool, &told));
+    if (!told) TRY(about_variant(topic, pool, &told));
+    if (!told) TRY(about_model(topic, &told));
+    return told ? ERR_NONE : refuse(topic);
+}
+
+/* Some names are a command's and a key's: both are told. */
+static enum error about(const char *topic, struct pool *pool) {
+    const struct command *c = command_find(topic);
+    bool layer;
+    if (c) print_command(c);
+    if (c == &command_config) return about_key("", pool, "\nKeys:\n");
+    TRY(layers_help(topic, pool, &layer));
+    enum error err = about_key(topic, pool, c || layer ? "\nand as a key of the configuration:\n" : "");
+    if (c || layer || err != ERR_USAGE) return err == ERR_USAGE ? ERR_NONE : err;
+    return about_place(topic, pool);
+}
+
+static int tell(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
+    struct pool *pool;
+    enum error err = pool_create(&pool);
+    if (err != ERR_NONE) return cli_fail(err);
+    err = about_it(topic, pool);
+    pool_free(pool);
+    return cli_end(err);
+}
+
+int help_on(const char *topic) {
+    return tell(topic, about);
+}
+
+static enum error about_key_alone(const char *key, struct pool *pool) {
+    return about_key(key, pool, "");
+}
+
+struct options {
+    const char *topic, *key;
+};
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    if (!o->topic) return overview();
+    if (o->key && command_find(o->topic) == &command_config) return tell(o->key, about_key_alone);
+    return help_on(o->topic);
+}
+
+/* Commands, then what layers.c knows. */
+static const char *topic_word(int i) {
+    int commands = 0;
+    while (command_name(commands)) commands++;
+    return i < commands ? command_name(i) : layers_word(i - commands);
+}
+
+static const struct option options[] = {
+    {"COMMAND | KEY | LAYER", NULL, "its arguments; its meaning; 'layers' lists all layers", CONFIG_STRING, AT(topic),
+     .word = topic_word},
+    {"KEY", NULL, "after 'config': the key, even if a command has the same name", CONFIG_STRING, AT(key)},
+    {0}};
+
+const struct command command_help = {.name = "help",
+                                     .summary = "explains a command, a key of the configuration or a layer",
+                                     OPTIONS(options),
+                                     .run = run};

@@ -1,0 +1,219 @@
+/* engine devices: what 'devices:' can name on this machine, which of it is taken for what, and what it stands on. */
+#include "cli/line/cli.h"
+
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/tell/processor.h"
+#include "transport/carrier/carrier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    bool json;
+};
+
+/* What 'auto' takes of an accelerator's units: a power of two of them. */
+static int auto_units(int here) {
+    int count = 1;
+    while (count * 2 <= here && count * 2 <= RUN_DEVICES_MAX) count *= 2;
+    return count;
+}
+
+static int units_of(const struct device_ops *kind) {
+    int count = 0;
+    return kind->units && kind->units(&count) == ERR_NONE ? count : 0;
+}
+
+/* The first accelerator that is here, as 'devices: auto' takes it; NULL: none. */
+static const struct device_ops *accelerator(void) {
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    for (int i = 0; i < n; i++)
+        if (units_of(kinds[i])) return kinds[i];
+    return NULL;
+}
+
+/* "cuda:0,1", "cpu:4"; out holds 320 bytes. */
+static const char *auto_text(char out[320]) {
+    const struct device_ops *kind = accelerator();
+    int used;
+    if (!kind) {
+        int cores = device_host_cores();
+        snprintf(out, 320, "cpu:%d", cores < RUN_DEVICES_MAX ? cores : RUN_DEVICES_MAX);
+        return out;
+    }
+    used = snprintf(out, 320, "%s", kind->name);
+    for (int i = 0; i < auto_units(units_of(kind)); i++)
+        used += snprintf(out + used, 320 - (size_t)used, "%c%d", i ? ',' : ':', i);
+    return out;
+}
+
+/* How unit i gets at unit j's memory. */
+static const char *way(const struct device_ops *kind, int i, int j) {
+    struct device_unit a, b;
+    if (i == j) return "-";
+    if (!kind->unit_reaches(i, j)) return "host";
+    if (!kind->unit_about(i, &a) || !kind->unit_about(j, &b)) return "?";
+    return !strncmp(a.link, "NVLink", 6) && !strncmp(b.link, "NVLink", 6) ? "NVLink" : "PCIe";
+}
+
+/* ---- for people ---- */
+
+static void print_units(const struct device_ops *kind, int count) {
+    for (int i = 0; i < count; i++) {
+        struct device_unit u;
+        char all[32], left[32];
+        if (!kind->unit_about(i, &u)) continue;
+        printf("  %s:%d  %s, %s (%s free), capability %d.%d, %d multiprocessors, %s, %s\n", kind->name, i, u.name,
+               text_of_bytes((double)u.memory, all), text_of_bytes((double)u.memory_free, left), u.major, u.minor,
+               u.processors, u.bus, u.link);
+    }
+    if (count < 2) return;
+    printf("\n  copies to it    ");
+    for (int j = 0; j < count; j++) printf("%s:%-5d", kind->name, j);
+    printf(" come from there by\n");
+    for (int i = 0; i < count; i++) {
+        printf("  %s:%-11d", kind->name, i);
+        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, way(kind, i, j));
+        printf("\n");
+    }
+}
+
+/* Of the device's kind; then, for accelerators, of the carriers. false: no more. */
+static bool find_software(const struct device_ops *kind, int i, struct device_software *out) {
+    int of_kind = 0, n;
+    const struct carrier_ops *const *all = carrier_list(&n);
+    for (; kind->software && kind->software(of_kind, out); of_kind++)
+        if (of_kind == i) return true;
+    for (int k = 0; kind->units && k < n; k++) {
+        if (!all[k]->software || of_kind++ != i) continue;
+        all[k]->software(out);
+        return true;
+    }
+    return false;
+}
+
+static void print_software(const struct device_ops *kind) {
+    struct device_software s;
+    for (int i = 0; find_software(kind, i, &s); i++)
+        if (!*s.missing)
+            printf("  %-13s %s%s%s\n", s.name, s.version, *s.where ? "  " : "", s.where);
+        else
+            printf("  %-13s missing: %.*s\n", s.name, (int)strcspn(s.missing, "\n"), s.missing);
+}
+
+static void print_kind(const struct device_ops *kind) {
+    int count = units_of(kind);
+    printf("%-5s %s\n", kind->name, kind->summary);
+    if (kind->units && !count) {
+        printf("  none: %s\n", error_message());
+        if (*error_hint()) printf("  hint: %s\n", error_hint());
+        return;
+    }
+    print_software(kind);
+    if (count) print_units(kind, count);
+}
+
+static void print_meaning(void) {
+    char text[320];
+    int cores = device_host_cores();
+    const struct device_ops *kind = accelerator();
+    printf("\n'devices: auto' means %s", auto_text(text));
+    if (!kind) {
+        printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores);
+        return;
+    }
+    printf(" (mode single: %s:0)\n'devices: %s' is the same; '%s:1,3' takes these two, '%s:0,0' makes two devices of "
+           "one GPU; 'cpu:N' computes on processors\n",
+           kind->name, kind->name, kind->name, kind->name);
+    printf("gradients: mode dp copies from GPU to GPU (comm.backend peer), mode ddp uses NCCL (nccl) or passes through "
+           "the host (host)\n");
+}
+
+/* ---- for programs ---- */
+
+static void json_unit(struct json *j, const struct device_ops *kind, int i, int count) {
+    struct device_unit u;
+    if (!kind->unit_about(i, &u)) return;
+    json_open(j, NULL, '{');
+    json_string(j, "name", u.name);
+    json_int(j, "memory", (int64_t)u.memory);
+    json_int(j, "memory_free", (int64_t)u.memory_free);
+    json_int(j, "major", u.major);
+    json_int(j, "minor", u.minor);
+    json_int(j, "processors", u.processors);
+    json_string(j, "bus", u.bus);
+    json_string(j, "link", u.link);
+    json_open(j, "copies_from", '[');
+    for (int k = 0; k < count; k++) json_string(j, NULL, way(kind, i, k));
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void json_kind(struct json *j, const struct device_ops *kind) {
+    struct device_software s;
+    int count = units_of(kind);
+    json_open(j, NULL, '{');
+    json_string(j, "name", kind->name);
+    json_string(j, "summary", kind->summary);
+    json_bool(j, "here", !kind->units || count > 0);
+    if (kind->units && !count) json_string(j, "missing", error_message());
+    json_open(j, "software", '[');
+    for (int i = 0; find_software(kind, i, &s); i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "name", s.name);
+        json_string(j, "version", s.version);
+        if (*s.where) json_string(j, "where", s.where);
+        if (*s.missing) json_string(j, "missing", s.missing);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_open(j, "units", '[');
+    for (int i = 0; i < count; i++) json_unit(j, kind, i, count);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static enum error print_json(void) {
+    struct json j;
+    char text[320];
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "processor", processor_here(text, sizeof text));
+    json_int(&j, "cores", device_host_cores());
+    json_string(&j, "auto", auto_text(text));
+    json_open(&j, "kinds", '[');
+    for (int i = 0; i < n; i++) json_kind(&j, kinds[i]);
+    json_close(&j, ']');
+    json_close(&j, '}');
+    return cli_json(&j, stdout);
+}
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    if (o->json) {
+        enum error err = print_json();
+        return cli_end(err);
+    }
+    char name[256];
+    printf("cores that this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
+    for (int i = 0; i < n; i++) print_kind(kinds[i]);
+    print_meaning();
+    return 0;
+}
+
+static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}};
+
+const struct command command_devices = {
+    .name = "devices",
+    .also = "gpus|device",
+    .summary = "shows the devices of this machine, and their hardware",
+    OPTIONS(options),
+    .run = run,
+};

@@ -1,0 +1,148 @@
+/* Kinds of devices, one after the other: the software that each needs, and of accelerators every unit: opened, with a
+ * kernel run on it, and reached by the others. */
+#include "cli/machine/doctor.h"
+
+#include "engine/base/text.h"
+#include "engine/device/runtime.h"
+#include "transport/carrier/carrier.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What of a kind nobody has asked for is missing is not wrong. */
+static enum doctor_level lack(const struct doctor *d, const struct device_ops *kind) {
+    return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
+}
+
+static void say_software(struct doctor *d, enum doctor_level lacking, const struct device_software *s) {
+    doctor_begin(d, s->name);
+    if (*s->missing)
+        doctor_say(d, lacking, "%s", s->missing);
+    else
+        doctor_say(d, DOCTOR_OK, "%s%s%s", s->version, *s->where ? "  " : "", s->where);
+}
+
+/* ---- one unit ---- */
+
+enum { SAMPLE = 1000, PATIENCE = 30 };
+
+static enum error run_kernel(struct device *dev, float *there, float *here) {
+    const float *terms[2] = {there, there};
+    for (int i = 0; i < SAMPLE; i++) here[i] = (float)i;
+    TRY(device_write(dev, there, here, SAMPLE * sizeof *here));
+    TRY(device_runtime(dev)->sum(dev, LANE_COMPUTE, there, terms, 2, NULL, SAMPLE));
+    TRY(device_read(dev, here, there, SAMPLE * sizeof *here));
+    for (int i = 0; i < SAMPLE; i++)
+        if (here[i] != 2 * (float)i)
+            return FAIL(ERR_DEVICE, "it adds %d and %d to %g\nthe GPU or its driver is broken", i, i, (double)here[i]);
+    return ERR_NONE;
+}
+
+static enum error try_unit(const struct device_ops *kind, int unit) {
+    const struct device_params p = {.count = 1, .unit = unit, .threads = 1, .timeout = PATIENCE};
+    static float here[SAMPLE];
+    struct device *dev;
+    void *there;
+    TRY(kind->open(&p, &dev));
+    enum error err = device_alloc(dev, sizeof here, &there);
+    if (err == ERR_NONE) {
+        err = run_kernel(dev, there, here);
+        device_free(dev, there);
+    }
+    kind->close(dev);
+    return err;
+}
+
+static void check_unit(struct doctor *d, const struct device_ops *kind, int unit) {
+    struct device_unit about = {.name = "?"};
+    char name[32], all[32], left[32];
+    snprintf(name, sizeof name, "%s:%d", kind->name, unit);
+    doctor_begin(d, name);
+    kind->unit_about(unit, &about);
+    if (try_unit(kind, unit) != ERR_NONE)
+        doctor_error(d, DOCTOR_MISSING);
+    else
+        doctor_say(d, DOCTOR_OK, "%s, %s, %s free, capability %d.%d, %s: opened, and a kernel ran", about.name,
+                   text_of_bytes((double)about.memory, all), text_of_bytes((double)about.memory_free, left),
+                   about.major, about.minor, about.bus);
+}
+
+static void check_reach(struct doctor *d, const struct device_ops *kind, int count) {
+    int apart = 0, a = 0, b = 0;
+    doctor_begin(d, "peer access");
+    for (int i = 0; i < count; i++)
+        for (int j = 0; j < count; j++)
+            if (!kind->unit_reaches(i, j)) apart++, a = i, b = j;
+    if (apart)
+        doctor_say(d, DOCTOR_WARNING,
+                   "%d of %d pairs do not reach each other's memory (%s:%d and %s:%d): copies pass "
+                   "through the host\n"
+                   "a container or virtual machine may forbid it (IOMMU, ACS); 'engine devices' "
+                   "shows all pairs",
+                   apart, count * (count - 1), kind->name, a, kind->name, b);
+    else
+        doctor_say(d, DOCTOR_OK, "each of the %d reaches the others' memory", count);
+}
+
+/* ---- carriers with a library of their own ---- */
+
+static enum error try_carrier(const struct device_ops *kind, const struct carrier_ops *carrier) {
+    const struct device_params p = {.count = 1, .threads = 1, .timeout = PATIENCE};
+    struct device *dev;
+    TRY(kind->open(&p, &dev));
+    enum error err = carrier->probe(dev);
+    kind->close(dev);
+    return err;
+}
+
+/* Without it, mode ddp sends gradients through the host: it works, slower. */
+static void check_carriers(struct doctor *d, const struct device_ops *kind) {
+    int n;
+    const struct carrier_ops *const *all = carrier_list(&n);
+    for (int i = 0; i < n; i++) {
+        struct device_software s;
+        if (!all[i]->software) continue;
+        all[i]->software(&s);
+        doctor_begin(d, s.name);
+        if (*s.missing)
+            doctor_say(d, DOCTOR_WARNING, "%s", s.missing);
+        else if (try_carrier(kind, all[i]) != ERR_NONE)
+            doctor_error(d, DOCTOR_WARNING);
+        else
+            doctor_say(d, DOCTOR_OK, "%s, one rank opened and added  %s", s.version, s.where);
+    }
+}
+
+/* ---- a kind ---- */
+
+static void check_units(struct doctor *d, const struct device_ops *kind) {
+    const char *visible = getenv("CUDA_VISIBLE_DEVICES");
+    int count = 0;
+    doctor_begin(d, kind->name);
+    if (kind->units(&count) != ERR_NONE) {
+        doctor_error(d, lack(d, kind));
+        return;
+    }
+    doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count, visible ? ", by CUDA_VISIBLE_DEVICES=" : "",
+               visible ? visible : "");
+    for (int i = 0; i < count; i++) check_unit(d, kind, i);
+    if (count > 1) check_reach(d, kind, count);
+    check_carriers(d, kind);
+}
+
+static void check_kind(struct doctor *d, const struct device_ops *kind) {
+    struct device_software s;
+    int units;
+    bool here = !kind->units || kind->units(&units) == ERR_NONE;
+    enum doctor_level lacking = here ? DOCTOR_MISSING : lack(d, kind);
+    for (int i = 0; kind->software && kind->software(i, &s); i++)
+        if (lacking == DOCTOR_MISSING) say_software(d, lacking, &s);
+    if (kind->units) check_units(d, kind);
+}
+
+void doctor_devices(struct doctor *d) {
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    for (int i = 0; i < n; i++) check_kind(d, kinds[i]);
+}

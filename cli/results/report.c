@@ -1,0 +1,74 @@
+/* engine report: a run, or an experiment, as one page to be read and handed in. */
+#include "cli/line/cli.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "lab/report/report.h"
+
+#include <stdio.h>
+#include <string.h>
+
+struct options {
+    const char *path, *out;
+    int format; /* -1: as 'out' ends */
+};
+
+static const char *format_name(int i) {
+    return i < REPORT_FORMATS ? report_format_names[i] : NULL;
+}
+
+/* HTML, where the file's name says nothing else. */
+static enum report_format format_of(const struct options *o) {
+    enum report_format named = o->out ? report_format_of(o->out) : REPORT_FORMATS;
+    return o->format >= 0 ? (enum report_format)o->format : named < REPORT_FORMATS ? named : REPORT_HTML;
+}
+
+static enum error write_out(const struct options *o, const struct report *r, struct pool *pool) {
+    struct markup text;
+    enum report_format format = format_of(o);
+    const char *path = o->out;
+    if (!path) path = pool_printf(pool, "%s/report.%s", o->path, report_format_names[format]);
+    if (!path) return ERR_MEMORY;
+    markup_init(&text);
+    enum error err = report_write(r, format, &text);
+    if (err == ERR_NONE && !strcmp(path, "-")) {
+        fwrite(text.text, 1, text.length, stdout);
+        if (fflush(stdout) != 0) err = FAIL(ERR_IO, "cannot write the report");
+    } else if (err == ERR_NONE) {
+        err = file_replace(path, text.text, text.length);
+        char bytes[32];
+        if (err == ERR_NONE) printf("%s\nwrote %s (%s)\n", r->verdict, path, text_of_bytes((double)text.length, bytes));
+    }
+    markup_fini(&text);
+    return err;
+}
+
+static int run(const struct cli *cli) {
+    const struct options *o = cli->options;
+    struct report *r = pool_alloc(cli->pool, sizeof *r);
+    enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
+    if (err == ERR_NONE) err = write_out(o, r, cli->pool);
+    return cli_end(err);
+}
+
+static const struct option options[] = {
+    {"DIR", NULL, "a run's directory, or that of an experiment (engine compare)", CONFIG_STRING, AT(path),
+     .missing = "a report of what? a run's or an experiment's directory", .one = "directory"},
+    {"-o", "FILE", "output file; - is standard output; default: report.html in DIR", CONFIG_STRING, AT(out),
+     .wants = "the name of a file", .also = "--output"},
+    {"--format", "F",
+     "html: one self-contained page for screens, phones and paper; md; csv and json: all tables; svg: all plots; txt: "
+     "for a terminal; default: the ending of FILE, else html",
+     CONFIG_ENUM, AT(format), .word = format_name},
+    {0}};
+
+const struct command command_report = {
+    .name = "report",
+    .also = "plot|plots|html|export_html",
+    .summary = "writes the results of a run or an experiment as one page with plots",
+    OPTIONS(options),
+    .notes = "Sections without data are left out; a line says how to get the data.\n"
+             "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
+    .standard = &(const struct options){.format = -1},
+    .run = run,
+};

@@ -1,0 +1,413 @@
+/* engine runs: all runs and experiments below a folder, as one table. */
+#include "cli/results/runs.h"
+
+#include "cli/line/cli.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "lab/draw/table.h"
+
+#include <fnmatch.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+    const char *folder, *mode, *name;
+    int sort, state; /* state: -1 is any */
+    bool reverse, all, json, csv;
+};
+
+/* ---- columns ---- */
+
+enum { CELL = 48 };
+enum form { TEXT, STATE, COUNT, STEPS, REAL, LOSS, SHARE, BEST, SECONDS };
+enum whose { RUN = 1, EXPERIMENT = 2, BOTH = 3 };
+
+/* One fact, wherever it is told: in the table, in JSON, in CSV, as a key to sort by. */
+static const struct column {
+    const char *key, *head; /* head: in the table; NULL: it is not there */
+    enum whose whose;
+    enum form form;
+    size_t at;
+    int leaves; /* where the terminal is narrow, the largest ones are left out first; 0: never */
+} columns[] = {
+#define OF(member) offsetof(struct listed, member)
+    {"name", "name", BOTH, TEXT, OF(name), 0},
+    {"state", "state", BOTH, STATE, OF(state), 0},
+    {"mode", "mode", RUN, TEXT, OF(mode), 3},
+    {"devices", "dev", RUN, COUNT, OF(devices), 5},
+    {"steps", "steps", RUN, STEPS, OF(steps), 4},
+    {"planned_steps", NULL, RUN, COUNT, OF(planned), 0},
+    {"loss", "loss", RUN, LOSS, OF(loss), 2},
+    {"val_loss", "val loss", RUN, LOSS, OF(val_loss), 8},
+    {"val_accuracy", "val acc", RUN, SHARE, OF(val_accuracy), 7},
+    {"val_top5", NULL, RUN, REAL, OF(val_top5), 0},
+    {"val_perplexity", NULL, RUN, REAL, OF(val_perplexity), 0},
+    {"val_balanced_accuracy", NULL, RUN, REAL, OF(val_balanced_accuracy), 0},
+    {"val_rmse", NULL, RUN, REAL, OF(val_rmse), 0},
+    {"val_mae", NULL, RUN, REAL, OF(val_mae), 0},
+    {"val_r2", "val R2", RUN, LOSS, OF(val_r2), 7},
+    {"val_bits_per_byte", NULL, RUN, REAL, OF(val_bits_per_byte), 0},
+    {"best", "best", RUN, BEST, OF(best), 1},
+    {"best_step", NULL, RUN, COUNT, OF(best_step), 0},
+    {"seconds", "time", RUN, SECONDS, OF(seconds), 6},
+    {"samples_per_s", NULL, RUN, REAL, OF(samples_per_s), 0},
+    {"when", "when", RUN, TEXT, OF(when), 9},
+    {"run_id", NULL, RUN, TEXT, OF(run_id), 0},
+    {"weights_sha256", NULL, RUN, TEXT, OF(weights), 0},
+    {"verdict", NULL, EXPERIMENT, TEXT, OF(verdict), 0},
+    {"runs_done", NULL, EXPERIMENT, COUNT, OF(done), 0},
+    {"runs_wanted", NULL, EXPERIMENT, COUNT, OF(wanted), 0},
+    {"reason", NULL, BOTH, TEXT, OF(reason), 0},
+    {"id", NULL, BOTH, TEXT, OF(id), 0},
+#undef OF
+};
+enum { COLUMNS = sizeof columns / sizeof *columns };
+
+static const char *column_key(int i) {
+    return i < COLUMNS ? columns[i].key : NULL;
+}
+
+static const char *state_name(int i) {
+    return i < RUN_STATES ? run_state_names[i] : NULL;
+}
+
+static bool is_number(const struct column *c) {
+    return c->form != TEXT && c->form != STATE;
+}
+
+static const char *text_at(const struct column *c, const struct listed *r) {
+    const char *at = (const char *)r + c->at;
+    if (c->form == STATE) return run_state_names[r->state];
+    return c->at == offsetof(struct listed, id) ? at : *(const char *const *)(const void *)at;
+}
+
+/* NaN: it is not known. */
+static double number_at(const struct column *c, const struct listed *r) {
+    const char *at = (const char *)r + c->at;
+    if (c->form != COUNT && c->form != STEPS) return *(const double *)(const void *)at;
+    int64_t n = *(const int64_t *)(const void *)at;
+    return n < 0 ? (double)NAN : (double)n;
+}
+
+/* As the table has it. */
+static void put_number(const struct column *c, const struct listed *r, char out[CELL]) {
+    double v = number_at(c, r);
+    enum form form = c->form == BEST ? r->best_is_loss ? LOSS : SHARE : c->form;
+    int n = snprintf(out, CELL, "-");
+    if (!isfinite(v)) return;
+    if (form == SHARE)
+        snprintf(out, CELL, "%.2f %%", v * 100);
+    else if (form == LOSS)
+        snprintf(out, CELL, fabs(v) < 1e4 ? "%.4f" : "%.3g", v);
+    else if (form == SECONDS)
+        text_of_seconds(v, out);
+    else
+        n = snprintf(out, CELL, "%.0f", v);
+    if (form == STEPS && r->planned > r->steps) snprintf(out + n, CELL - (size_t)n, "/%lld", (long long)r->planned);
+}
+
+static void put_cell(const struct column *c, const struct listed *r, char out[CELL]) {
+    if (is_number(c))
+        put_number(c, r, out);
+    else
+        snprintf(out, CELL, "%s", *text_at(c, r) ? text_at(c, r) : "-");
+    if (c->at == offsetof(struct listed, when) && strlen(out) > 16) out[10] = ' ', out[16] = '\0';
+}
+
+/* ---- for programs ---- */
+
+void runs_json_row(const struct listed *r, const char *key, struct json *j) {
+    json_open(j, key, '{');
+    for (int i = 0; i < COLUMNS; i++) {
+        const struct column *c = &columns[i];
+        if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) continue;
+        double v = is_number(c) ? number_at(c, r) : 0;
+        if (!is_number(c))
+            json_string(j, c->key, *text_at(c, r) ? text_at(c, r) : NULL);
+        else if (isfinite(v) && (c->form == COUNT || c->form == STEPS))
+            json_int(j, c->key, (int64_t)v);
+        else
+            json_real(j, c->key, v);
+    }
+    if (!r->experiment) json_string(j, "best_of", isnan(r->best) ? NULL : r->best_is_loss ? "loss" : "accuracy");
+    json_close(j, '}');
+}
+
+enum error runs_json(const char *folder, const struct listing *all, struct json *j) {
+    char *shown = strdup(folder); /* JSON is UTF-8, which names of folders need not be */
+    if (!shown) return FAIL(ERR_MEMORY, "no memory for a table");
+    json_open(j, NULL, '{');
+    json_string(j, "folder", text_defuse(shown, ""));
+    free(shown);
+    for (int experiments = 0; experiments < 2; experiments++) {
+        json_open(j, experiments ? "experiments" : "runs", '[');
+        for (int i = 0; i < all->count; i++)
+            if (all->of[i].experiment == experiments) runs_json_row(&all->of[i], NULL, j);
+        json_close(j, ']');
+    }
+    json_close(j, '}');
+    return json_done(j);
+}
+
+static enum error print_json(const char *folder, const struct listing *all) {
+    struct json j;
+    json_init(&j);
+    enum error err = runs_json(folder, all, &j);
+    if (err == ERR_NONE) return cli_json(&j, stdout);
+    json_fini(&j);
+    return err;
+}
+
+static enum error csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {
+    *out = "";
+    if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) return ERR_NONE;
+    if (!is_number(c))
+        *out = text_at(c, r);
+    else if (isfinite(number_at(c, r)))
+        *out = pool_printf(pool, "%.9g", number_at(c, r));
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+static enum error fill(struct table *t, const struct listing *all, struct pool *pool) {
+    for (int c = 0; c < COLUMNS; c++) table_row(t, 0)[c] = columns[c].key;
+    for (int i = 0; i < all->count; i++)
+        for (int c = 0; c < COLUMNS; c++) TRY(csv_cell(&columns[c], &all->of[i], pool, &table_row(t, i + 1)[c]));
+    return ERR_NONE;
+}
+
+static enum error print_csv(const struct listing *all, struct pool *pool) {
+    struct table t;
+    struct markup out;
+    TRY(table_init(&t, "runs", COLUMNS, all->count, pool));
+    TRY(fill(&t, all, pool));
+    markup_init(&out);
+    table_csv(&t, &out);
+    enum error err = markup_done(&out);
+    if (err == ERR_NONE) fputs(out.text, stdout);
+    markup_fini(&out);
+    return err;
+}
+
+/* ---- for people ---- */
+
+/* How many columns of a terminal a text takes, where each character takes one. */
+static int width_of(const char *text) {
+    int n = 0;
+    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
+    return n;
+}
+
+/* So many characters of it. */
+static int bytes_of(const char *text, int characters) {
+    int n = 0;
+    for (; text[n] && (characters > 0 || ((unsigned char)text[n] & 0xC0) == 0x80); n++)
+        characters -= ((unsigned char)text[n + 1] & 0xC0) != 0x80;
+    return n;
+}
+
+/* A name that is too long is cut in its middle: its end has the time. */
+static void print_name(const char *name, int room) {
+    int width = width_of(name), end = (room - 1) / 2, begin = room - 1 - end;
+    if (width <= room)
+        printf("%s%*s", name, room - width, "");
+    else
+        printf("%.*s~%s", bytes_of(name, begin), name, name + bytes_of(name, width - end));
+}
+
+struct widths {
+    int width[COLUMNS]; /* 0: left out, or of no run */
+    int left_out;       /* that hold something */
+};
+
+/* As wide as what is in it; 0 where there is nothing in it. */
+static int needed(const struct column *c, const struct listing *all) {
+    char cell[CELL];
+    int width = 0;
+    for (int i = 0; i < all->count && c->head; i++) {
+        if (all->of[i].experiment) continue;
+        put_cell(c, &all->of[i], cell);
+        int n = c->at == offsetof(struct listed, name) ? width_of(all->of[i].name) : (int)strlen(cell);
+        if (strcmp(cell, "-") != 0 && n > width) width = n;
+    }
+    return width == 0 ? 0 : width < (int)strlen(c->head) ? (int)strlen(c->head) : width;
+}
+
+static int total(const struct widths *l) {
+    int sum = -2;
+    for (int c = 0; c < COLUMNS; c++) sum += l->width[c] ? l->width[c] + 2 : 0;
+    return sum;
+}
+
+/* terminal: its columns; 0: there is room for all. */
+static struct widths lay_out(const struct listing *all, int terminal) {
+    enum { NAME_LEAST = 18 };
+    struct widths l = {0};
+    for (int c = 0; c < COLUMNS; c++) l.width[c] = needed(&columns[c], all);
+    if (terminal <= 0) return l;
+    int name = l.width[0];
+    if (name > NAME_LEAST) l.width[0] = NAME_LEAST;
+    while (total(&l) > terminal) {
+        int out = -1;
+        for (int c = 0; c < COLUMNS; c++)
+            if (l.width[c] && columns[c].leaves && (out < 0 || columns[c].leaves > columns[out].leaves)) out = c;
+        if (out < 0) break;
+        l.width[out] = 0;
+        l.left_out++;
+    }
+    int free = terminal - total(&l), more = name - l.width[0];
+    l.width[0] += free < 0 ? 0 : free < more ? free : more;
+    return l;
+}
+
+static void print_row(const struct widths *l, const struct listed *r) {
+    char cell[CELL];
+    print_name(r ? r->name : columns[0].head, l->width[0]);
+    for (int c = 1; c < COLUMNS; c++) {
+        if (!l->width[c]) continue;
+        snprintf(cell, sizeof cell, "%s", columns[c].head);
+        if (r) put_cell(&columns[c], r, cell);
+        printf(is_number(&columns[c]) ? "  %*s" : "  %-*s", l->width[c], cell);
+    }
+    printf("\n");
+}
+
+static int count_of(const struct listing *all, bool experiments) {
+    int n = 0;
+    for (int i = 0; i < all->count; i++) n += all->of[i].experiment == experiments;
+    return n;
+}
+
+static void print_runs(const struct listing *all, int terminal) {
+    struct widths l = lay_out(all, terminal);
+    if (!count_of(all, false)) return;
+    print_row(&l, NULL);
+    for (int i = 0; i < all->count; i++)
+        if (!all->of[i].experiment) print_row(&l, &all->of[i]);
+    if (l.left_out) printf("%d columns left out: see --csv, --json\n", l.left_out);
+}
+
+static void print_experiment(const struct listed *r, int room) {
+    char runs[64] = "-";
+    print_name(r->name, room);
+    if (r->done >= 0) snprintf(runs, sizeof runs, "%lld runs", (long long)r->done);
+    if (r->wanted >= 0) snprintf(runs, sizeof runs, "%lld of %lld runs", (long long)r->done, (long long)r->wanted);
+    printf("  %-10s  %s\n", run_state_names[r->state], runs);
+    if (!*r->verdict) return;
+    printf("  ");
+    help_wrap(r->verdict, 2, 2);
+}
+
+static void print_experiments(const struct listing *all, int terminal) {
+    enum { BESIDE = 32 }; /* state and runs */
+    int room = (int)strlen("experiment");
+    if (!count_of(all, true)) return;
+    for (int i = 0; i < all->count; i++)
+        if (all->of[i].experiment && width_of(all->of[i].name) > room) room = width_of(all->of[i].name);
+    if (terminal > 0 && room + BESIDE > terminal) room = terminal > BESIDE + 10 ? terminal - BESIDE : 10;
+    printf("%s%-*s  %-10s  runs\n", count_of(all, false) ? "\n" : "", room, "experiment", "state");
+    for (int i = 0; i < all->count; i++)
+        if (all->of[i].experiment) print_experiment(&all->of[i], room);
+}
+
+/* What a state of trouble rests on. */
+static void print_reasons(const struct listing *all) {
+    bool any = false;
+    for (int i = 0; i < all->count; i++) {
+        const struct listed *r = &all->of[i];
+        if (r->state != RUN_FAILED && r->state != RUN_UNREADABLE) continue;
+        if (!any) printf("\n");
+        any = true;
+        int n = printf("%s:", r->name);
+        help_wrap(r->reason, n, 2);
+    }
+}
+
+static void print_table(const struct options *o, const struct listing *all, int left_out) {
+    int terminal = file_columns(STDOUT_FILENO);
+    if (!all->count && !left_out) printf("no runs below '%s'\n", o->folder);
+    if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
+    print_runs(all, terminal);
+    print_experiments(all, terminal);
+    print_reasons(all);
+}
+
+/* ---- which, and in which order ---- */
+
+static bool is_wanted(const struct options *o, const struct listed *r) {
+    if (o->mode && strcmp(o->mode, r->mode) != 0) return false;
+    if (o->state >= 0 && (int)r->state != o->state) return false;
+    return !o->name || fnmatch(o->name, r->name, 0) == 0;
+}
+
+/* Keeps those that are wanted; how many it has left out. */
+static int filter(const struct options *o, struct listing *all) {
+    int n = 0, count = all->count;
+    for (int i = 0; i < count; i++)
+        if (is_wanted(o, &all->of[i])) all->of[n++] = all->of[i];
+    all->count = n;
+    return count - n;
+}
+
+static bool is_known(const struct column *c, const struct listed *r) {
+    return is_number(c) ? !isnan(number_at(c, r)) : *text_at(c, r) != '\0';
+}
+
+/* What is not known comes last in either order; what is equal is by name. */
+static int in_order(const void *a, const void *b, void *user) {
+    const struct options *o = user;
+    const struct column *c = &columns[o->sort];
+    const struct listed *x = a, *y = b;
+    bool first = is_known(c, x), second = is_known(c, y);
+    if (first != second) return first ? -1 : 1;
+    int order = !first             ? 0
+                : is_number(c)     ? (number_at(c, x) > number_at(c, y)) - (number_at(c, x) < number_at(c, y))
+                : c->form == STATE ? (int)x->state - (int)y->state
+                                   : strcmp(text_at(c, x), text_at(c, y));
+    if (order == 0) return strcmp(x->name, y->name);
+    return o->reverse ? -order : order;
+}
+
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    struct listing all;
+    if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
+    enum error err = runs_list(o->folder, o->all, cli->pool, &all);
+    if (err != ERR_NONE) return cli_fail(err);
+    int left_out = filter(o, &all);
+    if (all.count) qsort_r(all.of, (size_t)all.count, sizeof *all.of, in_order, o);
+    if (o->json) return cli_end(print_json(o->folder, &all));
+    if (o->csv) return cli_end(print_csv(&all, cli->pool));
+    print_table(o, &all, left_out);
+    return 0;
+}
+
+static const struct option options[] = {
+    {"FOLDER", NULL, "the folder to search, with all folders below it; default: runs/", CONFIG_STRING, AT(folder),
+     .one = "folder"},
+    {"--all", NULL, "also lists the runs of experiments", CONFIG_BOOL, AT(all)},
+    {"--mode", "M", "lists only the runs of this mode", CONFIG_STRING, AT(mode)},
+    {"--state", "S", "lists only the runs in this state", CONFIG_ENUM, AT(state), .word = state_name},
+    {"--name", "PATTERN", "lists only runs whose name matches: --name 'mlp-*'", CONFIG_STRING, AT(name)},
+    {"--sort", "KEY", "sorts by this column; default: by name. Unknown values come last", CONFIG_ENUM, AT(sort),
+     .word = column_key},
+    {"--reverse", NULL, "reverses the order: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
+    OPTION_JSON("one JSON object on standard output, with all that is known"),
+    {"--csv", NULL, "the same as CSV; the first column is a title", CONFIG_BOOL, AT(csv)},
+    {0}};
+
+const struct command command_runs = {
+    .name = "runs",
+    .also = "list|ls|history|status",
+    .summary = "lists the runs and experiments below a folder, with their states and results",
+    OPTIONS(options),
+    .notes = "The states of a run: running (a process of this host works in the folder), finished and\n"
+             "stopped (its metrics and its summary agree on that), failed (run.json has the reason),\n"
+             "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
+             "is damaged or missing).\n"
+             "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
+    .standard = &(const struct options){.folder = "runs", .state = -1},
+    .run = run,
+};

@@ -1,9 +1,0 @@
-/* The table of runs, for printing and for the dashboard. */
-#pragma once
-#include "engine/base/json.h"
-#include "lab/runs.h"
-
-/* One object with all that is known of a run or an experiment. */
-void runs_json_row(const struct listed *r, const char *key, struct json *j);
-/* {"folder","runs":[],"experiments":[]} */
-MUST_CHECK enum error runs_json(const char *folder, const struct listing *all, struct json *j);

@@ -1,0 +1,381 @@
+/* engine data: what data sets there are, what is in one, what of it cannot be read, and writing one down so that it
+ * needs no decoding. */
+#include "cli/line/cli.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/text.h"
+#include "engine/data/prepare.h"
+#include "engine/data/unreadable.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct cli_config config;
+    const char *source, *folder;
+};
+
+/* ---- list ---- */
+static void field_print(const struct config_field *f) {
+    printf("    %-11s %s", f->key, f->help);
+    if (f->choices && f->type == CONFIG_ENUM) printf(" (%s)", f->choices);
+    if (f->standard) printf("; default %s", f->standard);
+    printf("\n");
+}
+
+static void section_print(const struct config_section *s) {
+    printf("  %s: %s\n", s->name, s->help);
+    for (const struct config_field *f = s->fields; f->key; f++) field_print(f);
+}
+
+static int list(const struct cli *cli) {
+    (void)cli;
+    printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}), and their keys:\n\n");
+    for (int i = 0; i < dataset_variants.count; i++) section_print(dataset_variants.at(i));
+    printf("\n");
+    section_print(dataset_variants.common);
+    return 0;
+}
+
+/* ---- what the others share ---- */
+struct opened {
+    struct run_settings settings;
+    struct dataset *train, *val;
+};
+
+static void opened_close(struct opened *o) {
+    dataset_close(o->train);
+    dataset_close(o->val);
+    run_settings_free(&o->settings);
+}
+
+static enum error opened_open(const struct cli_config *c, struct opened *o) {
+    struct cli_config data = *c;
+    *o = (struct opened){0};
+    enum error err = cli_alone(&data);
+    if (err != ERR_NONE) return cli_fail(err), err;
+    TRY(cli_load(&data, &o->settings));
+    const struct run_config *config = &o->settings.config;
+    err = dataset_open(&config->data, true, (uint64_t)config->seed, &o->train);
+    if (err == ERR_NONE) err = dataset_open(&config->data, false, (uint64_t)config->seed, &o->val);
+    if (err != ERR_NONE) cli_fail(err);
+    return err;
+}
+
+/* A configuration's file, or a run's folder, or the name or path of a set, which is the same as data=SOURCE. */
+static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
+    bool yaml = text_ends(source, ".yaml") || text_ends(source, ".yml") || !strcmp(source, "-");
+    const char *config, *run_dir;
+    if (yaml || (cli_run_dir(source, pool, &config, &run_dir) == ERR_NONE && run_dir)) {
+        c->path = source;
+        return ERR_NONE;
+    }
+    size_t n = strlen(source), plain = 0;
+    while (isalnum((unsigned char)source[plain]) || strchr("_./-", source[plain] ? source[plain] : 1)) plain++;
+    if (n > 2000 || strpbrk(source, "\"\\\n"))
+        return FAIL(ERR_USAGE, "'%.60s' is not the name of a set, nor a path that can be written in YAML", source);
+    const char *quote = plain == n ? "" : "\"";
+    const char *text = pool_printf(pool, "data=%s%s%s", quote, source, quote);
+    return text ? cli_set_first(c, text) : ERR_MEMORY; /* what --set says changes it */
+}
+
+/* ---- stats ---- */
+enum { LOOKS = 10000, SECONDS = 5 };
+struct look {       /* at a part */
+    int64_t *count; /* of each class */
+    int32_t *labels;
+    void *x;
+    float *target;
+    int64_t read;
+    double seconds;
+};
+
+static void look_free(struct look *l) {
+    free(l->count);
+    memory_free(l->labels);
+    memory_free(l->x);
+    memory_free(l->target);
+}
+
+static enum error look_alloc(struct look *l, const struct dataset *d) {
+    if (!(l->count = calloc((size_t)d->classes + 1, sizeof *l->count)))
+        return FAIL(ERR_MEMORY, "no memory to count %lld classes", (long long)d->classes);
+    TRY(memory_alloc((size_t)(d->labels + 1) * sizeof *l->labels, (void **)&l->labels));
+    TRY(memory_alloc(dataset_sample_bytes(d), &l->x));
+    return memory_alloc((size_t)d->targets * sizeof *l->target, (void **)&l->target);
+}
+
+/* Samples from everywhere in the part, as many as there are, or as can be read in a moment. */
+static enum error look_read(struct look *l, struct dataset *d) {
+    int64_t n = d->size < LOOKS ? d->size : LOOKS, begin = clock_ns();
+    for (int64_t i = 0; i < n && l->seconds < SECONDS; i++) {
+        int64_t at = n == d->size ? i : (int64_t)((__int128)i * d->size / n);
+        TRY(d->ops->read(d, at, l->x, l->labels, l->target));
+        for (int64_t k = 0; k < d->labels; k++) l->count[l->labels[k]]++;
+        l->read++;
+        l->seconds = clock_seconds(clock_ns() - begin);
+    }
+    return ERR_NONE;
+}
+
+/* "tall", or "3" where classes have no names. */
+static const char *label_text(const struct dataset *d, int64_t k, char out[256]) {
+    const char *name = d->type == SAMPLE_TOKENS ? NULL : dataset_class_name(d, k);
+    if (name)
+        snprintf(out, 256, "%s", name);
+    else
+        snprintf(out, 256, "%lld", (long long)k);
+    return text_defuse(out, "");
+}
+
+static void counts_print(const struct look *l, const struct dataset *d) {
+    enum { SHOWN = 20 };
+    int64_t least = INT64_MAX, most = 0, none = 0;
+    for (int64_t k = 0; k < d->classes; k++) {
+        least = l->count[k] < least ? l->count[k] : least;
+        most = l->count[k] > most ? l->count[k] : most;
+        none += l->count[k] == 0;
+    }
+    printf("  of the %lld read:", (long long)l->read);
+    for (int64_t k = 0; k < d->classes && k < SHOWN; k++) {
+        char shown[256];
+        bool named = d->type != SAMPLE_TOKENS && dataset_class_name(d, k);
+        printf(named ? "%s %s %lld" : "%s %s:%lld", named && k ? "," : "", label_text(d, k, shown),
+               (long long)l->count[k]);
+    }
+    printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "", (long long)least,
+           (long long)most, (long long)none);
+}
+
+static void text_print(const struct dataset *d, const struct look *l) {
+    char text[8];
+    const int32_t *x = l->x;
+    printf("  begins      \"");
+    for (int64_t k = 0; k < d->labels && k < 60; k++)
+        for (int i = 0, n = dataset_decode(d, x[k], text); i < n; i++)
+            if (text[i] == '\n')
+                printf("\\n");
+            else
+                putchar((unsigned char)text[i] < 32 ? '?' : text[i]);
+    printf("\"\n");
+}
+
+static enum error first_print(struct dataset *d, struct look *l) {
+    enum { SHOWN = 16 };
+    printf("  first %s", d->classes ? "labels" : "targets");
+    int64_t n = d->labels > 1 ? 1 : d->size < SHOWN ? d->size : SHOWN;
+    for (int64_t i = 0; i < n; i++) {
+        TRY(d->ops->read(d, i, l->x, l->labels, l->target));
+        char shown[256];
+        for (int64_t k = 0; k < d->labels && k < SHOWN; k++) printf(" %s", label_text(d, l->labels[k], shown));
+        for (int64_t k = 0; k < d->targets && k < 4; k++) printf(" %g", (double)l->target[k]);
+    }
+    printf("\n");
+    char text[8];
+    if (d->type == SAMPLE_TOKENS && dataset_decode(d, 0, text)) text_print(d, l);
+    return ERR_NONE;
+}
+
+static enum error moments_print(struct dataset *d, const struct data_config *c) {
+    struct data_config measured = *c;
+    struct normalization n;
+    if (d->type == SAMPLE_TOKENS) return ERR_NONE;
+    measured.normalize = NULL; /* auto */
+    TRY(normalization_find(d, &measured, &n));
+    for (int k = 0; k < n.channels; k++) {
+        double mean, std;
+        normalization_tell(d, &n, k, &mean, &std);
+        printf("  channel %d   mean %.4f  deviation %.4f\n", k, mean, std);
+    }
+    for (int k = 0; k < n.targets; k++)
+        printf("  target %d    mean %.6g  deviation %.6g\n", k, (double)n.target_mean[k],
+               1 / (double)n.target_scale[k]);
+    return ERR_NONE;
+}
+
+static enum error part_print(struct dataset *d, const struct data_config *c, const char *what) {
+    static const char *const types[] = {"bytes", "floats", "tokens"};
+    struct look l = {0};
+    char shape[96], size[32], all[32], split[64] = "";
+    if (!strcmp(what, "validation")) dataset_split_words(d, split);
+    printf("%s\n  samples     %s of %s %s, %s in all%s%s\n", what, text_of_count(d->size, size),
+           shape_text(&d->shape, shape), types[d->type],
+           text_of_bytes((double)d->size * (double)dataset_sample_bytes(d), all), *split ? ", " : "", split);
+    enum error err = look_alloc(&l, d);
+    if (err == ERR_NONE) err = look_read(&l, d);
+    if (err == ERR_NONE && d->classes) {
+        printf("  classes     %lld\n", (long long)d->classes);
+        counts_print(&l, d);
+    }
+    if (err == ERR_NONE) err = moments_print(d, c);
+    if (err == ERR_NONE) err = first_print(d, &l);
+    if (err == ERR_NONE) printf("  reading     %.0f samples/s, one thread\n", (double)l.read / (l.seconds + 1e-9));
+    look_free(&l);
+    return err;
+}
+
+static enum error stats(const struct options *asked) {
+    struct opened o;
+    enum error err = opened_open(&asked->config, &o);
+    if (err == ERR_NONE) {
+        const struct data_config *config = &o.settings.config.data;
+        dataset_tell(o.train, o.val);
+        printf("data '%s'\n", o.train->name);
+        err = part_print(o.train, config, "training");
+        if (err == ERR_NONE) err = part_print(o.val, config, "validation");
+        if (err != ERR_NONE) cli_fail(err);
+    }
+    opened_close(&o);
+    return err;
+}
+
+/* ---- check ---- */
+/* Asks a set that can leave out what cannot be read to do so: all of that is then known. */
+static enum error skip_set(struct cli_config *c) {
+    struct run_settings s;
+    bool skips = false;
+    TRY(cli_load(c, &s));
+    for (const struct config_field *f = dataset_variants.at(s.config.data.set.index)->fields; f->key; f++)
+        skips |= !strcmp(f->key, "on_error");
+    run_settings_free(&s);
+    return skips ? cli_set(c, "data.on_error=skip") : ERR_NONE;
+}
+
+static int64_t unreadable_print(const struct unreadable *u) {
+    for (int64_t i = 0; i < u->count; i++) printf("  %s\n", u->sample[i].why);
+    return u->count;
+}
+
+/* Reads each sample of a part where opening the set has not done so. */
+static enum error part_check(struct dataset *d, const char *what, int64_t *bad) {
+    struct look l = {0};
+    int64_t before = *bad;
+    enum error err = look_alloc(&l, d);
+    for (int64_t i = 0; err == ERR_NONE && !d->unreadable && i < d->size; i++) {
+        err = d->ops->read(d, i, l.x, l.labels, l.target);
+        if (err != ERR_DATA) continue;
+        printf("  %s\n", error_message());
+        ++*bad;
+        err = ERR_NONE;
+    }
+    look_free(&l);
+    if (err == ERR_NONE) printf("%-11s %lld samples can be read\n", what, (long long)(d->size - *bad + before));
+    return err;
+}
+
+static enum error parts_check(const struct opened *o) {
+    const struct unreadable *train = o->train->unreadable, *val = o->val->unreadable;
+    int64_t bad = 0;
+    printf("data '%s'\n", o->train->name);
+    if (train) bad += unreadable_print(train);
+    if (val && val != train) bad += unreadable_print(val);
+    TRY(part_check(o->train, "training", &bad));
+    TRY(part_check(o->val, "validation", &bad));
+    fflush(stdout); /* before the error */
+    if (!bad) return ERR_NONE;
+    return FAIL(ERR_DATA, "%lld of the samples cannot be read%s", (long long)bad,
+                train ? "\nremove these files; with data.on_error: skip a run leaves them out" : "");
+}
+
+static enum error check(const struct options *asked) {
+    struct cli_config config = asked->config;
+    struct opened o = {0};
+    TRY(skip_set(&config));
+    enum error err = opened_open(&config, &o);
+    if (err == ERR_NONE && (err = parts_check(&o)) != ERR_NONE) cli_fail(err);
+    opened_close(&o);
+    return err;
+}
+
+/* ---- prepare ---- */
+static void prepared_print(const struct dataset *d, const char *folder) {
+    char text[8];
+    if (d->type == SAMPLE_TOKENS)
+        printf("data: {set: tokens, train: %s/train.bin, val: %s/val.bin, type: %s, vocabulary: "
+               "%lld, context: %lld%s%s%s}\n",
+               folder, folder, dataset_prepared_short(d) ? "u16" : "i32", (long long)d->classes, (long long)d->labels,
+               dataset_decode(d, 0, text) ? ", characters: " : "",
+               !dataset_decode(d, 0, text) ? ""
+               : dataset_prepared_bytes(d) ? "bytes"
+                                           : folder,
+               dataset_decode(d, 0, text) && !dataset_prepared_bytes(d) ? "/characters.txt" : "");
+    else if (d->classes)
+        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy, classes: "
+               "%lld}\n",
+               folder, folder, (long long)d->classes);
+    else
+        printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder, folder);
+}
+
+static enum error prepare(const struct options *asked) {
+    struct opened o;
+    const char *folder = asked->folder;
+    enum error err = opened_open(&asked->config, &o);
+    if (err == ERR_NONE) {
+        dataset_tell(o.train, o.val);
+        err = dataset_prepare(o.train, folder, "train");
+        if (err == ERR_NONE) err = dataset_prepare(o.val, folder, "val");
+        char some[8];
+        if (err == ERR_NONE && dataset_decode(o.train, 0, some) && !dataset_prepared_bytes(o.train))
+            err = dataset_prepare_characters(o.train, folder);
+        if (err == ERR_NONE)
+            prepared_print(o.train, folder);
+        else
+            cli_fail(err);
+        const struct node *augment = o.settings.config.data.augment;
+        if (err == ERR_NONE && augment && (augment->kind != NODE_LIST || augment->count))
+            fputs("add its 'augment': only samples without augmentation are written\n", stderr);
+    }
+    opened_close(&o);
+    return err;
+}
+
+/* ---- the command ---- */
+static int with_source(const struct cli *cli, enum error (*work)(const struct options *o)) {
+    struct options *o = cli->options;
+    enum error err = o->source ? source_take(&o->config, o->source, cli->pool) : ERR_NONE;
+    return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
+}
+
+static int run_stats(const struct cli *cli) {
+    return with_source(cli, stats);
+}
+
+static int run_check(const struct cli *cli) {
+    return with_source(cli, check);
+}
+
+static int run_prepare(const struct cli *cli) {
+    return with_source(cli, prepare);
+}
+
+// clang-format off
+#define SOURCE "SOURCE", NULL, "a configuration (.yaml), the name of a set, or its file or folder", \
+    CONFIG_STRING, AT(source)
+#define SET OPTION_SET(config, "changes one key, as in 'engine run': --set data.size=64")
+#define BOTH "prepare needs SOURCE and FOLDER"
+// clang-format on
+static const struct option stats_options[] = {{SOURCE}, SET, {0}};
+static const struct option prepare_options[] = {
+    {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
+static const struct command forms[] = {
+    {"list", "lists the sets and their keys", .run = list},
+    {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
+     .run = run_stats},
+    {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",
+     OPTIONS(stats_options), .run = run_check},
+    {"prepare",
+     "decodes pictures once, at the configuration's size, writes FOLDER/train-images.npy and similar files (train.bin "
+     "for tokens), and prints the 'data' section that reads them",
+     OPTIONS(prepare_options), .run = run_prepare}};
+
+const struct command command_data = {
+    .name = "data",
+    .also = "datasets|dataset",
+    .summary = "lists data sets, shows what is in one, checks that it can be read, or writes one for fast reading",
+    .notes = "exit codes: 0 done, 64 usage, 65 bad data, 66 no such file, 73/74 cannot write, 78\n"
+             "bad configuration\n",
+    .forms = (const struct command *const[]){forms, forms + 1, forms + 2, forms + 3, NULL},
+};

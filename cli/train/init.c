@@ -1,0 +1,297 @@
+/* engine init: looks at data and writes a configuration that trains on them as it is. What is written has been read by the
+ * same parser as any other, and its data and model have been opened. */
+#include "cli/train/init.h"
+
+#include "cli/use/pictures.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/data/find.h"
+#include "engine/data/image.h"
+#include "engine/data/unreadable.h"
+#include "engine/train/stop.h"
+#include "modes/modes.h"
+#include "transport/algo/algo.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct options {
+    const char *data, *output;
+    bool force;
+};
+
+/* ---- reading what will be written ---- */
+
+static enum error parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
+                        struct config_errors *e) {
+    const char *algorithms[16] = {0};
+    struct node *tree;
+    int n;
+    const struct algo_ops *const *algos = algo_list(&n);
+    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
+    return run_settings_from(tree, mode_kinds(&n), algorithms, out, e);
+}
+
+/* As the file 'path'; run_settings_free in any case. */
+static enum error settings_of(const char *text, const char *path, struct pool *pool, struct run_settings *out) {
+    struct config_errors *e;
+    *out = (struct run_settings){0};
+    TRY(config_errors_create(&e));
+    enum error err = parse(text, path, pool, out, e);
+    const char *report = config_errors_count(e) ? config_errors_text(e, pool) : NULL;
+    if (report) err = FAIL(ERR_CONFIG, "%s", report);
+    config_errors_free(e);
+    return err;
+}
+
+/* The whole of it: data and model fit each other, and a step is possible. */
+static enum error check(const char *text, const char *path, struct pool *pool) {
+    struct run_settings s;
+    struct job_facts facts;
+    enum error err = settings_of(text, path, pool, &s);
+    const struct job job = {.settings = &s, .mode = s.mode, .processes = 1, .process = {.rank = -1, .meeting_fd = -1}};
+    if (err == ERR_NONE) err = cli_check(&job, &facts);
+    run_settings_free(&s);
+    return err;
+}
+
+/* ---- looking ---- */
+
+/* The middle of the shorter sides of some pictures, and how many there are. */
+static enum error look_at_pictures(const char *folder, struct pool *pool, int64_t *side, int64_t *count) {
+    enum { LOOKS = 64 };
+    struct pictures all;
+    int sides[LOOKS], n = 0, width, height;
+    TRY(pictures_find(folder, pool, &all));
+    for (int64_t i = 0; i < all.count && i < LOOKS; i++) {
+        const char *path = all.path[all.count <= LOOKS ? i : i * all.count / LOOKS];
+        if (image_probe(path, &width, &height) != ERR_NONE) continue; /* opening the set will say so */
+        int k = n++, shorter = width < height ? width : height;
+        for (; k > 0 && sides[k - 1] > shorter; k--) sides[k] = sides[k - 1];
+        sides[k] = shorter;
+    }
+    *side = n ? sides[n / 2] : 0;
+    *count = all.count;
+    return ERR_NONE;
+}
+
+/* A text as YAML: in quotes where it needs them. */
+static const char *as_yaml(const char *text, struct pool *pool) {
+    struct node node = {.kind = NODE_SCALAR, .text = text};
+    char *out = tree_write(&node, false, pool);
+    if (out) out[strcspn(out, "\n")] = '\0';
+    return out;
+}
+
+/* ": cat, dog, ..." */
+static const char *names_of(const struct dataset *d, struct pool *pool) {
+    enum { SHOWN = 8 };
+    const char *all = "";
+    if (d->type == SAMPLE_TOKENS || d->classes == 0 || !dataset_class_name(d, 0)) return all;
+    for (int64_t k = 0; k < d->classes && k < SHOWN && all; k++) {
+        char name[64];
+        snprintf(name, sizeof name, "%.60s", dataset_class_name(d, k));
+        all = pool_printf(pool, "%s%s%s", all, k ? ", " : "", text_defuse(name, ""));
+    }
+    return all && d->classes > SHOWN ? pool_printf(pool, "%s, ...", all) : all;
+}
+
+static bool are_characters(const struct dataset *d) {
+    bool all = d->type != SAMPLE_TOKENS && d->classes > 0;
+    for (int64_t k = 0; k < d->classes && all; k++) {
+        const char *name = dataset_class_name(d, k);
+        all = name && *name && text_utf8(name, strlen(name)) == strlen(name);
+    }
+    return all;
+}
+
+static enum error take_facts(const struct run_settings *s, struct pool *pool, struct init_facts *f) {
+    struct dataset *train, *val;
+    const struct data_config *c = &s->config.data;
+    TRY(dataset_open(c, true, 0, &train));
+    enum error err = dataset_open(c, false, 0, &val);
+    if (err == ERR_NONE) {
+        dataset_split_words(val, f->split);
+        f->train = train->size, f->val = val->size, f->shape = train->shape, f->type = train->type;
+        f->plane = train->plane, f->classes = train->classes, f->targets = train->targets;
+        f->values = train->classes == 0;
+        f->unreadable = train->unreadable ? train->unreadable->count : 0;
+        if (val->unreadable && val->unreadable != train->unreadable) f->unreadable += val->unreadable->count;
+        f->names = names_of(train, pool);
+        f->characters = are_characters(train);
+        const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
+        f->target = column ? as_yaml(column, pool) : NULL;
+        if (!f->names || (column && !f->target)) err = ERR_MEMORY;
+        dataset_close(val);
+    }
+    dataset_close(train);
+    f->set = dataset_variants.at(c->set.index)->name;
+    f->own_parts = !node_get(node_get(s->tree, "data"), "val");
+    return err;
+}
+
+/* Many whole numbers, most of them rare, are no classes. */
+static bool are_values(const struct init_facts *f) {
+    return f->shape.ndim == 1 && f->type == SAMPLE_F32 && f->classes > 50 && f->classes * 4 > f->train;
+}
+
+static enum error look_once(const char *keys, const char *path, struct pool *pool, struct init_facts *f) {
+    struct run_settings s;
+    const char *text = pool_printf(pool, f->generated ? "%sdata: {set: %s}\n" : "%sdata: {train: %s%s%s%s}\n",
+                                   f->values ? "loss: mse\n" : "", f->data, f->val_file ? ", val: " : "",
+                                   f->val_file ? f->val_file : "", keys);
+    if (!text) return ERR_MEMORY;
+    enum error err = settings_of(text, path, pool, &s);
+    if (err == ERR_NONE) err = take_facts(&s, pool, f);
+    run_settings_free(&s);
+    return err;
+}
+
+static int64_t chosen_size(int64_t side) {
+    return side <= 48 ? 32 : side < 160 ? 64 : 128;
+}
+
+/* So many tokens that there are some windows to train on. */
+static int64_t chosen_context(const char *data) {
+    enum { MOST = 128, LEAST = 8, WINDOWS = 200 };
+    FILE *f = fopen(data, "rb");
+    int64_t context = MOST;
+    if (!f || fseek(f, 0, SEEK_END) != 0) return MOST;
+    while (context > LEAST && ftell(f) / context < WINDOWS) context /= 2;
+    fclose(f);
+    return context;
+}
+
+static enum error look(const char *data, const char *path, struct pool *pool, struct init_facts *f) {
+    enum { TRIED_MOST = 10000 }; /* pictures that are decoded in some seconds */
+    const char *keys = "";
+    int64_t count;
+    if (f->generated) return look_once(keys, path, pool, f);
+    int kind = dataset_recognise(data);
+    f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
+    if (!strcmp(f->set, "images")) {
+        TRY(look_at_pictures(data, pool, &f->side, &count));
+        f->size = chosen_size(f->side);
+        keys = pool_printf(pool, ", size: %lld%s", (long long)f->size, count <= TRIED_MOST ? ", on_error: skip" : "");
+    } else if (!strcmp(f->set, "text") || !strcmp(f->set, "tokens")) {
+        f->context = chosen_context(data);
+        keys = pool_printf(pool, ", context: %lld", (long long)f->context);
+    }
+    if (!keys) return ERR_MEMORY;
+    TRY(look_once(keys, path, pool, f));
+    f->values |= are_values(f);
+    return f->values && f->classes ? look_once(keys, path, pool, f) : ERR_NONE;
+}
+
+/* ---- the file ---- */
+
+/* The data as they are seen from the file: as given where both are seen from here, else from everywhere. */
+static const char *seen_from(const char *data, const char *path, struct pool *pool) {
+    char full[PATH_MAX];
+    if (*data == '/' || !strchr(path, '/')) return as_yaml(data, pool);
+    return realpath(data, full) ? as_yaml(full, pool) : NULL;
+}
+
+/* "photos.yaml" of "../photos/". */
+static const char *name_of(const char *data, struct pool *pool) {
+    char full[PATH_MAX];
+    const char *name = realpath(data, full) && full[1] ? strrchr(full, '/') + 1 : data;
+    size_t n = strcspn(name, ".");
+    char *out = pool_printf(pool, "%.*s.yaml", n ? (int)n : 3, n ? name : "run");
+    for (char *c = out; c && *c; c++)
+        if (strchr(" '\"\\$`&|;<>()*?[]{}#~!", *c) || (unsigned char)*c < 32) *c = '-'; /* a word for every shell */
+    return out;
+}
+
+static bool is_generated(const char *data) {
+    int count;
+    const struct dataset_ops *const *kinds = dataset_kinds(&count);
+    for (int i = 0; i < count; i++)
+        if (!kinds[i]->recognises && !strcmp(kinds[i]->section.name, data)) return true;
+    return false;
+}
+
+static enum error find(const char *data, struct pool *pool, struct data_files *out) {
+    if (file_exists(data)) return data_find(data, pool, out);
+    return FAIL(ERR_INPUT, "no file or folder '%s'\nnor is it the name of a generated set (engine data list)", data);
+}
+
+static enum error write_file(const char *path, const char *text, bool force) {
+    if (!strcmp(path, "-")) return file_write_console(STDOUT_FILENO, text, strlen(text));
+    if (!force && file_exists(path))
+        return FAIL(ERR_CREATE, "'%s' is there already\nname another by -o FILE, or overwrite it by --force", path);
+    return file_replace(path, text, strlen(text));
+}
+
+static void tell(const struct init_facts *f, const struct init_length *length, const char *path, struct pool *pool) {
+    char train[32], val[32];
+    if (!strcmp(path, "-")) return;
+    printf("%s: data '%s', %s samples to train on, %s to validate%s%s%s", path, f->set, text_of_count(f->train, train),
+           text_of_count(f->val, val), *f->split ? " (" : "", f->split, *f->split ? ")" : "");
+    if (f->classes)
+        printf(", %lld %s", (long long)f->classes, f->type == SAMPLE_TOKENS ? "different tokens" : "classes");
+    printf("\n");
+    fflush(stdout); /* measuring takes seconds */
+    init_measure(length, path, pool);
+    printf("train: engine run %s\n", path);
+}
+
+static enum error make(const struct options *o, struct pool *pool) {
+    const char *data = o->data ? o->data : "digits", *path = o->output;
+    struct init_facts f = {.generated = is_generated(data)};
+    struct data_files files = {.train = data};
+    if (!f.generated) TRY(find(data, pool, &files));
+    if (!path && !(path = name_of(data, pool))) return ERR_MEMORY;
+    const char *as = strcmp(path, "-") ? path : "run.yaml";
+    f.data = f.generated ? data : seen_from(files.train, as, pool);
+    f.val_file = files.val ? seen_from(files.val, as, pool) : NULL;
+    if (!f.data || (files.val && !f.val_file)) return ERR_MEMORY;
+    if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return write_file(path, "", false);
+    TRY(look(files.train, as, pool, &f));
+    struct init_length length;
+    const char *text = init_text(&f, as, pool, &length);
+    if (!text) return ERR_MEMORY;
+    TRY(check(text, as, pool));
+    TRY(write_file(path, text, o->force));
+    tell(&f, &length, path, pool);
+    return ERR_NONE;
+}
+
+static int run(const struct cli *cli) {
+    int code = cli_end(make(cli->options, cli->pool));
+    return code || !stop_signal() ? code : stop_exit_code(stop_signal());
+}
+
+static const char *generated_name(int i) {
+    int count;
+    const struct dataset_ops *const *kinds = dataset_kinds(&count);
+    for (int k = 0; k < count; k++)
+        if (!kinds[k]->recognises && i-- == 0) return kinds[k]->section.name;
+    return NULL;
+}
+
+static const struct option options[] = {{"DATA", NULL,
+                                         "a folder with a folder of pictures for each class, a .csv, .txt, .npy or "
+                                         ".bin file or a folder with it, MNIST's or CIFAR's files, or the "
+                                         "name of a generated set; digits by itself",
+                                         CONFIG_STRING, AT(data), .word = generated_name, .one = "data"},
+                                        {"--output", "FILE",
+                                         "the file to write, by itself DATA's name and .yaml; -: standard output",
+                                         CONFIG_STRING, AT(output), .also = "-o"},
+                                        {"--force", NULL, "overwrites a file that is there", CONFIG_BOOL, AT(force)},
+                                        {0}};
+
+const struct command command_init = {
+    .name = "init",
+    .also = "new|create|setup",
+    .summary = "looks at data and writes a configuration that trains on them as it is",
+    OPTIONS(options),
+    .notes = "The model, the size of pictures and batch, the length and the optimizer are chosen by what the data are; "
+             "each line\n"
+             "of the file says why. Then it trains for a second, in a folder that it removes, and prints how long the\n"
+             "training will take here. Exit codes: 0; 64 usage; 65 bad data; 66 no such data; 73 the file is there\n",
+    .run = run,
+};

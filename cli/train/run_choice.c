@@ -1,0 +1,122 @@
+#include "cli/train/run_choice.h"
+
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+#include "engine/save/run_record.h"
+#include "engine/train/inject.h"
+#include "transport/launch/launcher.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum error run_choice_write(const struct run_place *p, struct pool *pool) {
+    struct launcher_job job;
+    if (!p->run_id) return ERR_NONE;
+    TRY(launcher_job(NULL, &job));
+    return run_record_save(p->dir, &(struct run_record){.run_id = p->run_id, .job = job.name, .restarts = job.restarts},
+                           pool);
+}
+
+void run_choice_failed(const struct run_place *p, int code, const char *words, struct pool *pool) {
+    struct run_record r = run_record_read(p->dir, pool);
+    if (!p->run_id || strcmp(r.run_id, p->run_id) != 0) return;
+    char *text = pool_printf(pool, "%.500s", words);
+    r.code = code, r.error = text ? text_defuse(text, "") : ""; /* the cut may have left a piece of a character */
+    if (run_record_save(p->dir, &r, pool) != ERR_NONE) log_warn("%s", error_message());
+}
+
+/* ---- which run ---- */
+
+static enum error draw_id(struct pool *pool, const char **out) {
+    uint64_t id = 0;
+    while (id == 0)
+        if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
+            return FAIL(ERR_IO, "no random number: %s", strerror(errno));
+    *out = pool_printf(pool, "%016llx", (unsigned long long)id);
+    return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+static bool same_file(const char *a, const char *b) {
+    char *x = realpath(a, NULL), *y = realpath(b, NULL);
+    bool same = x && y && !strcmp(x, y);
+    free(x);
+    free(y);
+    return same;
+}
+
+/* Whether a path to resume from means the newest checkpoint of the very directory. */
+static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
+    const char *newest = checkpoint_newest_step(dir, NULL, pool);
+    if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, NULL, pool);
+    return newest && path && same_file(newest, path);
+}
+
+/* The next start of the job whose start before made this directory. It goes on where the run is; a
+ * run that has saved nothing begins as it did. A launcher does not count a start with another number of ranks. */
+static enum error starts_again(const struct run_settings *s, const struct run_record *r, struct run_place *p,
+                               bool *again) {
+    bool uncounted = s->config.launched.by && s->config.run.elastic.min;
+    struct launcher_job job;
+    char *newest;
+    TRY(launcher_job(NULL, &job));
+    *again = *job.name && *r->run_id && !strcmp(job.name, r->job) && job.restarts + uncounted > r->restarts;
+    if (*again && checkpoint_find(p->dir, r->run_id, s->pool, &newest) == ERR_NONE)
+        p->resume = newest, p->elsewhere = false;
+    return ERR_NONE;
+}
+
+static enum error refuse_others(const struct run_place *p, struct pool *pool) {
+    const char *step = checkpoint_newest_step(p->dir, RUN_ANY, pool);
+    const char *of = step ? checkpoint_run_id(step, pool) : NULL;
+    if (!of) return ERR_NONE;
+    return FAIL(ERR_CREATE,
+                "'%s' holds checkpoints of another run%s%s\nto continue it: engine run %s, or --resume; to begin a new "
+                "run, choose another log.dir",
+                p->dir, *of ? ", " : "", of, p->dir);
+}
+
+/* Of a run that goes on: what its checkpoint says, or else its record; "": neither does. */
+static const char *id_of(const struct run_place *p, const struct run_record *r, struct pool *pool) {
+    const char *saved = p->resume && !p->elsewhere ? checkpoint_run_id(p->resume, pool) : NULL;
+    return saved && *saved ? saved : r->run_id;
+}
+
+enum error run_choice_make(const struct run_settings *s, struct run_place *p) {
+    struct pool *pool = s->pool;
+    bool again = false;
+    if (s->config.run.node_rank > 0) /* node 0 says which run it is */
+        return ERR_NONE;
+    struct run_record r = run_record_read(p->dir, pool);
+    if (p->elsewhere) p->elsewhere = !is_newest_of(p->dir, p->resume, pool);
+    if (p->resume && !p->elsewhere) p->fresh = false;
+    if (p->fresh) TRY(starts_again(s, &r, p, &again));
+    if (again) p->fresh = false;
+    if (p->fresh) TRY(refuse_others(p, pool));
+    p->run_id = p->fresh ? "" : id_of(p, &r, pool);
+    return *p->run_id ? ERR_NONE : draw_id(pool, &p->run_id);
+}
+
+/* ---- what is left of another ---- */
+
+enum error run_choice_clear(const char *dir, struct pool *pool) {
+    static const char *const names[] = {"metrics.jsonl", "metrics.csv", "tb",    "summary.json",
+                                        "trace.json",    "trace",       "flight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char *path = pool_printf(pool, "%s/%s", dir, names[i]);
+        if (!path) return ERR_MEMORY;
+        if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
+    }
+    for (int r = 0; r < RANKS_MAX; r++) {
+        char path[4096];
+        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path && unlink(path) != 0 &&
+            errno != ENOENT)
+            log_warn("cannot remove '%s': %s", path, strerror(errno));
+    }
+    inject_forget(dir);
+    return ERR_NONE;
+}

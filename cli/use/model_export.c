@@ -1,0 +1,51 @@
+/* engine model export: a trained network for other programs. */
+#include "cli/use/model.h"
+
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/save/onnx.h"
+
+#include <stdio.h>
+
+struct options {
+    struct cli_trained trained;
+    const char *output;
+};
+
+static void tell(const struct trainer *t, const char *path, size_t size) {
+    char bytes[32], input[96], output[96];
+    printf("%s: ONNX, %s; input (samples, %s), %s (samples, %s)\n", path, text_of_bytes((double)size, bytes),
+           shape_text(&t->model->input, input), t->feed.data->classes ? "logits" : "output",
+           shape_text(&t->model->output, output));
+}
+
+static int run(const struct cli *cli) {
+    struct options *o = cli->options;
+    struct trainer *t;
+    size_t size;
+    o->trained.pool = cli->pool;
+    enum error err = cli_trained_ask(&o->trained, &t);
+    int code = error_exit_code(err);
+    if (err == ERR_NONE) {
+        err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
+        if (err == ERR_NONE) tell(t, o->output, size);
+        code = cli_end(err);
+        trainer_unload(t);
+    }
+    run_settings_free(&o->trained.settings);
+    return code;
+}
+
+static const struct option options[] = {
+    {TRAINED_PATH, .missing = "which network? a run's, a checkpoint's or a configuration's"},
+    {"--output", "FILE", "the file to write: net.onnx", CONFIG_STRING, AT(output), .also = "-o",
+     .missing = "where to? as in -o net.onnx"},
+    TRAINED_OPTIONS,
+    {0}};
+
+const struct command model_export = {
+    .name = "export",
+    .summary = "writes a trained network as an ONNX file (opset 17), with its normalisation and class names",
+    OPTIONS(options),
+    .run = run,
+};

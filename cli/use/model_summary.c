@@ -1,0 +1,215 @@
+/* engine model summary: a row for each layer, the totals, and the order of the gradients. */
+#include "cli/use/model.h"
+
+#include "engine/base/json.h"
+#include "engine/base/text.h"
+#include "engine/model/cost.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct row { /* of one layer */
+    const struct model_node *node;
+    int64_t parameters;
+    double forward, backward; /* operations of a sample */
+    int64_t activations;      /* bytes of the whole batch: outputs, and what ops keep for backward */
+    bool computed;            /* an op of its own; others are views, or parts of the one before */
+};
+struct totals {
+    int64_t weights, gradients, state, activations, activation_gradients, scratch; /* bytes */
+    double forward, backward, again; /* operations of a sample; again: what is recomputed */
+};
+
+static void rows_fill(const struct model_view *v, struct row *rows) {
+    const struct model *m = v->network.model;
+    for (int k = 0; k < m->nnodes; k++) rows[k] = (struct row){.node = &m->nodes[k]};
+    for (int i = 0; i < m->nparams; i++) rows[m->params[i].node].parameters += m->params[i].count;
+    for (int s = 0; s < v->network.plan->nsteps; s++) {
+        const struct plan_step *step = &v->network.plan->steps[s];
+        if (step->node == NODE_LOSS) continue;
+        struct row *r = &rows[step->node];
+        const struct plan_tensor *out = &v->network.plan->tensors[step->out];
+        int64_t outputs = out->count * out->unit * v->samples;
+        r->forward += op_flops(&step->desc, false);
+        r->backward += op_flops(&step->desc, true);
+        r->activations += outputs + (int64_t)step->op->saved_bytes;
+        r->computed = true;
+    }
+}
+
+static const struct optim_ops *optimizer_of(const struct model_view *v) {
+    int count;
+    return optim_kinds(&count)[v->settings.config.optimizer.kind.index];
+}
+
+static struct totals totals_of(const struct model_view *v, const struct row *rows) {
+    const int64_t size = (int64_t)sizeof(float);
+    struct totals t = {.weights = v->network.model->parameters * size,
+                       .gradients = v->network.model->parameters * size,
+                       .activations = v->network.plan->activations,
+                       .activation_gradients = v->network.plan->gradients,
+                       .scratch = (int64_t)v->network.plan->scratch};
+    t.again = v->network.plan->again_flops;
+    t.state = optimizer_of(v)->nslots * t.weights;
+    for (int k = 0; k < v->network.model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
+    return t;
+}
+
+/* ---- for people --------------------------------------------------------------------------- */
+
+static void print_row(const struct row *r, int width) {
+    char shape[96], parameters[32], bytes[32];
+    shape_text(&r->node->plan.y, shape);
+    printf("%-*s  %-10s  %-12s  %12s", width, r->node->name, r->node->layer->section.name, shape,
+           r->parameters ? text_of_count(r->parameters, parameters) : "");
+    if (r->computed)
+        printf("  %10.3f  %10.3f  %10s\n", r->forward / 1e6, r->backward / 1e6,
+               text_of_bytes((double)r->activations, bytes));
+    else
+        printf("  %36s\n", r->node->plan.view ? "a view" : "in the one before");
+}
+
+static void print_bytes(const char *what, int64_t bytes, const char *of) {
+    char text[32];
+    printf("%-24s %s%s\n", what, text_of_bytes((double)bytes, text), of);
+}
+
+static void print_totals(const struct model_view *v, const struct totals *t) {
+    char n[32], of[64];
+    printf("\nparameters               %s\n", text_of_count(v->network.model->parameters, n));
+    printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
+    printf("operations of a step     %.3f GFLOP (%lld samples)\n",
+           (t->forward + t->backward) * (double)v->samples / 1e9, (long long)v->samples);
+    print_bytes("weights", t->weights, "");
+    print_bytes("gradients", t->gradients, ", which every step shares");
+    snprintf(of, sizeof of, " (%s)", optimizer_of(v)->section.name);
+    print_bytes("optimizer", t->state, of);
+    snprintf(of, sizeof of, " for %lld samples", (long long)v->samples);
+    print_bytes("activations", t->activations, of);
+    if (v->network.plan->stretches > 1) {
+        print_bytes("  without recomputation", v->network.plan->unstretched, "");
+        printf("recomputed               %.3f MFLOP a sample, in %d stretches\n", t->again / 1e6,
+               v->network.plan->stretches);
+    }
+    print_bytes("their gradients", t->activation_gradients, "");
+    print_bytes("scratch", t->scratch, "");
+    print_bytes("all of it",
+                t->weights + t->gradients + t->state + t->activations + t->activation_gradients + t->scratch,
+                " on one device");
+}
+
+/* Parameters of a layer are ready together. */
+static void print_order(const struct model *m) {
+    int64_t bytes = 0, all = 0;
+    char part[32], sum[32];
+    printf("\ngradients become ready in this order:\n");
+    for (int i = 0; i < m->nparams; i++) {
+        bytes += m->params[i].count * (int64_t)sizeof(float);
+        if (i + 1 < m->nparams && m->params[i + 1].node == m->params[i].node) continue;
+        all += bytes;
+        printf("  %-52s %10s  %10s so far\n", m->nodes[m->params[i].node].name, text_of_bytes((double)bytes, part),
+               text_of_bytes((double)all, sum));
+        bytes = 0;
+    }
+}
+
+static void print_all(const struct model_view *v, const struct row *rows, const struct totals *t) {
+    const struct model *m = v->network.model;
+    int width = 5;
+    char shape[96];
+    for (int k = 0; k < m->nnodes; k++)
+        if ((int)strlen(m->nodes[k].name) > width) width = (int)strlen(m->nodes[k].name);
+    printf("%s: input %s, %lld classes, %lld samples at once\n\n", v->title, shape_text(&v->input, shape),
+           (long long)v->classes, (long long)v->samples);
+    printf("%-*s  %-10s  %-12s  %12s  %10s  %10s  %10s\n", width, "layer", "kind", "output", "parameters", "MFLOP fwd",
+           "bwd", "activations");
+    for (int k = 0; k < m->nnodes; k++) print_row(&rows[k], width);
+    print_totals(v, t);
+    print_order(m);
+}
+
+/* ---- for programs ------------------------------------------------------------------------- */
+
+static void put_shape(struct json *j, const char *key, const struct shape *s) {
+    json_open(j, key, '[');
+    for (int i = 0; i < s->ndim; i++) json_int(j, NULL, s->dim[i]);
+    json_close(j, ']');
+}
+
+static void put_row(struct json *j, const struct row *r) {
+    json_open(j, NULL, '{');
+    json_string(j, "name", r->node->name);
+    json_string(j, "kind", r->node->layer->section.name);
+    put_shape(j, "output", &r->node->plan.y);
+    json_int(j, "parameters", r->parameters);
+    json_real(j, "flops_forward", r->forward);
+    json_real(j, "flops_backward", r->backward);
+    json_int(j, "activation_bytes", r->activations);
+    json_close(j, '}');
+}
+
+static void put_totals(struct json *j, const struct model_view *v, const struct totals *t) {
+    json_int(j, "parameters", v->network.model->parameters);
+    json_real(j, "flops_forward", t->forward);
+    json_real(j, "flops_backward", t->backward);
+    json_real(j, "flops_step", (t->forward + t->backward) * (double)v->samples);
+    json_real(j, "flops_recomputed", t->again);
+    json_int(j, "stretches", v->network.plan->stretches);
+    json_open(j, "bytes", '{');
+    json_int(j, "weights", t->weights);
+    json_int(j, "gradients", t->gradients);
+    json_int(j, "optimizer", t->state);
+    json_int(j, "activations", t->activations);
+    json_int(j, "activations_without_recomputation", v->network.plan->unstretched);
+    json_int(j, "activation_gradients", t->activation_gradients);
+    json_int(j, "scratch", t->scratch);
+    json_close(j, '}');
+}
+
+static void put_order(struct json *j, const struct model *m) {
+    int64_t all = 0;
+    json_open(j, "ready", '[');
+    for (int i = 0; i < m->nparams; i++) {
+        int64_t bytes = m->params[i].count * (int64_t)sizeof(float);
+        all += bytes;
+        json_open(j, NULL, '{');
+        json_string(j, "parameter", m->params[i].name);
+        put_shape(j, "shape", &m->params[i].shape);
+        json_int(j, "bytes", bytes);
+        json_int(j, "bytes_so_far", all);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static enum error print_json(const struct model_view *v, const struct row *rows, const struct totals *t) {
+    struct json j;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "model", v->title);
+    put_shape(&j, "input", &v->input);
+    json_int(&j, "classes", v->classes);
+    json_int(&j, "samples", v->samples);
+    json_open(&j, "layers", '[');
+    for (int k = 0; k < v->network.model->nnodes; k++) put_row(&j, &rows[k]);
+    json_close(&j, ']');
+    put_totals(&j, v, t);
+    put_order(&j, v->network.model);
+    json_close(&j, '}');
+    return cli_json(&j, stdout);
+}
+
+enum error model_summarize(const struct model_view *v, bool json) {
+    struct row *rows = calloc((size_t)v->network.model->nnodes, sizeof *rows);
+    if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
+    rows_fill(v, rows);
+    struct totals t = totals_of(v, rows);
+    enum error err = ERR_NONE;
+    if (json)
+        err = print_json(v, rows, &t);
+    else
+        print_all(v, rows, &t);
+    free(rows);
+    return err;
+}

@@ -1,0 +1,395 @@
+#include "lab/advise/advise.h"
+
+#include "engine/base/text.h"
+#include "transport/algo/algo.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *const advise_mode_names[ADVISE_MODES] = {"single", "dp", "ddp"};
+
+double advise_rate(int i) { /* 10 Mbit/s to 100 Gbit/s, two for each power of ten */
+    return 1.25e6 * pow(10, i / 2.0);
+}
+
+/* ---- one way -------------------------------------------------------------------------------- */
+
+static bool apart(const struct advise_way *w) {
+    return w->mode == ADVISE_DP && w->way.kind == SERVED_APART;
+}
+
+struct condition { /* what the answer depends on */
+    struct wire port[ADVISE_MODES];
+    double batches; /* of the size that is configured */
+};
+
+static enum error try_way(const struct advise_ask *a, const struct advise_way *w, const struct condition *on,
+                          struct advise_row *out) {
+    int64_t computing = w->devices - apart(w);
+    struct measured_step m = measured_grow(a->measured[w->measured].step, on->batches);
+    struct sweep_place p = sweep_place(a->config, computing);
+    p.plan.net.outside = on->port[w->mode];
+    p.plan.cores = a->cores;
+    if (a->fitted) p.plan.moving = 0;
+    if (w->bucket) p.first = p.cap = w->bucket;
+    p.strong = !a->weak;
+    *out = (struct advise_row){.as = *w};
+    TRY(sweep_try(&m, &w->way, &p, &out->answer));
+    double samples = (double)a->config->batch.size * on->batches * (a->weak ? m.work * (double)computing : 1);
+    out->rate = samples / out->answer.result.step;
+    out->fits = out->answer.memory <= a->memory;
+    return ERR_NONE;
+}
+
+/* ---- which ways there are ------------------------------------------------------------------- */
+
+enum { WAYS_MOST = 160 };
+struct ways {
+    const struct advise_ask *ask;
+    int n;
+    struct advise_way way[WAYS_MOST];
+};
+
+static void add(struct ways *w, const struct advise_way *one) {
+    if (w->n < WAYS_MOST) w->way[w->n++] = *one;
+}
+
+static bool adds_in_ring(const struct advise_ask *a) {
+    return a->config->comm.order == COMM_ORDER_RING;
+}
+
+/* A dedicated server leaves the others something to share. In ring order nothing is cut into slices. */
+static void add_servers(struct ways *w, struct advise_way one) {
+    one.mode = ADVISE_DP;
+    one.way = (struct way){.server = true, .scheme = SCHEMES};
+    for (int kind = SERVED_SHARED; kind <= SERVED_SHARDED; kind++) {
+        one.way.kind = (enum simulated_server)kind;
+        if (kind == SERVED_APART && one.devices < 3) continue;
+        if (kind != SERVED_SHARDED || !adds_in_ring(w->ask)) add(w, &one);
+    }
+}
+
+static bool known_there(const struct advise_ask *a, enum scheme s, int64_t devices) {
+    const struct sweep_place p = sweep_place(a->config, devices);
+    const struct way w = {.scheme = s};
+    if (!scheme_is_known(s) || !way_suits(&w, &p)) return false;
+    return !adds_in_ring(a) || algo_find(scheme_name(s))->orders[ORDER_RING];
+}
+
+static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
+    one.mode = ADVISE_DDP;
+    one.way = (struct way){.scheme = w->ask->usual};
+    add(w, &one);
+    for (enum scheme s = 0; s < SCHEMES && named && w->ask->usual == SCHEMES; s++) {
+        one.way.scheme = s;
+        if (known_there(w->ask, s, one.devices)) add(w, &one);
+    }
+    one.way = (struct way){.slices = true, .scheme = SCHEMES};
+    if (!adds_in_ring(w->ask)) add(w, &one);
+}
+
+/* Sizes of buckets that cut these gradients into more than one, and not into thousands. */
+static void add_cut(struct ways *w, struct advise_way one) {
+    const struct bucket_config *b = &w->ask->config->ddp.bucket;
+    double bytes = (double)w->ask->measured[0].step->model->arena_floats * sizeof(float);
+    for (int64_t size = 64 << 10; (double)size < bytes; size *= 4)
+        if (size != b->cap && bytes / (double)size < 256) {
+            one.bucket = size;
+            add_all_reduces(w, one, true);
+        }
+}
+
+static void add_all(struct ways *w, int64_t devices) {
+    struct advise_way one = {.devices = devices, .way.scheme = SCHEMES};
+    for (int i = 0; i < w->ask->nmeasured; i++) {
+        one.measured = i;
+        if (devices == 1) add(w, &one);
+        if (devices == 1) continue;
+        add_servers(w, one);
+        add_all_reduces(w, one, true);
+        add_cut(w, one);
+    }
+}
+
+/* ---- better and simpler --------------------------------------------------------------------- */
+
+static int mode_place(const struct advise_way *w) {
+    static const int servers[] = {[SERVED_SHARED] = 1, [SERVED_SHARDED] = 3, [SERVED_APART] = 5};
+    return w->mode == ADVISE_SINGLE ? 0 : w->mode == ADVISE_DP ? servers[w->way.kind] : w->way.slices ? 4 : 2;
+}
+
+bool advise_simpler(const struct advise_row *a, const struct advise_row *b) {
+    const struct advise_way *x = &a->as, *y = &b->as;
+    if (x->devices != y->devices) return x->devices < y->devices;
+    if (!x->measured != !y->measured) return !x->measured;
+    if (mode_place(x) != mode_place(y)) return mode_place(x) < mode_place(y);
+    bool named[2] = {x->way.scheme < SCHEMES, y->way.scheme < SCHEMES};
+    if (named[0] != named[1]) return !named[0];
+    if (!x->bucket != !y->bucket) return !x->bucket;
+    return a->rate > b->rate;
+}
+
+struct filter { /* 0 and -1: any */
+    int64_t devices;
+    int mode, not_mode, measured;
+    bool unfit; /* those that do not fit; else those that do */
+};
+static const struct filter any = {0, -1, -1, -1, false};
+
+/* Of two that are as fast the simpler one counts. */
+static bool beats(const struct advise_row *a, const struct advise_row *b) {
+    double more = a->rate / b->rate - 1;
+    return fabs(more) > 1e-9 ? more > 0 : advise_simpler(a, b);
+}
+
+static int fastest_of(const struct advice *a, struct filter f) {
+    int best = -1;
+    for (int i = 0; i < a->nrows; i++) {
+        const struct advise_way *w = &a->row[i].as;
+        bool right = (!f.devices || w->devices == f.devices) && (f.mode < 0 || (int)w->mode == f.mode) &&
+                     (int)w->mode != f.not_mode && (f.measured < 0 || w->measured == f.measured) &&
+                     a->row[i].fits != f.unfit;
+        if (right && (best < 0 || beats(&a->row[i], &a->row[best]))) best = i;
+    }
+    return best;
+}
+
+/* devices, measured: as in a filter; one device alone always counts. */
+static int simplest_near(const struct advice *a, int fastest, int64_t devices, int measured) {
+    int best = fastest;
+    for (int i = 0; i < a->nrows && fastest >= 0; i++) {
+        const struct advise_row *r = &a->row[i];
+        if ((devices && r->as.devices != devices && r->as.devices != 1) ||
+            (measured >= 0 && r->as.measured != measured))
+            continue;
+        if (r->fits && r->rate * ADVISE_NEAR >= a->row[fastest].rate && advise_simpler(r, &a->row[best])) best = i;
+    }
+    return best;
+}
+
+/* ---- where it turns over -------------------------------------------------------------------- */
+
+/* The fastest mode on so many devices, or on one of them, with buckets and algorithm as configured. Where two are as
+ * fast the first one counts. */
+static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on,
+                         enum advise_mode *out) {
+    struct ways w = {.ask = a};
+    double best = 0;
+    add(&w, &(struct advise_way){.devices = 1, .way.scheme = SCHEMES});
+    if (devices > 1) add_servers(&w, (struct advise_way){.devices = devices});
+    if (devices > 1) add_all_reduces(&w, (struct advise_way){.devices = devices}, false);
+    *out = ADVISE_MODES;
+    for (int i = 0; i < w.n; i++) {
+        struct advise_row r;
+        TRY(try_way(a, &w.way[i], on, &r));
+        if (r.fits && r.rate > best * (1 + 1e-9)) best = r.rate, *out = w.way[i].mode;
+    }
+    return ERR_NONE;
+}
+
+static struct condition at_rate(const struct advise_ask *a, double rate) {
+    struct condition on = {.batches = 1};
+    for (int m = 0; m < ADVISE_MODES; m++) on.port[m] = (struct wire){a->port[m].alpha, 1 / rate};
+    return on;
+}
+
+static struct condition at_batch(const struct advise_ask *a, double batch) {
+    struct condition on = {.batches = batch / (double)a->config->batch.size};
+    memcpy(on.port, a->port, sizeof on.port);
+    return on;
+}
+
+struct search {
+    const struct advise_ask *ask;
+    int64_t devices;
+    struct condition (*at)(const struct advise_ask *a, double x);
+};
+
+/* Between low and high, where the fastest modes are 'from' and another, or from where on nothing fits. */
+static enum error find_turn(const struct search *s, double low, double high, enum advise_mode from,
+                            struct advise_turns *out) {
+    enum { HALVINGS = 12 };
+    enum advise_mode m, to = from;
+    for (int i = 0; i < HALVINGS; i++) {
+        double middle = sqrt(low * high);
+        const struct condition on = s->at(s->ask, middle);
+        TRY(winner(s->ask, s->devices, &on, &m));
+        *(m == from ? &low : &high) = middle;
+    }
+    const struct condition on = s->at(s->ask, high);
+    TRY(winner(s->ask, s->devices, &on, &to));
+    if (out->n < ADVISE_TURNS && to != from && to < ADVISE_MODES)
+        out->turn[out->n++] = (struct advise_turn){sqrt(low * high), from, to};
+    return ERR_NONE;
+}
+
+static enum error find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
+    enum advise_mode before = ADVISE_SINGLE, now;
+    for (int i = 0; i < n; i++) {
+        const struct condition on = s->at(s->ask, x[i]);
+        TRY(winner(s->ask, s->devices, &on, &now));
+        if (i && now != before && before < ADVISE_MODES) TRY(find_turn(s, x[i - 1], x[i], before, out));
+        before = now;
+    }
+    return ERR_NONE;
+}
+
+static enum error draw_map(struct advice *a) {
+    for (int r = 0; r < ADVISE_RATES; r++) {
+        const struct condition on = at_rate(a->ask, advise_rate(r));
+        for (int d = 0; d < a->ask->ndevices; d++) TRY(winner(a->ask, a->ask->devices[d], &on, &a->map[r][d]));
+    }
+    return ERR_NONE;
+}
+
+/* On as many devices as the fastest way takes; where that is one, on the most. Batches from a 64th to 256 times of what
+ * is configured, where each device has a sample. */
+static enum error turn_over(struct advice *a) {
+    const struct advise_ask *ask = a->ask;
+    double rate[ADVISE_RATES], batch[16], size = (double)ask->config->batch.size;
+    int n = 0;
+    a->turned = a->row[a->configured[0]].as.devices;
+    if (a->turned == 1) a->turned = ask->devices[ask->ndevices - 1];
+    for (int i = 0; i < ADVISE_RATES; i++) rate[i] = advise_rate(i);
+    for (int k = -6; k <= 8; k++)
+        if (size * exp2(k) >= (ask->weak ? 1 : (double)a->turned)) batch[n++] = size * exp2(k);
+    for (int d = 1; d < ask->ndevices; d++) {
+        int before = a->at[d - 1].fastest, now = a->at[d].fastest;
+        if (before < 0 || now < 0 || a->row[before].as.mode == a->row[now].as.mode) continue;
+        struct advise_turns *t = &a->devices;
+        if (t->n < ADVISE_TURNS)
+            t->turn[t->n++] =
+                (struct advise_turn){(double)ask->devices[d], a->row[before].as.mode, a->row[now].as.mode};
+    }
+    TRY(find_turns(&(struct search){ask, a->turned, at_rate}, rate, ADVISE_RATES, &a->rates));
+    return find_turns(&(struct search){ask, a->turned, at_batch}, batch, n, &a->batches);
+}
+
+/* ---- what limits ---------------------------------------------------------------------------- */
+
+static enum error find_limits(struct advice *a) {
+    const struct advise_row *r = &a->row[a->fastest];
+    struct condition wide = at_batch(a->ask, (double)a->ask->config->batch.size), soon = wide;
+    struct advise_row without;
+    double step = r->answer.result.step;
+    for (int m = 0; m < ADVISE_MODES; m++) wide.port[m].beta = 0, soon.port[m].alpha = 0;
+    a->limits.compute = r->answer.result.compute / step;
+    TRY(try_way(a->ask, &r->as, &wide, &without));
+    a->limits.bandwidth = fmax(0, 1 - without.answer.result.step / step);
+    TRY(try_way(a->ask, &r->as, &soon, &without));
+    a->limits.latency = fmax(0, 1 - without.answer.result.step / step);
+    return ERR_NONE;
+}
+
+/* ---- all ------------------------------------------------------------------------------------ */
+
+static enum error try_all(struct advice *a) {
+    const struct advise_ask *ask = a->ask;
+    const struct condition on = at_batch(ask, (double)ask->config->batch.size);
+    a->row = pool_alloc(a->pool, (size_t)ask->ndevices * WAYS_MOST * sizeof *a->row);
+    if (!a->row) return ERR_MEMORY;
+    for (int d = 0; d < ask->ndevices; d++) {
+        struct ways w = {.ask = ask};
+        add_all(&w, ask->devices[d]);
+        for (int i = 0; i < w.n; i++) TRY(try_way(ask, &w.way[i], &on, &a->row[a->nrows++]));
+    }
+    return ERR_NONE;
+}
+
+static int better_of(const struct advice *a, int x, int y) {
+    return x < 0 || (y >= 0 && beats(&a->row[y], &a->row[x])) ? y : x;
+}
+
+static int other_mode(const struct advice *a) {
+    const struct advise_way *best = &a->row[a->fastest].as;
+    struct filter f = {best->devices, -1, (int)best->mode, best->measured, false}, alone = f;
+    if (best->mode == ADVISE_SINGLE) f.devices = 0;
+    alone.devices = 1;
+    return better_of(a, fastest_of(a, f), fastest_of(a, alone));
+}
+
+static void choose(struct advice *a) {
+    struct filter f = any;
+    a->fastest = fastest_of(a, f);
+    if (a->fastest < 0) return;
+    a->simplest = simplest_near(a, a->fastest, 0, -1);
+    f.measured = 0;
+    a->configured[0] = fastest_of(a, f);
+    a->configured[1] = simplest_near(a, a->configured[0], 0, 0);
+    if (a->configured[0] < 0) a->configured[0] = a->fastest, a->configured[1] = a->simplest;
+    a->other = other_mode(a);
+    f = any, f.unfit = true;
+    a->barred = fastest_of(a, f);
+    if (a->barred >= 0 && a->row[a->barred].rate <= a->row[a->fastest].rate) a->barred = -1;
+}
+
+static void choose_at(struct advice *a, int d) {
+    struct filter f = {a->ask->devices[d], -1, -1, 0, false};
+    int *best = a->at[d].best;
+    a->at[d].fastest = -1;
+    for (int m = 0; m < ADVISE_MODES; m++) {
+        f.mode = m;
+        f.devices = m == ADVISE_SINGLE ? 1 : a->ask->devices[d];
+        best[m] = fastest_of(a, f);
+        int so_far = a->at[d].fastest;
+        if (best[m] >= 0 && (so_far < 0 || a->row[best[m]].rate > a->row[so_far].rate)) a->at[d].fastest = best[m];
+    }
+    a->at[d].simplest = simplest_near(a, a->at[d].fastest, a->ask->devices[d], 0);
+}
+
+static enum error refuse(const struct advice *a) {
+    char least[32], given[32];
+    int best = 0;
+    for (int i = 1; i < a->nrows; i++)
+        if (a->row[i].answer.memory < a->row[best].answer.memory) best = i;
+    return FAIL(ERR_CONFIG, "nothing fits in %s a device\nthe least is %s: %s", text_of_bytes(a->ask->memory, given),
+                text_of_bytes(a->row[best].answer.memory, least), advise_text(a, &a->row[best].as));
+}
+
+enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct advice *out) {
+    *out = (struct advice){.ask = ask, .pool = pool, .other = -1, .barred = -1};
+    TRY(try_all(out));
+    choose(out);
+    if (out->fastest < 0) return refuse(out);
+    for (int d = 0; d < ask->ndevices; d++) choose_at(out, d);
+    TRY(find_limits(out));
+    TRY(draw_map(out));
+    return turn_over(out);
+}
+
+/* Predicted by measured; 1 of one device alone, NaN of what has not run. */
+static double off_of(const struct advice *a, enum advise_mode m) {
+    for (int i = 0; i < a->nchecks; i++)
+        if (a->check[i].mode == m && !a->check[i].why) return a->check[i].predicted / a->check[i].measured;
+    return m == ADVISE_SINGLE ? 1 : (double)NAN;
+}
+
+double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y) {
+    double ratio = off_of(a, x) / off_of(a, y);
+    return ratio < 1 ? 1 / ratio - 1 : ratio - 1;
+}
+
+double advise_off(const struct advice *a) {
+    double worst = (double)NAN;
+    for (int m = ADVISE_DP; m < ADVISE_MODES; m++) {
+        double off = fabs(off_of(a, (enum advise_mode)m) - 1);
+        if (isfinite(off) && !(off <= worst)) worst = off;
+    }
+    return worst;
+}
+
+bool advise_is_refuted(const struct advice *a) {
+    return advise_off(a) > 0.5;
+}
+
+void advise_note(struct advice *a, const char *fmt, ...) {
+    char text[1024];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    const char *copy = pool_strndup(a->pool, text, strlen(text));
+    if (copy && a->nnotes < ADVISE_NOTES) a->note[a->nnotes++] = copy;
+}

@@ -1,0 +1,77 @@
+/* The name of a way, and the options that select it. */
+#include "lab/advise/advise.h"
+
+#include "engine/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *const advise_server_names[] = {
+    [SERVED_SHARED] = "shared", [SERVED_APART] = "dedicated", [SERVED_SHARDED] = "sharded"};
+
+static bool is_named(const struct advise_ask *a, const struct advise_way *w) {
+    return w->mode == ADVISE_DDP && !w->way.slices && w->way.scheme != a->usual;
+}
+
+const char *advise_text(const struct advice *a, const struct advise_way *w) {
+    char text[160], bytes[32];
+    int n = w->mode == ADVISE_SINGLE
+                ? snprintf(text, sizeof text, "one device, no sharing")
+                : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode_names[w->mode]);
+    size_t room = sizeof text;
+    if (w->mode == ADVISE_DP)
+        n += snprintf(text + n, room - (size_t)n, ", %s server", advise_server_names[w->way.kind]);
+    if (w->way.slices) n += snprintf(text + n, room - (size_t)n, ", optimizer.shard");
+    if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
+    if (w->bucket)
+        n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
+    if (w->measured) snprintf(text + n, room - (size_t)n, ", %s", a->ask->measured[w->measured].precision);
+    const char *copy = pool_strndup(a->pool, text, strlen(text));
+    return copy ? copy : "";
+}
+
+static bool has_server(const struct run_config *c, enum simulated_server kind) {
+    static const int of[] = {
+        [SERVED_SHARED] = SERVER_SHARED, [SERVED_APART] = SERVER_DEDICATED, [SERVED_SHARDED] = SERVER_SHARDED};
+    return c->dp.server == of[kind];
+}
+
+enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, struct pool *pool,
+                       const char *out[ADVISE_SETS], int *n) {
+    const struct run_config *c = a->config;
+    bool chosen = w->mode == ADVISE_DDP && !w->way.slices, named = is_named(a, w);
+    *n = 0;
+    out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode_names[w->mode]);
+    if (w->mode == ADVISE_DP && !has_server(c, w->way.kind))
+        out[(*n)++] = pool_printf(pool, "dp.server=%s", advise_server_names[w->way.kind]);
+    if (c->optimizer.shard != w->way.slices)
+        out[(*n)++] = pool_printf(pool, "optimizer.shard=%s", w->way.slices ? "true" : "false");
+    if (chosen && (named || strcmp(c->comm.algorithm, "auto") != 0))
+        out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? scheme_name(w->way.scheme) : "auto");
+    if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);
+    if (w->measured) out[(*n)++] = pool_printf(pool, "precision=%s", a->measured[w->measured].precision);
+    for (int i = 0; i < *n; i++)
+        if (!out[i]) return ERR_MEMORY;
+    return ERR_NONE;
+}
+
+/* "cpu:4"; of devices that have units, the first ones. */
+static const char *devices_text(const struct run_config *c, int64_t n, struct pool *pool) {
+    if (!device_find(c->devices.kind)->units) return pool_printf(pool, "%s:%lld", c->devices.kind, (long long)n);
+    const char *text = pool_printf(pool, "%s:0", c->devices.kind);
+    for (int64_t i = 1; i < n && text; i++) text = pool_printf(pool, "%s,%lld", text, (long long)i);
+    return text;
+}
+
+const char *advise_words(const struct advice *a, const struct advise_way *w) {
+    const struct run_config *c = a->ask->config;
+    const char *sets[ADVISE_SETS], *text = NULL;
+    int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
+    int n, leaves = cost_leaves((int)c->batch.shards, (int)computing);
+    const char *devices = devices_text(c, computing, a->pool);
+    if (devices && advise_sets(a->ask, w, a->pool, sets, &n) == ERR_NONE)
+        text = pool_printf(a->pool, "--set %s --devices %s", sets[0], devices);
+    for (int i = 1; text && i < n; i++) text = pool_printf(a->pool, "%s --set %s", text, sets[i]);
+    if (text && leaves > c->batch.shards) text = pool_printf(a->pool, "%s --set batch.shards=%d", text, leaves);
+    return text ? text : "";
+}

@@ -1,0 +1,371 @@
+/* A comparison for programs: results.json has all of it, results.csv a line for each run. */
+#include "lab/compare/compare.h"
+
+#include "engine/base/file.h"
+#include "engine/tell/environment.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- json ---- */
+
+static void put_measures(const struct compared *c, struct json *j) {
+    static const char *const about[] = {"machine", "training", "both"};
+    json_open(j, "metrics", '[');
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        json_open(j, NULL, '{');
+        json_string(j, "name", c->x->measure[m].name);
+        json_string(j, "unit", c->x->measure[m].unit);
+        json_bool(j, "more_is_better", c->x->measure[m].more_is_better);
+        json_string(j, "about", about[c->x->measure[m].about]);
+        json_string(j, "scale", c->x->measure[m].scale == SCALE_RATIO ? "ratio" : "difference");
+        json_real(j, "practical", c->x->measure[m].practical);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void put_run(const struct compared *c, const struct compared_cell *cell, int i, struct json *j) {
+    const struct compared_run *r = &cell->run[i];
+    json_open(j, NULL, '{');
+    json_string(j, "dir", r->dir);
+    if (c->x->nseeds) json_int(j, "seed", c->x->seeds[r->repeat]);
+    for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, cell->value[m][i]);
+    json_string(j, "losses_sha256", r->result.losses);
+    json_string(j, "weights_sha256", r->result.weights);
+    json_real(j, "load", r->result.environment.load);
+    json_string(j, "host", r->result.environment.host);
+    if (r->again) json_int(j, "again", r->again);
+    json_real(j, "foreign_cores", r->foreign);
+    json_close(j, '}');
+}
+
+static void put_places(const struct experiment *x, const char *key, const int *at, int first, struct json *j) {
+    json_open(j, key, '{');
+    for (int a = first; a < x->naxes; a++) json_string(j, x->axis[a].key, x->axis[a].label[at[a]]);
+    json_close(j, '}');
+}
+
+/* Times in milliseconds, as the measured ones. */
+static void put_prediction(const struct compared *c, int i, struct json *j) {
+    const struct compared_prediction *p = &c->cell[i].predicted;
+    if (!c->predicted) return;
+    json_open(j, "predicted", '{');
+    if (p->why) {
+        json_bool(j, "reference", p->from == i);
+        json_string(j, "why", p->why);
+    } else {
+        json_real(j, "step_time", p->step * 1e3);
+        json_real(j, "formula", p->formula * 1e3);
+        json_real(j, "residual", p->residual);
+        json_string(j, "port", p->port);
+        if (isfinite(p->fit_error)) json_real(j, "fit_error", p->fit_error);
+        json_string(j, "from", c->x->cell[p->from].label);
+    }
+    json_close(j, '}');
+}
+
+static void put_model(const struct compared *c, struct json *j) {
+    const struct compared_model *m = &c->model;
+    if (!c->predicted) return;
+    json_open(j, "model", '{');
+    json_int(j, "predicted", m->cells);
+    json_int(j, "not_predicted", m->silent);
+    json_real(j, "median_residual", m->median);
+    json_real(j, "worst_residual", m->worst);
+    json_string(j, "worst_cell", isfinite(m->worst) ? c->x->cell[m->worst_cell].label : NULL);
+    json_string(j, "words", compare_model(c));
+    json_close(j, '}');
+}
+
+static void put_cell(const struct compared *c, int i, struct json *j) {
+    const struct experiment_cell *cell = &c->x->cell[i];
+    const struct compared_cell *runs = &c->cell[i];
+    json_open(j, NULL, '{');
+    json_string(j, "label", cell->label);
+    json_string(j, "side", c->x->axis[0].label[cell->at[0]]);
+    put_places(c->x, "settings", cell->at, 0, j);
+    json_int(j, "devices", cell->settings.config.devices.count);
+    json_int(j, "threads", cell->settings.config.threads);
+    if (cell->start.nhosts) {
+        json_open(j, "hosts", '[');
+        for (int k = 0; k < cell->start.nhosts; k++) json_string(j, NULL, cell->start.hosts[k]);
+        json_close(j, ']');
+    }
+    json_string(j, "digest", cell->digest);
+    json_real(j, "speedup", runs->speedup);
+    json_real(j, "efficiency", runs->efficiency);
+    json_real(j, "spread", runs->spread);
+    json_open(j, "median", '{');
+    for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, runs->median[m]);
+    json_close(j, '}');
+    put_prediction(c, i, j);
+    json_open(j, "runs", '[');
+    for (int k = 0; k < runs->nruns; k++) put_run(c, runs, k, j);
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void put_difference(const struct compared *c, const struct compared_pair *p, struct json *j) {
+    if (!p->held) {
+        json_string(j, "same_losses", NULL);
+        json_string(j, "same_weights", NULL);
+        return;
+    }
+    json_bool(j, "same_losses", p->same_losses);
+    json_bool(j, "same_weights", p->same_weights);
+    if (p->same_losses && p->same_weights) return;
+    json_open(j, "difference", '{');
+    json_int(j, "step", p->step);
+    json_real(j, "a", p->loss[0]);
+    json_real(j, "b", p->loss[1]);
+    json_string(j, "tensor", p->tensor);
+    json_string(j, "words", compare_bits(c, p));
+    json_close(j, '}');
+}
+
+static void put_answer(const struct compared *c, const struct compared_pair *p, int m, const char *estimate,
+                       struct json *j) {
+    const double none = (double)NAN;
+    const struct compared_answer *a = &p->answer[m];
+    const struct comparison *s = &a->statistics;
+    const char *doubt = compare_doubt(c, p, m);
+    bool tested = compare_is_tested(a);
+    json_real(j, estimate, a->judged ? s->estimate : none);
+    json_open(j, "samples", '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, a->samples[side]);
+    json_close(j, ']');
+    json_real(j, "low", a->judged ? s->low : none);
+    json_real(j, "high", a->judged ? s->high : none);
+    json_real(j, "p", tested ? s->p : none);
+    json_real(j, "p_holm", tested ? s->p_all : none);
+    json_string(j, "verdict", verdict_text(a->verdict));
+    json_string(j, "words", compare_verdict(c, p, m));
+    json_string(j, "doubt", *doubt ? doubt : NULL);
+}
+
+static void put_foretold(const struct compared_answer *a, struct json *j) {
+    json_int(j, "pairs", a->pairs);
+    json_bool(j, "paired", a->statistics.paired);
+    json_bool(j, "equal", a->equal);
+    json_real(j, "power", a->power);
+    json_real(j, "set_error", a->statistics.error);
+    json_real(j, "needed", a->needed ? a->needed : (double)NAN);
+    json_open(j, "unreached", '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, a->unreached[side]);
+    json_close(j, ']');
+}
+
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
+    json_open(j, NULL, '{');
+    json_int(j, "a", p->cell[0]);
+    json_int(j, "b", p->cell[1]);
+    put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
+    put_answer(c, p, 0, "ratio", j);
+    json_open(j, "answers", '[');
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        json_open(j, NULL, '{');
+        json_string(j, "metric", c->x->measure[m].name);
+        put_answer(c, p, m, "estimate", j);
+        put_foretold(&p->answer[m], j);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    put_difference(c, p, j);
+    json_open(j, "differs", '[');
+    for (int i = 0; i < p->ndiffers; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "key", p->differs[i].key);
+        json_string(j, "a", p->differs[i].a);
+        json_string(j, "b", p->differs[i].b);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_close(j, '}');
+}
+
+static void put_gates(const struct compared *c, struct json *j) {
+    json_open(j, "gates", '[');
+    for (int i = 0; i < c->x->ngates; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "text", c->x->gate[i].text);
+        json_bool(j, "judged", c->gate[i].judged);
+        json_bool(j, "passed", c->gate[i].passed);
+        json_string(j, "words", c->gate[i].words);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+static void put_sides(const struct experiment *x, struct json *j) {
+    json_open(j, "sides_settings", '{');
+    for (int i = 0; i < x->axis[0].count; i++) {
+        struct result_setting in[EXPERIMENT_ASKED];
+        int n = result_flatten(x->axis[0].value[i], x->pool, in, EXPERIMENT_ASKED);
+        json_open(j, x->axis[0].label[i], '{');
+        for (int k = 0; k < n; k++) json_string(j, in[k].key, in[k].value);
+        json_close(j, '}');
+    }
+    json_close(j, '}');
+}
+
+static void put_head(const struct compared *c, struct json *j) {
+    const struct experiment *x = c->x;
+    json_int(j, "format", 1);
+    json_string(j, "name", x->name);
+    json_string(j, "verdict", compare_sentence(c));
+    json_string(j, "untested", *compare_untested(c) ? compare_untested(c) : NULL);
+    json_string(j, "command", x->command);
+    json_string(j, "axis", x->axis[0].key);
+    json_open(j, "sides", '[');
+    for (int i = 0; i < x->axis[0].count; i++) json_string(j, NULL, x->axis[0].label[i]);
+    json_close(j, ']');
+    if (x->axis[0].named) put_sides(x, j);
+    json_open(j, "axes", '[');
+    for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
+    json_close(j, ']');
+    json_string(j, "scaling", x->weak ? "weak" : "strong");
+    json_int(j, "repeats", c->repeats);
+    if (x->nseeds) {
+        json_open(j, "seeds", '[');
+        for (int i = 0; i < x->nseeds; i++) json_int(j, NULL, x->seeds[i]);
+        json_close(j, ']');
+    }
+    json_int(j, "tests", experiment_questions(x));
+    json_int(j, "warmup", x->warmup);
+    json_real(j, "confidence", x->confidence);
+    json_real(j, "practical", x->practical);
+    json_int(j, "seed", (int64_t)x->seed);
+    json_bool(j, "complete", c->complete);
+    json_bool(j, "same_bits_in_all_cells", c->same_bits);
+}
+
+enum error compare_json(const struct compared *c, struct json *j) {
+    json_open(j, NULL, '{');
+    put_head(c, j);
+    put_measures(c, j);
+    json_open(j, "cells", '[');
+    for (int i = 0; i < c->x->ncells; i++) put_cell(c, i, j);
+    json_close(j, ']');
+    json_open(j, "pairs", '[');
+    for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
+    json_close(j, ']');
+    put_gates(c, j);
+    put_model(c, j);
+    json_open(j, "notes", '[');
+    for (int i = 0; i < c->nnotes; i++) json_string(j, NULL, c->note[i]);
+    json_close(j, ']');
+    json_open(j, "warnings", '[');
+    for (int i = 0; i < c->nwarnings; i++) json_string(j, NULL, c->warning[i]);
+    json_close(j, ']');
+    environment_json(j, "environment");
+    json_close(j, '}');
+    return json_done(j);
+}
+
+/* ---- csv ---- */
+
+static void csv_text(FILE *f, const char *text) {
+    fputc('"', f);
+    for (; *text; text++) {
+        if (*text == '"') fputc('"', f);
+        fputc(*text, f);
+    }
+    fputc('"', f);
+}
+
+static void csv_run(const struct compared *c, int cell, int run, FILE *f) {
+    const struct experiment *x = c->x;
+    const struct compared_cell *runs = &c->cell[cell];
+    for (int a = 0; a < x->naxes; a++) {
+        csv_text(f, x->axis[a].label[x->cell[cell].at[a]]);
+        fputc(',', f);
+    }
+    fprintf(f, "%d", run + 1);
+    for (int m = 0; m < x->nmeasures; m++) {
+        double v = runs->value[m][run];
+        fprintf(f, isfinite(v) ? ",%.9g" : ",", v);
+    }
+    double predicted = c->predicted && !runs->predicted.why ? runs->predicted.step * 1e3 : NAN;
+    fprintf(f, isfinite(predicted) ? ",%.9g" : ",", predicted);
+    fprintf(f, ",%s,%s,", runs->run[run].result.losses, runs->run[run].result.weights);
+    csv_text(f, runs->run[run].dir);
+    fputc('\n', f);
+}
+
+void compare_csv(const struct compared *c, FILE *f) {
+    for (int a = 0; a < c->x->naxes; a++) {
+        csv_text(f, c->x->axis[a].key);
+        fputc(',', f);
+    }
+    fputs("run", f);
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        fputc(',', f);
+        csv_text(f, c->x->measure[m].name);
+    }
+    fputs(",predicted_step_time,losses_sha256,weights_sha256,dir\n", f);
+    for (int i = 0; i < c->x->ncells; i++)
+        for (int k = 0; k < c->cell[i].nruns; k++) csv_run(c, i, k, f);
+}
+
+static void csv_number(FILE *f, double v) {
+    fprintf(f, isnan(v) ? "," : ",%.9g", v);
+}
+
+void compare_verdicts(const struct compared *c, FILE *f) {
+    const struct experiment *x = c->x;
+    csv_text(f, x->axis[0].key);
+    for (int a = 1; a < x->naxes; a++) fputc(',', f), csv_text(f, x->axis[a].key);
+    fputs(",against,metric,scale,a,b,estimate,low,high,p,p_holm,samples_a,samples_b,verdict,power,needed\n", f);
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            const struct compared_pair *p = &c->pair[i];
+            const struct compared_answer *a = &p->answer[m];
+            const struct comparison *s = &a->statistics;
+            const int *at = x->cell[p->cell[1]].at;
+            bool tested = compare_is_tested(a);
+            for (int k = 0; k < x->naxes; k++) csv_text(f, x->axis[k].label[at[k]]), fputc(',', f);
+            csv_text(f, x->axis[0].label[x->cell[p->cell[0]].at[0]]);
+            fprintf(f, ",\"%s\",%s", x->measure[m].name, s->scale == SCALE_RATIO ? "ratio" : "difference");
+            for (int side = 0; side < 2; side++) csv_number(f, c->cell[p->cell[side]].median[m]);
+            csv_number(f, a->judged ? s->estimate : (double)NAN);
+            csv_number(f, a->judged ? s->low : (double)NAN);
+            csv_number(f, a->judged ? s->high : (double)NAN);
+            csv_number(f, tested ? s->p : (double)NAN);
+            csv_number(f, tested ? s->p_all : (double)NAN);
+            fprintf(f, ",%d,%d,%s", a->samples[0], a->samples[1], compare_word(c, p, m));
+            csv_number(f, a->power);
+            fprintf(f, a->needed ? ",%d\n" : ",\n", a->needed);
+        }
+}
+
+/* ---- files ---- */
+
+static enum error write_file(const struct compared *c, const char *name, const char *text, size_t n) {
+    const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
+    return path ? file_replace(path, text, n) : ERR_MEMORY;
+}
+
+static enum error write_words(const struct compared *c, const char *name,
+                              void (*print)(const struct compared *, FILE *)) {
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return FAIL(ERR_MEMORY, "no memory for %s", name);
+    print(c, f);
+    enum error err = fclose(f) == 0 ? write_file(c, name, text, n) : ERR_MEMORY;
+    free(text);
+    return err;
+}
+
+enum error compare_write(const struct compared *c) {
+    struct json j;
+    json_init(&j);
+    enum error err = compare_json(c, &j);
+    if (err == ERR_NONE) err = write_file(c, "results.json", j.text, j.length);
+    json_fini(&j);
+    if (err == ERR_NONE) err = write_words(c, "results.csv", compare_csv);
+    if (err == ERR_NONE) err = write_words(c, "verdicts.csv", compare_verdicts);
+    return err == ERR_NONE ? write_words(c, "results.md", compare_markdown) : err;
+}

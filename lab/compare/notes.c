@@ -1,0 +1,129 @@
+/* Notes on the verdicts: what is not compared in pairs, how many more runs or seeds would decide, and why an interval
+ * and p may seem to disagree. */
+#include "lab/compare/compare.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void note(struct compared *c, const char *text) {
+    if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
+}
+
+/* Two groups have little power where pairs, of one run more, would have much. */
+static bool needs_more(const struct compared_answer *a, const struct compared_answer *b) {
+    int mine = a->needed ? a->needed : STATISTICS_RUNS + 1, other = b->needed ? b->needed : STATISTICS_RUNS + 1;
+    return mine != other ? mine > other : a->power < b->power;
+}
+
+/* Of the pairs that a measure leaves open, the one that needs the most; -1: none. */
+static int most_open(const struct compared *c, int measure) {
+    int most = -1;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_answer *a = &c->pair[i].answer[measure];
+        if (a->verdict != VERDICT_INCONCLUSIVE || isnan(a->power)) continue;
+        if (most < 0 || needs_more(a, &c->pair[most].answer[measure])) most = i;
+    }
+    return most;
+}
+
+static void note_power(struct compared *c, int measure) {
+    const struct experiment *x = c->x;
+    const struct measure *m = &x->measure[measure];
+    int pair = most_open(c, measure);
+    if (pair < 0) return;
+    const struct compared_answer *a = &c->pair[pair].answer[measure];
+    const char *what = x->nseeds ? "seeds" : "runs", *practical = compare_practical(c, m);
+    const char *more =
+        a->needed
+            ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
+            : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
+    if (more)
+        note(c, pool_printf(c->pool, "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
+                            a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
+                            100 * a->power, more));
+}
+
+/* Intervals are of one question each, p is corrected for all of them. */
+static void note_disagreement(struct compared *c) {
+    const struct experiment *x = c->x;
+    for (int i = 0; i < x->npairs; i++)
+        for (int m = 0; m < x->nmeasures; m++) {
+            const struct compared_answer *a = &c->pair[i].answer[m];
+            double none = x->measure[m].scale == SCALE_RATIO ? 1 : 0;
+            bool beside = a->statistics.low > none || a->statistics.high < none;
+            if (a->verdict != VERDICT_INCONCLUSIVE || !beside) continue;
+            note(c, pool_printf(c->pool,
+                                "%s of '%s': the interval excludes 'no difference', and yet p is %.2g: the interval is "
+                                "for this question alone, but p is corrected for all %d questions together",
+                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all,
+                                experiment_questions(x)));
+            return;
+        }
+}
+
+static void note_goal(struct compared *c, int measure) {
+    const struct measure *m = &c->x->measure[measure];
+    const char *text = "";
+    int reached = 0, runs = 0;
+    if (m->kind != MEASURE_TIME_TO) return;
+    for (int i = 0; i < c->x->ncells && text; i++) {
+        int mine = 0, n = c->cell[i].nruns;
+        for (int k = 0; k < n; k++) mine += isfinite(c->cell[i].value[measure][k]);
+        if (mine < n)
+            text = pool_printf(c->pool, "%s%s'%s' in %d of %d", text, *text ? ", " : "", c->x->cell[i].label, mine, n);
+        reached += mine, runs += n;
+    }
+    if (reached == runs || !text) return;
+    note(c, reached ? pool_printf(c->pool,
+                                  "%s was reached by %s runs, and by all runs of the others; a run that never reached "
+                                  "it counts as the longest",
+                                  m->name, text)
+                    : pool_printf(c->pool, "%s was reached by no run", m->name));
+}
+
+/* Of the pairs, what is the worst is enough. */
+static void note_set(struct compared *c, int measure) {
+    const char *words = NULL;
+    double worst = 0;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const char *mine = c->pair[i].answer[measure].of_set;
+        double error = c->pair[i].answer[measure].statistics.error;
+        if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
+    }
+    note(c, words);
+}
+
+/* What nobody here has read cannot be held against anything. */
+static void note_commands(struct compared *c) {
+    for (int i = 0; i < c->x->ncells; i++) {
+        const struct experiment_cell *cell = &c->x->cell[i];
+        if (!settings_of_command(cell->setting, cell->nsettings)) continue;
+        note(c, pool_printf(c->pool,
+                            "'%s' is a command of yours: make sure that it trains the same as the others (model, data, "
+                            "batch, optimizer, steps), because the engine cannot check this",
+                            cell->label));
+        return;
+    }
+}
+
+static void note_groups(struct compared *c) {
+    int most = 0;
+    for (int i = 0; i < c->x->npairs; i++)
+        for (int m = 0; m < c->x->nmeasures; m++) {
+            const struct compared_answer *a = &c->pair[i].answer[m];
+            if (compare_is_tested(a) && !a->statistics.paired && a->pairs > most) most = a->pairs;
+        }
+    note(c, experiment_too_few(c->x, most));
+}
+
+void compare_notes(struct compared *c) {
+    c->nnotes = 0;
+    note_commands(c);
+    note_groups(c);
+    for (int m = 0; m < c->x->nmeasures; m++) {
+        note_goal(c, m);
+        note_power(c, m);
+        note_set(c, m);
+    }
+    note_disagreement(c);
+}

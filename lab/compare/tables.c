@@ -1,0 +1,337 @@
+/* A comparison as tables for people, on a terminal and in Markdown. */
+#include "lab/compare/compare.h"
+
+#include "engine/base/text.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- grids ---- */
+
+enum { COLUMNS = 24, MEASURE_TEXT = 96 };
+struct grid {
+    struct pool *pool;
+    int columns, rows, room;
+    const char **text; /* the first row is the heading */
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct grid *g, const char *fmt, ...) {
+    char text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    const char *kept = pool_printf(g->pool, "%s", text);
+    if (g->columns < COLUMNS) g->text[g->rows * COLUMNS + g->columns++] = kept ? kept : "";
+}
+
+static const char *number_text(const struct measure *m, double v, char out[32]) {
+    if (!isfinite(v)) return isinf(v) ? "never" : "-";
+    if (!strcmp(m->unit, "bytes")) return text_of_bytes(v, out);
+    if (m->scale == SCALE_DIFFERENCE) return snprintf(out, 32, "%.2f %%", 100 * v), out;
+    snprintf(out, 32, fabs(v) < 1e6 ? "%.4g" : "%.0f", v);
+    return out;
+}
+
+static const char *side_name(const struct compared *c, int cell) {
+    return c->x->axis[0].label[c->x->cell[cell].at[0]];
+}
+
+static const char *cell_text(const struct compared *c, int cell, int measure, char out[MEASURE_TEXT]) {
+    char number[32], around[32];
+    const struct measure *m = &c->x->measure[measure];
+    const struct compared_cell *v = &c->cell[cell];
+    if (measure || !isfinite(v->spread)) return strcpy(out, number_text(m, v->median[measure], number));
+    double half = v->spread * v->median[0] / 2 * (m->scale == SCALE_DIFFERENCE ? 100 : 1);
+    if (!strcmp(m->unit, "bytes"))
+        text_of_bytes(half, around);
+    else
+        snprintf(around, sizeof around, fabs(half) < 100 ? "%.2g" : "%.0f", half);
+    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number), around);
+    return out;
+}
+
+/* The last word of a key, where no other axis ends in it, is enough to know it. */
+static const char *axis_name(const struct experiment *x, int axis) {
+    const char *key = x->axis[axis].key, *dot = strrchr(key, '.');
+    for (int a = 0; a < x->naxes && dot; a++) {
+        const char *other = strrchr(x->axis[a].key, '.');
+        if (a != axis && !strcmp(other ? other + 1 : x->axis[a].key, dot + 1)) return key;
+    }
+    return dot ? dot + 1 : key;
+}
+
+static const char *speedup_text(double v, char out[32]) {
+    snprintf(out, 32, v < 0.1 ? "%.2g" : "%.2f", v);
+    return out;
+}
+
+/* The column is for verdicts on step times; where none is predicted, there is none. */
+static bool has_model(const struct compared *c) {
+    return c->predicted && c->model.cells && c->x->measure[0].kind == MEASURE_STEP_TIME;
+}
+
+static const char *model_text(const struct compared *c, int cell, char out[32]) {
+    const struct compared_prediction *p = &c->cell[cell].predicted;
+    if (p->from == cell) return "measured";
+    if (p->why) return "-";
+    snprintf(out, 32, "%.4g", p->step * 1e3);
+    return out;
+}
+
+/* The name of a side stands in the heading where all rows have the same one. */
+static void put_side_heading(const struct compared *c, struct grid *g, int side, bool varies, const char *unit) {
+    const char letter = (char)('A' + side);
+    if (varies) put(g, "%c is", letter);
+    if (*c->folder && !varies)
+        put(g, "%c: %s%s%s", letter, c->x->axis[0].label[side], *unit ? " " : "", unit);
+    else
+        put(g, "%c%s%s", letter, *unit ? " " : "", unit);
+}
+
+static void put_heading(const struct compared *c, struct grid *g, const char *unit) {
+    const struct experiment *x = c->x;
+    put_side_heading(c, g, 0, x->all_pairs, unit);
+    put_side_heading(c, g, 1, x->axis[0].count > 2, unit);
+    put(g, "B against A [%g %%]", x->confidence * 100);
+    put(g, "p (Holm)");
+    put(g, "verdict");
+}
+
+static void put_first_heading(const struct compared *c, struct grid *g, bool scaled) {
+    const struct experiment *x = c->x;
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
+    put_heading(c, g, !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit);
+    put(g, "same bits");
+    if (scaled) put(g, "speed-up A / B");
+    if (has_model(c)) put(g, "predicted A / B ms");
+}
+
+/* Effect, p, verdict. */
+static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+    const struct compared_answer *a = &p->answer[measure];
+    bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER || compare_is_slight(c, a);
+    put(g, "%s", compare_effect(c, p, measure));
+    if (compare_is_tested(a))
+        put(g, "%.2g", a->statistics.p_all);
+    else
+        put(g, "-");
+    const char *who = side_name(c, p->cell[1]); /* "5ms slower" would be read as an amount */
+    if (*who >= '0' && *who <= '9') who = "B";
+    put(g, "%s%s%s%s", verdict ? who : "", verdict ? " " : "", compare_verdict(c, p, measure),
+        a->equal ? " (equal bits)" : "");
+}
+
+static void put_sides(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+    char text[MEASURE_TEXT];
+    const struct experiment *x = c->x;
+    for (int side = 0; side < 2; side++) {
+        if (side ? x->axis[0].count > 2 : x->all_pairs) put(g, "%s", side_name(c, p->cell[side]));
+        put(g, "%s", cell_text(c, p->cell[side], measure, text));
+    }
+    put_answer(c, p, measure, g);
+}
+
+static void put_place(const struct compared *c, const struct compared_pair *p, struct grid *g) {
+    const struct experiment *x = c->x;
+    const int *at = x->cell[p->cell[1]].at;
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].label[at[a]]);
+}
+
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g, bool scaled) {
+    char text[32], other[32];
+    put_place(c, p, g);
+    put_sides(c, p, 0, g);
+    put(g, "%s", compare_bits(c, p));
+    if (scaled)
+        put(g, "%s / %s", speedup_text(c->cell[p->cell[0]].speedup, text),
+            speedup_text(c->cell[p->cell[1]].speedup, other));
+    if (has_model(c)) put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
+}
+
+static bool begin_grid(const struct compared *c, struct grid *g, int rows) {
+    *g = (struct grid){.pool = c->pool, .room = rows + 1};
+    g->text = pool_alloc(c->pool, sizeof *g->text * COLUMNS * (size_t)g->room);
+    return g->text;
+}
+
+/* The first measure, and what else there is to say of a pair. */
+static bool make_grid(const struct compared *c, struct grid *g) {
+    const struct experiment *x = c->x;
+    bool scaled = false;
+    if (!begin_grid(c, g, x->npairs)) return false;
+    for (int i = 0; i < x->ncells; i++) scaled |= isfinite(c->cell[i].speedup);
+    put_first_heading(c, g, scaled);
+    int columns = g->columns;
+    for (int i = 0; i < x->npairs; i++) {
+        g->rows++, g->columns = 0;
+        put_pair(c, &c->pair[i], g, scaled);
+    }
+    g->columns = columns, g->rows++;
+    return true;
+}
+
+/* The other measures, a row for each pair. */
+static bool make_other_grid(const struct compared *c, struct grid *g) {
+    const struct experiment *x = c->x;
+    if (x->nmeasures < 2 || !begin_grid(c, g, x->npairs * (x->nmeasures - 1))) return false;
+    put(g, "metric");
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
+    put_heading(c, g, "");
+    int columns = g->columns;
+    for (int m = 1; m < x->nmeasures; m++)
+        for (int i = 0; i < x->npairs; i++) {
+            const char *unit = x->measure[m].unit;
+            g->rows++, g->columns = 0;
+            put(g, "%s%s%s", x->measure[m].name, *unit && strcmp(unit, "bytes") != 0 ? ", " : "",
+                strcmp(unit, "bytes") != 0 ? unit : "");
+            put_place(c, &c->pair[i], g);
+            put_sides(c, &c->pair[i], m, g);
+        }
+    g->columns = columns, g->rows++;
+    return true;
+}
+
+/* Characters, not bytes: ± and × are two bytes. */
+static int width_of(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static void print_grid(const struct grid *g, FILE *f) {
+    int width[COLUMNS] = {0};
+    for (int r = 0; r < g->rows; r++)
+        for (int k = 0; k < g->columns; k++) {
+            int w = width_of(g->text[r * COLUMNS + k]);
+            if (w > width[k]) width[k] = w;
+        }
+    for (int r = 0; r < g->rows; r++)
+        for (int k = 0; k < g->columns; k++) {
+            const char *text = g->text[r * COLUMNS + k];
+            bool last = k + 1 == g->columns;
+            fprintf(f, "%s%*s", text, last ? 0 : width[k] - width_of(text) + 2, "");
+            if (last) fputc('\n', f);
+        }
+}
+
+static void print_rows(const struct grid *g, FILE *f) {
+    for (int r = 0; r < g->rows; r++) {
+        for (int k = 0; k < g->columns; k++) {
+            fputs("| ", f);
+            for (const char *t = g->text[r * COLUMNS + k]; *t; t++) {
+                if (*t == '|') fputc('\\', f);
+                fputc(*t, f);
+            }
+            fputc(' ', f);
+        }
+        fputs("|\n", f);
+        for (int k = 0; r == 0 && k < g->columns; k++) fputs("|---", f);
+        if (r == 0) fputs("|\n", f);
+    }
+}
+
+/* ---- all ---- */
+
+/* Of runs that were there: which they are, and what a reader may not know of them. */
+static void print_finished(const struct compared *c, FILE *f) {
+    const struct experiment *x = c->x;
+    for (int i = 0; i < x->ncells; i++) fprintf(f, "%s%s is %s", i ? ", " : "", x->axis[0].label[i], x->cell[i].label);
+    fprintf(f, "; first %lld step%s left out, %s\n", (long long)x->warmup, x->warmup == 1 ? "" : "s",
+            x->measure[0].name);
+    for (int k = 0; k < x->npairs; k++) {
+        const struct compared_pair *p = &c->pair[k];
+        const char *b = x->axis[0].label[p->cell[1]];
+        for (int i = 0; i < p->ndiffers; i++)
+            fprintf(f, "%s%s%s: %s, %s", i ? "; " : b, i ? "" : " differs from A in ", p->differs[i].key,
+                    p->differs[i].a, p->differs[i].b);
+        fprintf(f, p->ndiffers ? "\n" : "%s has the settings of A\n", b);
+    }
+}
+
+static void print_title(const struct compared *c, FILE *f) {
+    const struct experiment *x = c->x;
+    if (!*c->folder) {
+        print_finished(c, f);
+        return;
+    }
+    fprintf(f, "%s: %s scaling, %d interleaved run%s a cell%s, first %lld step%s left out, %s\n", x->name,
+            x->weak ? "weak" : "strong", c->repeats, c->repeats == 1 ? "" : "s",
+            x->nseeds ? c->repeats == 1 ? " with one seed" : ", each with its own seed" : "", (long long)x->warmup,
+            x->warmup == 1 ? "" : "s", x->measure[0].name);
+}
+
+static void print_legend(const struct compared *c, FILE *f) {
+    const char *better = c->x->measure[0].scale == SCALE_DIFFERENCE ? "0 pt (points of a share)" : "1×";
+    fprintf(f, "\nB against A: above %s B is better%s\n", better,
+            isfinite(c->cell[0].spread) ? "; ±: half of the distance between the quartiles of a cell's runs" : "");
+}
+
+static void print_bits(const struct compared *c, FILE *f, const char *start) {
+    int same = 0, held = 0, comparable = 0, commands = 0;
+    for (int i = 0; i < c->x->npairs; i++) {
+        const struct compared_pair *p = &c->pair[i];
+        const struct experiment_cell *b = &c->x->cell[p->cell[1]], *a = &c->x->cell[p->cell[0]];
+        commands += settings_of_command(a->setting, a->nsettings) || settings_of_command(b->setting, b->nsettings);
+        comparable += p->comparable, held += p->held;
+        same += p->held && p->same_losses && p->same_weights;
+    }
+    fprintf(f, "%ssame losses and weights", start);
+    if (held)
+        fprintf(f, ", bit for bit: %s (%d of %d pairs%s)\n", same == held ? "yes" : "no", same, held,
+                c->same_bits ? "; the same in all cells" : "");
+    else if (comparable)
+        fputs(": not known, since no pair has runs on both sides\n", f);
+    else if (commands)
+        fputs(": not compared, since a command reported no weights_sha256\n", f);
+    else
+        fprintf(f, ": not compared, since '%s' changes the computation\n", c->x->axis[0].key);
+}
+
+static void print_model(const struct compared *c, FILE *f, const char *start) {
+    const char *words = compare_model(c);
+    if (*words) fprintf(f, "%smodel: %s\n", start, words);
+}
+
+static void print_doubts(const struct compared *c, FILE *f, const char *start) {
+    const char *why = compare_untested(c);
+    if (*why) fprintf(f, "%s%s\n", start, why);
+    for (int i = 0; i < c->nnotes; i++) fprintf(f, "%s%s\n", start, c->note[i]);
+    if (!c->complete) fprintf(f, "%swarning: some runs are missing\n", start);
+    for (int i = 0; i < c->nwarnings; i++) fprintf(f, "%swarning: %s\n", start, c->warning[i]);
+    for (int i = 0; i < c->x->ngates; i++)
+        fprintf(f, "%sgate %s: %s\n", start,
+                !c->gate[i].judged  ? "open"
+                : c->gate[i].passed ? "passed"
+                                    : "FAILED",
+                c->gate[i].words);
+}
+
+void compare_table(const struct compared *c, FILE *f) {
+    struct grid g;
+    print_title(c, f);
+    fputc('\n', f);
+    if (make_grid(c, &g)) print_grid(&g, f);
+    if (make_other_grid(c, &g)) fputc('\n', f), print_grid(&g, f);
+    print_legend(c, f);
+    fprintf(f, "\n%s\n", compare_sentence(c));
+    print_bits(c, f, "");
+    print_model(c, f, "");
+    print_doubts(c, f, "");
+}
+
+void compare_markdown(const struct compared *c, FILE *f) {
+    struct grid g;
+    fputs("# ", f);
+    print_title(c, f);
+    fputc('\n', f);
+    if (make_grid(c, &g)) print_rows(&g, f);
+    if (make_other_grid(c, &g)) fputc('\n', f), print_rows(&g, f);
+    print_legend(c, f);
+    fprintf(f, "\n%s\n\n", compare_sentence(c));
+    print_bits(c, f, "- ");
+    print_model(c, f, "- ");
+    print_doubts(c, f, "- ");
+}

@@ -1,0 +1,142 @@
+/* Rows of cells: what happened when, and how much of it where. */
+#include "lab/draw/svg.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum { NAMES_MOST = 150, ROW = 18 };
+
+int svg_rows(const struct plot *p) {
+    return p->ncategories < PLOT_ROWS ? p->ncategories : PLOT_ROWS;
+}
+
+double svg_names_left(const struct plot *p) {
+    double widest = 0;
+    for (int r = 0; r < svg_rows(p); r++) widest = fmax(widest, plot_text_width(p->category[r], SVG_TEXT));
+    return SVG_EDGE + fmin(widest, NAMES_MOST) + 6;
+}
+
+void svg_row_names(struct canvas *c, double left, double top, double pitch) {
+    for (int r = 0; r < svg_rows(c->p); r++)
+        svg_text(c, left - 6, top + (r + 0.5) * pitch + 4, SVG_END, left - SVG_EDGE - 5, "", c->p->category[r]);
+}
+
+/* ---- timeline ---- */
+
+static void span(struct canvas *c, const struct scale *x, const struct plot_span *s, double top) {
+    const struct plot_series *kind = &c->p->series[s->series];
+    char from[32], takes[32], words[80];
+    double a = svg_at(x, s->from), b = svg_at(x, s->to);
+    plot_value_text(c->p->x.unit, s->from, from);
+    plot_value_text(c->p->x.unit, s->to - s->from, takes);
+    snprintf(words, sizeof words, "from %s, for %s", from, takes);
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
+               kind->colour % PLOT_COLOURS, a, top + s->row * ROW + 2, fmax(b - a, 1), ROW - 4);
+    svg_hover(c, s->row, kind->name, words);
+    markup_raw(c->m, "</rect>\n");
+}
+
+void svg_draw_timeline(struct canvas *c) {
+    const struct plot *p = c->p;
+    double low = INFINITY, high = -INFINITY, left = svg_names_left(p), top = c->y;
+    for (int i = 0; i < p->nspans; i++) {
+        low = fmin(low, p->span[i].from);
+        high = fmax(high, p->span[i].to);
+    }
+    struct scale x = svg_scale(&p->x, low, high, left, PLOT_WIDTH - 12);
+    c->y = top + svg_rows(p) * ROW;
+    svg_bottom_axis(c, &p->x, &x, top);
+    svg_row_names(c, left, top, ROW);
+    for (int r = 0; r <= svg_rows(p); r++) svg_line(c, left, top + r * ROW, PLOT_WIDTH - 12, top + r * ROW, "grid");
+    for (int i = 0; i < p->nspans; i++)
+        if (p->span[i].row < svg_rows(p)) span(c, &x, &p->span[i], top);
+}
+
+/* ---- heat ---- */
+
+static double hottest(const struct plot *p) {
+    double best = 0;
+    for (int i = 0; i < p->nseries; i++)
+        for (int r = 0; r < svg_rows(p); r++)
+            if (isfinite(p->series[i].y[r])) best = fmax(best, p->series[i].y[r]);
+    return best;
+}
+
+static void heat_cell(struct canvas *c, int row, int column, double x, double width, double top, double best) {
+    const struct plot_series *s = &c->p->series[column];
+    double v = s->y[row];
+    char text[32];
+    if (!isfinite(v)) return;
+    plot_value_text(c->p->y.unit, v, text);
+    markup_raw(c->m,
+               "<rect class=\"heat\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
+               "fill-opacity=\"%.3f\">",
+               x, top + row * ROW + 1, width - 1, ROW - 2, 0.06 + 0.94 * (best > 0 ? v / best : 0));
+    svg_hover(c, row, s->name, text);
+    markup_raw(c->m, "</rect>\n");
+}
+
+void svg_column_heads(struct canvas *c, double left, double width) {
+    double widest = 0;
+    for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
+    int stride = (int)ceil((widest + 4) / width);
+    for (int i = 0; i < c->p->nseries; i += stride) {
+        double half = plot_text_width(c->p->series[i].name, SVG_TEXT) / 2;
+        double x = fmin(left + (i + 0.5) * width, PLOT_WIDTH - SVG_EDGE - half);
+        svg_text(c, x, c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - left, "soft", c->p->series[i].name);
+    }
+    c->y += SVG_LINE + 2;
+}
+
+/* What the darkest and the lightest cell mean. */
+static void heat_key(struct canvas *c, double best) {
+    char text[32], words[128];
+    for (int i = 0; i <= 4; i++)
+        markup_raw(c->m,
+                   "<rect class=\"heat\" x=\"%d\" y=\"%.1f\" width=\"14\" height=\"11\" "
+                   "fill-opacity=\"%.3f\"/>\n",
+                   SVG_EDGE + 15 * i, c->y + 3, 0.06 + 0.235 * i);
+    plot_value_text(c->p->y.unit, best, text);
+    snprintf(words, sizeof words, "0 to %s: %s", text, c->p->y.label);
+    svg_text(c, SVG_EDGE + 82, c->y + SVG_TEXT + 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE - 82, "soft", words);
+    c->y += SVG_LINE + 4;
+}
+
+void svg_draw_heat(struct canvas *c) {
+    const struct plot *p = c->p;
+    double left = svg_names_left(p), best = hottest(p), top;
+    double width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48);
+    svg_column_heads(c, left, width);
+    top = c->y;
+    svg_row_names(c, left, top, ROW);
+    for (int r = 0; r < svg_rows(p); r++)
+        for (int i = 0; i < p->nseries; i++) heat_cell(c, r, i, left + i * width, width, top, best);
+    c->y = top + svg_rows(p) * ROW + 4;
+    heat_key(c, best);
+}
+
+/* ---- choices ---- */
+
+static void choice_cell(struct canvas *c, int row, int column, double x, double width, double top) {
+    const struct plot_series *kind = plot_choice_at(c->p, column, row);
+    if (!kind) return;
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
+               kind->colour % PLOT_COLOURS, x, top + row * ROW + 1, width - 1, ROW - 2);
+    markup_text(c->m, c->p->category[row]);
+    markup_raw(c->m, ", ");
+    markup_text(c->m, c->p->series[column].name);
+    markup_raw(c->m, ": ");
+    markup_text(c->m, kind->name);
+    markup_raw(c->m, "</title></rect>\n");
+}
+
+void svg_draw_choice(struct canvas *c) {
+    const struct plot *p = c->p;
+    double left = svg_names_left(p), width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48), top;
+    svg_column_heads(c, left, width);
+    top = c->y;
+    svg_row_names(c, left, top, ROW);
+    for (int r = 0; r < svg_rows(p); r++)
+        for (int i = 0; i < p->nseries; i++) choice_cell(c, r, i, left + i * width, width, top);
+    c->y = top + svg_rows(p) * ROW + 4;
+}

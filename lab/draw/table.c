@@ -1,0 +1,138 @@
+#include "lab/draw/table.h"
+
+#include <ctype.h>
+#include <string.h>
+
+enum error table_init(struct table *t, const char *title, int columns, int rows, struct pool *pool) {
+    size_t bytes;
+    TRY(memory_size((size_t)(rows + 1) * (size_t)columns, sizeof *t->cell, title, &bytes));
+    *t = (struct table){.title = title, .columns = columns, .rows = rows, .words = 1, .cell = pool_alloc(pool, bytes)};
+    return t->cell ? ERR_NONE : ERR_MEMORY;
+}
+
+static const char *cell_text(const struct table *t, int row, int column) {
+    const char *s = table_row(t, row)[column];
+    return s ? s : "";
+}
+
+static void html_row(const struct table *t, int row, struct markup *out) {
+    markup_raw(out, "<tr>");
+    for (int c = 0; c < t->columns; c++) {
+        bool words = c < t->words;
+        const char *tag = row == 0 ? words ? "th scope=\"col\"" : "th scope=\"col\" class=\"n\""
+                          : c == 0 ? "th scope=\"row\""
+                          : words  ? "td"
+                                   : "td class=\"n\"";
+        markup_element(out, tag, cell_text(t, row, c));
+    }
+    markup_raw(out, "</tr>\n");
+}
+
+void table_html(const struct table *t, struct markup *out) {
+    markup_raw(out, "<div class=\"scroll\" tabindex=\"0\"><table>");
+    markup_element(out, "caption", t->title);
+    markup_raw(out, "<thead>");
+    html_row(t, 0, out);
+    markup_raw(out, "</thead><tbody>");
+    for (int r = 1; r <= t->rows; r++) html_row(t, r, out);
+    markup_raw(out, "</tbody></table></div>\n");
+}
+
+/* Characters, which a terminal gives one column each. */
+static int columns_of(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static int widest(const struct table *t, int column) {
+    int most = 0;
+    for (int r = 0; r <= t->rows; r++) {
+        int n = columns_of(cell_text(t, r, column));
+        if (n > most) most = n;
+    }
+    return most;
+}
+
+/* A column is words where a cell below its head begins with a letter, or is a list. */
+static bool is_words(const struct table *t, int column) {
+    for (int r = 1; r <= t->rows; r++)
+        if (isalpha((unsigned char)*cell_text(t, r, column)) || strchr(cell_text(t, r, column), ',')) return true;
+    return false;
+}
+
+void table_text(const struct table *t, struct markup *out) {
+    for (int r = 0; r <= t->rows; r++)
+        for (int c = 0; c < t->columns; c++) {
+            const char *cell = cell_text(t, r, c);
+            int room = widest(t, c) - columns_of(cell);
+            bool words = is_words(t, c), last = c == t->columns - 1;
+            if (!words) markup_raw(out, "%*s", room, "");
+            markup_put(out, cell, strlen(cell));
+            if (words && !last) markup_raw(out, "%*s", room, "");
+            markup_raw(out, last ? "\n" : "  ");
+        }
+    markup_raw(out, "\n");
+}
+
+/* A bar would end the cell, a line's end the row; angle brackets might be taken for HTML. */
+static void markdown_cell(const char *s, struct markup *out) {
+    for (; *s; s++) {
+        if (strchr("|\\`*_<>[]", *s)) markup_put(out, "\\", 1);
+        markup_put(out, *s == '\n' ? " " : s, 1);
+    }
+}
+
+void table_markdown(const struct table *t, struct markup *out) {
+    markup_raw(out, "**");
+    markdown_cell(t->title, out);
+    markup_raw(out, "**\n\n");
+    for (int r = 0; r <= t->rows; r++) {
+        for (int c = 0; c < t->columns; c++) {
+            markup_raw(out, "| ");
+            markdown_cell(cell_text(t, r, c), out);
+            markup_raw(out, " ");
+        }
+        markup_raw(out, "|\n");
+        for (int c = 0; r == 0 && c < t->columns; c++) markup_raw(out, c < t->words ? "|---" : "|---:");
+        if (r == 0) markup_raw(out, "|\n");
+    }
+    markup_raw(out, "\n");
+}
+
+static void csv_cell(const char *s, struct markup *out) {
+    bool quoted = strpbrk(s, ",\"\r\n") != NULL;
+    if (quoted) markup_put(out, "\"", 1);
+    for (; *s; s++) {
+        if (*s == '"') markup_put(out, "\"", 1);
+        markup_put(out, s, 1);
+    }
+    if (quoted) markup_put(out, "\"", 1);
+}
+
+void table_csv(const struct table *t, struct markup *out) {
+    for (int r = 0; r <= t->rows; r++) {
+        csv_cell(r ? t->title : "table", out);
+        for (int c = 0; c < t->columns; c++) {
+            markup_put(out, ",", 1);
+            csv_cell(cell_text(t, r, c), out);
+        }
+        markup_put(out, "\r\n", 2);
+    }
+}
+
+void table_json(const struct table *t, struct json *out) {
+    json_open(out, NULL, '{');
+    json_string(out, "title", t->title);
+    json_open(out, "columns", '[');
+    for (int c = 0; c < t->columns; c++) json_string(out, NULL, cell_text(t, 0, c));
+    json_close(out, ']');
+    json_open(out, "rows", '[');
+    for (int r = 1; r <= t->rows; r++) {
+        json_open(out, NULL, '[');
+        for (int c = 0; c < t->columns; c++) json_string(out, NULL, cell_text(t, r, c));
+        json_close(out, ']');
+    }
+    json_close(out, ']');
+    json_close(out, '}');
+}

@@ -1,0 +1,75 @@
+/* In what two configurations differ. What is computed follows from the guarded settings alone: a pair that differs in
+ * one of them compares two different trainings. */
+#include "lab/experiment/experiment.h"
+
+#include <string.h>
+
+/* Whether key is 'at' or stands below it. */
+static bool is_under(const char *key, const char *at) {
+    size_t n = at ? strlen(at) : 0;
+    return n > 0 && !strncmp(key, at, n) && (!key[n] || key[n] == '.' || key[n] == '[');
+}
+
+static bool is_any(const char *key, const char *const *of) {
+    for (; *of; of++)
+        if (is_under(key, *of)) return true;
+    return false;
+}
+
+/* How gradients are used: what that does to losses is a question that may be asked. */
+static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
+
+static bool is_guarded(const char *key) {
+    static const char *const guarded[] = {"model",     "loss",           "data",     "batch",  "train",
+                                          "optimizer", "schedule",       "lr_scale", "seed",   "precision",
+                                          "winograd",  "sync_batchnorm", "threads",  "inject", NULL};
+    static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate", NULL};
+    return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);
+}
+
+/* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
+static bool is_computing(const char *key) {
+    return (is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing)) || is_under(key, "command");
+}
+
+bool setting_shares(const char *key) {
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject", NULL};
+    return is_any(key, keys);
+}
+
+bool settings_of_command(const struct result_setting *s, int n) {
+    for (int i = 0; i < n; i++)
+        if (is_under(s[i].key, "command")) return true;
+    return false;
+}
+
+static const char *value_of(const struct experiment_cell *c, const char *key) {
+    for (int i = 0; i < c->nsettings; i++)
+        if (!strcmp(c->setting[i].key, key)) return c->setting[i].value;
+    return NULL;
+}
+
+int settings_differ(const struct experiment_cell *a, const struct experiment_cell *b, const char *const *asked,
+                    struct setting_difference *out, int most) {
+    static const char *const names[] = {"name", "log", "checkpoint.resume", NULL};
+    int n = 0;
+    bool command = settings_of_command(a->setting, a->nsettings);
+    if (command != settings_of_command(b->setting, b->nsettings)) { /* nobody knows what the command's are */
+        static const char *const whose[] = {"the engine", "of the user's own"};
+        if (most > 0) out[n++] = (struct setting_difference){"command", whose[command], whose[!command], false, true};
+        return n;
+    }
+    for (int side = 0; side < 2; side++) {
+        const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
+        for (int i = 0; i < mine->nsettings && n < most; i++) {
+            const char *key = mine->setting[i].key, *value = mine->setting[i].value;
+            const char *beside = value_of(other, key);
+            if (is_any(key, names) || (asked && is_any(key, asked))) continue;
+            if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
+            if (!beside) beside = "";
+            out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside, is_guarded(key),
+                                                   is_computing(key)};
+        }
+    }
+    return n;
+}

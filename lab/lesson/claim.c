@@ -1,0 +1,275 @@
+#include "lab/lesson/claim.h"
+
+#include "engine/base/text.h"
+#include "lab/experiment/quantity.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+struct term {
+    enum {
+        TERM_NUMBER,
+        TERM_WORD, /* a text as it stands */
+        TERM_EXIT,
+        TERM_SECONDS,
+        TERM_CELL, /* of a comparison */
+        TERM_PATH  /* of a run, or of JSON */
+    } kind;
+    int step;
+    struct quantity quantity;
+    const char *path; /* in the check's text */
+};
+struct claim {
+    struct check check;
+    int axis[CHECK_CONDITIONS];
+    struct term term[2];
+    bool beside; /* both are of one comparison, at the same place */
+};
+
+/* ---- reading ---- */
+
+static bool refuse_step(const struct lesson *l, const char *text, int n, char wrong[CHECK_WRONG]) {
+    char name[CHECK_TEXT];
+    const char *names[LESSON_STEPS];
+    for (int i = 0; i < l->nsteps; i++) names[i] = l->step[i].name;
+    snprintf(name, sizeof name, "%.*s", n, text);
+    const char *near = text_nearest(name, names, l->nsteps);
+    snprintf(wrong, CHECK_WRONG, "there is no step '%.60s'%s%s%s", name, near ? ", did you mean '" : "",
+             near ? near : "", near ? "'?" : "");
+    return false;
+}
+
+static bool read_term(const struct lesson *l, const char *text, struct term *t, char wrong[CHECK_WRONG]) {
+    const char *dot = strchr(text, '.');
+    *t = (struct term){.kind = TERM_NUMBER};
+    if (!*text) return true;
+    t->step = lesson_step_named(l, text, (int)(dot ? dot - text : (long)strlen(text)));
+    t->path = dot ? dot + 1 : text;
+    if (t->step < 0) return refuse_step(l, text, (int)strcspn(text, "."), wrong);
+    const struct lesson_step *s = &l->step[t->step];
+    t->kind = !dot                          ? TERM_WORD
+              : !strcmp(t->path, "exit")    ? TERM_EXIT
+              : !strcmp(t->path, "seconds") ? TERM_SECONDS
+              : s->kind == LESSON_COMPARE   ? TERM_CELL
+                                            : TERM_PATH;
+    bool good = dot && *t->path && (t->kind != TERM_CELL || s->experiment);
+    if (!good) snprintf(wrong, CHECK_WRONG, "STEP.METRIC is wanted, not '%.80s'", text);
+    return good && (t->kind != TERM_CELL || quantity_read(s->experiment, t->path, &t->quantity, wrong));
+}
+
+/* "inconclusive", "none" */
+static bool is_word(const char *text) {
+    return *text && !strpbrk(text, ".[");
+}
+
+static bool read_claim(const struct lesson *l, const char *text, struct claim *c, char wrong[CHECK_WRONG]) {
+    *c = (struct claim){0};
+    if (!check_read(text, &c->check, wrong)) return false;
+    const char *first = c->check.term[0].quantity, *second = c->check.term[1].quantity;
+    if (!*first) {
+        snprintf(wrong, CHECK_WRONG, "STEP.METRIC is wanted first, not '%.80s'", text);
+        return false;
+    }
+    if (!read_term(l, first, &c->term[0], wrong)) return false;
+    if (is_word(second))
+        c->term[1] = (struct term){.kind = TERM_WORD, .path = second};
+    else if (!read_term(l, second, &c->term[1], wrong))
+        return false;
+    const struct term *t = c->term;
+    c->beside = t[0].kind == TERM_CELL && t[1].kind == TERM_CELL && t[0].step == t[1].step;
+    if (t[0].kind == TERM_CELL) return quantity_conditions(l->step[t[0].step].experiment, &c->check, c->axis, wrong);
+    if (c->check.nconditions) snprintf(wrong, CHECK_WRONG, "conditions are for steps that compare");
+    return !c->check.nconditions;
+}
+
+/* ---- places ---- */
+
+/* The cell of a term of its own; -1: it names none, or several. */
+static int alone(const struct lesson *l, const struct term *t) {
+    return quantity_cell(l->step[t->step].experiment, &t->quantity, -1);
+}
+
+/* Whether the first term's comparison has this cell for it, and which one is the second term's. */
+static bool stands(const struct lesson *l, const struct claim *c, int cell, int *second) {
+    const struct experiment *x = l->step[c->term[0].step].experiment;
+    if (!quantity_stands(x, &c->term[0].quantity, &c->check, c->axis, cell)) return false;
+    *second = c->beside ? quantity_cell(x, &c->term[1].quantity, cell) : 0;
+    return *second >= 0;
+}
+
+static int count_places(const struct lesson *l, const struct claim *c) {
+    int places = 0, second;
+    if (c->term[0].kind != TERM_CELL) return 1;
+    for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++) places += stands(l, c, i, &second);
+    return places;
+}
+
+/* In a JSON path a name with a unit of time is one: alpha_s, step_ms.p50, beta_s_per_byte. */
+static bool path_timed(const char *path) {
+    for (const char *at = path; (at = strchr(at, '_')); at++) {
+        size_t n = at[1] == 'm' ? 2 : 1;
+        if (at[n] == 's' && (!at[n + 1] || strchr("._", at[n + 1]))) return true;
+    }
+    return false;
+}
+
+static bool term_timed(const struct lesson *l, const struct term *t) {
+    const struct measure *m = t->kind == TERM_PATH ? measure_find(t->path, (int)strlen(t->path)) : NULL;
+    if (t->kind == TERM_CELL) return quantity_timed(l->step[t->step].experiment, &t->quantity);
+    return t->kind == TERM_SECONDS || (t->kind == TERM_PATH && (m ? measure_timed(m) : path_timed(t->path)));
+}
+
+enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
+    struct claim c;
+    char wrong[CHECK_WRONG] = "";
+    struct lesson_claim *at = &l->claim[i];
+    if (read_claim(l, at->check, &c, wrong) && count_places(l, &c) == 0)
+        snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
+    bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
+    if (elsewhere && alone(l, &c.term[1]) < 0)
+        snprintf(wrong, sizeof wrong, "'%.80s' is no single cell\nfix the other axes: [AXIS=VALUE]",
+                 c.check.term[1].quantity);
+    if (!*wrong) {
+        at->timed |= term_timed(l, &c.term[0]) || term_timed(l, &c.term[1]);
+        return ERR_NONE;
+    }
+    char *hint = strchr(wrong, '\n');
+    if (hint) *hint++ = '\0';
+    config_error(e, at->place, false, "claim '%s': %s\n%s", at->check, wrong,
+                 hint ? hint : "for example 'race.ddp.step_time < 0.9 * race.dp.step_time'");
+    return ERR_CONFIG;
+}
+
+/* ---- values ---- */
+
+static const struct json_value *element(const struct json_value *array, const char *part) {
+    int64_t at;
+    if (!strcmp(part, "last"))
+        at = array->count - 1;
+    else if (!text_int(part, &at))
+        at = -1;
+    if (at >= 0) return at < array->count ? &array->children[at] : NULL;
+    for (int i = 0; i < array->count; i++) {
+        const struct json_value *item = &array->children[i];
+        for (int k = 0; item->kind == JSON_OBJECT && k < item->count; k++)
+            if (item->children[k].kind == JSON_STRING && !strcmp(item->children[k].text, part)) return item;
+    }
+    return NULL;
+}
+
+static const struct json_value *walk(const struct json_value *at, const char *path) {
+    char copy[CHECK_TEXT], *rest = NULL;
+    snprintf(copy, sizeof copy, "%s", path);
+    for (char *part = strtok_r(copy, ".", &rest); part && at; part = strtok_r(NULL, ".", &rest))
+        at = at->kind == JSON_OBJECT ? json_get(at, part) : at->kind == JSON_ARRAY ? element(at, part) : NULL;
+    return at;
+}
+
+static void take_text(struct check_value *out, const char *text) {
+    out->text[0] = text, out->ntexts = 1;
+}
+
+static void path_value(const struct lesson_outcome *o, const char *path, struct check_value *out) {
+    const struct measure *m = measure_find(path, (int)strlen(path));
+    if (o->run && m) {
+        out->number = measure_of(m, o->run, 0);
+    } else if (o->run && !strcmp(path, "weights")) {
+        take_text(out, o->run->weights);
+    } else if (o->run && !strcmp(path, "losses")) {
+        take_text(out, o->run->losses);
+    } else {
+        const struct json_value *v = walk(o->told, path);
+        if (v && v->kind == JSON_NUMBER) out->number = v->number;
+        if (v && v->kind == JSON_STRING) take_text(out, v->text);
+        if (v && v->kind == JSON_BOOL) take_text(out, v->truth ? "true" : "false");
+    }
+}
+
+/* cell: of a comparison's. */
+static void value_of(const struct claim *c, int term, const struct lesson_outcome *outcome, int cell,
+                     struct check_value *out) {
+    const struct term *t = &c->term[term];
+    const struct check_term *as = &c->check.term[term];
+    const struct lesson_outcome *o = &outcome[t->step];
+    *out = (struct check_value){.number = (double)NAN};
+    if (t->kind == TERM_NUMBER) {
+        out->number = as->factor;
+        return;
+    }
+    if (t->kind == TERM_WORD) {
+        take_text(out, t->path);
+        return;
+    }
+    if (!o->done) return;
+    if (t->kind == TERM_EXIT) out->number = o->exit;
+    if (t->kind == TERM_SECONDS) out->number = o->seconds;
+    if (t->kind == TERM_CELL && o->compared) quantity_value(o->compared, &t->quantity, cell, out);
+    if (t->kind == TERM_PATH) path_value(o, t->path, out);
+    out->number = as->factor * out->number + as->plus;
+}
+
+/* ---- judging ---- */
+
+/* How far a claim is from being otherwise: of texts, not at all. */
+static double margin(const struct check_value *a, const struct check_value *b) {
+    double most = fmax(fabs(a->number), fabs(b->number));
+    return a->ntexts || !(most > 0) ? 0 : fabs(a->number - b->number) / most;
+}
+
+static const char *value_text(struct pool *pool, const struct check_value *v) {
+    char count[32];
+    bool large = !v->ntexts && fabs(v->number) >= 1e5 && fabs(v->number) < 1e15;
+    const char *text = v->ntexts          ? pool_printf(pool, "%.12s", v->text[0])
+                       : isnan(v->number) ? "not measured"
+                       : large            ? pool_printf(pool, "%s", text_of_count(llround(v->number), count))
+                                          : pool_printf(pool, "%.4g", v->number);
+    return text ? text : "";
+}
+
+static const char *numbers_text(const struct lesson *l, const struct claim *c, const char *where,
+                                const struct check_value v[2], int holds) {
+    static const char *const ops[RELATIONS] = {"at least", "at most", "equal to", "other than", "above", "below"};
+    const char *text = pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", value_text(l->pool, &v[0]),
+                                   holds == 1 ? "" : "not ", ops[c->check.op], value_text(l->pool, &v[1]));
+    return text ? text : "";
+}
+
+static struct claim_result judge_places(const struct lesson *l, const struct claim *c,
+                                        const struct lesson_outcome *outcome) {
+    const struct experiment *x = l->step[c->term[0].step].experiment;
+    struct claim_result r = {.holds = 1, .numbers = ""};
+    double least = INFINITY;
+    int places = 0, second;
+    for (int i = 0; i < x->ncells; i++) {
+        struct check_value v[2];
+        if (!stands(l, c, i, &second)) continue;
+        if (!c->beside && c->term[1].kind == TERM_CELL) second = alone(l, &c->term[1]);
+        value_of(c, 0, outcome, i, &v[0]);
+        value_of(c, 1, outcome, second, &v[1]);
+        int holds = check_holds(&v[0], c->check.op, &v[1]);
+        places++;
+        bool decides = holds < r.holds || (holds == r.holds && margin(&v[0], &v[1]) < least);
+        if (!decides) continue;
+        r.holds = holds, least = margin(&v[0], &v[1]);
+        r.numbers = numbers_text(l, c, x->cell[i].label, v, holds);
+    }
+    const char *more =
+        places > 1 && r.holds == 1 ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers) : NULL;
+    if (more) r.numbers = more;
+    return r;
+}
+
+struct claim_result claim_judge(const struct lesson *l, int i, const struct lesson_outcome *outcome) {
+    struct claim c;
+    struct check_value v[2];
+    char wrong[CHECK_WRONG];
+    struct claim_result r = {-1, ""};
+    if (!read_claim(l, l->claim[i].check, &c, wrong)) return r;
+    if (c.term[0].kind == TERM_CELL) return judge_places(l, &c, outcome);
+    value_of(&c, 0, outcome, 0, &v[0]);
+    value_of(&c, 1, outcome, c.term[1].kind == TERM_CELL ? alone(l, &c.term[1]) : 0, &v[1]);
+    r.holds = check_holds(&v[0], c.check.op, &v[1]);
+    r.numbers = numbers_text(l, &c, "", v, r.holds);
+    return r;
+}

@@ -1,0 +1,126 @@
+/* The labs that come with the program. */
+#include "lab/lesson/lesson.h"
+
+#include "engine/base/embedded.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* The files of examples/labs/, by their paths from there: "00-hello/lab.yaml". */
+extern const struct embedded lesson_texts[];
+extern const int lesson_texts_count;
+
+static const char *text_of(const char *full, const char *file) {
+    size_t n = strlen(full);
+    for (int i = 0; i < lesson_texts_count; i++) {
+        const char *path = lesson_texts[i].name;
+        if (!strncmp(path, full, n) && path[n] == '/' && !strcmp(path + n + 1, file)) return lesson_texts[i].text;
+    }
+    return NULL;
+}
+
+const char *lesson_readme(const char *full) {
+    const char *text = text_of(full, "README.md");
+    return text ? text : "";
+}
+
+/* ---- the list ---- */
+
+static const char *scalar(const struct node *map, const char *key) {
+    const struct node *at = node_get(map, key);
+    return at && at->kind == NODE_SCALAR ? at->text : "";
+}
+
+static enum error read_about(const char *path, const char *text, struct pool *pool, struct lesson_about *out) {
+    struct config_errors *e;
+    struct node *root;
+    TRY(config_errors_create(&e));
+    enum error err = tree_parse(text, strlen(text), path, pool, e, &root);
+    config_errors_free(e);
+    if (err != ERR_NONE) return err;
+    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), scalar(root, "title"),
+                                 scalar(root, "question"), 0};
+    if (!out->name) return ERR_MEMORY;
+    return text_real(scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
+}
+
+/* Of "00-hello/lab.yaml" what its folder is called; 0: the file is another. */
+static size_t name_length(const char *path) {
+    const char *slash = strchr(path, '/');
+    return slash && !strcmp(slash, "/lab.yaml") ? (size_t)(slash - path) : 0;
+}
+
+const char *lesson_name(int i) {
+    static char name[64];
+    for (int k = 0; k < lesson_texts_count; k++) {
+        size_t n = name_length(lesson_texts[k].name);
+        if (n == 0 || i-- > 0) continue;
+        snprintf(name, sizeof name, "%.*s", (int)n, lesson_texts[k].name);
+        return name;
+    }
+    return NULL;
+}
+
+enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n) {
+    *n = 0;
+    for (int i = 0; i < lesson_texts_count && *n < LESSONS_MOST; i++) {
+        const char *path = lesson_texts[i].name;
+        if (!name_length(path)) continue;
+        TRY(read_about(path, lesson_texts[i].text, pool, &out[*n]));
+        ++*n;
+    }
+    return ERR_NONE;
+}
+
+static bool is_called(const char *full, const char *name) {
+    const char *dash = strchr(full, '-');
+    int64_t number, mine;
+    char digits[16] = "";
+    if (!strcmp(full, name) || (dash && !strcmp(dash + 1, name))) return true;
+    snprintf(digits, sizeof digits, "%.*s", (int)strcspn(full, "-"), full);
+    const char *bare = digits + (digits[0] == '0' && digits[1]);
+    name += *name == '0' && name[1];
+    return text_int(name, &number) && text_int(bare, &mine) && number == mine;
+}
+
+enum error lesson_find(const char *name, struct pool *pool, const char **full) {
+    struct lesson_about all[LESSONS_MOST];
+    const char *names[2 * LESSONS_MOST];
+    int n, count = 0;
+    TRY(lesson_list(pool, all, &n));
+    for (int i = 0; i < n; i++)
+        if (is_called(all[i].name, name)) return *full = all[i].name, ERR_NONE;
+    for (int i = 0; i < n; i++) {
+        const char *dash = strchr(all[i].name, '-');
+        names[count++] = all[i].name;
+        if (dash) names[count++] = dash + 1;
+    }
+    const char *near = text_nearest(name, names, count);
+    if (near) return FAIL(ERR_INPUT, "there is no lab '%s'\ndid you mean '%s'?", name, near);
+    return FAIL(ERR_INPUT, "there is no lab '%s'\n'engine lab list' shows all labs", name);
+}
+
+/* ---- copies ---- */
+
+static enum error copy_file(const struct embedded *file, const char *folder, struct pool *pool, int *kept) {
+    enum { MOST = 1 << 20 };
+    char *path = pool_printf(pool, "%s%s", folder, strchr(file->name, '/')), *text;
+    size_t n;
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path)) return file_replace(path, file->text, strlen(file->text));
+    TRY(file_read(path, MOST, pool, &text, &n));
+    *kept += strcmp(text, file->text) != 0;
+    return ERR_NONE;
+}
+
+enum error lesson_copy(const char *full, const char *folder, struct pool *pool, int *kept) {
+    size_t n = strlen(full);
+    *kept = 0;
+    TRY(file_make_folders(folder));
+    for (int i = 0; i < lesson_texts_count; i++)
+        if (!strncmp(lesson_texts[i].name, full, n) && lesson_texts[i].name[n] == '/')
+            TRY(copy_file(&lesson_texts[i], folder, pool, kept));
+    return ERR_NONE;
+}

@@ -1,0 +1,216 @@
+#include "lab/lesson/run.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/train/stop.h"
+#include "lab/process/process.h"
+#include "lab/runner/runner.h"
+
+#include <string.h>
+#include <unistd.h>
+
+enum { TOLD_MOST = 1 << 22, WORDS = LESSON_WORDS + 8 };
+static const struct json_limits told_limits = {16, 200000, 4096};
+
+struct state {
+    const struct lesson_runner *r;
+    const struct lesson *l;
+    struct lesson_result *out;
+    struct pool *pool;
+    const char *below; /* "runs", seen from the lab's folder */
+};
+
+/* ---- commands ---- */
+
+static bool has_word(const struct lesson_step *s, const char *word) {
+    for (int i = 0; i < s->nwords; i++)
+        if (!strcmp(s->words[i], word)) return true;
+    return false;
+}
+
+/* The words behind "engine", and where to put what comes out. */
+static enum error make_words(const struct state *t, const struct lesson_step *s, const char *words[WORDS]) {
+    static const struct {
+        const char *command, *option, *form;
+    } kinds[LESSON_KINDS] = {{"run", "--set", "log.dir=%s/%s"},
+                             {"compare", "--dir", "%s/%s"},
+                             {"bench", "--save", "%s/%s.json"},
+                             {NULL, NULL, "%s/%s"}};
+    int n = 0;
+    const char *place = pool_printf(t->pool, kinds[s->kind].form, t->below, s->into);
+    if (!place) return ERR_MEMORY;
+    if (kinds[s->kind].command) words[n++] = kinds[s->kind].command;
+    for (int i = 0; i < s->nwords; i++) words[n++] = s->words[i];
+    if (kinds[s->kind].option) {
+        words[n++] = kinds[s->kind].option;
+        words[n++] = place;
+    }
+    if (s->kind == LESSON_COMPARE && t->l->quick && s->exit == 0) words[n++] = "--quick";
+    if (s->kind == LESSON_RUN && strcmp(s->into, s->name) != 0) words[n++] = "--resume";
+    if (t->r->quiet && s->kind <= LESSON_COMPARE) words[n++] = "--quiet";
+    words[n] = NULL;
+    return ERR_NONE;
+}
+
+/* As a shell takes it. */
+static const char *typed(struct pool *pool, const char *const *under, const char *const *words) {
+    const char *text = "";
+    for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);
+    if (text) text = pool_printf(pool, "%sengine", text);
+    for (int i = 0; words[i] && text; i++) {
+        bool plain = *words[i] && !words[i][strcspn(words[i], " \t\n'\"\\$&|;<>()*?[]{}#~`!")];
+        text = pool_printf(pool, plain ? "%s %s" : "%s '%s'", text, words[i]);
+    }
+    return text ? text : "";
+}
+
+/* ---- what a step has made ---- */
+
+static enum error read_told(const struct state *t, const char *path, struct lesson_outcome *o) {
+    char *text;
+    size_t n;
+    if (!file_exists(path)) return ERR_NONE;
+    TRY(file_read(path, TOLD_MOST, t->pool, &text, &n));
+    enum error err = json_parse(text, n, told_limits, t->pool, &o->told);
+    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+}
+
+/* All of its runs are there: this starts none, but reads them. */
+static enum error read_compared(const struct state *t, const struct lesson_step *s, const char *folder,
+                                struct lesson_outcome *o) {
+    struct runner r = {t->r->program, folder, true};
+    struct compared *c = pool_alloc(t->pool, sizeof *c);
+    if (!c) return ERR_MEMORY;
+    TRY(runner_run(&r, s->experiment, c));
+    TRY(compare_judge(c));
+    compare_predict(c);
+    o->compared = c;
+    return ERR_NONE;
+}
+
+/* One that was killed leaves none. */
+static enum error read_run(const struct state *t, const char *folder, struct lesson_outcome *o) {
+    struct run_result *run = pool_alloc(t->pool, sizeof *run);
+    char *path = pool_printf(t->pool, "%s/summary.json", folder);
+    if (!run || !path) return ERR_MEMORY;
+    if (o->exit != 0) return ERR_NONE;
+    TRY(run_result_read(folder, t->pool, run));
+    o->run = run;
+    return read_told(t, path, o);
+}
+
+static enum error read_step(const struct state *t, const struct lesson_step *s, struct lesson_outcome *o) {
+    char *folder = pool_printf(t->pool, "%s/%s", t->out->runs, s->into);
+    char *file = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
+    if (!folder || !file) return ERR_MEMORY;
+    if (s->kind == LESSON_RUN) return read_run(t, folder, o);
+    if (s->kind != LESSON_COMPARE) return read_told(t, file, o);
+    return s->experiment ? read_compared(t, s, folder, o) : ERR_NONE;
+}
+
+/* A page beside it; without one a lab is none the worse. */
+static enum error write_report(const struct state *t, const struct lesson_step *s, int i) {
+    char *place = pool_printf(t->pool, "%s/%s", t->below, s->into);
+    char *page = pool_printf(t->pool, "%s/%s/report.html", t->out->runs, s->into);
+    if (!place || !page) return ERR_MEMORY;
+    const char *words[] = {"report", place, NULL};
+    const struct process p = {t->r->program, words, t->l->folder, "/dev/null", "/dev/null"};
+    int code;
+    TRY(process_run(&p, t->pool, &code, NULL));
+    if (code == 0) t->out->report[i] = page;
+    return ERR_NONE;
+}
+
+/* ---- steps ---- */
+
+/* What an earlier start has left of a run is not gone on with; comparisons know themselves what they can use. */
+static enum error clear(const struct state *t, const struct lesson_step *s) {
+    char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name, s->kind == LESSON_RUN ? "" : ".json");
+    if (!path) return ERR_MEMORY;
+    if (s->kind == LESSON_COMPARE || strcmp(s->into, s->name) != 0) return ERR_NONE;
+    return file_remove_tree(path);
+}
+
+/* The launcher is the program then, which is told where this one is. */
+static enum error put_under(const struct state *t, const struct lesson_step *s, const char *const *words,
+                            const char **all, struct process *p) {
+    int n = 0;
+    for (int i = 1; s->under[i]; i++) all[n++] = s->under[i];
+    all[n++] = process_path(t->r->program, t->pool);
+    if (!all[n - 1]) return ERR_MEMORY;
+    for (int i = 0; words[i]; i++) all[n++] = words[i];
+    all[n] = NULL;
+    p->program = s->under[0], p->args = all;
+    return ERR_NONE;
+}
+
+static enum error start(struct state *t, int i, const char *const *words) {
+    const struct lesson_step *s = &t->l->step[i];
+    struct lesson_outcome *o = &t->out->outcome[i];
+    struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL, NULL};
+    const char *all[WORDS + LESSON_WORDS];
+    if (*s->under) TRY(put_under(t, s, words, all, &p));
+    if (s->kind == LESSON_ENGINE && has_word(s, "--json"))
+        p.out = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
+    int64_t began = clock_ns();
+    TRY(process_run(&p, t->pool, &o->exit, NULL));
+    o->seconds = clock_seconds(clock_ns() - began);
+    o->done = !stop_signal();
+    return ERR_NONE;
+}
+
+static enum error run_step(struct state *t, int i) {
+    const char *words[WORDS];
+    const struct lesson_step *s = &t->l->step[i];
+    struct lesson_outcome *o = &t->out->outcome[i];
+    TRY(make_words(t, s, words));
+    TRY(clear(t, s));
+    t->out->command[i] = typed(t->pool, s->under, words);
+    if (!t->r->silent) printf("\n%d of %d: %s\n\n", i + 1, t->l->nsteps, t->out->command[i]);
+    fflush(stdout);
+    TRY(start(t, i, words));
+    if (!o->done) return ERR_NONE;
+    if (o->exit != s->exit) {
+        t->out->failed = i;
+        return ERR_NONE;
+    }
+    TRY(read_step(t, s, o));
+    return o->compared || o->run ? write_report(t, s, i) : ERR_NONE;
+}
+
+static void judge(const struct lesson *l, struct lesson_result *out) {
+    for (int i = 0; i < l->nclaims; i++) {
+        struct claim_result *c = &out->claim[i];
+        bool open = l->quick && !l->claim[i].quick;
+        *c = open ? (struct claim_result){-1, "not judged in quick form"} : claim_judge(l, i, out->outcome);
+        out->hold += !open && c->holds == 1;
+        out->broken += !open && c->holds != 1;
+        out->open += open;
+    }
+}
+
+static enum error write_claims(const struct lesson *l, const struct lesson_result *out) {
+    struct json j;
+    char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
+    if (!path) return ERR_MEMORY;
+    json_init(&j);
+    enum error err = lesson_json(l, out, &j);
+    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    json_fini(&j);
+    return err;
+}
+
+enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {
+    struct state t = {r, l, out, l->pool, l->quick ? "quick" : "runs"};
+    int64_t began = clock_ns();
+    *out = (struct lesson_result){.failed = -1};
+    out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below);
+    if (!out->runs) return ERR_MEMORY;
+    TRY(file_make_folders(out->runs));
+    for (int i = 0; i < l->nsteps && out->failed < 0 && !stop_signal(); i++) TRY(run_step(&t, i));
+    out->stopped = stop_signal() != 0;
+    out->seconds = clock_seconds(clock_ns() - began);
+    if (out->stopped || out->failed >= 0) return ERR_NONE;
+    judge(l, out);
+    return write_claims(l, out);
+}

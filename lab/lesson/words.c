@@ -1,0 +1,74 @@
+/* The result of a lab, for people and programs. */
+#include "lab/lesson/run.h"
+
+#include "engine/base/text.h"
+
+#include <string.h>
+
+static void print_claims(const struct lesson *l, const struct lesson_result *r, FILE *f) {
+    static const char *const words[] = {"  ?", " NO", "yes"};
+    for (int i = 0; i < l->nclaims; i++) {
+        const struct claim_result *c = &r->claim[i];
+        bool open = l->quick && !l->claim[i].quick;
+        fprintf(f, "%s  %s\n     %s\n", open ? "  -" : words[c->holds + 1], l->claim[i].text, c->numbers);
+        if (open || c->holds == 1) continue;
+        fprintf(f, "     wanted: %s\n", l->claim[i].check);
+        if (l->claim[i].timed)
+            fputs("     The claim is about time: on a busy machine it may fail, so run the lab on a quiet one.\n", f);
+    }
+}
+
+void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f) {
+    char took[32];
+    if (l->nlooks) fputs("\nLook at:\n", f);
+    for (int i = 0; i < l->nlooks; i++) fprintf(f, "  - %s\n", l->look[i]);
+    fputs("\nExpected results:\n", f);
+    print_claims(l, r, f);
+    fprintf(f, "\n%d of %d hold", r->hold, r->hold + r->broken);
+    if (r->open) fprintf(f, ", %d not judged in quick form", r->open);
+    fprintf(f, "; %s\n", text_of_seconds(r->seconds, took));
+    for (int i = 0; i < l->nsteps; i++)
+        if (r->report[i]) fprintf(f, "report %s\n", r->report[i]);
+    fprintf(f, "wrote %s/claims.json\n", r->runs);
+}
+
+static void put_steps(const struct lesson *l, const struct lesson_result *r, struct json *j) {
+    json_open(j, "steps", '[');
+    for (int i = 0; i < l->nsteps; i++) {
+        json_open(j, NULL, '{');
+        json_string(j, "name", l->step[i].name);
+        json_string(j, "command", r->command[i]);
+        json_int(j, "exit", r->outcome[i].exit);
+        json_real(j, "seconds", r->outcome[i].seconds);
+        json_string(j, "report", r->report[i]);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+}
+
+enum error lesson_json(const struct lesson *l, const struct lesson_result *r, struct json *j) {
+    json_open(j, NULL, '{');
+    json_string(j, "title", l->title);
+    json_string(j, "folder", l->folder);
+    json_bool(j, "quick", l->quick);
+    json_real(j, "seconds", r->seconds);
+    put_steps(l, r, j);
+    json_open(j, "claims", '[');
+    for (int i = 0; i < l->nclaims; i++) {
+        const struct claim_result *c = &r->claim[i];
+        json_open(j, NULL, '{');
+        json_string(j, "text", l->claim[i].text);
+        json_string(j, "check", l->claim[i].check);
+        if (l->quick && !l->claim[i].quick)
+            json_string(j, "holds", NULL);
+        else
+            json_bool(j, "holds", c->holds == 1);
+        json_bool(j, "timed", l->claim[i].timed);
+        json_string(j, "numbers", c->numbers);
+        json_close(j, '}');
+    }
+    json_close(j, ']');
+    json_bool(j, "all_hold", r->broken == 0);
+    json_close(j, '}');
+    return json_done(j);
+}

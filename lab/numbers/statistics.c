@@ -1,0 +1,319 @@
+#include "lab/numbers/statistics.h"
+
+#include "engine/base/quantile.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+double statistics_quantile(double *v, int n, double q) {
+    return quantile_of(v, n, q);
+}
+
+double statistics_median(double *v, int n) {
+    return statistics_quantile(v, n, 0.5);
+}
+
+double statistics_median_of(const double *v, int n) {
+    const double endless = 1e300;
+    double copy[STATISTICS_RUNS];
+    assert(n <= STATISTICS_RUNS);
+    for (int i = 0; i < n; i++) {
+        if (isnan(v[i])) return (double)NAN;
+        copy[i] = fmin(v[i], endless);
+    }
+    double median = n > 0 ? statistics_median(copy, n) : (double)NAN;
+    return median < endless / 4 ? median : n > 0 ? INFINITY : median;
+}
+
+/* ---- ranks ---- */
+
+/* Twice the rank of each value among all, so that shared ranks are whole. */
+static void double_ranks(const double *all, int count, int *rank) {
+    for (int i = 0; i < count; i++) {
+        int less = 0, equal = 0;
+        for (int k = 0; k < count; k++) less += all[k] < all[i], equal += all[k] == all[i];
+        rank[i] = 2 * less + equal + 1;
+    }
+}
+
+/* How many choices of the ranks add up to each sum: 'of' of them, or any number (of < 0). ways[k][s], or ways[s]. Ranks
+ * are taken in one by one, as coins are. */
+static double *count_ways(const int *rank, int count, int of, int most) {
+    int rows = of < 0 ? 0 : of;
+    double *ways = calloc((size_t)(rows + 1) * (size_t)(most + 1), sizeof *ways);
+    if (!ways) return NULL;
+    ways[0] = 1;
+    for (int i = 0; i < count; i++)
+        for (int k = of < 0 ? 0 : i < of ? i + 1 : of; k >= (of < 0 ? 0 : 1); k--)
+            for (int s = most; s >= rank[i]; s--)
+                ways[k * (most + 1) + s] += ways[(of < 0 ? k : k - 1) * (most + 1) + s - rank[i]];
+    return ways;
+}
+
+/* The share of all choices whose sum is as far from the middle as 'mine'. */
+static double as_far(const int *rank, int count, int of, double middle, int mine) {
+    double far = 0, total = 0;
+    int most = 0;
+    for (int i = 0; i < count; i++) most += rank[i];
+    double *ways = count_ways(rank, count, of, most);
+    if (!ways) return 1; /* no memory: nothing is claimed */
+    const double *last = ways + (of < 0 ? 0 : of) * (most + 1);
+    for (int s = 0; s <= most; s++) {
+        total += last[s];
+        if (fabs(s - middle) >= fabs(mine - middle)) far += last[s];
+    }
+    free(ways);
+    return far / total;
+}
+
+struct outermost {
+    int sums;
+    double level; /* of both ends */
+};
+
+/* The outermost sums, from the least one up, that have together at most half of what confidence leaves; where all ranks
+ * differ. */
+static struct outermost outermost(int count, int of, double confidence) {
+    int rank[2 * STATISTICS_RUNS], most = 0, least = 0;
+    double total = 0, sum = 0;
+    struct outermost out = {0};
+    for (int i = 0; i < count; i++) rank[i] = i + 1, most += i + 1, least += i < of ? i + 1 : 0;
+    double *ways = count_ways(rank, count, of, most);
+    if (!ways) return out;
+    const double *last = ways + (of < 0 ? 0 : of) * (most + 1);
+    for (int s = 0; s <= most; s++) total += last[s];
+    for (int s = least; s <= most; s++) {
+        sum += last[s];
+        if (sum / total > (1 - confidence) / 2 * (1 + 1e-12)) break;
+        out = (struct outermost){out.sums + 1, 2 * sum / total};
+    }
+    free(ways);
+    return out;
+}
+
+/* ---- a shift ---- */
+
+/* The middle of all candidates, and those that the test does not refuse. */
+static void take_middle(double *candidate, int n, int refused, struct shift *out) {
+    out->estimate = statistics_median(candidate, n); /* which sorts them */
+    if (refused < 1 || refused > n / 2) return;
+    out->low = candidate[refused - 1], out->high = candidate[n - refused];
+}
+
+static const struct shift no_shift = {(double)NAN, (double)NAN, (double)NAN, 1};
+
+struct shift statistics_paired(const double *d, int n, double confidence) {
+    double size[STATISTICS_RUNS], average[STATISTICS_RUNS * (STATISTICS_RUNS + 1) / 2];
+    int rank[STATISTICS_RUNS], signs = 0, mine = 0, all = 0, averages = 0;
+    struct shift out = no_shift;
+    assert(n <= STATISTICS_RUNS);
+    if (n < 1) return out;
+    for (int i = 0; i < n; i++) size[i] = fabs(d[i]);
+    double_ranks(size, n, rank);
+    for (int i = 0; i < n; i++) {
+        if (d[i] != 0) mine += d[i] > 0 ? rank[i] : 0, all += rank[i], rank[signs++] = rank[i];
+        for (int k = 0; k <= i; k++) average[averages++] = (d[i] + d[k]) / 2;
+    }
+    if (signs) out.p = as_far(rank, signs, -1, all / 2.0, mine);
+    take_middle(average, averages, outermost(n, -1, confidence).sums, &out);
+    return out;
+}
+
+static double mann_whitney(const double *a, int n, const double *b, int m) {
+    double all[2 * STATISTICS_RUNS];
+    int rank[2 * STATISTICS_RUNS], mine = 0;
+    memcpy(all, a, (size_t)n * sizeof *a);
+    memcpy(all + n, b, (size_t)m * sizeof *b);
+    double_ranks(all, n + m, rank);
+    for (int i = 0; i < n; i++) mine += rank[i];
+    return as_far(rank, n + m, n, (double)n * (n + m + 1), mine);
+}
+
+struct shift statistics_unpaired(const double *a, int n, const double *b, int m, double confidence) {
+    double difference[STATISTICS_RUNS * STATISTICS_RUNS];
+    struct shift out = no_shift;
+    int count = 0;
+    assert(n <= STATISTICS_RUNS && m <= STATISTICS_RUNS);
+    if (n < 1 || m < 1) return out;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < m; k++) difference[count++] = a[i] - b[k];
+    out.p = mann_whitney(a, n, b, m);
+    take_middle(difference, count, outermost(n + m, n, confidence).sums, &out);
+    return out;
+}
+
+/* ---- several tests together ----------------------------------------------------------------- */
+
+void statistics_holm(double *p, int n) {
+    double before = 0;
+    bool *done = calloc((size_t)n, sizeof *done);
+    for (int left = n; left > 0; left--) {
+        int least = -1;
+        for (int i = 0; i < n; i++)
+            if (done && !done[i] && (least < 0 || p[i] < p[least])) least = i;
+        if (least < 0) break;
+        done[least] = true;
+        before = fmax(before, fmin(1, p[least] * left));
+        p[least] = before;
+    }
+    free(done);
+}
+
+bool statistics_can_tell(int n, bool paired, int tests, double confidence) {
+    double choices = 1; /* of signs, or of n among 2 n */
+    for (int i = 1; i <= n; i++) choices *= paired ? 2 : (2.0 * i) * (2.0 * i - 1) / ((double)i * i);
+    return 2 * tests / choices <= (1 - confidence) * (1 + 1e-12);
+}
+
+int statistics_least_runs(int tests, bool paired, double confidence) {
+    for (int n = 1; n <= STATISTICS_RUNS; n++)
+        if (statistics_can_tell(n, paired, tests, confidence)) return n;
+    return 0;
+}
+
+/* ---- what could be told ---- */
+
+static double normal_below(double z) {
+    return erfc(-z / sqrt(2)) / 2;
+}
+
+static double normal_quantile(double share) {
+    double low = -40, high = 40;
+    for (int i = 0; i < 100; i++) {
+        double z = (low + high) / 2;
+        if (normal_below(z) < share)
+            low = z;
+        else
+            high = z;
+    }
+    return (low + high) / 2;
+}
+
+/* Student's, by the first terms of Cornish and Fisher's expansion. */
+static double student_quantile(double share, double freedom) {
+    double z = normal_quantile(share), z3 = z * z * z, z5 = z3 * z * z;
+    return z + (z3 + z) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * z) / (96 * freedom * freedom);
+}
+
+/* The chance that Student's t is above 't' where the truth lies 'away' standard errors off: over what the deviation that
+ * is seen may come to, as a multiple of the true one. */
+static double above_t(double t, double away, double freedom) {
+    enum { STEPS = 400 };
+    const double most = 4;
+    double sum = 0, all = 0;
+    for (int i = 1; i <= STEPS; i++) {
+        double seen = most * i / STEPS;
+        double density = exp((freedom - 1) * log(seen) - freedom * (seen * seen - 1) / 2);
+        sum += density * normal_below(away - t * seen), all += density;
+    }
+    return sum / all;
+}
+
+double statistics_power(double shift, double spread, int n, bool paired, int tests, double confidence) {
+    struct outermost o = outermost(paired ? n : 2 * n, paired ? -1 : n, 1 - (1 - confidence) / tests);
+    if (!o.sums) return 0;
+    if (!(spread > 0)) return shift > 0;
+    double freedom = paired ? n - 1 : 2 * n - 2, t = student_quantile(1 - o.level / 2, freedom);
+    return above_t(t, shift / spread * sqrt(n * 3 / M_PI), freedom);
+}
+
+int statistics_needed(double shift, const struct noise *noise, double chance, const struct questions *q) {
+    for (int n = 2; n <= STATISTICS_RUNS; n++) {
+        bool paired = !isnan(noise->pairs) && statistics_can_tell(n, true, q->asked, q->confidence);
+        double spread = paired ? noise->pairs : noise->groups;
+        if (statistics_power(shift, spread, n, paired, q->asked, q->confidence) >= chance) return n;
+    }
+    return 0;
+}
+
+/* ---- the verdict ---- */
+
+const char *verdict_text(enum verdict v) {
+    static const char *const texts[] = {"same", "faster", "slower", "inconclusive", "untested"};
+    return texts[v];
+}
+
+/* Shifts beyond this are of values that are zero or infinite. */
+static const double SHIFT_MOST = 1e9;
+
+static double shifted(enum scale scale, double v) {
+    return fmax(-SHIFT_MOST, fmin(SHIFT_MOST, scale == SCALE_RATIO ? log(v) : v));
+}
+
+static double unshifted(enum scale scale, double shift) {
+    if (fabs(shift) > SHIFT_MOST / 4) shift = shift > 0 ? INFINITY : -INFINITY;
+    return scale == SCALE_RATIO ? exp(shift) : shift;
+}
+
+double statistics_shift(enum scale scale, double practical) {
+    return scale == SCALE_RATIO ? log1p(practical) : practical;
+}
+
+/* Both sides, as what is shifted; in pairs the first one becomes the differences. */
+static void take_shifts(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
+                        double side[2][STATISTICS_RUNS]) {
+    for (int i = 0; i < n; i++) side[0][i] = shifted(scale, a[i]);
+    for (int i = 0; i < m; i++) side[1][i] = shifted(scale, b[i]);
+    for (int i = 0; i < n && paired; i++) side[0][i] -= side[1][i];
+}
+
+/* By the mean distance of two values, which a few outliers do not rule. */
+static double deviation(const double *v, int n) {
+    double sum = 0;
+    for (int i = 0; i < n; i++)
+        for (int k = 0; k < i; k++) sum += fabs(v[i] - v[k]);
+    return n > 1 ? sum / (n * (n - 1) / 2.0) * sqrt(M_PI) / 2 : (double)NAN;
+}
+
+double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired) {
+    double side[2][STATISTICS_RUNS];
+    take_shifts(a, n, b, m, scale, paired, side);
+    return paired ? deviation(side[0], n) : hypot(deviation(side[0], n), deviation(side[1], m));
+}
+
+struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
+                                     double confidence) {
+    double side[2][STATISTICS_RUNS];
+    take_shifts(a, n, b, m, scale, paired, side);
+    struct shift s =
+        paired ? statistics_paired(side[0], n, confidence) : statistics_unpaired(side[0], n, side[1], m, confidence);
+    return (struct comparison){.scale = scale,
+                               .paired = paired,
+                               .estimate = unshifted(scale, s.estimate),
+                               .low = unshifted(scale, s.low),
+                               .high = unshifted(scale, s.high),
+                               .p = s.p,
+                               .p_all = s.p,
+                               .error = (double)NAN};
+}
+
+static double no_difference(const struct comparison *c) {
+    return c->scale == SCALE_RATIO ? 1 : 0;
+}
+
+/* The values' own noise and the error that they share are independent: their squares add up. */
+static void widen(const struct comparison *c, double confidence, double *low, double *high) {
+    double more = c->error > 0 ? normal_quantile((1 + confidence) / 2) * c->error : 0;
+    *low = more > 0 ? c->estimate - hypot(c->estimate - c->low, more) : c->low;
+    *high = more > 0 ? c->estimate + hypot(c->high - c->estimate, more) : c->high;
+}
+
+static bool is_significant(const struct comparison *c, double confidence) {
+    return c->p_all <= (1 - confidence) * (1 + 1e-12);
+}
+
+enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {
+    double most = no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low, high;
+    widen(c, confidence, &low, &high);
+    if (low >= least && high <= most) return VERDICT_SAME;
+    if (!is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
+    return c->estimate > no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
+}
+
+bool statistics_differs(const struct comparison *c, double confidence) {
+    double low, high;
+    widen(c, confidence, &low, &high);
+    return is_significant(c, confidence) && (low > no_difference(c) || high < no_difference(c));
+}

@@ -1,0 +1,153 @@
+#include "lab/predict/cost.h"
+
+#include "lab/numbers/fit.h"
+#include "transport/algo/plain.h"
+
+#include <math.h>
+#include <string.h>
+
+const char *scheme_name(enum scheme s) {
+    static const char *const names[] = {
+        "star, serial",
+        "star, full duplex",
+        "sharded server",
+#define ALGO(name) #name,
+#include "transport/algo/algos.def"
+#undef ALGO
+    };
+    return s < SCHEMES ? names[s] : "auto";
+}
+
+enum scheme scheme_find(const char *name) {
+    enum scheme s = 0;
+    while (s < SCHEMES && strcmp(name, scheme_name(s)) != 0) s++;
+    return s;
+}
+
+bool scheme_is_known(enum scheme s) {
+    return s > SCHEME_SHARDED && s < SCHEMES && algo_find(scheme_name(s))->cost[KIND_ALL_REDUCE] != NULL;
+}
+
+/* ---- one exchange --------------------------------------------------------------------------- */
+
+int cost_leaves(int leaves, int devices) {
+    while (leaves < devices || !is_power_of_two(leaves)) leaves = leaves < 1 ? 1 : 2 * leaves;
+    return leaves;
+}
+
+/* The formulas ask a place for its sizes alone, so there may be more devices than ranks can be. */
+static void survey(const struct ground *g, struct places *p, struct terrain *t) {
+    int leaves = cost_leaves(g->leaves, g->devices), locals = g->devices / g->hosts;
+    p->size = g->devices;
+    p->hosts = g->hosts;
+    p->terms = places_terms(leaves, g->devices);
+    p->own = leaves_subtrees(0, leaves_cut(leaves, g->devices, 1));
+    p->even = is_power_of_two(g->devices);
+    p->locals = locals * g->hosts == g->devices ? places_locals(leaves, g->devices, locals) : 0;
+    *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);
+}
+
+static bool several(const struct places *p) {
+    return p->terms > p->size;
+}
+
+static double textbook(enum scheme s, const struct terrain *t, double bytes) {
+    int others = t->places->size - 1;
+    double message = t->alpha + bytes * t->beta;
+    if (s == SCHEME_STAR_DUPLEX) return t->alpha + others * message;
+    return others * (2 * message + bytes * t->gamma);
+}
+
+double cost_share(enum scheme s, const struct ground *g, double bytes) {
+    struct places p;
+    struct terrain t;
+    survey(g, &p, &t);
+    if (g->devices == 1) return 0;
+    if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return textbook(s, &t, bytes);
+    const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
+    if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;
+    bool tree = a->orders[ORDER_TREE]; /* else a rank gives one sum */
+    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && several(&p))) return INFINITY;
+    return a->cost[KIND_ALL_REDUCE](&t, bytes);
+}
+
+enum scheme cost_cheapest(const struct ground *g, bool ring_order, double bytes) {
+    struct places p;
+    struct terrain t;
+    survey(g, &p, &t);
+    enum order order = ring_order ? ORDER_RING : ORDER_TREE;
+    return scheme_find(algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && several(&p), (size_t)bytes)->name);
+}
+
+double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {
+    double low = 1, high = 1e13;
+    if (cost_share(b, g, low) <= cost_share(a, g, low)) return 0;
+    if (cost_share(b, g, high) > cost_share(a, g, high)) return INFINITY;
+    for (int i = 0; i < 80; i++) {
+        double middle = sqrt(low * high);
+        *(cost_share(b, g, middle) <= cost_share(a, g, middle) ? &high : &low) = middle;
+    }
+    return high;
+}
+
+/* ---- the port ------------------------------------------------------------------------------- */
+
+/* A formula is so many messages and bytes, and the time of adding, which depends a little on beta where one hides
+ * behind the other: a few rounds settle that. */
+static struct fit_terms { double messages, bytes, adding; } terms_of(const struct cost_point *p, double beta) {
+    struct ground g = {.devices = p->devices, .hosts = 1, .wire = {1, 0}};
+    const double huge = 1; /* seconds a byte: all adding is hidden */
+    double none = cost_share(p->scheme, &(struct ground){p->devices, 1, {0, 0}, false}, p->bytes);
+    struct fit_terms t = {.messages = cost_share(p->scheme, &g, p->bytes) - none};
+    g.wire = (struct wire){0, huge};
+    double slow = cost_share(p->scheme, &g, p->bytes);
+    g.wire.beta = 2 * huge;
+    t.bytes = (cost_share(p->scheme, &g, p->bytes) - slow) / huge;
+    g.wire.beta = beta;
+    t.adding = cost_share(p->scheme, &g, p->bytes) - beta * t.bytes;
+    return t;
+}
+
+struct wire cost_fit(const struct cost_point *points, int n) {
+    enum { POINTS = 1024, ROUNDS = 24 };
+    struct fit_point line[POINTS];
+    struct fit f = {0, 0};
+    if (n > POINTS) n = POINTS;
+    for (int round = 0; round < ROUNDS; round++) {
+        for (int i = 0; i < n; i++) {
+            struct fit_terms t = terms_of(&points[i], f.beta);
+            bool known = isfinite(t.bytes) && isfinite(t.messages); /* else no way to do it there */
+            line[i] = known ? (struct fit_point){t.bytes, points[i].seconds - t.adding, t.messages}
+                            : (struct fit_point){0, 0, 0};
+        }
+        f = fit_line(line, n);
+    }
+    return (struct wire){f.alpha, f.beta};
+}
+
+/* ---- a step --------------------------------------------------------------------------------- */
+
+/* Of a server: gradients to it, or weights from it. */
+static double one_way(enum scheme s, const struct ground *g, double bytes, bool to_server) {
+    struct places p;
+    struct terrain t;
+    survey(g, &p, &t);
+    int others = g->devices - 1;
+    double gather = others * (t.alpha + bytes / g->devices * t.beta);
+    if (s == SCHEME_SHARDED) return to_server ? cost_share(s, g, bytes) - gather : gather;
+    if (s == SCHEME_STAR_SERIAL) return others * (t.alpha + bytes * (t.beta + (to_server ? t.gamma : 0)));
+    return to_server ? plain_reduce_cost(&t, bytes) : plain_broadcast_cost(&t, bytes);
+}
+
+double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g) {
+    double backward = c->before + c->backward, lane = c->overlap ? 0 : backward, all = 0;
+    if (g->devices == 1) return backward + c->update;
+    for (int b = 0; b < c->buckets; b++) {
+        if (c->overlap) lane = fmax(lane, c->before + c->ready[b]);
+        enum scheme now = s == SCHEMES ? cost_cheapest(g, c->ring_order, c->bytes[b]) : s;
+        lane += c->server ? one_way(s, g, c->bytes[b], true) : cost_share(now, g, c->bytes[b]);
+        all += c->bytes[b];
+    }
+    double end = fmax(lane, backward) + c->update / (s == SCHEME_SHARDED ? g->devices : 1);
+    return c->server ? end + one_way(s, g, all, false) : end;
+}

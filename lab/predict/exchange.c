@@ -1,0 +1,324 @@
+#include "lab/predict/exchange.h"
+
+#include "engine/base/memory.h"
+#include "transport/algo/algo.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct message {
+    int from, to;
+    double bytes, begin;
+};
+
+static struct terrain terrain_of(const struct exchange *e, struct places *p) {
+    p->size = e->size;
+    p->terms = e->terms;
+    return terrain_plan(p, e->net.plan.outside.alpha, e->net.plan.outside.beta, false, e->near);
+}
+
+enum error exchange_open(const struct network_plan *p, bool near, int leaves, struct exchange *out) {
+    int per = p->per_host < p->devices ? p->per_host : p->devices;
+    leaves = cost_leaves(leaves, p->devices);
+    *out = (struct exchange){.size = p->devices, .near = near, .terms = places_terms(leaves, p->devices)};
+    out->own = leaves_subtrees(0, leaves_cut(leaves, p->devices, 1));
+    out->locals = p->devices % per == 0 ? places_locals(leaves, p->devices, per) : 0;
+    size_t n = (size_t)p->devices;
+    void *m;
+    TRY(network_open(p, &out->net));
+    TRY(memory_alloc(n * sizeof *out->was, &m));
+    out->was = m;
+    TRY(memory_alloc(n * sizeof *out->at, &m));
+    out->at = m;
+    TRY(memory_alloc(n * sizeof *out->after, &m));
+    out->after = m;
+    TRY(memory_alloc(n * sizeof *out->round, &m));
+    out->round = m;
+    struct places places;
+    out->gamma = terrain_of(out, &places).gamma;
+    return ERR_NONE;
+}
+
+void exchange_close(struct exchange *e) {
+    network_close(&e->net);
+    memory_free(e->at);
+    memory_free(e->after);
+    memory_free(e->was);
+    memory_free(e->round);
+}
+
+/* ---- a round: every rank sends at most one message, or one rank many ------------------------ */
+
+static int by_begin(const void *a, const void *b) {
+    const struct message *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return x->from != y->from ? (x->from < y->from ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
+}
+
+/* A port that several share passes first what comes first. */
+static void in_order(struct message *m, int n) {
+    bool sorted = true;
+    for (int i = 1; i < n && sorted; i++) sorted = m[i - 1].begin <= m[i].begin;
+    if (!sorted) qsort(m, (size_t)n, sizeof *m, by_begin);
+}
+
+static void run_round(struct exchange *e, int n, bool adds) {
+    double slowest = adds ? e->gamma : 0;
+    for (int i = 0; i < n; i++) e->round[i].begin = e->at[e->round[i].from];
+    if (e->net.shared) in_order(e->round, n);
+    memcpy(e->after, e->at, (size_t)e->size * sizeof *e->at);
+    for (int i = 0; i < n; i++) {
+        const struct message *m = &e->round[i];
+        struct passage p = network_pass(&e->net, m->from, m->to, m->bytes, m->begin, slowest);
+        e->after[m->from] = fmax(e->after[m->from], p.left);
+        e->after[m->to] = fmax(e->after[m->to], p.came);
+    }
+    double *was = e->at;
+    e->at = e->after;
+    e->after = was;
+}
+
+/* By how much all ranks have moved on since they were at 'was'; < 0: not all by the same. */
+static double moved(const struct exchange *e, const double *was, bool level) {
+    double d = e->at[0] - was[0], most = 1e-7 * d;
+    for (int r = 1; r < e->size; r++) {
+        if (fabs(e->at[r] - was[r] - d) > most) return -1;
+        if (level && fabs(e->at[r] - e->at[0]) > most) return -1;
+    }
+    return d;
+}
+
+/* To the next rank only one rank of a host sends to another host, so there is no order to find. */
+static void one_shift(struct exchange *e, int distance, double bytes, bool adds) {
+    bool shared = e->net.shared;
+    e->net.shared = shared && distance > 1;
+    for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
+    run_round(e, e->size, adds);
+    e->net.shared = shared;
+}
+
+/* So many rounds more like those since the mark, of which there were 'done'. */
+static void repeat(struct exchange *e, const struct port_mark *since, int done, int times, double each) {
+    for (int r = 0; r < e->size; r++) e->at[r] += each * times;
+    network_repeat(&e->net, since, (double)times / done, each * times);
+}
+
+/* After so many rounds the same has happened everywhere: to each host, or each rack of them, what happened to the one
+ * before it. */
+static int period_of(const struct exchange *e) {
+    const struct network_plan *p = &e->net.plan;
+    return e->net.shared ? p->per_host * (p->per_rack ? p->per_rack : 1) : 1;
+}
+
+/* Each rank sends to the one 'distance' further, or when that is 0, to the one 1, 2, ... further, round after round.
+ * When all ranks have twice moved on by the same time, the rest of the rounds does so too, because the rounds are the
+ * same (or, of other distances, when ranks and ports are all alike and level): so it is added at once. */
+static enum error alike(struct exchange *e, int distance, double bytes, bool adds) {
+    struct port_mark mark;
+    int count = e->size - 1, period = period_of(e);
+    double last = -1;
+    bool found = false;
+    TRY(network_mark(&e->net, &mark));
+    for (int k = 0; k < count; k++) {
+        if (k % period == 0 && !found) {
+            double d = k ? moved(e, e->was, !distance) : -1;
+            int more = (count - k) / period;
+            found = d > 0 && fabs(d - last) <= 1e-7 * d;
+            last = d;
+            if (found) repeat(e, &mark, k / period, more, d);
+            if (found && (k += more * period) == count) break;
+            memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
+        }
+        one_shift(e, distance ? distance : k + 1, bytes, adds);
+    }
+    network_mark_free(&mark);
+    return ERR_NONE;
+}
+
+/* Where ports are shared, every distance has other neighbours; of many distances some are tried, and each stands for
+ * those that follow it. An odd stride does not miss what repeats with the size of hosts. */
+static enum error sampled(struct exchange *e, double bytes) {
+    enum { TRIED = 128 };
+    int count = e->size - 1, stride = e->plain ? 1 : (count + TRIED - 1) / TRIED | 1;
+    for (int k = 0; k < count; k += stride) {
+        struct port_mark mark;
+        double each = 0;
+        int more = k + stride < count ? stride - 1 : count - k - 1;
+        TRY(network_mark(&e->net, &mark));
+        one_shift(e, k + 1, bytes, false);
+        for (int r = 0; r < e->size; r++) each += (e->at[r] - e->after[r]) / e->size;
+        repeat(e, &mark, 1, more, each);
+        network_mark_free(&mark);
+    }
+    return ERR_NONE;
+}
+
+static enum error circle(struct exchange *e, double bytes, bool adds) {
+    if (!e->plain) return alike(e, 1, bytes, adds);
+    for (int k = 1; k < e->size; k++) one_shift(e, 1, bytes, adds);
+    return ERR_NONE;
+}
+
+static enum error all_distances(struct exchange *e, double bytes) {
+    return e->plain || e->net.shared ? sampled(e, bytes) : alike(e, 0, bytes, false);
+}
+
+static double part_of(const struct exchange *e) {
+    struct places p;
+    return (double)terrain_of(e, &p).part_bytes;
+}
+
+/* Terms that a rank gives, in the mean over all but one that has so many itself. */
+static double terms_each(const struct exchange *e, int own) {
+    return (double)(e->terms - own) / (e->size - 1);
+}
+
+/* ---- one server ----------------------------------------------------------------------------- */
+
+void exchange_reduce(struct exchange *e, int root, double bytes) {
+    double piece = part_of(e);
+    for (double left = bytes; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        int n = 0;
+        for (int r = 0; r < e->size; r++)
+            if (r != root) e->round[n++] = (struct message){r, root, some * terms_each(e, e->own), 0};
+        run_round(e, n, false);
+        e->at[root] += (e->terms - e->own) * some * e->gamma;
+    }
+}
+
+void exchange_broadcast(struct exchange *e, int root, double bytes) {
+    double piece = part_of(e);
+    for (double left = bytes; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        for (int i = 1; i < e->size; i++) e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
+        run_round(e, e->size - 1, false);
+    }
+}
+
+/* ---- every rank its part -------------------------------------------------------------------- */
+
+enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
+    double slice = bytes / e->size, piece = part_of(e);
+    for (double left = slice; left > 0; left -= piece) {
+        double some = fmin(left, piece);
+        TRY(all_distances(e, some * terms_each(e, 1)));
+        for (int r = 0; r < e->size; r++) e->at[r] += (e->terms - 1) * some * e->gamma;
+    }
+    return ERR_NONE;
+}
+
+enum error exchange_all_gather(struct exchange *e, double bytes) {
+    return all_distances(e, bytes / e->size);
+}
+
+static enum error ring(struct exchange *e, double bytes) {
+    TRY(circle(e, bytes / e->size, true));
+    return circle(e, bytes / e->size, false);
+}
+
+/* ---- trees and halves ----------------------------------------------------------------------- */
+
+struct lots { /* of ranks: those that stand 'each' apart, for each of the first 'count' */
+    int each, count;
+};
+
+/* The ranks of a lot in groups of 2d: of every group the first and the one d on exchange, or with all, each of the first
+ * d with the one d on. Or one sends to the other. */
+enum direction { DOWN, UP, BOTH };
+static void pairs(struct exchange *e, struct lots lots, int d, bool all, double bytes, enum direction way, bool adds) {
+    int n = 0, members = e->size / lots.each;
+    for (int k = 0; k < lots.count; k++)
+        for (int i = 0; i + d < members; i++) {
+            if (all ? i & d : i % (2 * d) != 0) continue;
+            int low = i * lots.each + k, high = (i + d) * lots.each + k;
+            if (way != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
+            if (way != UP) e->round[n++] = (struct message){low, high, bytes, 0};
+        }
+    run_round(e, n, adds);
+}
+
+static void climb(struct exchange *e, struct lots lots, double bytes) {
+    int d = 1;
+    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, false, bytes, UP, true);
+    while ((d /= 2) > 0) pairs(e, lots, d, false, bytes, DOWN, false);
+}
+
+static void halve(struct exchange *e, struct lots lots, double bytes) {
+    int d = 1;
+    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, true, bytes /= 2, BOTH, true);
+    for (; (d /= 2) > 0; bytes *= 2) pairs(e, lots, d, true, bytes, BOTH, false);
+}
+
+/* ---- hosts ---------------------------------------------------------------------------------- */
+
+/* The ranks of a host meet, and each works on as many bytes. */
+static void near_phase(struct exchange *e, double bytes) {
+    int per = e->net.plan.per_host;
+    for (int first = 0; first < e->size; first += per) {
+        double all = 0;
+        for (int i = 0; i < per; i++) all = fmax(all, e->at[first + i]);
+        for (int i = 0; i < per; i++) e->at[first + i] = all + bytes * e->gamma;
+    }
+}
+
+/* In pipes: to the neighbour 1, 2, ... further within the host. */
+static void near_rounds(struct exchange *e, double slice, bool adds) {
+    int per = e->net.plan.per_host;
+    for (int k = 1; k < per; k++) {
+        for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, r / per * per + (r + k) % per, slice, 0};
+        run_round(e, e->size, false);
+    }
+    for (int r = 0; adds && r < e->size; r++) e->at[r] += (per - 1) * slice * e->gamma;
+}
+
+/* A small buffer is one slice, local rank 0's; the others only wait. */
+static enum error hierarchical(struct exchange *e, double bytes) {
+    int per = e->net.plan.per_host, hosts = e->size / per;
+    bool whole = bytes <= HIERARCHICAL_ONE_SLICE;
+    double slice = whole ? bytes : bytes / per;
+    if (e->near)
+        near_phase(e, (per - 1) * slice);
+    else
+        near_rounds(e, slice, true);
+    (is_power_of_two(hosts) ? halve : climb)(e, (struct lots){per, whole ? 1 : per}, slice);
+    if (e->near)
+        near_phase(e, (per - 1) * slice);
+    else
+        near_rounds(e, slice, false);
+    return ERR_NONE;
+}
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) {
+    bool several = e->terms > e->size;
+    if (e->size == 1) return ERR_NONE;
+    switch (s) {
+    case SCHEME_ring:
+        return ring(e, bytes);
+    case SCHEME_tree:
+        if (several) break;
+        climb(e, (struct lots){1, 1}, bytes);
+        return ERR_NONE;
+    case SCHEME_halving_doubling:
+        if (!is_power_of_two(e->size)) break;
+        halve(e, (struct lots){1, 1}, bytes);
+        return ERR_NONE;
+    case SCHEME_hierarchical:
+        if (e->net.plan.per_host < e->size && e->locals) return hierarchical(e, bytes);
+        break;
+    case SCHEME_star:
+        exchange_reduce(e, 0, bytes);
+        exchange_broadcast(e, 0, bytes);
+        return ERR_NONE;
+    case SCHEME_direct:
+        TRY(exchange_reduce_scatter(e, bytes));
+        return exchange_all_gather(e, bytes);
+    default:
+        break;
+    }
+    return FAIL(ERR_CONFIG, "%s cannot add among %d devices with %d on a host", scheme_name(s), e->size,
+                e->net.plan.per_host);
+}

@@ -1,0 +1,28 @@
+/* The algorithms of transport/algo and dp's exchanges, message by message over a simulated network, with senders,
+ * receivers and order as their essays say. Times are those of the ranks' communication lanes. */
+#pragma once
+#include "lab/predict/network.h"
+
+struct exchange {
+    struct network net;
+    int size;      /* devices, and a server of its own where there is one: the last */
+    double *at;    /* of each rank: when it can go on; callers move it forward */
+    double *after; /* within a round */
+    double *was;   /* some rounds ago */
+    struct message *round;
+    int terms, own; /* as places has them */
+    double gamma;   /* seconds a byte added */
+    bool near;      /* ranks of a host reach each other's memory */
+    int locals;     /* as places.locals */
+    bool plain;     /* every message by itself, though rounds repeat: to check the other against */
+};
+MUST_CHECK enum error exchange_open(const struct network_plan *p, bool near, int leaves, struct exchange *out);
+void exchange_close(struct exchange *e);
+
+/* The sum of 'bytes' on all ranks. s: RING, TREE, HALVING, HIERARCHICAL, DIRECT, or STAR with rank 0 the server. */
+MUST_CHECK enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes);
+/* dp: to one server, and from it; where every rank serves its part, to the owners and from them. */
+void exchange_reduce(struct exchange *e, int root, double bytes);
+void exchange_broadcast(struct exchange *e, int root, double bytes);
+MUST_CHECK enum error exchange_reduce_scatter(struct exchange *e, double bytes);
+MUST_CHECK enum error exchange_all_gather(struct exchange *e, double bytes);

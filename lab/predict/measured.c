@@ -1,0 +1,141 @@
+#include "lab/predict/measured.h"
+
+#include "engine/model/cost.h"
+#include "lab/numbers/statistics.h"
+#include "lab/predict/planned.h"
+#include "modes/bucket.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- where gradients become ready ----------------------------------------------------------- */
+
+/* Backward goes through the steps from the last; what it computes there takes its share of the time. A pass costs a
+ * little for every step, too, which matters where products are small or none. */
+static double weight_of(const struct plan_step *s, double all, int steps) {
+    return op_flops(&s->desc, true) + 0.02 * all / steps;
+}
+
+static void find_ready(const struct model *m, const struct plan *plan, double *ready) {
+    double all = 0, total = 0, done = 0;
+    for (int i = 0; i < plan->nsteps; i++) all += op_flops(&plan->steps[i].desc, true);
+    for (int i = 0; i < plan->nsteps; i++) total += weight_of(&plan->steps[i], all, plan->nsteps);
+    for (int i = 0; i < m->nparams; i++) ready[i] = 1;
+    for (int s = plan->nsteps - 1; s >= 0; s--) {
+        done += weight_of(&plan->steps[s], all, plan->nsteps);
+        for (int i = 0; i < m->nparams; i++)
+            if (m->params[i].node == plan->steps[s].node && total > 0) ready[i] = done / total;
+    }
+    for (int i = 1; i < m->nparams; i++) ready[i] = fmin(1, fmax(ready[i], ready[i - 1]));
+}
+
+/* ---- what the run says ---------------------------------------------------------------------- */
+
+/* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
+static double typical(const struct run_result *r, double quantile) {
+    enum { FEW = 20 };
+    int64_t n = r->nsteps - r->stretch;
+    double *ms = n >= FEW && n < INT32_MAX ? malloc((size_t)n * sizeof *ms) : NULL;
+    if (!ms) return r->p50_ms * 1e-3;
+    for (int64_t i = 0; i < n; i++) ms[i] = r->step[r->stretch + i].ms;
+    double q = statistics_quantile(ms, (int)n, quantile);
+    free(ms);
+    return q * 1e-3;
+}
+
+/* The phases are means over all steps, the first and the disturbed among them. */
+static double scale_of(const struct run_result *r, double steps, double quantile) {
+    double mean = 0, step = typical(r, quantile);
+    for (int p = 0; p < PHASES; p++) mean += r->time_s[p] / steps;
+    return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
+}
+
+enum error measured_read(const struct run_result *r, const struct run_config *c, const struct model *m,
+                         const struct plan *plan, int cores, double quantile, struct pool *pool,
+                         struct measured_step *out) {
+    if (run_result_stretch(r) < 1 || r->devices < 1 || r->ranks < 1)
+        return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
+    double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
+    double steps = (double)run_result_stretch(r), each = scale_of(r, steps, quantile) / steps,
+           whole = each * (double)r->devices / crowd;
+    bool server = sharing_has_server(&c->sharing), slices = c->sharing.share == SHARE_SLICES;
+    *out = (struct measured_step){
+        .load = r->time_s[PHASE_LOAD] * whole,
+        .forward = r->time_s[PHASE_FORWARD] * whole,
+        .backward = r->time_s[PHASE_BACKWARD] * whole,
+        .work = 1.0 / (double)c->devices.count,
+        .batch = c->batch.size,
+        .passes = (int64_t)planned_passes(c) * c->devices.count,
+        .samples = plan->n,
+        .model = m,
+        .activations = (double)(plan->activations + plan->gradients),
+        .scratch = (double)plan->scratch,
+        .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
+    };
+    /* Times are means over the ranks: of a server's, over many that do not update. */
+    double updates = slices ? (double)r->ranks / crowd : server ? (double)r->ranks : 1 / crowd;
+    out->update = r->time_s[PHASE_UPDATE] * each * updates;
+    out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
+    if (!out->ready) return ERR_MEMORY;
+    find_ready(m, plan, out->ready);
+    return ERR_NONE;
+}
+
+void measured_take_trace(struct measured_step *m, const struct step_trace *t) {
+    m->traced = step_trace_ready(t, m->model, m->ready);
+}
+
+struct measured_step measured_grow(const struct measured_step *m, double times) {
+    struct measured_step out = *m;
+    out.load *= times;
+    out.forward *= times;
+    out.backward *= times;
+    out.activations *= times;
+    return out;
+}
+
+/* ---- what a device does --------------------------------------------------------------------- */
+
+static double passes_of(const struct measured_step *m, double share) {
+    return fmax(1, (double)m->passes * share);
+}
+
+enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
+                          struct step_shape *out) {
+    struct buckets b;
+    double last = 1 / passes_of(m, share), backward = m->backward * share;
+    TRY(buckets_init(&b, m->model, first, cap));
+    enum error err = ERR_NONE;
+    if (b.count > SIMULATE_BUCKETS)
+        err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count, SIMULATE_BUCKETS);
+    out->before = (m->load + m->forward) * share + backward * (1 - last);
+    out->backward = backward * last;
+    out->update = m->update;
+    out->buckets = err == ERR_NONE ? b.count : 0;
+    for (int i = 0, p = 0; i < out->buckets; i++) {
+        double ready = 1;
+        for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++) ready = m->ready[p];
+        out->bytes[i] = (double)(b.edge[i + 1] - b.edge[i]) * sizeof(float);
+        out->ready[i] = ready;
+    }
+    buckets_fini(&b);
+    return err;
+}
+
+double measured_memory(const struct measured_step *m, double share, double state) {
+    double arena = (double)m->model->arena_floats * sizeof(float), passes = passes_of(m, share);
+    double sums = floor(log2(passes)) + 1;               /* gradients of which are kept at once */
+    double samples = fmin(1, (double)m->passes * share); /* of a pass, as it was measured */
+    return arena * (1 + sums + m->slots * state) + (double)m->model->buffer_floats * sizeof(float) +
+           m->activations * samples + m->scratch;
+}
+
+void measured_json(const struct measured_step *m, struct json *j) {
+    json_real(j, "load_s", m->load);
+    json_real(j, "forward_s", m->forward);
+    json_real(j, "backward_s", m->backward);
+    json_real(j, "update_s", m->update);
+    json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
+    json_int(j, "traced_steps", m->traced);
+}

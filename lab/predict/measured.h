@@ -1,0 +1,52 @@
+/* A step as a run has measured it, put into the terms of the simulator: the time of its parts from the run's summary,
+ * the order and the times of the gradients within backward from its trace, or from what each layer computes. */
+#pragma once
+#include "engine/base/json.h"
+#include "engine/model/graph_plan.h"
+#include "engine/settings/run_config.h"
+#include "lab/predict/simulate.h"
+#include "lab/predict/step_trace.h"
+#include "lab/results/result.h"
+
+struct measured_step {
+    double load, forward, backward, update; /* seconds, of the whole batch on one device with a core to itself */
+    double work;                            /* of the first three, what a device of the run had: 1 / devices */
+    int64_t batch;                          /* the whole one */
+    int64_t passes;                         /* forwards and backwards of it */
+    int64_t samples;                        /* of one of them */
+    /* of the network */
+    const struct model *model;
+    double *ready;               /* share of backward that is done when parameter i has its gradient */
+    int traced;                  /* steps that have told the former; 0: it is from what each layer computes */
+    double activations, scratch; /* bytes of a pass */
+    int slots;                   /* of the optimizer */
+};
+/* cores: that the run's devices shared; 0: each had its own. quantile: of the times of its steps, which is typical:
+ * 0.5, or less where others have disturbed it. */
+MUST_CHECK enum error measured_read(const struct run_result *r, const struct run_config *c, const struct model *m,
+                                    const struct plan *plan, int cores, double quantile, struct pool *pool,
+                                    struct measured_step *out);
+/* When gradients are ready, as the run has traced it; nothing changes where it has not. */
+void measured_take_trace(struct measured_step *m, const struct step_trace *t);
+/* The step of a batch that is so many times as large, in as many passes: computing takes as many times as long. */
+struct measured_step measured_grow(const struct measured_step *m, double times);
+/* What one of 'devices' does, where each has that share of the batch; buckets as bucket.h cuts them. */
+MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
+                                     struct step_shape *out);
+/* Bytes of the busiest device: weights, gradients, optimizer, activations. state: the share of the optimizer's
+ * state that it has. */
+double measured_memory(const struct measured_step *m, double share, double state);
+/* What the configuration's own run should take a step, in its mode, on its devices, with its batch shared by all: of
+ * the same network, where a batch of another size is so much more or less of the same work; *formula is the formulas' answer. port: NULL is the one that it emulates. ERR_CONFIG: no port is known, or it sends
+ * what is not simulated (compressed gradients, moments of sync_batchnorm, scattered samples). */
+MUST_CHECK enum error measured_predict(const struct measured_step *m, const struct run_config *c,
+                                       const struct wire *port, int cores, struct simulated *out, double *formula);
+/* The first key of the configuration whose effect is not simulated, and the value that leaves it out; NULL: none. */
+struct unsimulated {
+    const char *key, *without;
+};
+struct unsimulated measured_unknown(const struct run_config *c);
+/* ERR_CONFIG as above, with what to set instead. */
+MUST_CHECK enum error measured_refuse(const struct run_config *c);
+/* Its times, bytes and trace as members of the object that is open. */
+void measured_json(const struct measured_step *m, struct json *j);

@@ -1,0 +1,83 @@
+#include "lab/predict/measured.h"
+#include "lab/predict/planned.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What the simulator does not know would be missing from its answer. */
+struct unsimulated measured_unknown(const struct run_config *c) {
+    const struct {
+        bool asked;
+        const char *key, *without;
+    } unknown[] = {
+        {c->inject.slow.by > 0, "inject.slow.by", "0%"},
+        {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
+        {c->sharing.compressed, "comm.compress", "none"},
+        {c->sharing.share == SHARE_AVERAGE, "ddp.sync", "1"},
+        {c->sync_batchnorm, "sync_batchnorm", "false"},
+        {c->sharing.brought, "dp.scatter", "direct"},
+        {c->sharing.share == SHARE_STALE, "dp.staleness", "0"},
+        {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
+         "auto"},
+    };
+    for (size_t i = 0; i < sizeof unknown / sizeof *unknown; i++)
+        if (unknown[i].asked) return (struct unsimulated){unknown[i].key, unknown[i].without};
+    return (struct unsimulated){NULL, NULL};
+}
+
+enum error measured_refuse(const struct run_config *c) {
+    struct unsimulated u = measured_unknown(c);
+    if (!u.key) return ERR_NONE;
+    return FAIL(ERR_CONFIG, "%s is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
+}
+
+static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
+    const struct sharing *how = &c->sharing;
+    bool slices = how->share == SHARE_SLICES;
+    p->overlap = how->overlap;
+    p->server = slices || sharing_has_server(how);
+    p->kind = slices ? SERVED_SHARDED : how->servers ? SERVED_APART : SERVED_SHARED;
+    p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
+    p->ring_order = c->comm.order == COMM_ORDER_RING;
+}
+
+/* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
+static bool takes_direct(const struct run_config *c) {
+    enum link_joins joins = link_rows[c->comm.link].joins;
+    return (joins == JOINS_THREADS || joins == JOINS_PROCESSES) && c->comm.order != COMM_ORDER_RING;
+}
+
+/* The step as measured, cut into as many passes as the configuration makes of its batch. */
+static struct measured_step recut(const struct measured_step *m, const struct run_config *c, double batches) {
+    struct measured_step own = *m;
+    own.passes = llround((double)planned_passes(c) * c->devices.count / batches);
+    return own;
+}
+
+enum error measured_predict(const struct measured_step *m, const struct run_config *c, const struct wire *port,
+                            int cores, struct simulated *out, double *formula) {
+    const struct emulate_config *e = &c->comm.emulate;
+    struct wire emulated = {e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
+    struct simulate_plan p = {
+        .net = {.devices = c->devices.count, .per_host = 1, .oversubscription = 1, .outside = port ? *port : emulated},
+        .cores = cores,
+        .moving = port ? 0 : SIMULATE_MOVING, /* a fitted port has it */
+        .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
+        .steps = 1};
+    TRY(measured_refuse(c));
+    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && c->devices.count + c->sharing.servers > 1)
+        return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
+    take_sharing(c, &p);
+    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;
+    struct step_shape *shape = malloc(sizeof *shape);
+    if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
+    double batches = (double)c->batch.size / (double)m->batch;
+    struct measured_step own = recut(m, c, batches);
+    double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
+    enum error err = measured_shape(&own, share, c->sharing.first, c->sharing.cap, shape);
+    if (err == ERR_NONE) err = simulate(shape, &p, out);
+    if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
+    free(shape);
+    return err;
+}

@@ -1,0 +1,33 @@
+/* One way of sharing gradients, tried on devices and on a network that are only described: a measured step is replayed
+ * there. 'engine simulate' and 'engine advise' try many. */
+#pragma once
+#include "lab/predict/measured.h"
+
+struct way {
+    bool server;                /* dp; else ddp */
+    enum simulated_server kind; /* of its server */
+    enum scheme scheme;         /* of ddp's all-reduce; SCHEMES: auto */
+    bool slices;                /* ddp with optimizer.shard: every device updates a part */
+};
+struct sweep_place {
+    struct simulate_plan plan; /* but for what the way decides */
+    int shards;                /* shards of the batch; 0, or too few: the least that this many devices can share */
+    bool overlap[2];           /* of ddp, of dp */
+    int64_t first, cap;        /* bytes of buckets */
+    bool strong;               /* the devices share the batch of the step; else each has as much as one of the run */
+};
+struct sweep_answer {
+    struct simulated result;
+    double formula; /* seconds; NaN: there is none */
+    double memory;  /* bytes of the busiest device */
+    double speed_up;
+    int buckets;
+};
+/* "server", "server apart", "sharded server". */
+const char *server_name(enum simulated_server kind);
+/* The configured way, on this many devices that each have a host, cores and a port without limits. */
+struct sweep_place sweep_place(const struct run_config *c, int64_t devices);
+/* Whether it is a way to add there; for hierarchical hosts must be full, and several. */
+bool way_suits(const struct way *w, const struct sweep_place *p);
+MUST_CHECK enum error sweep_try(const struct measured_step *m, const struct way *w, const struct sweep_place *p,
+                                struct sweep_answer *out);

@@ -1,0 +1,294 @@
+/* Reading what reports tell of. results.json may hold anything: what is not of its form is ERR_DATA. */
+#include "lab/report/data.h"
+
+#include "engine/base/file.h"
+#include "lab/results/measure.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { RESULTS_MOST = 64 << 20 };
+static const struct json_limits limits = {12, 1 << 20, 1 << 16};
+
+const struct json_value *report_member(const struct json_value *in, const char *key, enum json_kind kind) {
+    const struct json_value *v = in && in->kind == JSON_OBJECT ? json_get(in, key) : NULL;
+    return v && v->kind == kind ? v : NULL;
+}
+
+const char *report_text(const struct json_value *in, const char *key) {
+    const struct json_value *v = report_member(in, key, JSON_STRING);
+    return v ? v->text : "";
+}
+
+double report_number(const struct json_value *in, const char *key) {
+    const struct json_value *v = report_member(in, key, JSON_NUMBER);
+    return v ? v->number : (double)NAN;
+}
+
+static int64_t whole(const struct json_value *in, const char *key, int64_t otherwise) {
+    const struct json_value *v = report_member(in, key, JSON_NUMBER);
+    return v && v->is_integer && v->integer >= 0 ? v->integer : otherwise;
+}
+
+static enum error wrong(const struct report_data *d, const char *what) {
+    return FAIL(ERR_DATA, "'%s/results.json' has %s\nengine compare writes it anew from the runs", d->path, what);
+}
+
+/* ---- cells ---------------------------------------------------------------------------------- */
+
+static void about_run(struct report_cell *c) {
+    const struct run_result *run = &c->run[0];
+    long long batch = 0;
+    if (!c->devices) c->devices = run->devices;
+    if (sscanf(run_result_setting(run, "batch.size"), "%lld", &batch) == 1 && batch > 0) c->batch = batch;
+}
+
+/* "bandwidth 1Gbit": the last word of a key is enough to know it. */
+static const char *more_of(const char *text, const struct json_value *v, struct pool *pool) {
+    return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", report_short(v->key), v->text);
+}
+
+static enum error cell_place(const struct report_data *d, const struct json_value *settings, struct pool *pool,
+                             struct report_cell *c) {
+    c->place = c->work = "";
+    for (int i = 0; settings && i < settings->count; i++) {
+        const struct json_value *v = &settings->children[i];
+        if (!strcmp(v->key, d->axis) || !strcmp(v->key, "devices") || !v->text) continue;
+        c->place = more_of(c->place, v, pool);
+        if (strncmp(v->key, "comm.", 5) != 0) c->work = more_of(c->work, v, pool);
+        if (!c->place || !c->work) return ERR_MEMORY;
+    }
+    return ERR_NONE;
+}
+
+static enum error cell_run(const struct report_data *d, const struct json_value *v, struct pool *pool,
+                           struct report_cell *c) {
+    const char *dir = report_text(v, "dir");
+    if (!*dir) return wrong(d, "a run without its directory");
+    char *path = *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
+    if (!path) return ERR_MEMORY;
+    struct run_result *run = &c->run[c->nruns];
+    TRY(run_result_read(path, pool, run));
+    int64_t n;
+    double ms = report_number(v, "step_time");
+    if (!isfinite(ms)) ms = run_result_step_ms(run, d->warmup, &n);
+    if (!isfinite(ms)) ms = run->p50_ms;
+    c->step_s[c->nruns++] = ms / 1e3;
+    return ERR_NONE;
+}
+
+static void cell_prediction(const struct json_value *v, struct report_cell *c) {
+    const struct json_value *reference = report_member(v, "reference", JSON_BOOL);
+    c->predicted_s = report_number(v, "step_time") / 1e3;
+    c->formula_s = report_number(v, "formula") / 1e3;
+    c->why = report_text(v, "why");
+    c->port = report_text(v, "port");
+    c->reference = reference && reference->truth;
+}
+
+static double median_rate(const struct report_data *d, const struct report_cell *c) {
+    const struct measure *rate = measure_find("throughput", 10);
+    double v[REPORT_RUNS];
+    for (int i = 0; i < c->nruns; i++) v[i] = measure_of(rate, &c->run[i], d->warmup);
+    return statistics_median_of(v, c->nruns);
+}
+
+static enum error cell_read(const struct report_data *d, const struct json_value *v, struct pool *pool,
+                            struct report_cell *c) {
+    const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
+    if (!runs) return wrong(d, "a cell without runs");
+    if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
+    const char *side = report_text(v, "side");
+    for (c->side = 0; c->side < d->nsides && strcmp(d->key[c->side], side) != 0;) c->side++;
+    if (c->side == d->nsides) return wrong(d, "a cell of no side");
+    c->label = report_text(v, "label");
+    c->devices = whole(v, "devices", 0);
+    c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
+    c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
+    if (!c->run || !c->step_s) return ERR_MEMORY;
+    c->settings = report_member(v, "settings", JSON_OBJECT);
+    TRY(cell_place(d, c->settings, pool, c));
+    for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
+    if (!c->nruns) return ERR_NONE;
+    about_run(c);
+    c->median_s = statistics_median_of(c->step_s, c->nruns);
+    c->samples_per_s = median_rate(d, c);
+    c->medians = report_member(v, "median", JSON_OBJECT);
+    c->told = runs;
+    cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
+    return ERR_NONE;
+}
+
+/* Cells that have not run yet are left out, and pairs of them. place: of each cell of the file; -1: it is left out. */
+static enum error cells_read(struct report_data *d, const struct json_value *cells, struct pool *pool,
+                             int place[REPORT_CELLS]) {
+    for (int i = 0; i < cells->count; i++) {
+        struct report_cell *c = &d->cell[d->ncells];
+        TRY(cell_read(d, &cells->children[i], pool, c));
+        place[i] = c->nruns ? d->ncells++ : -1;
+    }
+    if (d->ncells) return ERR_NONE;
+    return FAIL(ERR_INPUT, "no run of '%s' has finished yet\nthe same engine compare command continues it", d->path);
+}
+
+/* Results of before weights were held against each other, too, tell nothing for sure. */
+static int same_bits(const struct json_value *pair) {
+    const struct json_value *losses = report_member(pair, "same_losses", JSON_BOOL),
+                            *weights = report_member(pair, "same_weights", JSON_BOOL);
+    if (losses && !losses->truth) return 0;
+    return losses && weights ? weights->truth : -1;
+}
+
+static enum plot_won won_by(const char *verdict) {
+    static const char *const words[][4] = {[PLOT_SAME] = {"same"},
+                                           [PLOT_FIRST] = {"slower", "worse", "more"},
+                                           [PLOT_SECOND] = {"faster", "better", "less"}};
+    for (int w = PLOT_SAME; w <= PLOT_SECOND; w++)
+        for (int i = 0; words[w][i]; i++)
+            if (!strcmp(verdict, words[w][i])) return (enum plot_won)w;
+    return PLOT_UNTOLD;
+}
+
+/* Of a metric's own entry, or of the pair itself, which is of the first metric. */
+static struct report_answer answer_read(const struct json_value *v, const char *estimate) {
+    const struct json_value *un = report_member(v, "unreached", JSON_ARRAY);
+    const struct json_value *paired = report_member(v, "paired", JSON_BOOL);
+    struct report_answer a = {.estimate = report_number(v, estimate),
+                              .low = report_number(v, "low"),
+                              .high = report_number(v, "high"),
+                              .p = report_number(v, "p_holm"),
+                              .verdict = report_text(v, "verdict"),
+                              .words = report_text(v, "words"),
+                              .doubt = report_text(v, "doubt"),
+                              .paired = paired && paired->truth,
+                              .needed = whole(v, "needed", 0)};
+    a.won = won_by(a.verdict);
+    for (int i = 0; un && i < 2 && i < un->count; i++)
+        if (un->children[i].is_integer) a.unreached[i] = un->children[i].integer;
+    return a;
+}
+
+static enum error answers_read(const struct report_data *d, const struct json_value *pair, struct pool *pool,
+                               struct report_answer **out) {
+    const struct json_value *all = report_member(pair, "answers", JSON_ARRAY);
+    *out = pool_alloc(pool, (size_t)d->nmetrics * sizeof **out);
+    if (!*out) return ERR_MEMORY;
+    for (int m = 0; m < d->nmetrics; m++) {
+        (*out)[m] = answer_read(m == 0 ? pair : NULL, "ratio");
+        for (int i = 0; all && i < all->count; i++)
+            if (!strcmp(report_text(&all->children[i], "metric"), d->metric[m].name))
+                (*out)[m] = answer_read(&all->children[i], "estimate");
+    }
+    return ERR_NONE;
+}
+
+static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
+                            const int place[REPORT_CELLS], struct pool *pool) {
+    int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
+    if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
+    if (place[a] < 0 || place[b] < 0) return ERR_NONE;
+    struct report_pair *p = &d->pair[d->npairs++];
+    *p = (struct report_pair){.a = place[a],
+                              .b = place[b],
+                              .difference = report_text(report_member(v, "difference", JSON_OBJECT), "words"),
+                              .same = same_bits(v)};
+    return answers_read(d, v, pool, &p->answer);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+/* A number alone says little: "every 16". */
+static const char *side_name(const struct report_data *d, const char *side, struct pool *pool) {
+    if (*side < '0' || *side > '9') return side;
+    return pool_printf(pool, "%s %s", report_short(d->axis), side);
+}
+
+static enum error read_sides(struct report_data *d, struct pool *pool) {
+    const struct json_value *sides = report_member(d->root, "sides", JSON_ARRAY);
+    d->axis = report_text(d->root, "axis");
+    for (int i = 0; sides && i < sides->count; i++) {
+        if (sides->children[i].kind != JSON_STRING) return wrong(d, "sides that are no words");
+        if (d->nsides == REPORT_SIDES) return wrong(d, "more sides than a plot has colours");
+        d->key[d->nsides] = sides->children[i].text;
+        d->side[d->nsides] = side_name(d, d->key[d->nsides], pool);
+        if (!d->side[d->nsides++]) return ERR_MEMORY;
+    }
+    return d->nsides ? ERR_NONE : wrong(d, "no sides");
+}
+
+static enum error read_experiment(const char *file, struct pool *pool, struct report_data *d) {
+    char *words;
+    size_t n;
+    TRY(file_read(file, RESULTS_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, limits, pool, &d->root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
+    const struct json_value *cells = report_member(d->root, "cells", JSON_ARRAY);
+    const struct json_value *pairs = report_member(d->root, "pairs", JSON_ARRAY);
+    if (!cells || !cells->count || cells->count > REPORT_CELLS) return wrong(d, "no cells, or too many");
+    TRY(read_sides(d, pool));
+    TRY(report_metrics_read(d, pool));
+    d->experiment = true;
+    d->name = report_text(d->root, "name");
+    d->scaling = report_text(d->root, "scaling");
+    const struct json_value *seeds = report_member(d->root, "seeds", JSON_ARRAY);
+    d->seeds = seeds ? seeds->count : 0;
+    d->command = report_text(d->root, "command");
+    d->warmup = whole(d->root, "warmup", 0);
+    d->confidence = report_number(d->root, "confidence");
+    if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
+    d->environment = report_member(d->root, "environment", JSON_OBJECT);
+    int npairs = pairs ? pairs->count : 0, place[REPORT_CELLS];
+    d->cell = pool_alloc(pool, (size_t)cells->count * sizeof *d->cell);
+    d->pair = pool_alloc(pool, (size_t)(npairs + 1) * sizeof *d->pair);
+    if (!d->cell || !d->pair) return ERR_MEMORY;
+    TRY(cells_read(d, cells, pool, place));
+    for (int i = 0; i < npairs; i++) TRY(pair_read(d, &pairs->children[i], cells->count, place, pool));
+    return ERR_NONE;
+}
+
+/* env.json of a run is newer than this reader, or older than the run: any object will do. */
+static enum error read_environment(const char *path, struct pool *pool, struct report_data *d) {
+    char *words, *file = pool_printf(pool, "%s/env.json", path);
+    size_t n;
+    if (!file) return ERR_MEMORY;
+    if (!file_exists(file)) return ERR_NONE;
+    TRY(file_read(file, 1 << 20, pool, &words, &n));
+    enum error err = json_parse(words, n, limits, pool, &d->environment);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
+    if (d->environment->kind != JSON_OBJECT) d->environment = NULL;
+    return ERR_NONE;
+}
+
+static enum error read_run(struct pool *pool, struct report_data *d) {
+    struct report_cell *c = d->cell = pool_alloc(pool, sizeof *c);
+    if (!c) return ERR_MEMORY;
+    c->run = pool_alloc(pool, sizeof *c->run);
+    c->step_s = pool_alloc(pool, sizeof *c->step_s);
+    if (!c->run || !c->step_s) return ERR_MEMORY;
+    TRY(run_result_read(d->path, pool, c->run));
+    c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
+    cell_prediction(NULL, c);
+    c->nruns = d->ncells = d->nsides = 1;
+    c->samples_per_s = median_rate(d, c);
+    c->place = c->work = "";
+    TRY(report_metrics_read(d, pool));
+    c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
+    d->side[0] = d->key[0] = c->run->mode;
+    about_run(c);
+    return c->label ? read_environment(d->path, pool, d) : ERR_MEMORY;
+}
+
+enum error report_data_read(const char *path, struct pool *pool, struct report_data *out) {
+    *out = (struct report_data){.axis = "mode", .name = "", .scaling = "", .command = "", .confidence = 0.95};
+    out->path = pool_printf(pool, "%s", path);
+    char *file = pool_printf(pool, "%s/results.json", path);
+    if (!out->path || !file) return ERR_MEMORY;
+    if (!file_is_folder(path))
+        return FAIL(ERR_INPUT,
+                    "no directory '%s'\ngive the directory of a run (engine run) or of an experiment (engine compare)",
+                    path);
+    TRY(file_exists(file) ? read_experiment(file, pool, out) : read_run(pool, out));
+    if (out->environment || !out->experiment) return ERR_NONE;
+    return read_environment(out->cell[0].run[0].dir, pool, out);
+}

@@ -1,0 +1,171 @@
+/* The bytes over each link, and the memory of each device. */
+#include "lab/report/data.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The most devices of a side; its first place. -1: the side has no cell. */
+static int largest(const struct report_data *d, int side) {
+    int best = -1;
+    for (int i = 0; i < d->ncells; i++)
+        if (d->cell[i].side == side && (best < 0 || d->cell[i].devices > d->cell[best].devices)) best = i;
+    return best;
+}
+
+static int most_ranks(const struct report_data *d) {
+    int n = 0;
+    for (int i = 0; i < d->ncells; i++) n = d->cell[i].run[0].ranks > n ? d->cell[i].run[0].ranks : n;
+    return n;
+}
+
+static enum error rank_names(struct report *r, int n, const char *word, const char ***out) {
+    TRY(report_take(r, (size_t)n, sizeof **out, out));
+    for (int i = 0; i < n; i++) (*out)[i] = report_say(r, "%s %d", word, i);
+    return ERR_NONE;
+}
+
+/* A series over ranks; what the run does not have is NaN. */
+static enum error rank_series(struct report *r, int n, const double *v, int have, double factor, const double **out) {
+    double *y;
+    TRY(report_take(r, (size_t)n, sizeof *y, &y));
+    for (int i = 0; i < n; i++) y[i] = i < have ? v[i] * factor : (double)NAN;
+    *out = y;
+    return ERR_NONE;
+}
+
+/* ---- bytes ---- */
+
+static double each_step(const struct run_result *run) {
+    int64_t steps = run_result_stretch(run);
+    return steps > 0 ? 1 / (double)steps : (double)NAN;
+}
+
+/* The largest cells of all sides: sent and received of each rank. */
+static enum error bytes_plot(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_GROUPED, 2 * d->nsides, &p));
+    if (!p) return ERR_NONE;
+    p->title = "Bytes through each rank's port in a step";
+    p->about = "The bytes that each rank sends and receives in a step. In dp rank 0 is the server: its port carries as "
+               "much as all other ports together.";
+    p->x = (struct plot_axis){.label = "bytes of a step", .unit = PLOT_BYTES, .zero = true};
+    p->ncategories = ranks;
+    TRY(rank_names(r, ranks, "rank", &p->category));
+    for (int side = 0; side < d->nsides; side++) {
+        int k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        const char *name = report_cell_name(r, d, &d->cell[k]);
+        struct plot_series *out = &p->series[p->nseries];
+        TRY(rank_series(r, ranks, run->sent, run->ranks, each_step(run), &out[0].y));
+        TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
+        bool alike = true; /* then one bar says it */
+        for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
+        out[0].name = report_say(r, alike ? "%s, both sent and received" : "%s, sent", name);
+        out[1].name = report_say(r, "%s, received", name);
+        out[0].colour = side % PLOT_COLOURS;
+        out[1].colour = (side + d->nsides) % PLOT_COLOURS;
+        out[0].n = out[1].n = ranks;
+        p->nseries += alike ? 1 : 2;
+    }
+    return ERR_NONE;
+}
+
+/* Every side and number of devices by ranks. Links' speeds do not change it: the first place stands for all. */
+static enum error bytes_heat(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
+    struct plot *p;
+    int row = 0;
+    TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
+    if (!p) return ERR_NONE;
+    p->title = "Sent and received by each rank in a step";
+    p->about = "Rows are sides and numbers of devices, columns are ranks; darker fields have more bytes. A dark first "
+               "column is a server's port.";
+    p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
+    TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
+    for (int k = 0; k < ranks; k++) {
+        double *y;
+        TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
+        p->series[k] = (struct plot_series){.name = report_say(r, "%d", k), .y = y, .n = d->ncells};
+        row = 0;
+        for (int i = 0; i < d->ncells; i++) {
+            const struct run_result *run = &d->cell[i].run[0];
+            if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[largest(d, d->cell[i].side)].place) != 0) continue;
+            y[row] = k < run->ranks ? (run->sent[k] + run->received[k]) * each_step(run) : (double)NAN;
+            p->category[row++] = report_cell_name(r, d, &d->cell[i]);
+        }
+    }
+    p->nseries = ranks;
+    p->ncategories = row;
+    return ERR_NONE;
+}
+
+/* What is in the bars, and what the busiest of the shown runs sent before its first step. */
+static void say_bytes(struct report *r, struct report_section *s, const struct report_data *d) {
+    double most = 0;
+    char text[32];
+    bool parted = true;
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        parted &= run->parted;
+        for (int k = 0; k < run->ranks; k++) most = fmax(most, run->start_sent[k]);
+    }
+    plot_value_text(PLOT_BYTES, most, text);
+    report_paragraph(
+        s, parted
+               ? report_say(
+                     r,
+                     "The engine counts the bytes at each rank during steps. They do not include the first weights, "
+                     "which are sent once at the start (%s by the rank that sends most), evaluation and checkpoints.",
+                     text)
+               : "The engine counted the bytes at each rank over the whole run. They include evaluation and set-up, "
+                 "since the run is of an older version.");
+}
+
+enum error report_bytes(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "bytes", "Bytes over each link");
+    int ranks = most_ranks(d);
+    if (ranks < 2) {
+        s->missing = "One device has no link. A run on several devices, such as engine run --mode dp --devices cpu:4, "
+                     "counts the bytes over each link.";
+        return ERR_NONE;
+    }
+    TRY(bytes_plot(r, s, d, ranks));
+    say_bytes(r, s, d);
+    return bytes_heat(r, s, d, ranks);
+}
+
+/* ---- memory ---- */
+
+/* Of the largest cell of each side: bytes of each process, or of each device. */
+static enum error memory_plot(struct report *r, struct report_section *s, const struct report_data *d, bool processes) {
+    struct plot *p;
+    TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));
+    p->title = processes ? "Peak memory of each process" : "Optimizer state on each device";
+    p->about = processes ? "The largest resident memory. The devices of dp and single share one process; each device "
+                           "of ddp has its own."
+                         : "Bytes that the optimizer keeps on each device.";
+    p->x = (struct plot_axis){
+        .label = processes ? "peak resident memory" : "optimizer state", .unit = PLOT_BYTES, .zero = true};
+    for (int i = 0; i < 2 * d->nsides; i++) { /* first how many rows there are, then what is in them */
+        int side = i % d->nsides, k = largest(d, side);
+        if (k < 0) continue;
+        const struct run_result *run = &d->cell[k].run[0];
+        int n = processes ? run->processes : run->ranks;
+        if (i < d->nsides) p->ncategories = n > p->ncategories ? n : p->ncategories;
+        if (i < d->nsides) continue;
+        struct plot_series *out = &p->series[p->nseries++];
+        *out = (struct plot_series){
+            .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
+        TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
+    }
+    if (!p->ncategories) s->nplots--; /* nothing is told */
+    return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
+}
+
+enum error report_memory(struct report *r, const struct report_data *d) {
+    struct report_section *s = report_section(r, "memory", "Memory of each device");
+    s->fold = FOLD_ASIDE;
+    TRY(memory_plot(r, s, d, true));
+    return memory_plot(r, s, d, false);
+}

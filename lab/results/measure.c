@@ -1,0 +1,121 @@
+#include "lab/results/measure.h"
+
+#include <math.h>
+#include <string.h>
+
+static const struct measure measures[] = {
+    {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME},
+    {"step_q25", "ms", ABOUT_MACHINE, MEASURE_STEP_QUARTER},
+    {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST},
+    {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true},
+    {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_LOAD},
+    {"forward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_FORWARD},
+    {"backward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_BACKWARD},
+    {"comm_exposed", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_COMM},
+    {"comm_hidden", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_HIDDEN},
+    {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_UPDATE},
+    {"time", "s", ABOUT_MACHINE, MEASURE_TIME},
+    {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES},
+    {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
+    {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
+/* Those that are best at 1 are compared by their difference, and the others (losses, errors) by their ratio. */
+#define X(key, words, share, rises, lacks)                                                                             \
+    {"val_" #key,                                                                                                      \
+     "",                                                                                                               \
+     ABOUT_TRAINING,                                                                                                   \
+     MEASURE_VAL,                                                                                                      \
+     VAL_AT_##key,                                                                                                     \
+     .more_is_better = rises,                                                                                          \
+     .scale = rises ? SCALE_DIFFERENCE : SCALE_RATIO,                                                                  \
+     .practical = rises ? 0.005 : 0},
+    VAL_METRICS_LIST(X)
+#undef X
+};
+
+const struct measure *measure_list(int *n) {
+    *n = sizeof measures / sizeof *measures;
+    return measures;
+}
+
+const struct measure *measure_find(const char *name, int n) {
+    for (size_t i = 0; i < sizeof measures / sizeof *measures; i++)
+        if (strlen(measures[i].name) == (size_t)n && !memcmp(measures[i].name, name, (size_t)n)) return &measures[i];
+    return NULL;
+}
+
+bool measure_timed(const struct measure *m) {
+    return m->kind <= MEASURE_TIME || m->kind == MEASURE_TIME_TO;
+}
+
+bool measure_is_accuracy(const struct measure *m) {
+    return m->kind == MEASURE_VAL && m->part == VAL_AT_accuracy;
+}
+
+static double most(const double *v, int n) {
+    double m = n ? v[0] : (double)NAN;
+    for (int i = 1; i < n; i++) m = fmax(m, v[i]);
+    return m;
+}
+
+static double throughput(const struct run_result *r, int64_t warmup) {
+    double samples = 0, ms = 0;
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
+        if (!isnan(r->step[i].ms)) samples += r->step[i].samples, ms += r->step[i].ms;
+    return ms > 0 ? samples / ms * 1000 : (double)NAN;
+}
+
+static double fastest(const struct run_result *r, int64_t warmup) {
+    double least = (double)NAN;
+    for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++) least = fmin(least, r->step[i].ms);
+    return least;
+}
+
+/* Time of steps alone: what measuring takes is no part of it. Of a command's run the first step's may not be known. */
+static double seconds_until(const struct run_result *r, int64_t step) {
+    double ms = 0;
+    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++)
+        if (i > 0 || !isnan(r->step[i].ms)) ms += r->step[i].ms;
+    return ms / 1000;
+}
+
+static double time_to(const struct measure *m, const struct run_result *r) {
+    const struct metric *of = metric_find(m->of);
+    if (!metric_is_val(of)) {
+        for (int64_t i = 0; i < r->nsteps; i++)
+            if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
+        return INFINITY;
+    }
+    for (int64_t i = 0; i < r->nvals; i++)
+        if (metric_reaches(of, r->val[i].of[of - metric_table], m->target)) return seconds_until(r, r->val[i].step);
+    return r->nvals ? INFINITY : (double)NAN;
+}
+
+double measure_of(const struct measure *m, const struct run_result *r, int64_t warmup) {
+    int64_t n, steps = run_result_stretch(r);
+    bool whole = r->first_step == 0;
+    switch (m->kind) {
+    case MEASURE_STEP_TIME:
+        return run_result_step_ms(r, warmup, &n);
+    case MEASURE_STEP_QUARTER:
+        return run_result_quantile_ms(r, warmup, 0.25, &n);
+    case MEASURE_STEP_BEST:
+        return fastest(r, warmup);
+    case MEASURE_THROUGHPUT:
+        return throughput(r, warmup);
+    case MEASURE_PHASE:
+        return steps > 0 ? r->time_s[m->part] / (double)steps * 1000 : (double)NAN;
+    case MEASURE_TIME: /* a resumed run has neither of all its steps */
+        return whole ? r->time_s[RESULT_TOTAL] : (double)NAN;
+    case MEASURE_BYTES:
+        return whole ? most(r->sent, r->ranks) : (double)NAN;
+    case MEASURE_MEMORY:
+        return most(r->rss, r->processes);
+    case MEASURE_TRAIN_LOSS:
+        return r->train_loss;
+    case MEASURE_VAL:
+        return r->val_of[m->part];
+    case MEASURE_TIME_TO:
+        return time_to(m, r);
+    }
+    return (double)NAN;
+}

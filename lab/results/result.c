@@ -1,0 +1,410 @@
+#include "lab/results/result.h"
+
+#include "engine/base/file.h"
+#include "engine/base/json.h"
+#include "lab/numbers/statistics.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SUMMARY_MOST = 1 << 20, METRICS_MOST = 1 << 30 };
+static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = {4, 64, 4096};
+
+/* ---- members that must be of a kind --------------------------------------------------------- */
+
+struct reader {
+    const char *path;
+    struct pool *pool;
+    enum error err; /* the first */
+};
+
+static const struct json_value *member(struct reader *r, const struct json_value *in, const char *key,
+                                       enum json_kind kind) {
+    const struct json_value *v = in ? json_get(in, key) : NULL;
+    if (v && v->kind == kind) return v;
+    if (r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s' has no such '%s' as a run writes", r->path, key);
+    return NULL;
+}
+
+static int64_t whole(struct reader *r, const struct json_value *in, const char *key, int64_t most) {
+    const struct json_value *v = member(r, in, key, JSON_NUMBER);
+    if (v && v->is_integer && v->integer >= 0 && v->integer <= most) return v->integer;
+    if (v && r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s': '%s' is %s", r->path, key, v->text);
+    return 0;
+}
+
+/* null is NaN: what was not measured. */
+static double real(struct reader *r, const struct json_value *in, const char *key) {
+    const struct json_value *v = in ? json_get(in, key) : NULL;
+    if (v && v->kind == JSON_NULL) return (double)NAN;
+    v = member(r, in, key, JSON_NUMBER);
+    return v ? v->number : 0;
+}
+
+static double maybe(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+}
+
+static const char *text(struct reader *r, const struct json_value *in, const char *key) {
+    const struct json_value *v = member(r, in, key, JSON_STRING);
+    return v ? v->text : "";
+}
+
+/* "" is what no file says. */
+static const char *told(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == JSON_STRING ? v->text : "";
+}
+
+static int list(struct reader *r, const struct json_value *in, const char *key, double *out) {
+    const struct json_value *v = member(r, in, key, JSON_ARRAY);
+    if (!v) return 0;
+    for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
+        if (v->children[i].kind != JSON_NUMBER) {
+            r->err = r->err ? r->err : FAIL(ERR_DATA, "'%s': '%s' contains values that are not numbers", r->path, key);
+            return 0;
+        }
+        out[i] = v->children[i].number;
+    }
+    return v->count < RESULT_RANKS ? v->count : RESULT_RANKS;
+}
+
+/* ---- the files ------------------------------------------------------------------------------ */
+
+static void read_times(struct reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
+    const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
+    for (int p = 0; p < PHASES; p++) out->time_s[p] = real(r, times, phase_names[p].key);
+    out->time_s[RESULT_COMM_HIDDEN] = real(r, times, "comm_hidden");
+    out->time_s[RESULT_TOTAL] = real(r, times, "total");
+    out->p50_ms = real(r, step, "p50");
+    out->p95_ms = real(r, step, "p95");
+    out->samples_per_s = real(r, root, "samples_per_s");
+}
+
+static void read_bytes(struct reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
+    out->ranks = list(r, bytes, "sent", out->sent);
+    int received = list(r, bytes, "received", out->received);
+    int state = list(r, root, "optimizer_bytes", out->state);
+    const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
+    out->parted = start != NULL;
+    if (start && list(r, start, "sent", out->start_sent) != out->ranks) received = -1;
+    out->processes = list(r, root, "peak_rss_bytes", out->rss);
+    if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
+        r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
+}
+
+static enum error missing(const char *dir, struct pool *pool) {
+    char *results = pool_printf(pool, "%s/results.json", dir);
+    if (!results) return ERR_MEMORY;
+    if (file_exists(results))
+        return FAIL(ERR_INPUT,
+                    "'%s' is the folder of an experiment, not of a run\nits runs are in "
+                    "%s/cells/*/run-*; engine report %s tells what it came to",
+                    dir, dir, dir);
+    return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it", dir,
+                dir);
+}
+
+static void read_val(const struct json_value *val, double of[VAL_METRICS]) {
+    for (int i = 0; i < VAL_METRICS; i++) of[i] = val ? maybe(val, metric_table[i].key) : (double)NAN;
+}
+
+static void read_losses(struct reader *r, const struct json_value *root, struct run_result *out) {
+    out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
+    const struct json_value *val = member(r, root, "val", JSON_OBJECT);
+    read_val(val, out->val_of);
+    out->val_loss = real(r, val, "loss");
+    out->val_accuracy = real(r, val, "accuracy");
+    out->weights = text(r, root, "weights_sha256");
+    out->losses = text(r, root, "losses_sha256");
+}
+
+static void read_patience(const struct json_value *patience, struct run_result *out) {
+    out->patience = patience ? told(patience, "metric") : "";
+    if (patience) (void)json_get_int(patience, "evaluations_since", INT64_MAX, &out->waits);
+}
+
+enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/summary.json", dir);
+    size_t n;
+    const struct json_value *root;
+    if (!path) return ERR_MEMORY;
+    *out = (struct run_result){.dir = pool_printf(pool, "%s", dir), .event = ""};
+    if (!out->dir) return ERR_MEMORY;
+    if (!file_exists(path)) return missing(dir, pool);
+    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, summary_limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    struct reader r = {.path = path, .pool = pool};
+    out->mode = text(&r, root, "mode");
+    out->devices = whole(&r, root, "devices", 1 << 20);
+    out->shards = whole(&r, root, "shards", 1 << 20);
+    out->steps = whole(&r, root, "steps", INT64_MAX);
+    out->epochs = whole(&r, root, "epochs", INT64_MAX);
+    const struct json_value *first = json_get(root, "first_step");
+    if (first) out->first_step = whole(&r, root, "first_step", out->steps);
+    if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
+    out->run_id = told(root, "run_id");
+    out->train_s = maybe(root, "train_s");
+    read_patience(json_get(root, "patience"), out);
+    read_losses(&r, root, out);
+    read_times(&r, root, out);
+    read_bytes(&r, root, out);
+    return r.err;
+}
+
+/* A job began behind this step: what an earlier one has done after it is done again. */
+static void begin_stretch(struct run_result *out, int64_t step) {
+    while (out->nsteps && out->step[out->nsteps - 1].step > step) out->nsteps--;
+    while (out->nvals && out->val[out->nvals - 1].step > step) out->nvals--;
+    out->stretch = out->nsteps;
+}
+
+static enum error read_event(struct reader *r, const struct json_value *root, const char *name,
+                             struct run_result *out) {
+    bool started = !strcmp(name, "started");
+    out->event_step = whole(r, root, "step", INT64_MAX);
+    if (started || !strcmp(name, "resumed")) begin_stretch(out, out->event_step);
+    if (started) (void)json_get_int(root, "steps", INT64_MAX, &out->planned);
+    out->event = pool_printf(r->pool, "%s", name);
+    return out->event ? ERR_NONE : ERR_MEMORY;
+}
+
+/* One line; a step's has a loss and no event. The pool of the reader keeps what stays. */
+static enum error read_line(struct reader *r, const char *line, size_t n, struct pool *scratch,
+                            struct run_result *out) {
+    const struct json_value *root;
+    enum error err = json_parse(line, n, line_limits, scratch, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", r->path);
+    const char *event = json_get_text(root, "event");
+    if (event) TRY(read_event(r, root, event, out));
+    const struct json_value *val = json_get(root, "val");
+    if (val && val->kind == JSON_OBJECT)
+        out->val[out->nvals].step = whole(r, root, "step", INT64_MAX), read_val(val, out->val[out->nvals++].of);
+    if (!json_get(root, "ms")) return r->err;
+    out->step[out->nsteps++] = (struct result_step){.step = whole(r, root, "step", INT64_MAX),
+                                                    .epoch = whole(r, root, "epoch", INT64_MAX),
+                                                    .loss = real(r, root, "loss"),
+                                                    .accuracy = real(r, root, "accuracy"),
+                                                    .lr = maybe(root, "lr"),
+                                                    .ms = real(r, root, "ms"),
+                                                    .samples = real(r, root, "samples")};
+    return r->err;
+}
+
+/* By how the line begins, without reading it: {"step":7,"epoch":0,... */
+static bool is_step(const char *line, size_t n) {
+    enum { NAME = 8 };
+    size_t at = NAME;
+    if (n < NAME || memcmp(line, "{\"step\":", NAME) != 0) return false;
+    while (at < n && line[at] >= '0' && line[at] <= '9') at++;
+    return n - at > NAME && !memcmp(line + at, ",\"epoch\"", NAME);
+}
+
+struct lines { /* of metrics.jsonl */
+    const char *at, *end;
+};
+
+/* The next whole line; NULL: the file ends, perhaps within one that is just being written. */
+static const char *next_line(struct lines *l, size_t *n) {
+    const char *line = l->at, *end = memchr(line, '\n', (size_t)(l->end - line));
+    if (!end) return NULL;
+    *n = (size_t)(end - line);
+    l->at = end + 1;
+    return line;
+}
+
+/* Where steps are not asked for, one alone is kept: the last before each other line, and the last of all. */
+static enum error read_lines(struct reader *r, bool steps, struct lines l, struct run_result *out) {
+    struct pool *scratch; /* lines are read one by one, and forgotten */
+    const char *line, *last = NULL, *from = l.at;
+    size_t n, nlast = 0;
+    TRY(pool_create(&scratch));
+    enum error err = ERR_NONE;
+    while (err == ERR_NONE && ((line = next_line(&l, &n)) || last)) {
+        bool put_off = line && !steps && is_step(line, n);
+        if (last && !put_off) {
+            out->nsteps = 0;
+            err = read_line(r, last, nlast, scratch, out);
+            last = NULL;
+        }
+        if (put_off)
+            last = line, nlast = n;
+        else if (line && err == ERR_NONE)
+            err = read_line(r, line, n, scratch, out);
+        if (!line || (line - from) >> 20 == (l.at - from) >> 20) continue;
+        pool_free(scratch);
+        if (pool_create(&scratch) != ERR_NONE) return ERR_MEMORY;
+    }
+    pool_free(scratch);
+    return err;
+}
+
+enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, struct run_result *out) {
+    char *words, *path = pool_printf(pool, "%s/metrics.jsonl", dir);
+    size_t n, length, bytes, lines = 2;
+    if (!path) return ERR_MEMORY;
+    TRY(file_read(path, METRICS_MOST, pool, &words, &n));
+    const struct lines all = {words, words + n};
+    struct lines l = all;
+    for (const char *line; (line = next_line(&l, &length));) lines += steps || !is_step(line, length);
+    TRY(memory_size(lines, sizeof *out->step, path, &bytes));
+    out->step = pool_alloc(pool, bytes);
+    TRY(memory_size(lines, sizeof *out->val, path, &bytes));
+    out->val = pool_alloc(pool, bytes);
+    if (!out->step || !out->val) return ERR_MEMORY;
+    struct reader r = {.path = path, .pool = pool};
+    return read_lines(&r, steps, all, out);
+}
+
+static void flatten(const struct node *at, const char *name, struct pool *pool, struct result_setting *out, int most,
+                    int *n) {
+    for (int i = 0; i < at->count; i++) {
+        const struct node *item = at->items[i];
+        const char *key = at->kind == NODE_LIST ? pool_printf(pool, "%s[%d]", name, i)
+                          : *name               ? pool_printf(pool, "%s.%s", name, item->key)
+                                                : item->key;
+        if (!key) return;
+        if (item->kind != NODE_SCALAR)
+            flatten(item, key, pool, out, most, n);
+        else if (*n < most)
+            out[(*n)++] = (struct result_setting){key, item->text};
+    }
+}
+
+int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most) {
+    int n = 0;
+    flatten(root, "", pool, out, most, &n);
+    return n;
+}
+
+enum error run_result_settings(const char *dir, struct pool *pool, struct run_result *out) {
+    char *path = pool_printf(pool, "%s/resolved.yaml", dir);
+    struct config_errors *e;
+    struct node *root;
+    out->setting = pool_alloc(pool, RESULT_SETTINGS * sizeof *out->setting);
+    if (!path || !out->setting) return ERR_MEMORY;
+    TRY(config_errors_create(&e));
+    enum error err = tree_read(path, pool, e, &root);
+    if (err == ERR_CONFIG) err = FAIL(ERR_DATA, "'%s' is not what a run writes: %s", path, config_errors_text(e, pool));
+    if (err == ERR_NONE) out->nsettings = result_flatten(root, pool, out->setting, RESULT_SETTINGS);
+    config_errors_free(e);
+    return err;
+}
+
+/* Runs of before there was this file are fine. */
+enum error run_result_environment(const char *dir, struct pool *pool, struct result_environment *out) {
+    char *words, *path = pool_printf(pool, "%s/env.json", dir);
+    size_t n;
+    const struct json_value *root, *list;
+    *out = (struct result_environment){"", "", "", "", "", "", 0, 0};
+    if (!path) return ERR_MEMORY;
+    if (!file_exists(path)) return ERR_NONE;
+    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
+    enum error err = json_parse(words, n, summary_limits, pool, &root);
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
+    out->time = told(root, "time"), out->processor = told(root, "processor");
+    out->governor = told(root, "governor"), out->kernel = told(root, "kernel");
+    out->host = told(root, "host"), out->engine = told(root, "engine");
+    const struct json_value *cores = json_get(root, "cores");
+    if (cores && cores->is_integer) out->cores = cores->integer;
+    list = json_get(root, "load");
+    if (list && list->kind == JSON_ARRAY && list->count && list->children[0].kind == JSON_NUMBER)
+        out->load = list->children[0].number;
+    return ERR_NONE;
+}
+
+enum error run_result_read(const char *dir, struct pool *pool, struct run_result *out) {
+    if (!file_is_folder(dir)) return FAIL(ERR_INPUT, "no run directory '%s'", dir);
+    TRY(run_result_summary(dir, pool, out));
+    TRY(run_result_metrics(dir, true, pool, out));
+    TRY(run_result_environment(dir, pool, &out->environment));
+    return run_result_settings(dir, pool, out);
+}
+
+/* ---- what is asked of it -------------------------------------------------------------------- */
+
+const char *run_result_setting(const struct run_result *r, const char *key) {
+    for (int i = 0; i < r->nsettings; i++)
+        if (!strcmp(r->setting[i].key, key)) return r->setting[i].value;
+    return "";
+}
+
+bool run_event_is_end(const char *event) {
+    static const char *const ends[] = {"finished", "target reached", "no improvement", "time over", "stopped"};
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (!strcmp(event, ends[i])) return true;
+    return false;
+}
+
+bool run_result_ended(const struct run_result *r) {
+    return run_event_is_end(r->event) && r->event_step == r->steps;
+}
+
+const char *run_result_training(const struct run_result *r) {
+    return *r->weights ? r->weights : *r->losses ? r->losses : NULL;
+}
+
+static bool same_number(double a, double b) {
+    return a == b || (isnan(a) && isnan(b));
+}
+
+bool run_result_same_vals(const struct run_result *a, const struct run_result *b) {
+    bool same = a->nvals == b->nvals;
+    for (int64_t i = 0; same && i < a->nvals; i++)
+        same = a->val[i].step == b->val[i].step && same_number(a->val[i].loss, b->val[i].loss) &&
+               same_number(a->val[i].accuracy, b->val[i].accuracy);
+    return same;
+}
+
+int64_t run_result_stretch(const struct run_result *r) {
+    return r->steps - r->first_step;
+}
+
+int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
+    return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
+}
+
+double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n) {
+    int64_t from = run_result_warm(r, warmup);
+    *n = 0;
+    double *ms = r->nsteps > from && r->nsteps < INT32_MAX ? malloc((size_t)(r->nsteps - from) * sizeof *ms) : NULL;
+    if (!ms) return (double)NAN;
+    for (int64_t i = from; i < r->nsteps; i++)
+        if (!isnan(r->step[i].ms)) ms[(*n)++] = r->step[i].ms; /* a command may not tell of all */
+    double value = *n ? statistics_quantile(ms, (int)*n, q) : (double)NAN;
+    free(ms);
+    return value;
+}
+
+double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n) {
+    return run_result_quantile_ms(r, warmup, 0.5, n);
+}
+
+/* The first of the accuracy and the loss that any validation has measured, after what was asked for. */
+static const struct metric *metric_for(const struct run_result *r, const struct metric *asked) {
+    const struct metric *order[] = {asked, &metric_table[VAL_AT_accuracy], &metric_table[VAL_AT_loss]};
+    for (int k = 0; k < 3; k++)
+        for (int64_t i = 0; i < r->nvals && order[k] && metric_is_val(order[k]); i++)
+            if (isfinite(r->val[i].of[order[k] - metric_table])) return order[k];
+    return NULL;
+}
+
+const struct result_val *run_result_best(const struct run_result *r, const struct metric *asked,
+                                         const struct metric **by) {
+    const struct metric *m = *by = metric_for(r, asked);
+    const struct result_val *best = NULL;
+    struct best most = {(double)NAN, (double)NAN};
+    for (int64_t i = 0; m && i < r->nvals; i++) {
+        struct best now = {r->val[i].of[m - metric_table], r->val[i].loss};
+        if (!isfinite(now.value) || !metric_beats(m, now, most)) continue;
+        best = &r->val[i];
+        most = now;
+    }
+    return best;
+}

@@ -1,0 +1,354 @@
+#include "lab/runner/runner.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/log.h"
+#include "engine/base/rng.h"
+#include "engine/base/text.h"
+#include "engine/train/stop.h"
+#include "lab/predict/link_fit.h"
+#include "lab/runner/impl.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2 };
+static const struct json_limits note_limits = {2, 16, 256};
+
+struct state {
+    const struct runner *r;
+    const struct experiment *x;
+    struct compared *out;
+    struct pool *pool;
+    bool *done;      /* [cell * most + repeat] */
+    double *seconds; /* likewise; of those that are done */
+    int most;        /* repeats that there is room for */
+};
+
+static char *run_path(const struct state *s, int cell, int repeat, const char *end) {
+    return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name, repeat + 1, end);
+}
+
+/* ---- what was run before ---- */
+
+static enum error write_note(const struct state *s, int cell, int repeat, int again, double foreign, double seconds) {
+    struct json j;
+    char *path = run_path(s, cell, repeat, "/compare.json");
+    if (!path) return ERR_MEMORY;
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "digest", s->x->cell[cell].digest);
+    if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);
+    if (again) json_int(&j, "again", again);
+    json_real(&j, "foreign_cores", foreign);
+    json_real(&j, "seconds", seconds);
+    json_close(&j, '}');
+    enum error err = json_done(&j);
+    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
+    json_fini(&j);
+    return err;
+}
+
+static double number_of(const struct json_value *root, const char *key) {
+    const struct json_value *v = json_get(root, key);
+    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+}
+
+/* Takes a finished run; anything else about its directory means that it is not. */
+static bool take(struct state *s, int cell, int repeat) {
+    const struct json_value *root, *digest;
+    char *text, *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
+    size_t n;
+    int64_t again;
+    struct compared_run *run = &s->out->cell[cell].run[repeat];
+    if (!path || !dir || !file_exists(path)) return false;
+    if (file_read(path, NOTE_MOST, s->pool, &text, &n) != ERR_NONE ||
+        json_parse(text, n, note_limits, s->pool, &root) != ERR_NONE)
+        return false;
+    digest = json_get(root, "digest");
+    if (!digest || digest->kind != JSON_STRING || strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
+        (s->x->nseeds && number_of(root, "seed") != (double)s->x->seeds[repeat]) ||
+        run_result_read(dir, s->pool, &run->result) != ERR_NONE)
+        return false;
+    run->dir = dir + strlen(s->r->folder) + 1;
+    run->repeat = repeat;
+    run->again = json_get_int(root, "again", AGAIN_MOST, &again) ? (int)again : 0;
+    run->foreign = number_of(root, "foreign_cores");
+    s->seconds[cell * s->most + repeat] = number_of(root, "seconds");
+    return s->done[cell * s->most + repeat] = true;
+}
+
+/* ---- what others do meanwhile ---- */
+
+/* Seconds that all processors together were busy since the start of the machine. */
+static double busy_seconds(void) {
+    double v[8] = {0};
+    FILE *f = fopen("/proc/stat", "re");
+    int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7])
+              : 0;
+    if (f) fclose(f);
+    if (n < 4) return (double)NAN;
+    return (v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
+}
+
+static double seconds_used(const struct rusage *u) {
+    return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
+           (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
+}
+
+/* ---- one run ---- */
+
+/* Shows the end of what its processes have said; of a command that has said nothing, of what it has printed. Gives a hint that
+ * names the file. */
+static const char *show_last_words(const struct state *s, const struct one_run *r, int which) {
+    const char *paths[] = {one_run_log(r, which), pool_printf(s->pool, "%s/output.txt", r->dir)};
+    char *text = NULL, *rest = NULL;
+    size_t n = 0;
+    int i = -1;
+    while (n == 0 && ++i < 2)
+        if (!paths[i] || !file_exists(paths[i]) || file_read(paths[i], 1 << 24, s->pool, &text, &n) != ERR_NONE) n = 0;
+    if (n == 0) return "it has said nothing";
+    char *from = n > LOG_SHOWN ? strchr(text + n - LOG_SHOWN, '\n') : NULL;
+    for (char *line = strtok_r(from ? from : text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest))
+        fprintf(stderr, "  | %s\n", text_defuse(line, "\t"));
+    return pool_printf(s->pool, "this is the end of %s", paths[i]);
+}
+
+/* The error that ended a process with this exit code. A command's own code means nothing to us. */
+static enum error error_of(const struct one_run *r, int code) {
+    bool others = r->cell->start.command || r->cell->start.under || r->cell->start.nhosts;
+    enum error own = r->cell->start.command ? ERR_BUG : process_error(code);
+    return own == ERR_BUG && others ? ERR_RESULT : own;
+}
+
+static enum error failure(const struct state *s, const struct one_run *r, const struct process_end *end) {
+    const char *words = show_last_words(s, r, end->which),
+               *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
+    if (end->late)
+        return FAIL(ERR_TIMEOUT, "'%s', run %d: did not finish within %g s (timeout), and was ended\n%s",
+                    r->cell->label, r->repeat + 1, s->x->timeout, words);
+    return FAIL(error_of(r, end->code), "'%s', run %d%s%s: exit code %d\n%s", r->cell->label, r->repeat + 1,
+                *host ? ", host " : "", host, end->code, words);
+}
+
+/* Cores that others kept busy; not known where a launcher's ranks are no children of ours. */
+static double foreign_cores(const struct one_run *r, double busy, const struct process_end *end, double seconds) {
+    if (r->cell->start.under || r->cell->start.nhosts) return (double)NAN;
+    return fmax((busy - seconds_used(&end->used)) / seconds, 0);
+}
+
+static enum error try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
+    TRY(one_run_remove(r));
+    double busy = busy_seconds();
+    int64_t began = clock_ns();
+    *end = (struct process_end){0};
+    TRY(one_run(r, end));
+    *seconds = clock_seconds(clock_ns() - began);
+    *foreign = foreign_cores(r, busy_seconds() - busy, end, *seconds);
+    return ERR_NONE;
+}
+
+static enum error run_one(struct state *s, int cell, int repeat) {
+    const struct one_run r = {.x = s->x,
+                              .cell = &s->x->cell[cell],
+                              .repeat = repeat,
+                              .program = s->r->program,
+                              .config =
+                                  pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name),
+                              .dir = run_path(s, cell, repeat, ""),
+                              .log = run_path(s, cell, repeat, ".log"),
+                              .pool = s->pool};
+    struct process_end end;
+    double foreign, seconds;
+    int again = 0;
+    if (!r.config || !r.dir || !r.log) return ERR_MEMORY;
+    TRY(try_once(&r, &foreign, &seconds, &end));
+    for (; again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); again++) {
+        log_warn("'%s', run %d: a rank or a host was lost (exit code %d): repeating the run, %d of %d", r.cell->label,
+                 repeat + 1, end.code, again + 1, AGAIN_MOST);
+        TRY(try_once(&r, &foreign, &seconds, &end));
+    }
+    if (stop_signal()) return one_run_remove(&r);
+    if (end.code != 0 || end.late) return failure(s, &r, &end);
+    TRY(write_note(s, cell, repeat, again, foreign, seconds));
+    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
+    return ERR_NONE;
+}
+
+/* ---- progress ---- */
+
+/* Of runs to come: as long as those of the same cell took, or else as all did. */
+static double eta(const struct state *s) {
+    int all = 0;
+    double sum = 0, left = 0;
+    for (int i = 0; i < s->x->ncells * s->most; i++)
+        if (s->done[i] && isfinite(s->seconds[i])) sum += s->seconds[i], all++;
+    for (int i = 0; i < s->x->ncells; i++) {
+        const bool *done = s->done + i * s->most;
+        const double *seconds = s->seconds + i * s->most;
+        double mine = 0;
+        int count = 0;
+        for (int k = 0; k < s->most; k++)
+            if (done[k] && isfinite(seconds[k])) mine += seconds[k], count++;
+        double one = count ? mine / count : all ? sum / all : 0;
+        for (int k = 0; k < s->out->repeats; k++) left += done[k] ? 0 : one;
+    }
+    return left;
+}
+
+static int count_done(const struct state *s) {
+    int n = 0;
+    for (int i = 0; i < s->x->ncells; i++)
+        for (int k = 0; k < s->out->repeats; k++) n += s->done[i * s->most + k];
+    return n;
+}
+
+static void show(const struct state *s, int cell, int repeat, bool done) {
+    char when[32];
+    bool bar = isatty(STDERR_FILENO);
+    if (s->r->quiet || (!bar && !done)) return;
+    const struct compared_run *run = &s->out->cell[cell].run[repeat];
+    char got[64] = "";
+    const struct measure *m = &s->x->measure[0];
+    if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
+    int number = count_done(s) + !done, total = s->x->ncells * s->out->repeats;
+    fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, total, s->x->cell[cell].label,
+            repeat + 1, got, text_of_seconds(eta(s), when), bar ? "\033[K" : "\n");
+    fflush(stderr);
+}
+
+/* ---- the order ---- */
+
+struct turn {
+    uint64_t place, side;
+    int cell;
+};
+
+static int by_turn(const void *a, const void *b) {
+    const struct turn *x = a, *y = b;
+    if (x->place != y->place) return x->place < y->place ? -1 : 1;
+    if (x->side != y->side) return x->side < y->side ? -1 : 1;
+    return x->cell - y->cell;
+}
+
+static void draw_order(const struct experiment *x, int repeat, struct turn *turns) {
+    struct rng_key key = rng_key(x->seed, RNG_ORDER);
+    for (int i = 0; i < x->ncells; i++) {
+        int first = i;
+        for (int side = 0; side < x->axis[0].count; side++) {
+            int other = experiment_beside(x, i, side);
+            if (other >= 0 && other < first) first = other;
+        }
+        uint64_t counter = (uint64_t)repeat * 2;
+        turns[i] = (struct turn){rng_u64(key, counter, (uint64_t)first), rng_u64(key, counter + 1, (uint64_t)i), i};
+    }
+    qsort(turns, (size_t)x->ncells, sizeof *turns, by_turn);
+}
+
+/* ---- all ---- */
+
+static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
+    char *path = pool_printf(pool, "%s/compare.lock", folder);
+    if (!path) return ERR_MEMORY;
+    *fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (*fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    if (file_lock(*fd)) return ERR_NONE;
+    close(*fd);
+    return FAIL(ERR_CREATE, "another process runs the experiment in '%s'", folder);
+}
+
+static enum error write_cells(const struct state *s) {
+    for (int i = 0; i < s->x->ncells; i++) {
+        char *dir = pool_printf(s->pool, "%s/cells/%s", s->r->folder, s->x->cell[i].name);
+        char *path = dir ? pool_printf(s->pool, "%s/config.yaml", dir) : NULL;
+        if (!path) return ERR_MEMORY;
+        TRY(file_make_folders(dir));
+        TRY(file_replace(path, s->x->cell[i].config, strlen(s->x->cell[i].config)));
+    }
+    return ERR_NONE;
+}
+
+static enum error run_all(struct state *s) {
+    struct turn turns[EXPERIMENT_CELLS];
+    for (int repeat = 0; repeat < s->out->repeats; repeat++) {
+        draw_order(s->x, repeat, turns);
+        for (int i = 0; i < s->x->ncells; i++) {
+            int cell = turns[i].cell;
+            if (s->done[cell * s->most + repeat]) continue;
+            show(s, cell, repeat, false);
+            TRY(run_one(s, cell, repeat));
+            if (stop_signal()) return ERR_NONE;
+            show(s, cell, repeat, true);
+        }
+    }
+    return ERR_NONE;
+}
+
+/* Runs that are missing leave no gap. */
+static void gather(struct state *s) {
+    for (int i = 0; i < s->x->ncells; i++) {
+        struct compared_cell *cell = &s->out->cell[i];
+        cell->nruns = 0;
+        for (int k = 0; k < s->out->repeats; k++)
+            if (s->done[i * s->most + k]) cell->run[cell->nruns++] = cell->run[k];
+    }
+}
+
+/* Their spread says how many runs are wanted. It is asked once, so that a difference that seems to be there ends nothing
+ * early. */
+static enum error run_wanted(struct state *s) {
+    const struct experiment *x = s->x;
+    gather(s);
+    TRY(compare_judge(s->out));
+    int wanted = compare_wanted_repeats(s->out);
+    if (wanted == s->out->repeats) return ERR_NONE;
+    if (!s->r->quiet)
+        fprintf(stderr,
+                wanted < x->most
+                    ? "%susing %d runs of each cell: by the spread of the first %d they detect a difference of %s in "
+                      "%s with a chance of %.0f %%\n"
+                    : "%susing the maximum of %d runs of each cell: the first %d vary too much to detect a difference "
+                      "of %s in %s with a chance of %.0f %% by fewer\n",
+                isatty(STDERR_FILENO) ? "\r\033[K" : "", wanted, s->out->repeats,
+                compare_practical(s->out, &x->measure[0]), x->measure[0].name, 100 * COMPARE_CHANCE);
+    s->out->repeats = wanted;
+    return run_all(s);
+}
+
+static enum error begin(struct state *s) {
+    size_t n = (size_t)(s->x->ncells * s->most);
+    s->done = pool_alloc(s->pool, n * sizeof *s->done);
+    s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
+    if (!s->done || !s->seconds) return ERR_MEMORY;
+    TRY(write_cells(s));
+    const char *few = s->r->quiet ? NULL : experiment_too_few(s->x, s->x->most);
+    if (few) fprintf(stderr, "note: %s\n", few);
+    for (int i = 0; i < s->x->ncells; i++)
+        for (int k = 0; k < s->most; k++) (void)take(s, i, k);
+    if (count_done(s) && !s->r->quiet)
+        fprintf(stderr, "%d of %d runs are already in %s\n", count_done(s), s->x->ncells * s->out->repeats,
+                s->r->folder);
+    return ERR_NONE;
+}
+
+enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out) {
+    struct state s = {.r = r, .x = x, .out = out, .pool = x->pool, .most = x->most};
+    int fd;
+    TRY(compare_begin(x, r->folder, out));
+    TRY(file_make_folders(r->folder));
+    TRY(lock_folder(r->folder, x->pool, &fd));
+    enum error err = begin(&s);
+    if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
+    if (err == ERR_NONE) err = run_all(&s);
+    if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = run_wanted(&s);
+    if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
+    if (s.done) gather(&s);
+    close(fd);
+    return err;
+}

@@ -11,25 +11,68 @@
  *
  *   optimizer.shard   every process steps its own slices of the arena      share/slices.c
  *   comm.compress     gradients travel in fewer bytes                      share/compressed.c
- *   ddp.sync          processes step alone, and average now and then       share/average.c */
+ *   ddp.sync          processes step alone, and average now and then       share/average.c
+ *                     ... with a neighbour only                            share/neighbour.c */
 #include "engine/settings/resolve.h"
+#include "modes/modes.h"
 #include "modes/share/share.h"
 
-static enum error choose(struct resolve *r) {
-    const struct run_config *c = r->c;
-    struct sharing *s = &r->c->sharing;
-    s->share = c->ddp.sync.every > 1 ? SHARE_AVERAGE : c->optimizer.shard ? SHARE_SLICES : SHARE_ALL_REDUCE;
-    s->overlap = c->ddp.overlap;
+#include <string.h>
+
+/* ---- which way is asked for ---- */
+
+static bool averages_with_all(const struct run_config *c) {
+    return c->ddp.sync.every > 1 && !strcmp(c->ddp.sync.with, "all");
+}
+
+static bool averages_with_neighbour(const struct run_config *c) {
+    return !strcmp(c->ddp.sync.with, "neighbour");
+}
+
+static bool shards_optimizer(const struct run_config *c) {
+    return c->optimizer.shard;
+}
+
+static bool reduces(const struct run_config *c) {
+    (void)c;
+    return true;
+}
+
+static const struct mode_way ddp_ways[] = {
+    {.name = "mean of all weights", .asked = averages_with_all, .share = &share_average},
+    {.name = "mean with a neighbour", .asked = averages_with_neighbour, .share = &share_neighbour},
+    {.name = "slices",
+     .words = "optimizer.shard",
+     .set = "optimizer.shard=true",
+     .unset = "optimizer.shard=false",
+     .asked = shards_optimizer,
+     .share = &share_slices,
+     .order = 5},
+    {.name = "", .asked = reduces, .share = &share_all_reduce, .order = 3},
+    {0}};
+
+/* ---- the mode ---- */
+
+static enum error ddp_choose(struct resolve *r) {
+    static const char *const whom[] = {"all", "neighbour", NULL};
+    resolve_check_name(r, "ddp.sync.with", whom, NULL, NULL);
+    mode_take(r, &mode_ddp);
     return ERR_NONE;
 }
 
-const struct mode_ops mode_ddp = {
+static bool ddp_overlaps(const struct run_config *c) {
+    return c->ddp.overlap;
+}
+
+const struct mode_row mode_ddp = {
     .name = "ddp",
     .also = "DistributedDataParallel|distributed_data_parallel|distributed|horovod",
     .summary = "a process a device; gradients all-reduced in buckets beside backward",
     .place = PLACE_PROCESSES,
-    .choose = choose,
+    .choose = ddp_choose,
     .check = shares_check,
     .launch = processes_launch,
-    MODE_STEP,
+    .step = &mode_step,
+    .overlaps = ddp_overlaps,
+    .ways = ddp_ways,
 };

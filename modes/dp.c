@@ -19,7 +19,46 @@
  * directly (each loads its own) or through the server's port as well (dp.scatter: server). */
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
+#include "modes/modes.h"
 #include "modes/share/share.h"
+
+/* ---- which way is asked for ---- */
+
+static bool server_is_shared(const struct run_config *c) {
+    return c->dp.server == SERVER_SHARED;
+}
+
+static bool server_is_dedicated(const struct run_config *c) {
+    return c->dp.server == SERVER_DEDICATED;
+}
+
+static bool server_is_sharded(const struct run_config *c) {
+    return c->dp.server == SERVER_SHARDED;
+}
+
+static bool server_is_cpu(const struct run_config *c) {
+    return c->dp.server == SERVER_CPU;
+}
+
+#define SERVER(kind) .words = kind " server", .set = "dp.server=" kind
+static const struct mode_way dp_ways[] = {
+    {.name = "server", SERVER("shared"), .asked = server_is_shared, .share = &share_server, .order = 2},
+    {.name = "server apart",
+     SERVER("dedicated"),
+     .asked = server_is_dedicated,
+     .share = &share_server,
+     .servers = 1,
+     .order = 6},
+    {.name = "sharded server",
+     SERVER("sharded"),
+     .asked = server_is_sharded,
+     .share = &share_slices,
+     .in_one = true, /* nothing is to leave early */
+     .order = 4},
+    {.name = "server apart", SERVER("cpu"), .asked = server_is_cpu, .share = &share_server, .servers = 1},
+    {0}};
+
+/* ---- the mode ---- */
 
 static enum error decide_overlap(struct resolve *r) {
     bool there = device_find(r->c->devices.kind)->runtime->asynchronous;
@@ -28,7 +67,7 @@ static enum error decide_overlap(struct resolve *r) {
     return resolve_decide(r, "dp.overlap", there ? "true" : "false");
 }
 
-static enum error choose(struct resolve *r) {
+static enum error dp_choose(struct resolve *r) {
     static const char *const titles[] = {[SERVER_SHARED] = "server shared with device 0",
                                          [SERVER_DEDICATED] = "dedicated server",
                                          [SERVER_SHARDED] = "sharded server",
@@ -36,19 +75,21 @@ static enum error choose(struct resolve *r) {
     const struct dp_config *c = &r->c->dp;
     struct sharing *s = &r->c->sharing;
     TRY(decide_overlap(r));
-    s->share = c->staleness ? SHARE_STALE : c->server == SERVER_SHARDED ? SHARE_SLICES : SHARE_SERVER;
+    mode_take(r, &mode_dp);
+    if (c->staleness) share_take(r, &share_stale);
     s->title = titles[c->server];
     s->on_host = c->server == SERVER_CPU;
-    s->servers = c->server == SERVER_DEDICATED || c->server == SERVER_CPU;
-    s->overlap = c->overlap == DP_OVERLAP_ON;
     s->brought = c->scatter == SCATTER_SERVER;
-    s->in_one = c->server == SERVER_SHARDED && !s->overlap; /* nothing is to leave early */
     return ERR_NONE;
 }
 
-static void check(struct resolve *r) {
+static bool dp_overlaps(const struct run_config *c) {
+    return c->dp.overlap == DP_OVERLAP_ON;
+}
+
+static void dp_check(struct resolve *r) {
     shares_check(r);
-    if (r->c->comm.order != COMM_ORDER_RING || r->c->sharing.share != SHARE_SLICES) return;
+    if (r->c->comm.order != COMM_ORDER_RING || r->c->sharing.share != &share_slices) return;
     const struct node *order = resolve_find(r, "comm.order");
     config_error(r->e, resolve_is_given(order) ? order : resolve_find(r, "comm.algorithm"), false,
                  "order 'ring' adds by bucket, which a sharded server (%s) has not\n"
@@ -56,13 +97,15 @@ static void check(struct resolve *r) {
                  resolve_place(r, resolve_find(r, "dp.server")));
 }
 
-const struct mode_ops mode_dp = {
+const struct mode_row mode_dp = {
     .name = "dp",
     .also = "DataParallel|data_parallel|parameter_server",
     .summary = "parameter server: a thread a device, one server adds, updates and sends weights back",
     .place = PLACE_THREADS,
-    .choose = choose,
-    .check = check,
+    .choose = dp_choose,
+    .check = dp_check,
     .launch = threads_launch,
-    MODE_STEP,
+    .step = &mode_step,
+    .overlaps = dp_overlaps,
+    .ways = dp_ways,
 };

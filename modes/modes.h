@@ -2,4 +2,13 @@
 #pragma once
 #include "engine/settings/mode.h"
 
-const struct mode_ops *const *mode_kinds(int *count); /* NULL after the last */
+#define MODE(name) extern const struct mode_row mode_##name;
+#include "modes/modes.def"
+#undef MODE
+const struct mode_row *const *mode_kinds(int *count); /* NULL after the last */
+int mode_index(const struct mode_row *mode);          /* its place there */
+
+/* The way that a configuration of this mode asks for. */
+const struct mode_way *mode_way_of(const struct mode_row *mode, const struct run_config *c);
+/* mode_row.choose: decides sharing by that way. */
+void mode_take(struct resolve *r, const struct mode_row *mode);

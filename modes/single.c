@@ -4,19 +4,36 @@
  *   step   compute -> update (share/none.c)
  */
 #include "engine/settings/resolve.h"
+#include "modes/modes.h"
 #include "modes/share/share.h"
 
-static enum error choose(struct resolve *r) {
-    r->c->sharing.share = SHARE_NONE;
+static enum error single_choose(struct resolve *r) {
+    mode_take(r, &mode_single);
     return ERR_NONE;
 }
 
-const struct mode_ops mode_single = {
+static bool single_is_asked(const struct run_config *c) {
+    (void)c;
+    return true;
+}
+
+static bool single_overlaps(const struct run_config *c) {
+    (void)c;
+    return false;
+}
+
+static const struct mode_way single_ways[] = {
+    {.name = "no sharing", .asked = single_is_asked, .share = &share_none, .order = 1}, {0}};
+
+const struct mode_row mode_single = {
     .name = "single",
+    .also = "",
     .summary = "one device: the control of every experiment",
     .place = PLACE_ALONE,
-    .choose = choose,
+    .choose = single_choose,
     .check = shares_check,
     .launch = alone_launch,
-    MODE_STEP,
+    .step = &mode_step,
+    .overlaps = single_overlaps,
+    .ways = single_ways,
 };

@@ -28,7 +28,7 @@ static void find_standing(struct mode *m) {
     s->ranks = m->place->group.size;
     s->workers = t->config->devices.count;
     s->worker = t->rank - m->how->servers;
-    s->owns_state = t->rank == 0 || !sharing_has_server(m->how);
+    s->owns_state = t->rank == 0 || m->how->plan.update != UPDATE_BY_ROOT;
     for (int r = 0; roster && r < roster->size; r++) s->seats += roster->of[r].host == roster->of[t->rank].host;
     if (roster) s->seat = roster->of[t->rank].local;
 }
@@ -38,7 +38,7 @@ static enum error join_group(struct mode *m) {
     TRY(team_open(&m->team, m->t, m->place));
     m->standing->allocator = group_allocator(m->team.group);
     if (m->place->group.roster) m->standing->worker = group_position(m->team.group);
-    m->standing->subtrees = m->team.subtrees && m->ops->subtrees;
+    m->standing->subtrees = m->team.subtrees && m->how->share->subtrees && !m->how->compressed;
     return buckets_init(&m->buckets, m->t->model, m->how->first, m->how->cap);
 }
 
@@ -50,40 +50,33 @@ static void describe(struct mode *m) {
              !m->leaving       ? ""
              : m->how->overlap ? ", overlap on"
                                : ", overlap off");
-    if (m->ops->describe) m->ops->describe(m, line, size);
+    m->ops.describe(m, line, size);
 }
 
-enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out) {
+static enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct mode), &memory));
     struct mode *m = *out = memory;
     *m = (struct mode){
         .t = t, .standing = standing, .how = &t->config->sharing, .place = t->place ? t->place : &place_alone};
-    m->ops = share_find(m->how);
+    m->ops = share_ops_of(m->how->compressed ? &share_compressed : m->how->share);
     m->lane = m->how->overlap ? LANE_COMM : LANE_INLINE;
     find_standing(m);
     TRY(trainer_open_device(t));
     m->cut = &m->buckets;
     if (m->how->place != PLACE_ALONE) TRY(join_group(m));
-    if (m->ops->open) TRY(m->ops->open(m));
-    m->leaving = m->ops->leave ? m->cut->count : 0;
-    if (m->leaving && !m->how->compressed) m->leaving = buckets_before(m->cut, t->tensors.upto);
+    TRY(m->ops.open(m));
+    if (m->how->plan.nbefore) m->leaving = m->how->compressed ? m->cut->count : buckets_before(m->cut, t->tensors.upto);
     standing->ncuts = m->cut->count;
     standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
     describe(m);
     return ERR_NONE;
 }
 
-enum error mode_start(struct mode *m) {
-    TRY(team_share_start(&m->team, m->t));
-    if (m->ops->start) TRY(m->ops->start(m));
-    return m->how->brought ? scatter_open(m->t, m->team.group, &m->scatter) : ERR_NONE;
-}
-
 /* ---- one step ---- */
 
 static enum error let_leave(struct mode *m, int64_t upto) {
-    while (m->left < m->leaving && m->cut->edge[m->left + 1] <= upto) TRY(m->ops->leave(m, m->left++));
+    while (m->left < m->leaving && m->cut->edge[m->left + 1] <= upto) TRY(m->ops.leave(m, m->left++));
     return ERR_NONE;
 }
 
@@ -97,34 +90,57 @@ static enum error ready(void *user, int64_t upto) {
     return let_leave(m, upto);
 }
 
-static enum error compute(struct mode *m) {
-    struct trainer *t = m->t;
-    bool beside = m->leaving && m->how->overlap;
-    if (t->standing.worker < 0) return m->scatter ? scatter_serve(m->scatter) : ERR_NONE;
-    mode_note(m, beside ? "forward" : "forward and backward", t->at.step);
-    return trainer_compute(t, beside ? ready : NULL, m);
+/* A rank computes in one of these ways, in every step. */
+static enum error compute_beside(struct mode *m) {
+    mode_note(m, "forward", m->t->at.step);
+    return trainer_compute(m->t, ready, m);
+}
+
+static enum error compute_first(struct mode *m) {
+    mode_note(m, "forward and backward", m->t->at.step);
+    return trainer_compute(m->t, NULL, NULL);
+}
+
+static enum error compute_nothing(struct mode *m) {
+    (void)m;
+    return ERR_NONE;
+}
+
+static enum error serve_samples(struct mode *m) {
+    return scatter_serve(m->scatter);
+}
+
+static enum error mode_start(struct mode *m) {
+    TRY(team_share_start(&m->team, m->t));
+    TRY(m->ops.start(m));
+    if (m->how->brought) TRY(scatter_open(m->t, m->team.group, &m->scatter));
+    if (m->standing->worker < 0)
+        m->compute = m->scatter ? serve_samples : compute_nothing;
+    else
+        m->compute = m->leaving && m->how->overlap ? compute_beside : compute_first;
+    return ERR_NONE;
 }
 
 static enum error exchange(struct mode *m) {
     int64_t mark = clock_ns();
     TRY(let_leave(m, INT64_MAX));
-    TRY(m->ops->land(m));
+    TRY(m->ops.land(m));
     trainer_phase(m->t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
 
-enum error mode_step(struct mode *m, struct learned *out) {
+static enum error mode_run(struct mode *m, struct learned *out) {
     m->began = clock_ns();
     m->left = 0;
     m->learned = (struct learned){&m->t->sums, 1};
-    TRY(compute(m));
-    if (m->leaving) TRY(exchange(m));
-    TRY(m->ops->update(m));
+    TRY(m->compute(m));
+    TRY(exchange(m));
+    TRY(m->ops.update(m));
     *out = m->learned;
     return ERR_NONE;
 }
 
-enum error mode_bring(struct mode *m, const struct step_batch **out) {
+static enum error mode_bring(struct mode *m, const struct step_batch **out) {
     return scatter_next(m->scatter, out);
 }
 
@@ -139,24 +155,24 @@ enum error step_land(struct mode *m) {
 
 /* ---- between steps ---- */
 
-enum error mode_sum(struct mode *m, double *v, int n) {
+static enum error mode_sum(struct mode *m, double *v, int n) {
     return team_sum(&m->team, v, n);
 }
 
 /* Shard 0 is the first computing rank's. */
-enum error mode_share_buffers(struct mode *m) {
+static enum error mode_share_buffers(struct mode *m) {
     return team_share_buffers(&m->team, m->t, m->how->servers);
 }
 
-enum error mode_share_average(struct mode *m) {
-    return m->ops->spread ? m->ops->spread(m) : ERR_NONE;
+static enum error mode_share_average(struct mode *m) {
+    return m->ops.spread(m);
 }
 
-enum error mode_collect(struct mode *m) {
-    return m->ops->collect ? m->ops->collect(m) : ERR_NONE;
+static enum error mode_collect(struct mode *m) {
+    return m->ops.collect(m);
 }
 
-void mode_abort(struct mode *m, const char *reason) {
+static void mode_abort(struct mode *m, const char *reason) {
     team_abort(&m->team, reason);
 }
 
@@ -164,24 +180,39 @@ void mode_note(struct mode *m, const char *doing, int64_t step) {
     if (m->team.group) group_note(m->team.group, doing, step);
 }
 
-void mode_stats(struct mode *m, struct mode_stats *out) {
+static void mode_stats(struct mode *m, struct mode_stats *out) {
     team_stats(&m->team, out);
-    if (m->ops->stats) m->ops->stats(m, out);
+    m->ops.stats(m, out);
 }
 
-enum error mode_watch(struct mode *m, struct trace_clock *clock) {
-    if (m->ops->settle) TRY(m->ops->settle(m));
+static enum error mode_watch(struct mode *m, struct trace_clock *clock) {
+    TRY(m->ops.settle(m));
     return team_watch(&m->team, m->t, clock);
 }
 
-const char *mode_describe(struct mode *m) {
+static const char *mode_describe(struct mode *m) {
     return m->team.line;
 }
 
-void mode_close(struct mode *m) {
+static void mode_close(struct mode *m) {
     scatter_close(m->scatter);
-    if (m->ops->close) m->ops->close(m);
+    m->ops.close(m);
     team_close(&m->team);
     buckets_fini(&m->buckets);
     memory_free(m);
 }
+
+const struct step_ops mode_step = {.open = mode_open,
+                                   .start = mode_start,
+                                   .run = mode_run,
+                                   .bring = mode_bring,
+                                   .sum = mode_sum,
+                                   .share_buffers = mode_share_buffers,
+                                   .share_average = mode_share_average,
+                                   .collect = mode_collect,
+                                   .abort = mode_abort,
+                                   .note = mode_note,
+                                   .stats = mode_stats,
+                                   .watch = mode_watch,
+                                   .describe = mode_describe,
+                                   .close = mode_close};

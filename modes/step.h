@@ -4,6 +4,35 @@
 #include "modes/place/place.h"
 #include "modes/team.h"
 
+struct mode;
+struct share_ops {
+    /* Allocates what the share keeps, m->share. May set m->cut (else the buckets of the configuration), m->part and the
+     * trainer's slices. Collective where it allocates what peers read. */
+    enum error (*open)(struct mode *m);
+    void (*close)(struct mode *m); /* after an open that has failed, too */
+    /* Collective. Rank 0 has the optimizer's state, in the trainer's slots or (where ranks have slices) in its 'whole':
+     * all leave with what is theirs. */
+    enum error (*start)(struct mode *m);
+    /* The gradients of bucket b, summed over this rank's shards, are final: begins what makes them the sum over all
+     * ranks, on m->lane. Comes for b = 0, 1, ... once a step, on every rank the same, where the plan moves gradients. */
+    enum error (*leave)(struct mode *m, int b);
+    /* All have left. Returns when the gradients that this rank updates by are sums. */
+    enum error (*land)(struct mode *m);
+    /* Updates the weights and has them where they are needed: returns with the step's values and trainer.sums on this
+     * rank, as step_ops.run says. */
+    enum error (*update)(struct mode *m);
+    /* If ranks have slices: rank 0's trainer.whole receives the state of all ranks. */
+    enum error (*collect)(struct mode *m);
+    /* Where each rank averages the weights that it steps (trainer.average): all receive the whole. */
+    enum error (*spread)(struct mode *m);
+    /* Waits until nothing that it has begun is under way. */
+    enum error (*settle)(struct mode *m);
+    /* Adds its own counts to the group's bytes. */
+    void (*stats)(const struct mode *m, struct mode_stats *out);
+    /* Completes the banner's line, which says already what moves gradients in how many buckets. */
+    void (*describe)(const struct mode *m, char *line, size_t size);
+};
+
 struct share; /* each share's own */
 struct mode {
     struct trainer *t;         /* only read here: its own calls change it */
@@ -11,11 +40,13 @@ struct mode {
     const struct sharing *how;
     const struct place *place;
     struct team team; /* all ranks; zeroed where this one is alone */
-    const struct share_ops *ops;
+    struct share_ops ops;
     struct share *share;       /* the share's own state; NULL: it keeps none */
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
+    float *spare;              /* room for a bucket, where the share needs it */
     struct buckets buckets;    /* as the configuration cuts them */
     const struct buckets *cut; /* the buckets of this run: these, or the share's */
+    const int64_t *part;       /* of bucket b rank r has [part[b(W+1) + r], part[b(W+1) + r + 1]); NULL: no rank has */
     int leaving;               /* how many buckets leave in each step: all in which weights are trained, or 0 */
     int left;                  /* how many have left in this step */
     enum lane lane;            /* the lane on which they leave */
@@ -23,29 +54,14 @@ struct mode {
     struct learned learned;    /* what this step has learned */
     struct flight flight;      /* calls of this step that have begun and may still run */
     struct scatter *scatter;   /* samples come through rank 0; else NULL */
+    enum error (*compute)(struct mode *m); /* this rank's part of a step */
 };
 /* For shares: how the next call of a step runs, which carries what the label says; and the wait for all such calls,
  * as share_ops.land. */
 enum error step_send(struct mode *m, int64_t label, struct dispatch *out);
 enum error step_land(struct mode *m);
 
-/* The slots of mode_ops that all rows of modes.def have in common: this step fills them. */
-enum error mode_open(struct trainer *t, struct standing *standing, struct mode **out);
-enum error mode_start(struct mode *m);
-enum error mode_step(struct mode *m, struct learned *out);
-enum error mode_bring(struct mode *m, const struct step_batch **out);
-enum error mode_sum(struct mode *m, double *v, int n);
-enum error mode_share_buffers(struct mode *m);
-enum error mode_share_average(struct mode *m);
-enum error mode_collect(struct mode *m);
-void mode_abort(struct mode *m, const char *reason);
+/* The step of every row of modes.def. */
+extern const struct step_ops mode_step;
+/* Sets the current work of this rank, as step_ops.note. */
 void mode_note(struct mode *m, const char *doing, int64_t step);
-void mode_stats(struct mode *m, struct mode_stats *out);
-enum error mode_watch(struct mode *m, struct trace_clock *clock);
-const char *mode_describe(struct mode *m);
-void mode_close(struct mode *m);
-#define MODE_STEP                                                                                                      \
-    .open = mode_open, .start = mode_start, .step = mode_step, .bring = mode_bring, .sum = mode_sum,                   \
-    .share_buffers = mode_share_buffers, .share_average = mode_share_average, .collect = mode_collect,                 \
-    .abort = mode_abort, .note = mode_note, .stats = mode_stats, .watch = mode_watch, .describe = mode_describe,       \
-    .close = mode_close

@@ -52,8 +52,9 @@ static void put_notes(struct advising *g) {
     advise_note(
         a, "Another precision computes other numbers, and ring adds in an order that depends on the devices: both are "
            "another training. All other ways give the same bits, on at most as many devices as there are shards.");
-    advise_note(a, "Computing is assumed to shrink with a device's share of the batch. Compressed gradients, averaged "
-                   "weights and stale servers are not simulated, so they are not among the ways.");
+    advise_note(a, "Computing is assumed to shrink with a device's share of the batch. Compressed gradients and stale "
+                   "servers are not simulated, and averaged weights are another training: they are not among the "
+                   "ways.");
     advise_note(a, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
                    "server, ddp, dp's sharded "
                    "server, optimizer.shard, dp's dedicated server; no named algorithm; buckets as configured.");

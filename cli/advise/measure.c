@@ -5,6 +5,7 @@
 #include "engine/base/process.h"
 #include "engine/train/stop.h"
 #include "lab/predict/link_fit.h"
+#include "modes/share/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -27,9 +28,16 @@ static enum error set(struct advising *g, const char *text) {
     return text ? cli_set(&g->config, text) : ERR_MEMORY;
 }
 
+/* What is not simulated; and what is another training, since each device learns from its own samples. */
+static struct unsimulated left_out(const struct run_config *c) {
+    struct unsimulated u = measured_unknown(c);
+    if (u.key || !c->sharing.plan.alone) return u;
+    return (struct unsimulated){c->sharing.share->key, c->sharing.share->without};
+}
+
 static enum error leave_out(struct advising *g) {
-    for (struct unsimulated u; (u = measured_unknown(&g->settings.config)).key;) {
-        advising_note(g, "The effect of %s is not simulated: the advice is for %s=%s.", u.key, u.key, u.without);
+    for (struct unsimulated u; (u = left_out(&g->settings.config)).key;) {
+        advising_note(g, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
         TRY(set(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
         TRY(load(g));
     }
@@ -115,14 +123,14 @@ static void find_memory(struct advising *g) {
 /* ---- ports ---------------------------------------------------------------------------------- */
 
 /* Among as many ranks as are checked, or two. */
-static enum error measure_link(struct advising *g, enum advise_mode m) {
+static enum error measure_link(struct advising *g, int m) {
     int64_t ranks = g->check ? g->check : 2;
     struct cli_config c = g->config;
     struct run_settings s;
     struct link_fit fit;
-    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode_names[m]),
+    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode_name(m)),
                           pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)ranks)};
-    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode_names[m]);
+    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode_name(m));
     for (int i = 0; i < 2; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
     enum error err = path ? step_source_read(&c, &s) : ERR_MEMORY;
     const struct link l = err == ERR_NONE ? link_of(&s.config) : (struct link){0};
@@ -130,7 +138,7 @@ static enum error measure_link(struct advising *g, enum advise_mode m) {
     if (err == ERR_NONE) err = link_measure(&l, ENGINE_ITSELF, path, g->pool);
     if (err == ERR_NONE) err = link_read(&l, path, g->pool, &fit);
     run_settings_free(&s);
-    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode_names[m]);
+    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode_name(m));
     g->ask.port[m] = fit.wire;
     g->ports = pool_printf(g->pool, "%s%s%s (half of its calls within %.0f %%)", g->ports ? g->ports : "",
                            g->ports ? "; " : "", fit.words, fit.off * 100);
@@ -144,7 +152,8 @@ static enum error measure_links(struct advising *g) {
                     g->settings.config.devices.kind);
     g->ask.fitted = true;
     g->ask.usual = g->settings.config.comm.order == COMM_ORDER_RING ? SCHEMES : SCHEME_direct;
-    for (int m = ADVISE_DP; m < ADVISE_MODES; m++) TRY(measure_link(g, (enum advise_mode)m));
+    for (int m = 0; m < advise_modes(); m++)
+        if (m != advise_alone()) TRY(measure_link(g, m));
     return ERR_NONE;
 }
 
@@ -152,7 +161,7 @@ static enum error describe_ports(struct advising *g) {
     const struct emulate_config *e = &g->settings.config.comm.emulate;
     struct wire w = g->o->linked ? g->o->link : (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
     char text[64];
-    for (int m = 0; m < ADVISE_MODES; m++) g->ask.port[m] = w;
+    for (int m = 0; m < advise_modes(); m++) g->ask.port[m] = w;
     g->ports = pool_printf(g->pool, "ports of %s", list_wire_text(&w, text));
     return g->ports ? ERR_NONE : ERR_MEMORY;
 }
@@ -249,7 +258,7 @@ static enum error set_way(const struct advising *g, const struct advise_way *w, 
     const struct wire *port = &g->ask.port[w->mode];
     const char *sets[ADVISE_SETS + 3];
     int n;
-    int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
+    int64_t computing = w->devices - w->way.of->servers;
     TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
     sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
     if (g->ask.weak) sets[n++] = advise_batch(g, computing);
@@ -286,7 +295,7 @@ static enum error check_way(struct advising *g, const struct advise_row *row, st
                                  .samples = row->rate * row->answer.result.step};
     advising_progress(g, "checking: %s", out->label);
     TRY(set_way(g, &row->as, &c));
-    const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode_names[row->as.mode]);
+    const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode_name(row->as.mode));
     if (!dir) return ERR_MEMORY;
     TRY(step_source_short(steps, dir, g->pool, &c));
     enum error err = step_source_read(&c, &s);
@@ -300,9 +309,9 @@ static enum error check_way(struct advising *g, const struct advise_row *row, st
 enum error advise_check_here(struct advising *g) {
     struct advice *a = &g->advice;
     for (int d = 0; d < g->ask.ndevices && g->check; d++)
-        for (int m = ADVISE_DP; m < ADVISE_MODES; m++) {
+        for (int m = 0; m < advise_modes(); m++) {
             int best = a->at[d].best[m];
-            if (g->ask.devices[d] != g->check || best < 0) continue;
+            if (g->ask.devices[d] != g->check || best < 0 || m == advise_alone()) continue;
             TRY(check_way(g, &a->row[best], &a->check[a->nchecks]));
             a->nchecks++;
         }

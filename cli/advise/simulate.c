@@ -10,11 +10,6 @@
 
 /* ---- one row -------------------------------------------------------------------------------- */
 
-static bool overlaps(const struct simulate_options *o, const struct run_config *c, bool server) {
-    if (o->overlap >= 0) return o->overlap;
-    return server ? c->dp.overlap == DP_OVERLAP_ON : c->ddp.overlap;
-}
-
 /* Stragglers are another few in every step; on many devices a step has enough of them. */
 static int steps_of(const struct simulate_options *o, int64_t devices) {
     if (o->steps) return (int)o->steps;
@@ -37,42 +32,47 @@ static struct sweep_place place_of(const struct simulate_options *o, const struc
     p.plan.slow_share = o->slow_share;
     p.plan.seed = (uint64_t)o->seed;
     p.plan.steps = steps_of(o, devices);
-    for (int server = 0; server < 2; server++) p.overlap[server] = overlaps(o, c, server);
+    p.overlap = o->overlap;
     if (bucket) p.first = p.cap = bucket;
     p.strong = o->strong;
     return p;
 }
 
 static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
-    row->mode = w->server ? "dp" : "ddp";
-    if (w->server)
-        snprintf(row->way, sizeof row->way, "%s", server_name(w->kind));
+    row->mode = w->mode->name;
+    if (*w->of->name)
+        snprintf(row->way, sizeof row->way, "%s", w->of->name);
     else
         snprintf(row->way, sizeof row->way, "%s%s", scheme_name(s->scheme), w->scheme == SCHEMES ? " (auto)" : "");
 }
 
-/* The server of mode dp, which the configuration need not be of. */
-static enum simulated_server server_of(const struct run_config *c) {
-    static const enum simulated_server of[] = {[SERVER_SHARED] = SERVED_SHARED,
-                                               [SERVER_DEDICATED] = SERVED_APART,
-                                               [SERVER_SHARDED] = SERVED_SHARDED,
-                                               [SERVER_CPU] = SERVED_APART};
-    return of[c->dp.server];
-}
-
 /* ---- all rows ------------------------------------------------------------------------------- */
 
+/* Where --server says which one, a mode with servers has that one or all of them; else the configured way. */
+static bool is_asked(const struct simulate_options *o, const struct run_config *c, const struct mode_row *mode,
+                     const struct mode_way *way) {
+    static const char *const servers[] = {"dp.server=shared", "dp.server=dedicated", "dp.server=sharded"};
+    if (o->server < 0 || !way->set || strncmp(way->set, "dp.server", 9) != 0) return way == mode_way_of(mode, c);
+    return o->server == SERVERS_ALL ? way->order > 0 : !strcmp(way->set, servers[o->server]);
+}
+
+static void add_way(const struct simulate_options *o, struct way w, struct way *out, int *n) {
+    if (!o->all_schemes || *w.of->name) {
+        w.scheme = *w.of->name ? SCHEMES : o->scheme;
+        if (*n < WAYS) out[(*n)++] = w;
+        return;
+    }
+    for (w.scheme = 0; w.scheme < SCHEMES; w.scheme++)
+        if (scheme_is_known(w.scheme) && *n < WAYS) out[(*n)++] = w;
+}
+
 static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
-    static const enum simulated_server servers[] = {SERVED_SHARED, SERVED_APART, SERVED_SHARDED};
-    enum simulated_server own = server_of(c);
-    if (o->server >= 0) own = (enum simulated_server)o->server;
-    bool slices = c->optimizer.shard;
-    int n = 0;
-    for (int i = 0; i < 3 && o->modes[0]; i++)
-        if (o->server == SERVERS_ALL || servers[i] == own) out[n++] = (struct way){true, servers[i], SCHEMES, false};
-    if (o->modes[1] && !o->all_schemes) out[n++] = (struct way){false, SERVED_SHARED, o->scheme, slices};
-    for (enum scheme s = 0; s < SCHEMES && n < WAYS && o->modes[1] && o->all_schemes; s++)
-        if (scheme_is_known(s)) out[n++] = (struct way){false, SERVED_SHARED, s, slices};
+    int n = 0, nmodes;
+    const struct mode_row *const *modes = mode_kinds(&nmodes);
+    for (int m = 0; m < nmodes; m++)
+        for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
+            if (modes[m]->place != PLACE_ALONE && is_asked(o, c, modes[m], way))
+                add_way(o, (struct way){modes[m], way, SCHEMES}, out, &n);
     return n;
 }
 
@@ -121,7 +121,7 @@ static enum error answer(struct simulate_options *o, const struct step_source *s
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
     TRY(complete(o, &s->settings.config));
-    struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * 16, sizeof *rows);
+    struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * WAYS, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     enum error err = fill_rows(o, s, rows, &n);
     if (err == ERR_NONE) err = simulate_show(o, s, rows, n, stdout);

@@ -6,16 +6,16 @@
 
 #include <stdio.h>
 
-enum { WAYS = 16 };
+enum { MODES = 8, WAYS = 32 };
 struct simulate_options {
     const char *path;
     struct cli_config config;
     int64_t devices[LIST_MOST], buckets[LIST_MOST];
     int ndevices, nbuckets; /* 0: what the configuration says, of buckets */
-    bool modes[2];          /* dp, ddp */
+    bool modes[MODES];      /* by their place in mode_kinds */
     bool all_schemes;
-    enum scheme scheme; /* of ddp; SCHEMES: auto */
-    int server;         /* enum simulated_server; SERVERS_ALL; -1: the configuration's */
+    enum scheme scheme; /* of all-reduces; SCHEMES: auto */
+    int server;         /* of the words of --server; SERVERS_ALL; -1: the configuration's */
     int overlap;        /* 0, 1; -1: the configuration's */
     int64_t per_host, per_rack, cores, steps, seed;
     double oversubscription, slow_share, slow_by, quantile;

@@ -43,13 +43,16 @@ static enum error read_straggler(const char *value, void *out) {
 static enum error read_modes(const char *list, void *out) {
     struct simulate_options *o = out;
     char word[64];
-    o->modes[0] = o->modes[1] = false;
+    int n, given = 0;
+    const struct mode_row *const *modes = mode_kinds(&n);
+    memset(o->modes, 0, sizeof o->modes);
     while (list_word(&list, word)) {
-        bool dp = !strcmp(word, "dp");
-        if (!dp && strcmp(word, "ddp") != 0) return ERR_USAGE;
-        o->modes[dp ? 0 : 1] = true;
+        int m = 0;
+        while (m < n && (modes[m]->place == PLACE_ALONE || strcmp(word, modes[m]->name) != 0)) m++;
+        if (m == n) return ERR_USAGE;
+        o->modes[m] = true, given++;
     }
-    return (o->modes[0] || o->modes[1]) && !*list ? ERR_NONE : ERR_USAGE;
+    return given && !*list ? ERR_NONE : ERR_USAGE;
 }
 
 static enum error read_scheme(const char *value, void *out) {
@@ -112,7 +115,7 @@ const struct option simulate_table[] = {
     OPTION_JSON("one JSON object on standard output"),
     {0}};
 
-const struct simulate_options simulate_standard = {.modes = {true, true},
+const struct simulate_options simulate_standard = {.modes = {true, true, true, true, true, true, true, true},
                                                    .scheme = SCHEMES,
                                                    .server = -1,
                                                    .overlap = -1,

@@ -37,6 +37,7 @@ static enum error set_alone(const struct run_config *c, struct pool *pool, struc
                                  "optimizer.shard=false",
                                  "comm={}",
                                  "dp={}",
+                                 "ddp.sync={}",
                                  "sync_batchnorm=false"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i]) return ERR_MEMORY;

@@ -14,11 +14,11 @@ struct duel { /* of two sides, of which the first is what is advised */
     const char *folder, *file;
 };
 
-/* Of one device alone, dp and ddp the two that should be the fastest. */
+/* Of one device alone and the modes of several the two that should be the fastest. */
 static bool choose(const struct advising *g, struct duel *d) {
     const struct advice *a = &g->advice;
     for (int k = 0; k < g->ask.ndevices; k++)
-        for (int m = 0; m < ADVISE_MODES && g->ask.devices[k] == g->check; m++) {
+        for (int m = 0; m < advise_modes() && g->ask.devices[k] == g->check; m++) {
             const struct advise_row *r = a->at[k].best[m] < 0 ? NULL : &a->row[a->at[k].best[m]];
             if (r && (!d->side[0] || r->rate > d->side[0]->rate))
                 d->side[1] = d->side[0], d->side[0] = r;
@@ -31,11 +31,11 @@ static bool choose(const struct advising *g, struct duel *d) {
 /* Modes are an axis. One device alone is the other mode on one device, where nothing is shared. */
 static char *matrix_of(const struct advising *g, const struct duel *d) {
     const char *kind = g->settings.config.devices.kind;
-    enum advise_mode m[2] = {d->side[0]->as.mode, d->side[1]->as.mode};
-    if (m[0] != ADVISE_SINGLE && m[1] != ADVISE_SINGLE)
-        return pool_printf(g->pool, "matrix: {mode: [%s, %s]}\n", advise_mode_names[m[0]], advise_mode_names[m[1]]);
-    return pool_printf(g->pool, "matrix: {devices: [\"%s:%d\", \"%s:%d\"]}\n", kind,
-                       m[0] == ADVISE_SINGLE ? 1 : (int)g->check, kind, m[1] == ADVISE_SINGLE ? 1 : (int)g->check);
+    int m[2] = {d->side[0]->as.mode, d->side[1]->as.mode}, alone = advise_alone();
+    if (m[0] != alone && m[1] != alone)
+        return pool_printf(g->pool, "matrix: {mode: [%s, %s]}\n", advise_mode_name(m[0]), advise_mode_name(m[1]));
+    return pool_printf(g->pool, "matrix: {devices: [\"%s:%d\", \"%s:%d\"]}\n", kind, m[0] == alone ? 1 : (int)g->check,
+                       kind, m[1] == alone ? 1 : (int)g->check);
 }
 
 static enum error write_experiment(const struct advising *g, struct duel *d) {
@@ -71,16 +71,17 @@ static bool has_key(const char *set, const char *key) {
 
 /* What both sides share; the axis says what they do not. */
 static enum error common(const struct advising *g, const struct duel *d, struct words *w) {
-    const char *axis = d->side[0]->as.mode && d->side[1]->as.mode ? "mode" : "devices";
+    int alone = advise_alone(), shares = d->side[0]->as.mode == alone ? 1 : 0;
+    const char *axis = d->side[0]->as.mode != alone && d->side[1]->as.mode != alone ? "mode" : "devices";
     double step = fmax(d->side[0]->answer.result.step, d->side[1]->answer.result.step);
-    const struct wire *port = &g->ask.port[ADVISE_DDP];
+    const struct wire *port = &g->ask.port[d->side[shares]->as.mode];
     for (int i = 0; i < g->config.nsets; i++)
         if (!has_key(g->config.sets[i], axis)) TRY(add_set(w, g->config.sets[i]));
     for (int i = 0; i < 2; i++) {
         const char *sets[ADVISE_SETS];
         int n;
         TRY(advise_sets(&g->ask, &d->side[i]->as, g->pool, sets, &n));
-        for (int k = 0; k < n && d->side[i]->as.mode != ADVISE_SINGLE; k++)
+        for (int k = 0; k < n && d->side[i]->as.mode != alone; k++)
             if (!has_key(sets[k], axis)) TRY(add_set(w, sets[k]));
     }
     if (!strcmp(axis, "mode"))

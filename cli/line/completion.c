@@ -18,7 +18,7 @@ enum { KEY_WORDS = 256, WORD_TEXT = 48 };
 
 static const char *mode_name(int i) {
     int n;
-    const struct mode_ops *const *modes = mode_kinds(&n);
+    const struct mode_row *const *modes = mode_kinds(&n);
     return i < n ? modes[i]->name : NULL;
 }
 

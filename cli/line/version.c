@@ -17,7 +17,7 @@ static void print_features(void) {
     int n;
     const struct device_ops *const *devices = device_kinds(&n);
     for (int i = 0; i < n; i++) printf("device     %-8s %s\n", devices[i]->name, devices[i]->summary);
-    const struct mode_ops *const *modes = mode_kinds(&n);
+    const struct mode_row *const *modes = mode_kinds(&n);
     for (int i = 0; i < n; i++) printf("mode       %-8s %s\n", modes[i]->name, modes[i]->summary);
     const struct link_ops *const *links = link_kinds(&n);
     for (int i = 0; i < n; i++) printf("link       %-8s %s\n", links[i]->row->name, links[i]->summary);

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct config_errors;
-struct mode_ops;
+struct mode_row;
 struct preprocessing;
 struct run_settings;
 
@@ -33,7 +33,7 @@ struct job {
     enum job_task task;
     bool on_train; /* JOB_EVALUATE: the training set, as it lies; else the validation set */
     const struct run_settings *settings;
-    const struct mode_ops *mode;
+    const struct mode_row *mode;
     const char *run_dir;
     const char *resume;              /* checkpoint to begin from, or NULL */
     const char *run_id;              /* rank 0's; NULL: this is no run, or not known here */

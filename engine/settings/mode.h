@@ -5,6 +5,7 @@
 #include "engine/settings/sharing.h"
 
 struct resolve;
+struct run_config;
 struct trainer;
 struct job;
 struct trace_clock;
@@ -20,19 +21,8 @@ struct mode_stats {
      * steps, and those that they did not compute in. */
     int64_t updates, old, oldest, stepped_ns, waited_ns;
 };
-struct mode_ops {
-    const char *name, *summary;
-    const char *also; /* "a|b": what other tools call it; or NULL */
-    enum place_kind place;
-    /* Called once for a configuration, when its own values and kind of devices are known: decides the mode's keys
-     * that are 'auto', and r->c->sharing except its place and the sizes of buckets. */
-    enum error (*choose)(struct resolve *r);
-    /* When all else is decided: adds errors about what makes no sense together. */
-    void (*check)(struct resolve *r);
-    /* Called once for a run: starts the ranks (here, as threads, or as processes), each of which calls trainer_run,
-     * and returns when all have ended. The exit code is for main; ERR_NONE with a code other than 0 means that a rank
-     * has already reported the reason. */
-    enum error (*launch)(const struct job *job, int *exit_code);
+/* What happens in a run: the calls of the trainer, on every rank. */
+struct step_ops {
     /* Once a rank: joins the others, opens the device (trainer_open_device), and fills *standing,
      * which is t->standing. What it points to lives until close. */
     enum error (*open)(struct trainer *t, struct standing *standing, struct mode **out);
@@ -40,9 +30,9 @@ struct mode_ops {
      * with that of its slices, of rank 0's t->whole; NULL there: state begins as zero. */
     enum error (*start)(struct mode *m);
     /* One whole optimizer step, seen from this rank. On return t->values and t->sums are the same on
-     * every rank, and *out are these sums; where ranks step alone or a server does not wait
-     * (SHARE_AVERAGE, SHARE_STALE) they need be so only where trainer_meets. */
-    enum error (*step)(struct mode *m, struct learned *out);
+     * every rank, and *out are these sums; where ranks step alone or by turns (struct exchange_plan) they
+     * need be so only where trainer_meets. */
+    enum error (*run)(struct mode *m, struct learned *out);
     /* If sharing.brought: loads the next batch of this rank's shards. */
     enum error (*bring)(struct mode *m, const struct step_batch **out);
     /* v[0..n) = the sum over ranks, exact where all but one rank hold zero. */
@@ -66,4 +56,36 @@ struct mode_ops {
     /* One line for the banner: what moves gradients, and why that. */
     const char *(*describe)(struct mode *m);
     void (*close)(struct mode *m);
+};
+/* A way of sharing that a mode has: what a run takes, and what the simulator and the advice try. */
+struct share_row;
+struct mode_way {
+    const char *name;  /* of its row in a simulation; "": that of its all-reduce's algorithm */
+    const char *words; /* after the mode's name in advice; NULL: nothing to add */
+    const char *set;   /* "KEY=VALUE" that asks for it; NULL: nothing does, or advice does not try it */
+    const char *unset; /* the same that leaves it out, where other ways and modes refuse the key; NULL: none does */
+    bool (*asked)(const struct run_config *c);
+    const struct share_row *share;
+    int servers; /* ranks that only serve */
+    bool in_one; /* without overlap there is one bucket */
+    int order;   /* in which advice counts ways as simple, over all modes; 0: advice does not try it */
+};
+/* A row of modes/modes.def. */
+struct mode_row {
+    const char *name, *summary;
+    const char *also; /* "a|b": what other tools call it */
+    enum place_kind place;
+    /* Called once for a configuration, when its own values and kind of devices are known: decides the mode's keys
+     * that are 'auto', and r->c->sharing except its place and the sizes of buckets. */
+    enum error (*choose)(struct resolve *r);
+    /* When all else is decided: adds errors about what makes no sense together. */
+    void (*check)(struct resolve *r);
+    /* Called once for a run: starts the ranks (here, as threads, or as processes), each of which calls trainer_run,
+     * and returns when all have ended. The exit code is for main; ERR_NONE with a code other than 0 means that a rank
+     * has already reported the reason. */
+    enum error (*launch)(const struct job *job, int *exit_code);
+    const struct step_ops *step;
+    /* Whether gradients leave while backward still computes. */
+    bool (*overlaps)(const struct run_config *c);
+    const struct mode_way *ways; /* until one without a name; the first that is asked for is taken */
 };

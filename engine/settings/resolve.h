@@ -27,9 +27,9 @@ void resolve_check_name(struct resolve *r, const char *path, const char *const *
                         const char *near);
 
 /* ---- resolve_sharing.c: which mode it is, and how it shares gradients ---- */
-struct mode_ops;
-const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes);
-MUST_CHECK enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode);
+struct mode_row;
+const struct mode_row *resolve_mode(struct resolve *r, const struct mode_row *const *modes);
+MUST_CHECK enum error resolve_sharing(struct resolve *r, const struct mode_row *mode);
 MUST_CHECK enum error resolve_buckets(struct resolve *r);
 
 /* ---- resolve_places.c: who starts the ranks, and what they reach each other by ---- */

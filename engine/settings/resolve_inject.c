@@ -38,7 +38,7 @@ static void check_mistake(struct resolve *r) {
 
 /* Ranks that step alone take the mean of their own samples by right. */
 static void check_means(struct resolve *r) {
-    if (r->c->inject.mistake != MISTAKE_MEAN_OF_MEANS || r->c->ddp.sync.every == 1) return;
+    if (r->c->inject.mistake != MISTAKE_MEAN_OF_MEANS || !r->c->sharing.plan.alone) return;
     config_error(r->e, resolve_find(r, "inject.mistake"), false,
                  "mean_of_means is the correct behaviour of local SGD (ddp.sync.every, %s)\nuse ddp.sync: "
                  "1, or inject.mistake: none",

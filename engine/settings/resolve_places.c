@@ -211,7 +211,8 @@ void resolve_algorithm(struct resolve *r) {
  * may have begun the update by then. */
 static bool outlives_loss(const struct run_config *c) {
     const struct sharing *s = &c->sharing;
-    bool whole = s->place == PLACE_PROCESSES && s->share == SHARE_ALL_REDUCE && !s->compressed;
+    const struct exchange_plan *p = &s->plan;
+    bool whole = s->place == PLACE_PROCESSES && p->update == UPDATE_BY_ALL && !p->alone && !s->compressed;
     return c->run.elastic.min > 0 && whole && !device_find(c->devices.kind)->runtime->asynchronous;
 }
 
@@ -230,7 +231,7 @@ void resolve_elastic(struct resolve *r) {
         config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
                      (long long)min, r->c->devices.count, r->c->devices.count == 1 ? "" : "s",
                      by ? by : resolve_place(r, devices));
-    if (r->c->sharing.share == SHARE_AVERAGE)
+    if (r->c->sharing.plan.alone)
         config_error(
             r->e, at, false,
             "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "

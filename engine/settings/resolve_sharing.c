@@ -4,7 +4,7 @@
 
 enum { MODES_MAX = 16 };
 
-const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *const *modes) {
+const struct mode_row *resolve_mode(struct resolve *r, const struct mode_row *const *modes) {
     const char *names[MODES_MAX + 1] = {0}, *near = NULL;
     for (int i = 0; modes[i] && i < MODES_MAX; i++) {
         names[i] = modes[i]->name;
@@ -15,7 +15,7 @@ const struct mode_ops *resolve_mode(struct resolve *r, const struct mode_ops *co
     return *modes;
 }
 
-enum error resolve_sharing(struct resolve *r, const struct mode_ops *mode) {
+enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
     r->c->sharing = (struct sharing){.place = mode->place,
                                      .title = "",
                                      .compressed = r->c->comm.compress.index != COMPRESS_none,

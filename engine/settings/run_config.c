@@ -167,7 +167,7 @@ struct load { /* what run_settings_load was given */
     const char *path;
     const char *const *sets;
     int nsets;
-    const struct mode_ops *const *modes;
+    const struct mode_row *const *modes;
     const char *const *algorithms;
     const struct run_launched *launched;
     enum asks asks;
@@ -258,7 +258,7 @@ static void name_held(struct node *given, const struct node *read) {
     given->count = kept;
 }
 
-enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes, const char *const *algorithms,
+enum error run_settings_from(struct node *tree, const struct mode_row *const *modes, const char *const *algorithms,
                              struct run_settings *out, struct config_errors *e) {
     struct load l = {.modes = modes, .algorithms = algorithms};
     memset(out, 0, sizeof *out);
@@ -285,7 +285,7 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
     }
 }
 
-enum error run_settings_load(const char *path, const char *const *sets, int nsets, const struct mode_ops *const *modes,
+enum error run_settings_load(const char *path, const char *const *sets, int nsets, const struct mode_row *const *modes,
                              const char *const *algorithms, const struct run_launched *launched, enum asks asks,
                              struct run_settings *out, char **report) {
     struct load l = {path, sets, nsets, modes, algorithms, launched, asks};

@@ -109,8 +109,9 @@ struct run_config {
             int64_t first, cap; /* bytes; INT64_MAX: all at once */
         } bucket;
         struct sync_config {
-            int64_t every; /* steps */
-            int state;     /* enum sync_state */
+            int64_t every;    /* steps */
+            const char *with; /* a row of modes/share that ranks meet by */
+            int state;        /* enum sync_state */
         } sync;
         bool overlap;
     } ddp;
@@ -164,10 +165,10 @@ struct run_config {
 extern const struct config_section run_schema;
 
 /* Everything a command needs of a configuration. */
-struct mode_ops;
+struct mode_row;
 struct run_settings {
     struct run_config config;
-    const struct mode_ops *mode;
+    const struct mode_row *mode;
     struct node *tree; /* complete, with origins: what 'engine config' prints */
     char *given;       /* the text as given, for config.yaml */
     size_t given_length;
@@ -182,14 +183,14 @@ enum asks { ASKS_NOTHING, ASKS_THERE, ASKS_HERE };
  * likewise, their names. asks: nothing is trained, so the file's keys of training are left out, devices need not share the
  * shards evenly, and mode single takes the first of a run's devices. run_settings_free in any case. */
 MUST_CHECK enum error run_settings_load(const char *path, const char *const *sets, int nsets,
-                                        const struct mode_ops *const *modes, const char *const *algorithms,
+                                        const struct mode_row *const *modes, const char *const *algorithms,
                                         const struct run_launched *launched, enum asks asks, struct run_settings *out,
                                         char **report);
 /* A valid address of the dashboard: PORT, HOST:PORT or [V6]:PORT. */
 bool run_is_address(const char *text);
 /* The same from a tree, which becomes the settings' own but lives as long as its pool does; what is wrong goes to e.
  */
-MUST_CHECK enum error run_settings_from(struct node *tree, const struct mode_ops *const *modes,
+MUST_CHECK enum error run_settings_from(struct node *tree, const struct mode_row *const *modes,
                                         const char *const *algorithms, struct run_settings *out,
                                         struct config_errors *e);
 void run_settings_free(struct run_settings *s);

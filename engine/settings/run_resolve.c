@@ -414,7 +414,7 @@ static void check_metrics(struct resolve *r) {
                      resolve_place(r, every));
 }
 
-enum error run_resolve(struct run_settings *s, const struct mode_ops *const *modes, const char *const *algorithms,
+enum error run_resolve(struct run_settings *s, const struct mode_row *const *modes, const char *const *algorithms,
                        struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
     s->mode = resolve_mode(&r, modes);

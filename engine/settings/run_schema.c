@@ -139,6 +139,9 @@ static const struct config_field sync_fields[] = {
      "Number of steps between two exchanges. 1: gradients are shared in every step; more: each device makes these "
      "steps with its own samples, and then the weights are averaged (local SGD)",
      .min = 1, .max = 1000000},
+    {"with", CONFIG_STRING, offsetof(struct sync_config, with), "all",
+     "Whose weights are averaged: those of all devices, or of two at a time, each with a neighbour (gossip): all or "
+     "neighbour"},
     {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
      "The optimizer's state if 'every' is more than 1: local to each device, or averaged with the weights",
      .choices = "local|average"},

@@ -9,29 +9,49 @@ enum place_kind { /* where the ranks are */
                   PLACE_THREADS,
                   PLACE_PROCESSES
 };
-enum share_kind { /* how gradients become an update: a file of modes/share/ each */
-                  SHARE_NONE,
-                  SHARE_SERVER,     /* one rank adds, updates, and sends weights back */
-                  SHARE_ALL_REDUCE, /* every rank has the sums, and makes the same update */
-                  SHARE_SLICES,     /* every rank updates a slice of the arena, and all gather the weights */
-                  SHARE_AVERAGE,    /* ranks step alone, and average their weights now and then */
-                  SHARE_STALE       /* a server that updates by each gradient, and does not wait for all */
+
+/* The exchanges of a step, as data. The step runs them; the bytes, the formula, the simulator and the advice are
+ * computed from them. A move is a collective call of all ranks; rank 0 is the root of those that have one. */
+enum move_of { MOVE_GRADIENTS, MOVE_WEIGHTS };
+enum move_by {
+    MOVE_ALL_REDUCE,     /* all receive the sum of gradients, or the mean of weights */
+    MOVE_REDUCE,         /* the root receives the sum */
+    MOVE_BROADCAST,      /* all receive what the root has */
+    MOVE_REDUCE_SCATTER, /* each receives the sum of its part */
+    MOVE_ALL_GATHER,     /* all receive the part that each has */
+    MOVE_NEIGHBOUR,      /* two ranks receive the mean of both */
+    MOVES
 };
+struct move {
+    enum move_of of;
+    enum move_by by;
+    bool whole;        /* the arena is one message; else each bucket is */
+    const char *doing; /* the work of a rank that waits for it, for the others' messages; "": it has no name */
+};
+enum update_by { UPDATE_BY_ALL, UPDATE_BY_ROOT, UPDATE_BY_OWNERS /* of the parts */ };
+enum { PLAN_MOVES = 2 };
+struct exchange_plan {
+    int nbefore, nafter;
+    struct move before[PLAN_MOVES]; /* of each bucket, when its gradients are final */
+    enum update_by update;          /* when all of these have ended */
+    struct move after[PLAN_MOVES];  /* when the weights are updated */
+    bool alone;                     /* ranks step alone: 'after' comes in every sharing.every-th step */
+    bool by_turns;                  /* each rank exchanges with the root by itself: none of these calls is made */
+};
+
+struct share_row; /* of modes/share */
 struct sharing {
     enum place_kind place;
-    enum share_kind share;
-    bool compressed;    /* gradients travel in fewer bytes; else as they are */
-    const char *title;  /* of the server, for people; "": there is none */
-    int servers;        /* ranks that compute nothing, the first of the group: 0 or 1 */
-    bool on_host;       /* these have no device, but the host's memory */
-    bool overlap;       /* buckets leave while backward still computes the layers before them */
-    bool brought;       /* samples come through rank 0's port; else each rank loads its own */
+    const struct share_row *share; /* how gradients become an update */
+    struct exchange_plan plan;     /* the share's */
+    bool compressed;               /* gradients travel in fewer bytes; else as they are */
+    const char *title;             /* of the server, for people; "": there is none */
+    int servers;                   /* ranks that compute nothing, the first of the group: 0 or 1 */
+    bool on_host;                  /* these have no device, but the host's memory */
+    bool overlap;                  /* buckets leave while backward still computes the layers before them */
+    bool brought;                  /* samples come through rank 0's port; else each rank loads its own */
     bool rescues;       /* run.elastic: after a loss rank 0 saves the last step that has ended, which it holds whole */
     bool in_one;        /* there is one bucket, whatever the configuration says */
     int64_t first, cap; /* of buckets, in bytes; INT64_MAX: all are one */
-    int64_t every;      /* SHARE_AVERAGE: steps between two meetings; else 1 */
+    int64_t every;      /* steps between two meetings where ranks step alone; else 1 */
 };
-/* The first rank holds the only optimizer. */
-static inline bool sharing_has_server(const struct sharing *s) {
-    return s->share == SHARE_SERVER || s->share == SHARE_STALE;
-}

@@ -64,7 +64,7 @@ static enum error write_file(const struct trainer *t, const char *path) {
 
 enum error answers_conclude(struct trainer *t, bool measured) {
     char path[4096];
-    if (measured && t->answers) TRY(t->job->mode->sum(t->mode, t->answers->word, (int)t->answers->words));
+    if (measured && t->answers) TRY(t->job->mode->step->sum(t->mode, t->answers->word, (int)t->answers->words));
     if (t->rank > 0) return ERR_NONE;
     snprintf(path, sizeof path, "%s/validation.safetensors", t->job->run_dir);
     if (unlink(path) != 0 && errno != ENOENT) return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));

@@ -23,7 +23,7 @@ void banner_show(struct progress *p, const struct trainer *t) {
     const struct run_config *c = t->config;
     char params[32], samples[32], vals[32], tensors[96], split[64];
     progress_say(p, "engine: %s on %s, %lld thread%s each - %s", c->mode, c->devices_text, (long long)c->threads,
-                 c->threads == 1 ? "" : "s", t->job->mode->describe(t->mode));
+                 c->threads == 1 ? "" : "s", t->job->mode->step->describe(t->mode));
     dataset_split_words(t->feed.val, split);
     progress_say(p, "model %s, %s parameters%s - data %s, %s training and %s validation samples%s%s%s", t->model->name,
                  text_of_count(t->model->parameters, params), tensors_text(t, tensors), t->feed.data->name,
@@ -49,7 +49,7 @@ void banner_show(struct progress *p, const struct trainer *t) {
     if (c->inject.fault.kind && c->inject.fault.step > t->steps)
         progress_say(p, "warning: step %lld, of the fault, never comes: there are %lld",
                      (long long)c->inject.fault.step, (long long)t->steps);
-    if (c->sharing.share == SHARE_STALE && t->optim->adaptive && t->standing.workers > 1)
+    if (c->sharing.plan.by_turns && t->optim->adaptive && t->standing.workers > 1)
         progress_say(p,
                      "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
                      "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",

@@ -105,7 +105,7 @@ static enum error norm_send_rest(struct trainer *t) {
     double rest[2 * (2 * CHANNELS_MAX - NORM_FIRST)] = {0};
     if (norm_pairs(n) <= NORM_FIRST) return ERR_NONE;
     if (t->rank == 0) norm_put(n, NORM_FIRST, norm_pairs(n), rest);
-    TRY(t->job->mode->sum(t->mode, rest, 2 * (norm_pairs(n) - NORM_FIRST)));
+    TRY(t->job->mode->step->sum(t->mode, rest, 2 * (norm_pairs(n) - NORM_FIRST)));
     norm_get(n, NORM_FIRST, norm_pairs(n), rest);
     return ERR_NONE;
 }
@@ -125,7 +125,7 @@ enum error trainer_begin(struct trainer *t) {
     scaling_open(t);
     enum error err = first_values(t);
     if (err == ERR_NONE) err = first_average(t);
-    if (err == ERR_NONE) err = t->job->mode->start(t->mode);
+    if (err == ERR_NONE) err = t->job->mode->step->start(t->mode);
     if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
     drop_whole(t);
     TRY(err);
@@ -148,7 +148,7 @@ enum error trainer_begin(struct trainer *t) {
         at[PLAIN] = t->feed.norm.channels, at[PLAIN + 1] = t->feed.norm.targets;
         norm_put(&t->feed.norm, 0, NORM_FIRST, at + PLAIN + 2);
     }
-    TRY(t->job->mode->sum(t->mode, at, PLAIN + NORM));
+    TRY(t->job->mode->step->sum(t->mode, at, PLAIN + NORM));
     id_join(at + ID, t->run_id);
     memcpy(&c->patience, at + PATIENCE, sizeof c->patience);
     memcpy(&c->target, at + TARGET, sizeof c->target);

@@ -56,8 +56,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
  * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
 static float weight(const struct trainer *t, const struct step_batch *b) {
-    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS,
-         alone = t->config->sharing.share == SHARE_AVERAGE;
+    bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS, alone = t->config->sharing.plan.alone;
     int64_t own = 0;
     if (!alone && !mistaken) return 1.0f / (float)b->samples;
     for (int i = 0; i < b->nshards; i++) own += b->shards[i].n;
@@ -172,7 +171,7 @@ static enum error run_pass(struct trainer *t, const struct step_batch *b, const 
 static enum error share_moments(void *user, double *v, int n) {
     struct trainer *t = user;
     int64_t begin = clock_ns();
-    enum error err = t->job->mode->sum(t->mode, v, n);
+    enum error err = t->job->mode->step->sum(t->mode, v, n);
     inject_waited(t, clock_ns() - begin);
     return err;
 }
@@ -256,7 +255,7 @@ static enum error run_late(struct trainer *t, const struct step_batch *b, grad_r
 }
 
 static enum error next_batch(struct trainer *t, const struct step_batch **out) {
-    return t->config->sharing.brought ? t->job->mode->bring(t->mode, out) : loader_next(t->feed.loader, out);
+    return t->config->sharing.brought ? t->job->mode->step->bring(t->mode, out) : loader_next(t->feed.loader, out);
 }
 
 enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {

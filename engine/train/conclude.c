@@ -21,7 +21,7 @@ static enum error gather(struct run *r, struct summary *s) {
     double *v = calloc((size_t)n, sizeof *v);
     if (!v) return FAIL(ERR_MEMORY, "no memory for the summary");
     struct mode_stats stats;
-    r->mode->stats(t->mode, &stats);
+    r->step->stats(t->mode, &stats);
     if (t->standing.worker == 0) {
         for (int i = 0; i < PHASES; i++) v[i] = clock_seconds(t->phase_ns[i]);
         v[PHASES] = fmax(0, clock_seconds(stats.lane_ns - t->phase_ns[PHASE_COMM]));
@@ -34,7 +34,7 @@ static enum error gather(struct run *r, struct summary *s) {
     mine[9] = (double)stats.stepped_ns, mine[10] = (double)stats.waited_ns;
     mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
     mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
-    enum error err = r->mode->sum(t->mode, v, n);
+    enum error err = r->step->sum(t->mode, v, n);
     double stale[5] = {0};
     for (int i = 0; i < ranks; i++) {
         const double *of = v + PHASES + 1 + PER_RANK * i;
@@ -117,7 +117,7 @@ enum error run_conclude(struct run *r) {
     criterion_tell(t, &s);
     char planted[INJECT_TEXT];
     if (*inject_text(c, planted)) s.planted = planted;
-    if (c->sharing.share == SHARE_STALE) s.stale.of = c;
+    if (c->sharing.plan.by_turns) s.stale.of = c;
     tracing_finish(t);
     TRY(trainer_share_average(t));
     TRY(gather(r, &s)); /* all have written what they have recorded */

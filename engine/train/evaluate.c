@@ -133,7 +133,7 @@ static enum error take(struct tally *a, int n, struct val_result *out) {
     if (t->answers) answers_begin(t->answers);
     TRY(trainer_share_average(t));
     if (t->feed.nshards > 0) TRY(run_shards(a));
-    TRY(t->job->mode->sum(t->mode, a->sums, n));
+    TRY(t->job->mode->step->sum(t->mode, a->sums, n));
     if (a->cells) memcpy(t->confusion, a->confusion, (size_t)a->cells * sizeof *a->confusion);
     return conclude(a, out);
 }

@@ -88,7 +88,7 @@ static void report_step(struct run *r, struct step_record *record, const struct 
 
 struct carried run_carried(const struct run *r) {
     struct mode_stats s;
-    r->mode->stats(r->t->mode, &s);
+    r->step->stats(r->t->mode, &s);
     return (struct carried){s.sent, s.received};
 }
 
@@ -136,7 +136,7 @@ static enum error end_early(struct run *r) {
     const struct pause pause = begin_pause(r);
     const int own = stop_signal();
     double asked[] = {own != 0, own == SIGINT};
-    TRY(r->mode->sum(t->mode, asked, 2));
+    TRY(r->step->sum(t->mode, asked, 2));
     pass_over(r, &pause);
     r->stopped = asked[0] > 0;
     r->timed_out = !r->stopped;
@@ -154,7 +154,7 @@ static enum error take_step(struct run *r) {
     device_note(t->device, "training", t->at.step);
     r->settled = true;
     TRY(rescue_begin_step(t));
-    TRY(r->mode->step(t->mode, known));
+    TRY(r->step->run(t->mode, known));
     r->settled = t->at.rescued = false;
     if (t->graph) graph_values_changed(t->graph);
     timers_settle(t, before);
@@ -200,7 +200,7 @@ enum error run_evaluate(struct run *r) {
     char text[VAL_TEXT];
     const struct pause pause = begin_pause(r);
     trainer_note(t, "evaluation");
-    TRY(r->mode->share_buffers(t->mode));
+    TRY(r->step->share_buffers(t->mode));
     TRY(trainer_evaluate(t, t->feed.val, &r->val));
     r->has_val = r->val_is_new = true;
     end_pause(r, TRACE_EVALUATION, &pause);
@@ -214,7 +214,7 @@ enum error run_evaluate(struct run *r) {
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
     if (t->rank == 0 && !update_is_whole(t)) saver_state(r->saver, t->arena.whole);
-    enum error err = r->mode->collect(t->mode);
+    enum error err = r->step->collect(t->mode);
     memset(t->arena.whole, 0, sizeof t->arena.whole);
     return err;
 }
@@ -223,7 +223,7 @@ enum error run_save(struct run *r, bool best) {
     struct trainer *t = r->t;
     const struct pause pause = begin_pause(r);
     trainer_note(t, "saving a checkpoint");
-    TRY(r->mode->share_buffers(t->mode));
+    TRY(r->step->share_buffers(t->mode));
     TRY(trainer_share_average(t));
     TRY(collect_state(r));
     if (best) note_best(r);
@@ -310,7 +310,7 @@ static enum error look_for_devices(struct run *r) {
     if (!c || !c->wait || is_over(r)) return ERR_NONE;
     bool tries = ++r->checkpoints >= c->wait || (t->rank == 0 && t->job->comes && t->job->comes(t->job->user));
     if (t->rank == 0 && tries) renews = saver_wait(r->saver) == ERR_NONE;
-    TRY(r->mode->sum(t->mode, &renews, 1));
+    TRY(r->step->sum(t->mode, &renews, 1));
     r->renews = renews > 0;
     return ERR_NONE;
 }
@@ -397,7 +397,7 @@ static enum error fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[ERROR_WORDS];
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
-    if (t->mode) t->job->mode->abort(t->mode, error_words(words, sizeof words));
+    if (t->mode) t->job->mode->step->abort(t->mode, error_words(words, sizeof words));
     error_words(words, sizeof words);
     if (err == ERR_PEER || err == ERR_TIMEOUT) rescue_save(r);
     tracing_finish(t);
@@ -408,7 +408,7 @@ enum error trainer_run(const struct job *job, int rank, const struct place *plac
     struct trainer *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "no memory for a rank");
     *t = (struct trainer){.job = job, .config = &job->settings->config, .rank = rank, .place = place};
-    struct run r = {.t = t, .mode = job->mode};
+    struct run r = {.t = t, .step = job->mode->step};
     enum error err = trainer_open(t);
     if (t->standing.ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);

@@ -13,7 +13,7 @@ struct pause { /* what lies between steps: evaluation and saving */
 };
 struct run {
     struct trainer *t;
-    const struct mode_ops *mode;
+    const struct step_ops *step;
     struct metrics *metrics; /* rank 0 only, as are the next two */
     struct progress *progress;
     struct saver *saver;

@@ -130,7 +130,7 @@ static enum error write_in(const struct trainer *t, struct pool *pool) {
                            .size = t->standing.ranks,
                            .worker = t->standing.worker,
                            .accel = device_runtime(t->device)->asynchronous,
-                           .serves = t->rank == 0 && sharing_has_server(&t->config->sharing),
+                           .serves = t->rank == 0 && t->config->sharing.plan.update == UPDATE_BY_ROOT,
                            .first = t->tracing->first,
                            .last = t->tracing->last,
                            .clock = t->tracing->clock};
@@ -169,13 +169,13 @@ enum error tracing_step_begin(struct trainer *t) {
     struct tracing *g = t->tracing;
     if (!g) return ERR_NONE;
     int64_t step = t->at.step + 1;
-    const struct mode_ops *mode = t->job->mode;
+    const struct step_ops *ops = t->job->mode->step;
     if (g->range == UNDER_WAY && step > g->last) {
         tracing_finish(t);
         g->range = BEHIND;
-        TRY(mode->watch(t->mode, NULL));
+        TRY(ops->watch(t->mode, NULL));
     } else if (g->range == AHEAD && step >= g->first) {
-        TRY(mode->watch(t->mode, &g->clock));
+        TRY(ops->watch(t->mode, &g->clock));
         timers_anchor(t);
         g->range = UNDER_WAY;
         trace_turn(t->trace, !g->written);

@@ -23,7 +23,7 @@ void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
 
 void trainer_note(struct trainer *t, const char *doing) {
     device_note(t->device, doing, t->at.step);
-    t->job->mode->note(t->mode, doing, t->at.step);
+    t->job->mode->step->note(t->mode, doing, t->at.step);
 }
 
 /* ---- the end ---- */
@@ -361,7 +361,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
 enum error trainer_share_average(struct trainer *t) {
     if (!t->arena.average || t->averaged == t->at.step) return ERR_NONE;
     t->averaged = t->at.step;
-    return t->job->mode->share_average(t->mode);
+    return t->job->mode->step->share_average(t->mode);
 }
 
 enum error trainer_values(const struct trainer *t, const float *arena, const float **values, void **copy) {
@@ -388,7 +388,7 @@ enum error trainer_open(struct trainer *t) {
     TRY(open_data(t));
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
-    TRY(t->job->mode->open(t, &t->standing, &t->mode));
+    TRY(t->job->mode->step->open(t, &t->standing, &t->mode));
     TRY(open_compute(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
@@ -413,7 +413,7 @@ void trainer_close(struct trainer *t) {
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.buffers);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.grads[0]);
     t->standing.allocator.free(t->standing.allocator.ctx, t->arena.values);
-    if (t->mode) t->job->mode->close(t->mode);
+    if (t->mode) t->job->mode->step->close(t->mode);
     tracing_close(t); /* the mode's communication lane, which has just ended, records in it */
     if (t->device) t->device->ops->close(t->device);
     answers_close(t);

@@ -1,6 +1,7 @@
 #include "lab/advise/advise.h"
 
 #include "engine/base/text.h"
+#include "modes/share/share.h"
 #include "transport/algo/algo.h"
 
 #include <math.h>
@@ -8,17 +9,28 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const advise_mode_names[ADVISE_MODES] = {"single", "dp", "ddp"};
+int advise_modes(void) {
+    int n;
+    mode_kinds(&n);
+    return n;
+}
+
+const char *advise_mode_name(int mode) {
+    return mode_kinds(&(int){0})[mode]->name;
+}
+
+int advise_alone(void) {
+    const struct mode_row *const *modes = mode_kinds(&(int){0});
+    int m = 0;
+    while (modes[m]->place != PLACE_ALONE) m++;
+    return m;
+}
 
 double advise_rate(int i) { /* 10 Mbit/s to 100 Gbit/s, two for each power of ten */
     return 1.25e6 * pow(10, i / 2.0);
 }
 
 /* ---- one way -------------------------------------------------------------------------------- */
-
-static bool apart(const struct advise_way *w) {
-    return w->mode == ADVISE_DP && w->way.kind == SERVED_APART;
-}
 
 struct condition { /* what the answer depends on */
     struct wire port[ADVISE_MODES];
@@ -27,7 +39,7 @@ struct condition { /* what the answer depends on */
 
 static enum error try_way(const struct advise_ask *a, const struct advise_way *w, const struct condition *on,
                           struct advise_row *out) {
-    int64_t computing = w->devices - apart(w);
+    int64_t computing = w->devices - w->way.of->servers;
     struct measured_step m = measured_grow(a->measured[w->measured].step, on->batches);
     struct sweep_place p = sweep_place(a->config, computing);
     p.plan.net.outside = on->port[w->mode];
@@ -60,34 +72,43 @@ static bool adds_in_ring(const struct advise_ask *a) {
     return a->config->comm.order == COMM_ORDER_RING;
 }
 
-/* A dedicated server leaves the others something to share. In ring order nothing is cut into slices. */
-static void add_servers(struct ways *w, struct advise_way one) {
-    one.mode = ADVISE_DP;
-    one.way = (struct way){.server = true, .scheme = SCHEMES};
-    for (int kind = SERVED_SHARED; kind <= SERVED_SHARDED; kind++) {
-        one.way.kind = (enum simulated_server)kind;
-        if (kind == SERVED_APART && one.devices < 3) continue;
-        if (kind != SERVED_SHARDED || !adds_in_ring(w->ask)) add(w, &one);
-    }
-}
-
-static bool known_there(const struct advise_ask *a, enum scheme s, int64_t devices) {
+static bool known_there(const struct advise_ask *a, const struct way *w, int64_t devices) {
     const struct sweep_place p = sweep_place(a->config, devices);
-    const struct way w = {.scheme = s};
-    if (!scheme_is_known(s) || !way_suits(&w, &p)) return false;
-    return !adds_in_ring(a) || algo_find(scheme_name(s))->orders[ORDER_RING];
+    if (!scheme_is_known(w->scheme) || !way_suits(w, &p)) return false;
+    return !adds_in_ring(a) || algo_find(scheme_name(w->scheme))->orders[ORDER_RING];
 }
 
+/* An all-reduce by the algorithm that the engine would choose, and where 'named' by each other one. */
 static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
-    one.mode = ADVISE_DDP;
-    one.way = (struct way){.scheme = w->ask->usual};
+    one.way.scheme = w->ask->usual;
     add(w, &one);
     for (enum scheme s = 0; s < SCHEMES && named && w->ask->usual == SCHEMES; s++) {
         one.way.scheme = s;
-        if (known_there(w->ask, s, one.devices)) add(w, &one);
+        if (known_there(w->ask, &one.way, one.devices)) add(w, &one);
     }
-    one.way = (struct way){.slices = true, .scheme = SCHEMES};
-    if (!adds_in_ring(w->ask)) add(w, &one);
+}
+
+/* The ways of a mode. A server of its own leaves the others something to share. In ring order nothing is cut into
+ * slices. */
+static void add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
+    const struct mode_row *row = mode_kinds(&(int){0})[mode];
+    one.mode = mode;
+    for (const struct mode_way *way = row->ways; way->name; way++) {
+        one.way = (struct way){row, way, SCHEMES};
+        bool cut = way->share->plan.update == UPDATE_BY_OWNERS;
+        if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) || (cut && adds_in_ring(w->ask)))
+            continue;
+        if (way_reduces(&one.way))
+            add_all_reduces(w, one, named);
+        else
+            add(w, &one);
+    }
+}
+
+/* On one device there is nothing to share; on several each mode but that one. */
+static void add_modes(struct ways *w, struct advise_way one, bool named) {
+    for (int m = 0; m < advise_modes(); m++)
+        if ((m == advise_alone()) == (one.devices == 1)) add_mode(w, one, m, named);
 }
 
 /* Sizes of buckets that cut these gradients into more than one, and not into thousands. */
@@ -97,34 +118,27 @@ static void add_cut(struct ways *w, struct advise_way one) {
     for (int64_t size = 64 << 10; (double)size < bytes; size *= 4)
         if (size != b->cap && bytes / (double)size < 256) {
             one.bucket = size;
-            add_all_reduces(w, one, true);
+            for (int m = 0; m < advise_modes(); m++)
+                if (mode_kinds(&(int){0})[m]->place == PLACE_PROCESSES) add_mode(w, one, m, true);
         }
 }
 
 static void add_all(struct ways *w, int64_t devices) {
-    struct advise_way one = {.devices = devices, .way.scheme = SCHEMES};
+    struct advise_way one = {.devices = devices};
     for (int i = 0; i < w->ask->nmeasured; i++) {
         one.measured = i;
-        if (devices == 1) add(w, &one);
-        if (devices == 1) continue;
-        add_servers(w, one);
-        add_all_reduces(w, one, true);
-        add_cut(w, one);
+        add_modes(w, one, true);
+        if (devices > 1) add_cut(w, one);
     }
 }
 
 /* ---- better and simpler --------------------------------------------------------------------- */
 
-static int mode_place(const struct advise_way *w) {
-    static const int servers[] = {[SERVED_SHARED] = 1, [SERVED_SHARDED] = 3, [SERVED_APART] = 5};
-    return w->mode == ADVISE_SINGLE ? 0 : w->mode == ADVISE_DP ? servers[w->way.kind] : w->way.slices ? 4 : 2;
-}
-
 bool advise_simpler(const struct advise_row *a, const struct advise_row *b) {
     const struct advise_way *x = &a->as, *y = &b->as;
     if (x->devices != y->devices) return x->devices < y->devices;
     if (!x->measured != !y->measured) return !x->measured;
-    if (mode_place(x) != mode_place(y)) return mode_place(x) < mode_place(y);
+    if (x->way.of->order != y->way.of->order) return x->way.of->order < y->way.of->order;
     bool named[2] = {x->way.scheme < SCHEMES, y->way.scheme < SCHEMES};
     if (named[0] != named[1]) return !named[0];
     if (!x->bucket != !y->bucket) return !x->bucket;
@@ -148,8 +162,8 @@ static int fastest_of(const struct advice *a, struct filter f) {
     int best = -1;
     for (int i = 0; i < a->nrows; i++) {
         const struct advise_way *w = &a->row[i].as;
-        bool right = (!f.devices || w->devices == f.devices) && (f.mode < 0 || (int)w->mode == f.mode) &&
-                     (int)w->mode != f.not_mode && (f.measured < 0 || w->measured == f.measured) &&
+        bool right = (!f.devices || w->devices == f.devices) && (f.mode < 0 || w->mode == f.mode) &&
+                     w->mode != f.not_mode && (f.measured < 0 || w->measured == f.measured) &&
                      a->row[i].fits != f.unfit;
         if (right && (best < 0 || beats(&a->row[i], &a->row[best]))) best = i;
     }
@@ -173,14 +187,12 @@ static int simplest_near(const struct advice *a, int fastest, int64_t devices, i
 
 /* The fastest mode on so many devices, or on one of them, with buckets and algorithm as configured. Where two are as
  * fast the first one counts. */
-static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on,
-                         enum advise_mode *out) {
+static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on, int *out) {
     struct ways w = {.ask = a};
     double best = 0;
-    add(&w, &(struct advise_way){.devices = 1, .way.scheme = SCHEMES});
-    if (devices > 1) add_servers(&w, (struct advise_way){.devices = devices});
-    if (devices > 1) add_all_reduces(&w, (struct advise_way){.devices = devices}, false);
-    *out = ADVISE_MODES;
+    add_modes(&w, (struct advise_way){.devices = 1}, false);
+    if (devices > 1) add_modes(&w, (struct advise_way){.devices = devices}, false);
+    *out = ADVISE_NONE;
     for (int i = 0; i < w.n; i++) {
         struct advise_row r;
         TRY(try_way(a, &w.way[i], on, &r));
@@ -208,10 +220,9 @@ struct search {
 };
 
 /* Between low and high, where the fastest modes are 'from' and another, or from where on nothing fits. */
-static enum error find_turn(const struct search *s, double low, double high, enum advise_mode from,
-                            struct advise_turns *out) {
+static enum error find_turn(const struct search *s, double low, double high, int from, struct advise_turns *out) {
     enum { HALVINGS = 12 };
-    enum advise_mode m, to = from;
+    int m, to = from;
     for (int i = 0; i < HALVINGS; i++) {
         double middle = sqrt(low * high);
         const struct condition on = s->at(s->ask, middle);
@@ -220,17 +231,17 @@ static enum error find_turn(const struct search *s, double low, double high, enu
     }
     const struct condition on = s->at(s->ask, high);
     TRY(winner(s->ask, s->devices, &on, &to));
-    if (out->n < ADVISE_TURNS && to != from && to < ADVISE_MODES)
+    if (out->n < ADVISE_TURNS && to != from && to != ADVISE_NONE)
         out->turn[out->n++] = (struct advise_turn){sqrt(low * high), from, to};
     return ERR_NONE;
 }
 
 static enum error find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
-    enum advise_mode before = ADVISE_SINGLE, now;
+    int before = advise_alone(), now;
     for (int i = 0; i < n; i++) {
         const struct condition on = s->at(s->ask, x[i]);
         TRY(winner(s->ask, s->devices, &on, &now));
-        if (i && now != before && before < ADVISE_MODES) TRY(find_turn(s, x[i - 1], x[i], before, out));
+        if (i && now != before && before != ADVISE_NONE) TRY(find_turn(s, x[i - 1], x[i], before, out));
         before = now;
     }
     return ERR_NONE;
@@ -304,8 +315,8 @@ static int better_of(const struct advice *a, int x, int y) {
 
 static int other_mode(const struct advice *a) {
     const struct advise_way *best = &a->row[a->fastest].as;
-    struct filter f = {best->devices, -1, (int)best->mode, best->measured, false}, alone = f;
-    if (best->mode == ADVISE_SINGLE) f.devices = 0;
+    struct filter f = {best->devices, -1, best->mode, best->measured, false}, alone = f;
+    if (best->mode == advise_alone()) f.devices = 0;
     alone.devices = 1;
     return better_of(a, fastest_of(a, f), fastest_of(a, alone));
 }
@@ -329,9 +340,9 @@ static void choose_at(struct advice *a, int d) {
     struct filter f = {a->ask->devices[d], -1, -1, 0, false};
     int *best = a->at[d].best;
     a->at[d].fastest = -1;
-    for (int m = 0; m < ADVISE_MODES; m++) {
+    for (int m = 0; m < advise_modes(); m++) {
         f.mode = m;
-        f.devices = m == ADVISE_SINGLE ? 1 : a->ask->devices[d];
+        f.devices = m == advise_alone() ? 1 : a->ask->devices[d];
         best[m] = fastest_of(a, f);
         int so_far = a->at[d].fastest;
         if (best[m] >= 0 && (so_far < 0 || a->row[best[m]].rate > a->row[so_far].rate)) a->at[d].fastest = best[m];
@@ -360,21 +371,21 @@ enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct
 }
 
 /* Predicted by measured; 1 of one device alone, NaN of what has not run. */
-static double off_of(const struct advice *a, enum advise_mode m) {
+static double off_of(const struct advice *a, int m) {
     for (int i = 0; i < a->nchecks; i++)
         if (a->check[i].mode == m && !a->check[i].why) return a->check[i].predicted / a->check[i].measured;
-    return m == ADVISE_SINGLE ? 1 : (double)NAN;
+    return m == advise_alone() ? 1 : (double)NAN;
 }
 
-double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y) {
+double advise_doubt(const struct advice *a, int x, int y) {
     double ratio = off_of(a, x) / off_of(a, y);
     return ratio < 1 ? 1 / ratio - 1 : ratio - 1;
 }
 
 double advise_off(const struct advice *a) {
     double worst = (double)NAN;
-    for (int m = ADVISE_DP; m < ADVISE_MODES; m++) {
-        double off = fabs(off_of(a, (enum advise_mode)m) - 1);
+    for (int m = 0; m < advise_modes(); m++) {
+        double off = m == advise_alone() ? (double)NAN : fabs(off_of(a, m) - 1);
         if (isfinite(off) && !(off <= worst)) worst = off;
     }
     return worst;

@@ -16,10 +16,13 @@
 #include "lab/report/report.h"
 
 enum { ADVISE_DEVICES = 32, ADVISE_MEASURED = 4, ADVISE_RATES = 9, ADVISE_TURNS = 8, ADVISE_NOTES = 12 };
-enum advise_mode { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_MODES /* none: nothing fits */ };
-extern const char *const advise_mode_names[ADVISE_MODES];
-extern const char *const advise_server_names[]; /* as dp.server has them, by enum simulated_server */
-static const double ADVISE_NEAR = 1.05;         /* the simplest way may take this many times the fastest's step */
+enum { ADVISE_MODES = 8, ADVISE_NONE = ADVISE_MODES /* nothing fits */ };
+/* A mode is its place in mode_kinds. */
+const char *advise_mode_name(int mode);
+/* How many there are; and the one that shares nothing. */
+int advise_modes(void);
+int advise_alone(void);
+static const double ADVISE_NEAR = 1.05; /* the simplest way may take this many times the fastest's step */
 
 struct advise_ask {
     const struct run_config *config;
@@ -30,16 +33,16 @@ struct advise_ask {
     } measured[ADVISE_MEASURED];
     int ndevices;
     int64_t devices[ADVISE_DEVICES]; /* ascending; the first is 1 */
-    struct wire port[ADVISE_MODES];  /* of dp's devices and of ddp's */
+    struct wire port[ADVISE_MODES];  /* of each mode's devices */
     bool fitted;                     /* to links of this machine, so that what moves the bytes is in them */
-    enum scheme usual;               /* of ddp, where the engine chooses; SCHEMES: by formula, and others are tried */
-    bool weak;                       /* the batch grows with the devices */
-    double memory;                   /* bytes that a device has */
-    int cores;                       /* that all devices share; 0: each has its own */
+    enum scheme usual; /* of all-reduces, where the engine chooses; SCHEMES: by formula, and others are tried */
+    bool weak;         /* the batch grows with the devices */
+    double memory;     /* bytes that a device has */
+    int cores;         /* that all devices share; 0: each has its own */
 };
 struct advise_way {
-    int64_t devices;
-    enum advise_mode mode;
+    int64_t devices; /* with those that only serve */
+    int mode;
     struct way way;
     int64_t bucket; /* bytes; 0: as configured */
     int measured;   /* in which precision */
@@ -52,7 +55,7 @@ struct advise_row {
 };
 struct advise_turn { /* from there on another mode is the fastest */
     double at;
-    enum advise_mode from, to;
+    int from, to;
 };
 struct advise_turns {
     int n;
@@ -64,7 +67,7 @@ struct advise_limits {
 };
 struct advise_check { /* a way that has run here, beside what was predicted of that run */
     const char *label;
-    enum advise_mode mode;
+    int mode;
     double samples;             /* of a step */
     double predicted, measured; /* seconds */
     const char *why;            /* it has not run; NULL: it has */
@@ -85,7 +88,7 @@ struct advice {
         int best[ADVISE_MODES], fastest, simplest;
     } at[ADVISE_DEVICES];
     struct advise_limits limits; /* of the fastest */
-    enum advise_mode map[ADVISE_RATES][ADVISE_DEVICES];
+    int map[ADVISE_RATES][ADVISE_DEVICES];
     int64_t turned; /* devices of the next two */
     struct advise_turns devices, rates, batches;
     struct advise_check check[ADVISE_MODES];
@@ -104,7 +107,7 @@ MUST_CHECK enum error advise_decide(const struct advise_ask *ask, struct pool *p
 /* How far off the predictions were at worst, as a share; NaN: nothing was checked. And how far off they were of which
  * of two modes is how much faster. One device alone is what predictions are made from. */
 double advise_off(const struct advice *a);
-double advise_doubt(const struct advice *a, enum advise_mode x, enum advise_mode y);
+double advise_doubt(const struct advice *a, int x, int y);
 /* Whether a check was off by more than half: then nothing is advised. */
 bool advise_is_refuted(const struct advice *a);
 void advise_note(struct advice *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -2,6 +2,7 @@
 #include "lab/advise/advise.h"
 
 #include <math.h>
+#include <string.h>
 
 static void put_row(const struct advice *a, const char *key, int i, struct json *j) {
     if (i < 0) {
@@ -14,9 +15,10 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     json_string(j, "words", advise_text(a, &r->as));
     json_string(j, "options", advise_words(a, &r->as));
     json_int(j, "devices", r->as.devices);
-    json_string(j, "mode", advise_mode_names[r->as.mode]);
-    json_string(j, "server", r->as.mode == ADVISE_DP ? advise_server_names[r->as.way.kind] : NULL);
-    json_string(j, "algorithm", r->as.mode == ADVISE_DDP ? scheme_name(s->scheme) : NULL);
+    json_string(j, "mode", advise_mode_name(r->as.mode));
+    const char *set = r->as.way.of->set, *served = set && !strncmp(set, "dp.server=", 10) ? set + 10 : NULL;
+    json_string(j, "server", served);
+    json_string(j, "algorithm", served || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme));
     json_real(j, "bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN);
     json_string(j, "precision", a->ask->measured[r->as.measured].precision);
     json_real(j, "step_s", s->step);
@@ -36,9 +38,9 @@ static void put_advised(const struct advice *a, const char *key, int i, struct j
     put_row(a, key, advise_is_refuted(a) ? -1 : i, j);
 }
 
-static void put_port(const struct advise_ask *ask, enum advise_mode m, struct json *j) {
+static void put_port(const struct advise_ask *ask, int m, struct json *j) {
     const struct wire *w = &ask->port[m];
-    json_open(j, advise_mode_names[m], '{');
+    json_open(j, advise_mode_name(m), '{');
     json_real(j, "bytes_per_s", w->beta > 0 ? 1 / w->beta : (double)NAN);
     json_real(j, "latency_s", w->alpha);
     json_close(j, '}');
@@ -60,8 +62,8 @@ static void put_ask(const struct advise_ask *ask, struct json *j) {
     json_string(j, "scaling", ask->weak ? "weak" : "strong");
     json_int(j, "batch", ask->config->batch.size);
     json_open(j, "ports", '{');
-    put_port(ask, ADVISE_DP, j);
-    put_port(ask, ADVISE_DDP, j);
+    for (int m = 0; m < advise_modes(); m++)
+        if (m != advise_alone()) put_port(ask, m, j);
     json_close(j, '}');
     json_bool(j, "ports_measured", ask->fitted);
     json_real(j, "memory_bytes", isfinite(ask->memory) ? ask->memory : (double)NAN);
@@ -74,8 +76,8 @@ static void put_turns(const char *key, const struct advise_turns *t, struct json
     for (int i = 0; i < t->n; i++) {
         json_open(j, NULL, '{');
         json_real(j, "at", t->turn[i].at);
-        json_string(j, "from", advise_mode_names[t->turn[i].from]);
-        json_string(j, "to", advise_mode_names[t->turn[i].to]);
+        json_string(j, "from", advise_mode_name(t->turn[i].from));
+        json_string(j, "to", advise_mode_name(t->turn[i].to));
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -86,7 +88,7 @@ static void put_devices(const struct advice *a, struct json *j) {
     for (int d = 0; d < a->ask->ndevices; d++) {
         json_open(j, NULL, '{');
         json_int(j, "devices", a->ask->devices[d]);
-        for (int m = 0; m < ADVISE_MODES; m++) put_row(a, advise_mode_names[m], a->at[d].best[m], j);
+        for (int m = 0; m < advise_modes(); m++) put_row(a, advise_mode_name(m), a->at[d].best[m], j);
         put_row(a, "fastest", a->at[d].fastest, j);
         put_row(a, "simplest", a->at[d].simplest, j);
         json_close(j, '}');
@@ -101,7 +103,7 @@ static void put_map(const struct advice *a, struct json *j) {
         json_real(j, "bytes_per_s", advise_rate(r));
         json_open(j, "fastest", '[');
         for (int d = 0; d < a->ask->ndevices; d++)
-            json_string(j, NULL, a->map[r][d] < ADVISE_MODES ? advise_mode_names[a->map[r][d]] : NULL);
+            json_string(j, NULL, a->map[r][d] == ADVISE_NONE ? NULL : advise_mode_name(a->map[r][d]));
         json_close(j, ']');
         json_close(j, '}');
     }
@@ -114,7 +116,7 @@ static void put_checks(const struct advice *a, struct json *j) {
         const struct advise_check *c = &a->check[i];
         json_open(j, NULL, '{');
         json_string(j, "words", c->label);
-        json_string(j, "mode", advise_mode_names[c->mode]);
+        json_string(j, "mode", advise_mode_name(c->mode));
         json_string(j, "why", c->why);
         json_real(j, "predicted_s", c->why ? (double)NAN : c->predicted);
         json_real(j, "measured_s", c->why ? (double)NAN : c->measured);

@@ -7,9 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct plot_series kinds[ADVISE_MODES] = {
-    {.name = "single", .colour = 6}, {.name = "dp", .colour = 1}, {.name = "ddp", .colour = 0}};
-
 static const char *ms(struct report *r, const struct advice *a, int row) {
     return row < 0 ? "-" : report_ms(r, a->row[row].answer.result.step);
 }
@@ -126,7 +123,7 @@ static void put_advice(struct report *r, const struct advice *a) {
 /* Without what the head of its row and column say already. */
 static const char *shown(const struct advice *a, int row, bool mode) {
     const char *text = row < 0 ? "-" : advise_text(a, &a->row[row].as);
-    bool alone = row >= 0 && a->row[row].as.mode == ADVISE_SINGLE;
+    bool alone = row >= 0 && a->row[row].as.mode == advise_alone();
     for (int cut = 0; row >= 0 && !alone && cut <= mode; cut++) {
         const char *comma = strchr(text, ',');
         text = comma ? comma + 2 : "as configured";
@@ -134,26 +131,35 @@ static const char *shown(const struct advice *a, int row, bool mode) {
     return text;
 }
 
+enum { BESIDE_MODES = 5 }; /* columns that are not a mode's */
 static enum error put_devices(struct report *r, const struct advice *a) {
-    static const char *const heads[] = {"devices", "dp's best", "ms",     "ddp's best",         "ms",
-                                        "fastest", "times one", "memory", "simplest within 5 %"};
+    static const char *const last[] = {"fastest", "times one", "memory", "simplest within 5 %"};
+    const char *heads[2 * ADVISE_MODES + BESIDE_MODES] = {"devices"};
     struct report_section *s = report_section(r, "devices", "On each number of devices");
     struct table *t;
     char memory[32];
-    TRY(report_table(r, s, report_say(r, "The best of each mode, in %s", a->ask->measured[0].precision), 9,
+    int columns = 1;
+    for (int m = 0; m < advise_modes(); m++) {
+        if (m == advise_alone()) continue;
+        heads[columns++] = report_say(r, "%s's best", advise_mode_name(m));
+        heads[columns++] = "ms";
+    }
+    for (int i = 0; i < BESIDE_MODES - 1; i++) heads[columns++] = last[i];
+    TRY(report_table(r, s, report_say(r, "The best of each mode, in %s", a->ask->measured[0].precision), columns,
                      a->ask->ndevices, heads, &t));
     for (int d = 0; d < a->ask->ndevices; d++) {
         const char **cell = table_row(t, d + 1);
         const int *best = a->at[d].best, fast = a->at[d].fastest;
-        cell[0] = report_say(r, "%lld", (long long)a->ask->devices[d]);
-        for (int m = ADVISE_DP; m <= ADVISE_DDP; m++) {
-            cell[2 * m - 1] = shown(a, best[m], true);
-            cell[2 * m] = best[m] < 0 ? "-" : report_say(r, "%.3f", a->row[best[m]].answer.result.step * 1e3);
+        *cell++ = report_say(r, "%lld", (long long)a->ask->devices[d]);
+        for (int m = 0; m < advise_modes(); m++) {
+            if (m == advise_alone()) continue;
+            *cell++ = shown(a, best[m], true);
+            *cell++ = best[m] < 0 ? "-" : report_say(r, "%.3f", a->row[best[m]].answer.result.step * 1e3);
         }
-        cell[5] = fast < 0 ? "nothing fits" : advise_mode_names[a->row[fast].as.mode];
-        cell[6] = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / alone(a));
-        cell[7] = fast < 0 ? "-" : report_say(r, "%s", text_of_bytes(a->row[fast].answer.memory, memory));
-        cell[8] = shown(a, a->at[d].simplest, false);
+        *cell++ = fast < 0 ? "nothing fits" : advise_mode_name(a->row[fast].as.mode);
+        *cell++ = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / alone(a));
+        *cell++ = fast < 0 ? "-" : report_say(r, "%s", text_of_bytes(a->row[fast].answer.memory, memory));
+        *cell++ = shown(a, a->at[d].simplest, false);
     }
     return ERR_NONE;
 }
@@ -168,9 +174,9 @@ static void say_turns(struct report *r, struct report_section *s, const char *wh
         return;
     }
     const char *words = report_say(r, "%s: below %s %s is the fastest", where, text(r, t->turn[0].at),
-                                   advise_mode_names[t->turn[0].from]);
+                                   advise_mode_name(t->turn[0].from));
     for (int i = 0; i < t->n; i++)
-        words = report_say(r, "%s, from %s on %s", words, text(r, t->turn[i].at), advise_mode_names[t->turn[i].to]);
+        words = report_say(r, "%s, from %s on %s", words, text(r, t->turn[i].at), advise_mode_name(t->turn[i].to));
     report_paragraph(s, report_say(r, "%s.", words));
 }
 
@@ -188,6 +194,8 @@ static const char *say_batch(struct report *r, double samples) {
 }
 
 static enum error put_map(struct report *r, struct report_section *s, const struct advice *a) {
+    static const int colours[] = {6, 1, 0, 2};
+    struct plot_series *kinds;
     struct plot *p;
     char text[32];
     int n = a->ask->ndevices;
@@ -195,14 +203,17 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     p->title = "Which mode is the fastest, by devices and bandwidth";
     p->about = "A grid: a column for each number of devices, a row for each bandwidth of a port";
     p->x.label = "devices", p->y.label = "bandwidth \\ devices";
-    p->choice = kinds, p->nchoices = ADVISE_MODES;
+    TRY(report_take(r, advise_modes(), sizeof *kinds, &kinds));
+    for (int m = 0; m < advise_modes(); m++)
+        kinds[m] = (struct plot_series){.name = advise_mode_name(m), .colour = colours[m % 4]};
+    p->choice = kinds, p->nchoices = advise_modes();
     p->ncategories = ADVISE_RATES, p->nseries = n;
     TRY(report_take(r, ADVISE_RATES, sizeof *p->category, &p->category));
     for (int i = 0; i < ADVISE_RATES; i++) p->category[i] = report_say(r, "%s", text_of_rate(advise_rate(i), text));
     for (int d = 0; d < n; d++) {
         double *y;
         TRY(report_take(r, ADVISE_RATES, sizeof *y, &y));
-        for (int i = 0; i < ADVISE_RATES; i++) y[i] = a->map[i][d];
+        for (int i = 0; i < ADVISE_RATES; i++) y[i] = fmin(a->map[i][d], p->nchoices);
         p->series[d] = (struct plot_series){
             .name = report_say(r, "%lld", (long long)a->ask->devices[d]), .y = y, .n = ADVISE_RATES};
     }
@@ -212,7 +223,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
 static enum error put_turns(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "turns", "Where another mode takes over");
     int last = a->at[a->ask->ndevices - 1].fastest;
-    const char *mode = last < 0 ? "nothing" : advise_mode_names[a->row[last].as.mode];
+    const char *mode = last < 0 ? "nothing" : advise_mode_name(a->row[last].as.mode);
     long long n = (long long)a->turned;
     if (a->ask->ndevices == 1) return ERR_NONE;
     say_turns(r, s, "With the devices", &a->devices, say_devices,
@@ -228,9 +239,9 @@ static enum error put_turns(struct report *r, const struct advice *a) {
 
 /* Which mode had the most samples a second of those that ran, one device among them. measured: it had, else it should
  * have had. */
-static enum advise_mode fastest_here(const struct advice *a, bool measured) {
+static int fastest_here(const struct advice *a, bool measured) {
     double best = a->row[0].rate;
-    enum advise_mode mode = ADVISE_SINGLE;
+    int mode = advise_alone();
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
         double rate = c->samples / (measured ? c->measured : c->predicted);
@@ -240,7 +251,7 @@ static enum advise_mode fastest_here(const struct advice *a, bool measured) {
 }
 
 static void say_checks(struct report *r, struct report_section *s, const struct advice *a) {
-    const char *should = advise_mode_names[fastest_here(a, false)], *was = advise_mode_names[fastest_here(a, true)];
+    const char *should = advise_mode_name(fastest_here(a, false)), *was = advise_mode_name(fastest_here(a, true));
     if (isnan(advise_off(a))) return;
     const char *words = report_say(r,
                                    "On this machine's cores, the fastest of these ways and of one device alone (%s) "

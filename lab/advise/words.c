@@ -6,22 +6,17 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *const advise_server_names[] = {
-    [SERVED_SHARED] = "shared", [SERVED_APART] = "dedicated", [SERVED_SHARDED] = "sharded"};
-
 static bool is_named(const struct advise_ask *a, const struct advise_way *w) {
-    return w->mode == ADVISE_DDP && !w->way.slices && w->way.scheme != a->usual;
+    return way_reduces(&w->way) && w->way.scheme != a->usual;
 }
 
 const char *advise_text(const struct advice *a, const struct advise_way *w) {
     char text[160], bytes[32];
-    int n = w->mode == ADVISE_SINGLE
+    int n = w->mode == advise_alone()
                 ? snprintf(text, sizeof text, "one device, no sharing")
-                : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode_names[w->mode]);
+                : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode_name(w->mode));
     size_t room = sizeof text;
-    if (w->mode == ADVISE_DP)
-        n += snprintf(text + n, room - (size_t)n, ", %s server", advise_server_names[w->way.kind]);
-    if (w->way.slices) n += snprintf(text + n, room - (size_t)n, ", optimizer.shard");
+    if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
     if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
@@ -30,23 +25,18 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
     return copy ? copy : "";
 }
 
-static bool has_server(const struct run_config *c, enum simulated_server kind) {
-    static const int of[] = {
-        [SERVED_SHARED] = SERVER_SHARED, [SERVED_APART] = SERVER_DEDICATED, [SERVED_SHARDED] = SERVER_SHARDED};
-    return c->dp.server == of[kind];
-}
-
 enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, struct pool *pool,
                        const char *out[ADVISE_SETS], int *n) {
     const struct run_config *c = a->config;
-    bool chosen = w->mode == ADVISE_DDP && !w->way.slices, named = is_named(a, w);
+    const struct mode_way *way = w->way.of;
+    bool named = is_named(a, w);
     *n = 0;
-    out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode_names[w->mode]);
-    if (w->mode == ADVISE_DP && !has_server(c, w->way.kind))
-        out[(*n)++] = pool_printf(pool, "dp.server=%s", advise_server_names[w->way.kind]);
-    if (c->optimizer.shard != w->way.slices)
-        out[(*n)++] = pool_printf(pool, "optimizer.shard=%s", w->way.slices ? "true" : "false");
-    if (chosen && (named || strcmp(c->comm.algorithm, "auto") != 0))
+    out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode_name(w->mode));
+    if (way->set && !way->asked(c)) out[(*n)++] = way->set;
+    for (int m = 0; m < advise_modes(); m++) /* what the configuration asks of another way */
+        for (const struct mode_way *other = mode_kinds(&(int){0})[m]->ways; other->name; other++)
+            if (other->unset && other != way && other->asked(c) && *n < 3) out[(*n)++] = other->unset;
+    if (way_reduces(&w->way) && (named || strcmp(c->comm.algorithm, "auto") != 0))
         out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? scheme_name(w->way.scheme) : "auto");
     if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);
     if (w->measured) out[(*n)++] = pool_printf(pool, "precision=%s", a->measured[w->measured].precision);
@@ -66,7 +56,7 @@ static const char *devices_text(const struct run_config *c, int64_t n, struct po
 const char *advise_words(const struct advice *a, const struct advise_way *w) {
     const struct run_config *c = a->ask->config;
     const char *sets[ADVISE_SETS], *text = NULL;
-    int64_t computing = w->devices - (w->mode == ADVISE_DP && w->way.kind == SERVED_APART);
+    int64_t computing = w->devices - w->way.of->servers;
     int n, leaves = cost_leaves((int)c->batch.shards, (int)computing);
     const char *devices = devices_text(c, computing, a->pool);
     if (devices && advise_sets(a->ask, w, a->pool, sets, &n) == ERR_NONE)

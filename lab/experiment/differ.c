@@ -1,6 +1,7 @@
 /* In what two configurations differ. What is computed follows from the guarded settings alone: a pair that differs in
  * one of them compares two different trainings. */
 #include "lab/experiment/experiment.h"
+#include "modes/share/share.h"
 
 #include <string.h>
 
@@ -17,19 +18,23 @@ static bool is_any(const char *key, const char *const *of) {
 }
 
 /* How gradients are used: what that does to losses is a question that may be asked. */
-static const char *const sharing[] = {"dp.staleness", "ddp.sync", NULL};
+static bool is_sharing(const char *key) {
+    for (const struct share_row *const *row = share_rows(); *row; row++)
+        if (is_under(key, (*row)->key)) return true;
+    return false;
+}
 
 static bool is_guarded(const char *key) {
     static const char *const guarded[] = {"model",     "loss",           "data",     "batch",  "train",
                                           "optimizer", "schedule",       "lr_scale", "seed",   "precision",
                                           "winograd",  "sync_batchnorm", "threads",  "inject", NULL};
     static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate", NULL};
-    return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_any(key, sharing);
+    return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_sharing(key);
 }
 
 /* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
 static bool is_computing(const char *key) {
-    return (is_guarded(key) && !is_under(key, "inject.slow") && !is_any(key, sharing)) || is_under(key, "command");
+    return (is_guarded(key) && !is_under(key, "inject.slow") && !is_sharing(key)) || is_under(key, "command");
 }
 
 bool setting_shares(const char *key) {

@@ -127,27 +127,59 @@ struct wire cost_fit(const struct cost_point *points, int n) {
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* Of a server: gradients to it, or weights from it. */
-static double one_way(enum scheme s, const struct ground *g, double bytes, bool to_server) {
+/* A move of so many bytes among all devices. */
+static double move_cost(enum move_by by, enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
     survey(g, &p, &t);
-    int others = g->devices - 1;
-    double gather = others * (t.alpha + bytes / g->devices * t.beta);
-    if (s == SCHEME_SHARDED) return to_server ? cost_share(s, g, bytes) - gather : gather;
-    if (s == SCHEME_STAR_SERIAL) return others * (t.alpha + bytes * (t.beta + (to_server ? t.gamma : 0)));
-    return to_server ? plain_reduce_cost(&t, bytes) : plain_broadcast_cost(&t, bytes);
+    double gather = (g->devices - 1) * (t.alpha + bytes / g->devices * t.beta);
+    switch (by) {
+    case MOVE_REDUCE:
+        return plain_reduce_cost(&t, bytes);
+    case MOVE_BROADCAST:
+        return plain_broadcast_cost(&t, bytes);
+    case MOVE_REDUCE_SCATTER:
+        return cost_share(SCHEME_SHARDED, g, bytes) - gather;
+    case MOVE_ALL_GATHER:
+        return gather;
+    case MOVE_NEIGHBOUR:
+        return 2 * (t.alpha + bytes * t.beta);
+    default:
+        return cost_share(s, g, bytes);
+    }
+}
+
+static double moves_cost(const struct step_cost *c, const struct move *move, int n, enum scheme s,
+                         const struct ground *g, double bytes) {
+    double cost = 0;
+    enum scheme now = s == SCHEMES ? cost_cheapest(g, c->ring_order, bytes) : s;
+    for (int i = 0; i < n; i++) cost += move_cost(move[i].by, now, g, bytes);
+    return cost;
 }
 
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g) {
-    double backward = c->before + c->backward, lane = c->overlap ? 0 : backward, all = 0;
+    const struct exchange_plan *p = c->plan;
+    double backward = c->before + c->backward, lane = c->overlap ? 0 : backward, all = 0, after = 0;
     if (g->devices == 1) return backward + c->update;
     for (int b = 0; b < c->buckets; b++) {
         if (c->overlap) lane = fmax(lane, c->before + c->ready[b]);
-        enum scheme now = s == SCHEMES ? cost_cheapest(g, c->ring_order, c->bytes[b]) : s;
-        lane += c->server ? one_way(s, g, c->bytes[b], true) : cost_share(now, g, c->bytes[b]);
+        lane += moves_cost(c, p->before, p->nbefore, s, g, c->bytes[b]);
+        after += p->after[0].whole ? 0 : moves_cost(c, p->after, p->nafter, s, g, c->bytes[b]);
         all += c->bytes[b];
     }
-    double end = fmax(lane, backward) + c->update / (s == SCHEME_SHARDED ? g->devices : 1);
-    return c->server ? end + one_way(s, g, all, false) : end;
+    if (p->after[0].whole) after = moves_cost(c, p->after, p->nafter, s, g, all);
+    double update = c->update / (p->update == UPDATE_BY_OWNERS ? g->devices : 1);
+    return fmax(lane, backward) + update + after / (double)c->every;
+}
+
+static double move_bytes(enum move_by by, int ranks) {
+    int others = ranks - 1;
+    return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
+}
+
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks) {
+    double bytes = 0;
+    for (int i = 0; i < plan->nbefore; i++) bytes += move_bytes(plan->before[i].by, ranks);
+    for (int i = 0; i < plan->nafter; i++) bytes += move_bytes(plan->after[i].by, ranks) / (double)every;
+    return bytes;
 }

@@ -2,6 +2,8 @@
  * (crossover). If a formula belongs to an algorithm (transport/algo), it is taken from there, so 'auto' chooses by
  * the same formula. */
 #pragma once
+#include "engine/settings/sharing.h"
+
 #include <stdbool.h>
 
 struct wire {     /* a port, full duplex */
@@ -58,11 +60,14 @@ struct step_cost {
     const double *ready; /* of each, seconds after backward began */
     const double *bytes;
     bool overlap;
-    bool server; /* gradients go to where they are updated, and weights come back: dp */
+    const struct exchange_plan *plan; /* what moves */
+    int64_t every;                    /* steps between two meetings of ranks that step alone; else 1 */
     bool ring_order;
 };
-/* s: SCHEMES is for each bucket the cheapest all-reduce of them. */
+/* s: of the all-reduces; SCHEMES is for each bucket the cheapest of them. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
+/* Bytes that all ranks together send in a step, for each byte of the gradients. */
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks);
 
 /* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
 /* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on as many devices;

@@ -17,12 +17,10 @@ static const char *link_name(int link) {
 
 /* A server's reduce and broadcast are a star; one that is shared by all is what 'direct' does. */
 struct link link_of(const struct run_config *c) {
-    const struct sharing *how = &c->sharing;
-    return (struct link){link_name(c->comm.link),
-                         how->share == SHARE_SLICES ? "direct"
-                         : sharing_has_server(how)  ? "star"
-                                                    : c->comm.algorithm,
-                         c->devices.count + how->servers};
+    static const char *const algorithms[] = {[UPDATE_BY_ROOT] = "star", [UPDATE_BY_OWNERS] = "direct"};
+    enum update_by by = c->sharing.plan.update;
+    return (struct link){link_name(c->comm.link), by == UPDATE_BY_ALL ? c->comm.algorithm : algorithms[by],
+                         c->devices.count + c->sharing.servers};
 }
 
 static struct link link_at(const struct experiment *x, int cell) {

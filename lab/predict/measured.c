@@ -59,7 +59,7 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
     double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
     double steps = (double)run_result_stretch(r), each = scale_of(r, steps, quantile) / steps,
            whole = each * (double)r->devices / crowd;
-    bool server = sharing_has_server(&c->sharing), slices = c->sharing.share == SHARE_SLICES;
+    enum update_by by = c->sharing.plan.update;
     *out = (struct measured_step){
         .load = r->time_s[PHASE_LOAD] * whole,
         .forward = r->time_s[PHASE_FORWARD] * whole,
@@ -74,7 +74,7 @@ enum error measured_read(const struct run_result *r, const struct run_config *c,
         .slots = optim_kinds(&(int){0})[c->optimizer.kind.index]->nslots,
     };
     /* Times are means over the ranks: of a server's, over many that do not update. */
-    double updates = slices ? (double)r->ranks / crowd : server ? (double)r->ranks : 1 / crowd;
+    double updates = (by == UPDATE_BY_ALL ? 1 : (double)r->ranks) / (by == UPDATE_BY_ROOT ? 1 : crowd);
     out->update = r->time_s[PHASE_UPDATE] * each * updates;
     out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
     if (!out->ready) return ERR_MEMORY;

@@ -1,5 +1,6 @@
 #include "lab/predict/measured.h"
 #include "lab/predict/planned.h"
+#include "modes/share/share.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,10 +15,10 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->inject.slow.by > 0, "inject.slow.by", "0%"},
         {c->inject.fault.kind != FAULT_NONE, "inject.fault.kind", "none"},
         {c->sharing.compressed, "comm.compress", "none"},
-        {c->sharing.share == SHARE_AVERAGE, "ddp.sync", "1"},
+        {c->sharing.plan.alone && c->ddp.sync.state == SYNC_AVERAGE, "ddp.sync.state", "local"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
-        {c->sharing.share == SHARE_STALE, "dp.staleness", "0"},
+        {c->sharing.plan.by_turns, c->sharing.share->key, c->sharing.share->without},
         {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
          "auto"},
     };
@@ -33,11 +34,10 @@ enum error measured_refuse(const struct run_config *c) {
 }
 
 static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
-    const struct sharing *how = &c->sharing;
-    bool slices = how->share == SHARE_SLICES;
-    p->overlap = how->overlap;
-    p->server = slices || sharing_has_server(how);
-    p->kind = slices ? SERVED_SHARDED : how->servers ? SERVED_APART : SERVED_SHARED;
+    p->overlap = c->sharing.overlap;
+    p->moves = c->sharing.plan;
+    p->every = c->sharing.every;
+    p->servers = c->sharing.servers;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;
 }

@@ -11,7 +11,7 @@ struct replay {
     const struct step_shape *shape;
     const struct simulate_plan *plan;
     struct exchange e;
-    int workers, root;    /* root: of dp */
+    int workers, root;    /* root: the rank of reduce and broadcast */
     double crowd;         /* how many devices a core has */
     double *start, *done; /* of a worker's step: its begin, its backward's end */
     double *slow;
@@ -34,12 +34,11 @@ static enum error doubles(int n, double **out) {
 static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
     *r = (struct replay){.shape = shape, .plan = plan, .workers = plan->net.devices};
-    bool apart = plan->server && plan->kind == SERVED_APART;
     r->crowd = crowd_of(plan, r->workers);
-    r->root = apart ? r->workers : 0;
-    net.devices += apart;
+    r->root = plan->servers ? r->workers : 0;
+    net.devices += plan->servers;
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
-    if (apart) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
+    if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.plain = plan->plain;
     TRY(doubles(net.devices, &r->start));
     TRY(doubles(net.devices, &r->done));
@@ -80,8 +79,15 @@ static void await_backward(struct replay *r) {
     for (int i = 0; i < r->e.size; i++) r->e.at[i] = fmax(r->e.at[i], r->done[i]);
 }
 
-static void update(struct replay *r, double seconds) {
-    for (int i = 0; i < r->e.size; i++) r->e.at[i] += seconds;
+/* The ranks that update, each what is its to update. */
+static void update_weights(struct replay *r) {
+    double seconds = r->shape->update;
+    enum update_by by = r->plan->moves.update;
+    if (by == UPDATE_BY_ROOT)
+        r->e.at[r->root] += seconds;
+    else
+        for (int i = 0; i < r->e.size; i++)
+            r->e.at[i] += seconds * r->crowd / (by == UPDATE_BY_OWNERS ? r->workers : 1);
 }
 
 static struct ground ground_of(const struct simulate_plan *p) {
@@ -94,55 +100,65 @@ static enum scheme scheme_of(const struct simulate_plan *p, double bytes) {
     return p->scheme == SCHEMES ? cost_cheapest(&g, p->ring_order, bytes) : p->scheme;
 }
 
-static enum error all_reduce_step(struct replay *r) {
-    const struct step_shape *s = r->shape;
-    for (int b = 0; b < s->buckets; b++) {
-        await_bucket(r, b);
-        TRY(exchange_all_reduce(&r->e, scheme_of(r->plan, s->bytes[b]), s->bytes[b]));
-    }
-    await_backward(r);
-    update(r, s->update * r->crowd);
-    return ERR_NONE;
-}
-
 static double all_bytes(const struct step_shape *s) {
     double all = 0;
     for (int b = 0; b < s->buckets; b++) all += s->bytes[b];
     return all;
 }
 
-static enum error sharded_step(struct replay *r) {
-    const struct step_shape *s = r->shape;
-    for (int b = 0; b < s->buckets; b++) {
-        await_bucket(r, b);
-        TRY(exchange_reduce_scatter(&r->e, s->bytes[b]));
+static enum error run_move(struct replay *r, const struct move *v, double bytes, int64_t meeting) {
+    switch (v->by) {
+    case MOVE_ALL_REDUCE:
+        return exchange_all_reduce(&r->e, scheme_of(r->plan, bytes), bytes);
+    case MOVE_REDUCE:
+        exchange_reduce(&r->e, r->root, bytes);
+        return ERR_NONE;
+    case MOVE_BROADCAST:
+        exchange_broadcast(&r->e, r->root, bytes);
+        return ERR_NONE;
+    case MOVE_REDUCE_SCATTER:
+        return exchange_reduce_scatter(&r->e, bytes);
+    case MOVE_ALL_GATHER:
+        return exchange_all_gather(&r->e, bytes);
+    case MOVE_NEIGHBOUR:
+        exchange_neighbours(&r->e, meeting, bytes);
+        return ERR_NONE;
+    default:
+        return FAIL(ERR_BUG, "a move that is not simulated: %d", (int)v->by);
     }
-    await_backward(r);
-    update(r, s->update / r->workers * r->crowd);
-    return exchange_all_gather(&r->e, all_bytes(s));
 }
 
-static enum error server_step(struct replay *r) {
-    const struct step_shape *s = r->shape;
-    for (int b = 0; b < s->buckets; b++) {
+static enum error move_gradients(struct replay *r) {
+    const struct exchange_plan *p = &r->plan->moves;
+    for (int b = 0; b < r->shape->buckets && p->nbefore; b++) {
         await_bucket(r, b);
-        exchange_reduce(&r->e, r->root, s->bytes[b]);
+        for (int i = 0; i < p->nbefore; i++) TRY(run_move(r, &p->before[i], r->shape->bytes[b], 0));
     }
-    await_backward(r);
-    r->e.at[r->root] += s->update;
-    exchange_broadcast(&r->e, r->root, all_bytes(s));
+    return ERR_NONE;
+}
+
+static enum error move_weights(struct replay *r, int64_t meeting) {
+    const struct exchange_plan *p = &r->plan->moves;
+    for (int i = 0; i < p->nafter; i++) {
+        if (p->after[i].whole) TRY(run_move(r, &p->after[i], all_bytes(r->shape), meeting));
+        for (int b = 0; b < r->shape->buckets && !p->after[i].whole; b++)
+            TRY(run_move(r, &p->after[i], r->shape->bytes[b], meeting));
+    }
     return ERR_NONE;
 }
 
 static enum error run_step(struct replay *r, int step) {
+    int64_t every = r->plan->every;
     begin_step(r, step);
     if (r->e.size == 1) {
         await_backward(r);
-        update(r, r->shape->update);
+        r->e.at[0] += r->shape->update;
         return ERR_NONE;
     }
-    if (!r->plan->server) return all_reduce_step(r);
-    return r->plan->kind == SERVED_SHARDED ? sharded_step(r) : server_step(r);
+    TRY(move_gradients(r));
+    await_backward(r);
+    update_weights(r);
+    return (step + 1) % every ? ERR_NONE : move_weights(r, step / every);
 }
 
 /* ---- all of it ------------------------------------------------------------------------------ */
@@ -157,21 +173,30 @@ static double last_of(const double *v, int n) {
 static double longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
     double compute = last_of(r->slow, r->workers) * (s->before + s->backward), each = s->update;
-    if (r->plan->server) return compute + (r->plan->kind == SERVED_SHARDED ? each / r->workers * r->crowd : each);
-    return compute + each * r->crowd;
+    enum update_by by = r->plan->moves.update;
+    if (by == UPDATE_BY_ROOT) return compute + each;
+    return compute + each * r->crowd / (by == UPDATE_BY_OWNERS ? r->workers : 1);
 }
 
-/* All ranks together send the same bytes whatever the way: 2 (N - 1) times the gradients. Where there are cores for
- * each rank's two threads it is hidden behind the ports; fewer do it in turn with computing. */
+/* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
+ * computing. */
 static double moving_of(const struct step_shape *s, const struct simulate_plan *p) {
-    int ranks = p->net.devices + (p->server && p->kind == SERVED_APART);
+    int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
-    return 2 * (ranks - 1) * all_bytes(s) * p->moving / cores;
+    return cost_bytes(&p->moves, p->every, ranks) * all_bytes(s) * p->moving / cores;
+}
+
+/* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */
+static enum scheme largest_scheme(const struct simulate_plan *p, double largest) {
+    const struct move *first = p->moves.nbefore ? &p->moves.before[0] : &p->moves.after[0];
+    return first->by == MOVE_REDUCE           ? SCHEME_star
+           : first->by == MOVE_REDUCE_SCATTER ? SCHEME_SHARDED
+                                              : scheme_of(p, largest);
 }
 
 static enum error replay_all(struct replay *r, struct simulated *out) {
-    int steps = r->plan->steps > 0 ? r->plan->steps : 1;
+    int steps = (r->plan->steps > 0 ? r->plan->steps : 1) * (int)r->plan->every;
     double largest = 0;
     for (int i = 0; i < steps; i++) {
         TRY(run_step(r, i));
@@ -183,14 +208,13 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
     out->port.seconds /= steps;
     out->busy = out->step > 0 ? out->port.seconds / out->step : 0;
     for (int b = 0; b < r->shape->buckets; b++) largest = fmax(largest, r->shape->bytes[b]);
-    out->scheme = !r->plan->server                  ? scheme_of(r->plan, largest)
-                  : r->plan->kind == SERVED_SHARDED ? SCHEME_SHARDED
-                                                    : SCHEME_star;
+    out->scheme = largest_scheme(r->plan, largest);
     return ERR_NONE;
 }
 
 static enum error check(const struct simulate_plan *p) {
     int n = p->net.devices, per = p->net.per_host;
+    if (p->moves.by_turns || p->every < 1) return FAIL(ERR_BUG, "a plan that cannot be simulated");
     if (n < 1 || n > SIMULATE_DEVICES)
         return FAIL(ERR_USAGE, "%d devices\nfrom 1 to %d can be simulated", n, SIMULATE_DEVICES);
     if (per < 1 || p->net.per_rack < 0 || !(p->net.oversubscription >= 1))
@@ -211,20 +235,19 @@ enum error simulate(const struct step_shape *shape, const struct simulate_plan *
 
 double simulate_formula(const struct step_shape *shape, const struct simulate_plan *plan) {
     double ready[SIMULATE_BUCKETS], crowd = crowd_of(plan, plan->net.devices);
-    bool serves = plan->server && plan->kind != SERVED_SHARDED;
     struct ground g = ground_of(plan);
     struct step_cost c = {.before = shape->before * crowd,
                           .backward = shape->backward * crowd,
-                          .update = shape->update * (serves ? 1 : crowd),
+                          .update = shape->update * (plan->moves.update == UPDATE_BY_ROOT ? 1 : crowd),
                           .buckets = shape->buckets,
                           .ready = ready,
                           .bytes = shape->bytes,
                           .overlap = plan->overlap,
-                          .server = plan->server,
+                          .plan = &plan->moves,
+                          .every = plan->every,
                           .ring_order = plan->ring_order};
     if (plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
-    if (plan->server && plan->kind == SERVED_APART) g.devices++;
+    g.devices += plan->servers;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
-    enum scheme s = plan->kind == SERVED_SHARDED ? SCHEME_SHARDED : SCHEME_star;
-    return cost_step(&c, plan->server ? s : plan->scheme, &g) + moving_of(shape, plan);
+    return cost_step(&c, plan->scheme, &g) + moving_of(shape, plan);
 }

@@ -14,21 +14,21 @@ struct step_shape {  /* of a device that has its cores to itself */
     double ready[SIMULATE_BUCKETS]; /* share of backward that is then done */
 };
 
-enum simulated_server { SERVED_SHARED, SERVED_APART, SERVED_SHARDED };
 struct simulate_plan {
     struct network_plan net; /* devices: those that compute */
     bool near;
-    int leaves;  /* shards of the batch: struct ground */
-    bool server; /* dp; else ddp */
-    enum simulated_server kind;
-    enum scheme scheme; /* of ddp's all-reduce; SCHEMES: the cheapest by formula, for each bucket */
+    int leaves; /* shards of the batch: struct ground */
+    struct exchange_plan moves;
+    int64_t every;      /* as sharing.every */
+    int servers;        /* that only serve, each on a host of its own: 0 or 1 */
+    enum scheme scheme; /* of all-reduces; SCHEMES: the cheapest by formula, for each bucket */
     bool ring_order, overlap;
     int cores;         /* that all devices together have; 0: each has its own */
     double moving;     /* seconds that one of these cores works for each byte that is sent; 0: none */
     double slow_by;    /* stragglers: in each step a device computes this many times longer, */
     double slow_share; /* with this probability */
     uint64_t seed;
-    int steps;  /* to replay; without stragglers all are alike */
+    int steps;  /* to replay (meetings, where ranks step alone); without stragglers all are alike */
     bool plain; /* see struct exchange */
 };
 /* What a core of today takes to put a byte into a link in memory, take it out and add it: 0.08 ns. Where links are

@@ -1,24 +1,27 @@
 #include "lab/predict/sweep.h"
 
+#include "modes/share/share.h"
+
 #include <math.h>
 #include <stdlib.h>
 
-const char *server_name(enum simulated_server kind) {
-    static const char *const names[] = {"server", "server apart", "sharded server"};
-    return names[kind];
+bool way_reduces(const struct way *w) {
+    const struct exchange_plan *p = &w->of->share->plan;
+    return (p->nbefore && p->before[0].by == MOVE_ALL_REDUCE) || (p->nafter && p->after[0].by == MOVE_ALL_REDUCE);
 }
 
 /* In ring order a device has one sum, whatever its shards are. */
 struct sweep_place sweep_place(const struct run_config *c, int64_t devices) {
     bool ring = c->comm.order == COMM_ORDER_RING;
-    return (struct sweep_place){.plan = {.net = {.devices = (int)devices, .per_host = 1, .oversubscription = 1},
+    return (struct sweep_place){.config = c,
+                                .plan = {.net = {.devices = (int)devices, .per_host = 1, .oversubscription = 1},
                                          .leaves = ring ? 0 : (int)c->batch.shards,
                                          .ring_order = ring,
                                          .moving = SIMULATE_MOVING,
                                          .slow_by = 1,
                                          .steps = 1},
                                 .shards = (int)c->batch.shards,
-                                .overlap = {c->ddp.overlap, c->dp.overlap == DP_OVERLAP_ON},
+                                .overlap = -1,
                                 .first = c->ddp.bucket.first,
                                 .cap = c->ddp.bucket.cap,
                                 .strong = true};
@@ -28,15 +31,14 @@ bool way_suits(const struct way *w, const struct sweep_place *p) {
     const struct network_plan *n = &p->plan.net;
     const struct ground g = {n->devices, (n->devices + n->per_host - 1) / n->per_host, n->outside, p->plan.near,
                              p->plan.leaves};
-    if (w->server || w->slices || w->scheme == SCHEMES) return true;
+    if (!way_reduces(w) || w->scheme == SCHEMES) return true;
     if (w->scheme == SCHEME_hierarchical && (n->devices <= n->per_host || n->devices % n->per_host != 0)) return false;
     return isfinite(cost_share(w->scheme, &g, 1));
 }
 
-/* dp has one bucket for all where nothing is to leave early and every device serves. */
 static enum error cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
                       const struct sweep_place *p, double share, struct step_shape *out) {
-    bool one = w->server && plan->kind == SERVED_SHARDED && !plan->overlap;
+    bool one = w->of->in_one && !plan->overlap;
     int64_t cap = one ? INT64_MAX : p->cap;
     return measured_shape(m, share, one || p->first > cap ? cap : p->first, cap, out);
 }
@@ -46,10 +48,11 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     struct simulate_plan plan = p->plan;
     int devices = plan.net.devices;
     double share = p->strong ? leaves_longest(cost_leaves(p->shards, devices), devices) : m->work;
-    plan.server = w->server || w->slices;
-    plan.kind = w->slices ? SERVED_SHARDED : w->kind;
+    plan.moves = w->of->share->plan;
+    plan.every = plan.moves.alone ? p->config->ddp.sync.every : 1;
+    plan.servers = w->of->servers;
     plan.scheme = w->scheme;
-    plan.overlap = p->overlap[w->server];
+    plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     enum error err = cut(m, &plan, w, p, share, shape);
@@ -57,7 +60,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
     free(shape);
-    bool parts = plan.server && plan.kind == SERVED_SHARDED;
+    bool parts = plan.moves.update == UPDATE_BY_OWNERS;
     out->memory = measured_memory(m, share, parts ? 1.0 / devices : 1);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;

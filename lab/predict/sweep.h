@@ -2,17 +2,18 @@
  * there. 'engine simulate' and 'engine advise' try many. */
 #pragma once
 #include "lab/predict/measured.h"
+#include "modes/modes.h"
 
 struct way {
-    bool server;                /* dp; else ddp */
-    enum simulated_server kind; /* of its server */
-    enum scheme scheme;         /* of ddp's all-reduce; SCHEMES: auto */
-    bool slices;                /* ddp with optimizer.shard: every device updates a part */
+    const struct mode_row *mode;
+    const struct mode_way *of;
+    enum scheme scheme; /* of its all-reduces; SCHEMES: auto */
 };
 struct sweep_place {
+    const struct run_config *config;
     struct simulate_plan plan; /* but for what the way decides */
     int shards;                /* shards of the batch; 0, or too few: the least that this many devices can share */
-    bool overlap[2];           /* of ddp, of dp */
+    int overlap;               /* -1: as the configuration has it in the way's mode */
     int64_t first, cap;        /* bytes of buckets */
     bool strong;               /* the devices share the batch of the step; else each has as much as one of the run */
 };
@@ -23,8 +24,8 @@ struct sweep_answer {
     double speed_up;
     int buckets;
 };
-/* "server", "server apart", "sharded server". */
-const char *server_name(enum simulated_server kind);
+/* Whether it has an all-reduce, so that its algorithm matters. */
+bool way_reduces(const struct way *w);
 /* The configured way, on this many devices that each have a host, cores and a port without limits. */
 struct sweep_place sweep_place(const struct run_config *c, int64_t devices);
 /* Whether it is a way to add there; for hierarchical hosts must be full, and several. */

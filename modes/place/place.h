@@ -8,10 +8,10 @@ struct mailbox;
 struct place {
     struct group_params group; /* who and where the ranks are; the rest is the configuration's */
     const char *algorithm;     /* what comm.algorithm: auto means here */
-    struct mailbox *box;       /* of ranks that share their memory, for SHARE_STALE; else NULL */
+    struct mailbox *box;       /* of ranks that share their memory and take turns (exchange_plan.by_turns); else NULL */
 };
 extern const struct place place_alone;
-/* mode_ops.launch */
+/* mode_row.launch */
 MUST_CHECK enum error alone_launch(const struct job *job, int *exit_code);
 MUST_CHECK enum error threads_launch(const struct job *job, int *exit_code);
 MUST_CHECK enum error processes_launch(const struct job *job, int *exit_code);

@@ -23,7 +23,7 @@ enum error threads_launch(const struct job *job, int *exit_code) {
     TRY(meeting_create(size, &meeting));
     struct start s = {job, {{.link = "thread", .size = size, .meeting = meeting}, "star", NULL}};
     enum error err = ERR_NONE;
-    if (c->sharing.share == SHARE_STALE) err = mailbox_create(c->devices.count, &s.place.box);
+    if (c->sharing.plan.by_turns) err = mailbox_create(c->devices.count, &s.place.box);
     if (err == ERR_NONE) err = launch_threads(size, run_rank, &s);
     mailbox_free(s.place.box);
     meeting_free(meeting);

@@ -8,28 +8,6 @@
  * the number of messages grows with W. */
 #include "modes/share/share.h"
 
-#include "engine/base/clock.h"
-
-static enum error start(struct mode *m) {
-    return team_share_state(&m->team, m->t);
-}
-
-static enum error leave(struct mode *m, int b) {
-    const int64_t *edge = m->cut->edge + b;
-    struct dispatch how;
-    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
-    how.apart = m->t->arena.apart;
-    return group_all_reduce(m->team.group, how, m->t->arena.grads[0] + edge[0], edge[1] - edge[0], DTYPE_F32,
-                            REDOP_SUM);
-}
-
-static enum error update(struct mode *m) {
-    int64_t mark = clock_ns();
-    mode_note(m, "update", m->t->at.step);
-    TRY(trainer_update_all(m->t));
-    trainer_phase(m->t, PHASE_UPDATE, &mark);
-    return ERR_NONE;
-}
-
-const struct share_ops share_all_reduce = {
-    .start = start, .subtrees = true, .leave = leave, .land = step_land, .update = update};
+const struct share_row share_all_reduce = {
+    .plan = {.nbefore = 1, .before = {{MOVE_GRADIENTS, MOVE_ALL_REDUCE, .doing = ""}}, .update = UPDATE_BY_ALL},
+    .subtrees = true};

@@ -46,7 +46,7 @@ static void warn_of_resume(const struct share *l) {
     log_warn("the optimizer's state in the checkpoint is rank 0's: all ranks continue from that state");
 }
 
-static enum error open(struct mode *m) {
+enum error average_open(struct mode *m) {
     struct trainer *t = m->t;
     void *memory;
     TRY(memory_alloc(sizeof(struct share), &memory));
@@ -61,7 +61,7 @@ static enum error open(struct mode *m) {
     return ERR_NONE;
 }
 
-static void close(struct mode *m) {
+void average_close(struct mode *m) {
     struct share *l = m->share;
     if (!l) return;
     memory_free(l->sums);
@@ -69,15 +69,15 @@ static void close(struct mode *m) {
     memory_free(l);
 }
 
-static enum error start(struct mode *m) {
-    return team_share_state(&m->team, m->t);
-}
-
-static void describe(const struct mode *m, char *line, size_t size) {
+void average_describe(const struct mode *m, char *line, size_t size) {
     const struct share *l = m->share;
     bool has_state = l->m->t->optim->nslots > 0;
     size_t used = strlen(line);
-    snprintf(line + used, size - used, ", weights averaged every %lld steps%s", (long long)l->m->how->every,
+    char every[48] = "";
+    bool all = m->how->plan.after[0].by == MOVE_ALL_REDUCE;
+    if (m->how->every > 1) snprintf(every, sizeof every, "%lld ", (long long)m->how->every);
+    snprintf(line + used, size - used, ", weights averaged %severy %sstep%s%s", all ? "" : "with a neighbour ", every,
+             *every ? "s" : "",
              !has_state ? ""
              : l->state ? ", optimizer state too"
                         : ", optimizer state local");
@@ -104,11 +104,11 @@ static void hold_sums(struct share *l) {
 
 /* ---- a meeting ---- */
 
-static enum error average(struct share *l, float *arena) {
+static enum error average_arena(struct share *l, float *arena, enum move_by by) {
+    bool weights = arena == l->m->t->arena.values;
     for (int b = 0; b < l->m->cut->count; b++) {
-        const int64_t *edge = l->m->cut->edge + b;
-        const struct dispatch how = {.label = arena == l->m->t->arena.values ? LABEL_WEIGHTS(b) : 0};
-        TRY(group_all_reduce(l->m->team.group, how, arena + edge[0], edge[1] - edge[0], DTYPE_F32, REDOP_AVERAGE));
+        const struct span bucket = share_bucket(l->m, arena, b);
+        TRY(share_move(l->m, by, &bucket, (struct dispatch){.label = weights ? LABEL_WEIGHTS(b) : 0}));
     }
     return ERR_NONE;
 }
@@ -132,24 +132,25 @@ static enum error share_sums(struct share *l) {
     return ERR_NONE;
 }
 
-static enum error meet(struct share *l) {
+static enum error meet(struct share *l, enum move_by by) {
     struct trainer *t = l->m->t;
-    group_note(l->m->team.group, "average of the weights", t->at.step);
-    TRY(average(l, t->arena.values));
-    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average(l, t->arena.slots[i]));
+    group_note(l->m->team.group, l->m->how->plan.after[0].doing, t->at.step);
+    TRY(average_arena(l, t->arena.values, by));
+    for (int i = 0; l->state && i < t->optim->nslots; i++) TRY(average_arena(l, t->arena.slots[i], by));
     return share_sums(l);
 }
 
-static enum error update(struct mode *m) {
+enum error average_update(struct mode *m) {
     struct share *l = m->share;
-    struct trainer *t = l->m->t;
-    int64_t mark = clock_ns();
+    struct trainer *t = m->t;
+    int64_t mark = clock_ns(), done = t->at.step + 1;
+    bool all = trainer_meets(t, done);
     TRY(step_alone(t));
     hold_sums(l);
     trainer_phase(t, PHASE_UPDATE, &mark);
     m->learned.count = 0;
-    if ((t->at.step + 1) % l->m->how->every != 0 && !trainer_meets(t, t->at.step + 1)) return ERR_NONE;
-    TRY(meet(l));
+    if (!all && done % m->how->every != 0) return ERR_NONE;
+    TRY(meet(l, all ? MOVE_ALL_REDUCE : m->how->plan.after[0].by));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
@@ -163,11 +164,11 @@ static void refuse_sync(struct resolve *r, const char *key, const char *why, con
 }
 
 /* What means the gradient of the whole batch, which then nobody has. */
-static void check(struct resolve *r) {
+static void average_check(struct resolve *r) {
     const struct run_config *c = r->c;
     const struct device_ops *kind = device_find(c->devices.kind);
     if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
-    if (c->ddp.sync.every == 1) return;
+    if (c->ddp.sync.every == 1 && !strcmp(c->ddp.sync.with, "all")) return;
     if (c->sharing.place != PLACE_PROCESSES)
         refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
     if (c->deterministic == DETERMINISTIC_BITWISE)
@@ -189,5 +190,12 @@ static void check(struct resolve *r) {
                     "use devices: cpu:N, or ddp.sync: 1");
 }
 
-const struct share_ops share_average = {
-    .check = check, .open = open, .close = close, .start = start, .update = update, .describe = describe};
+const struct share_row share_average = {
+    .plan = {.update = UPDATE_BY_ALL,
+             .nafter = 1,
+             .after = {{MOVE_WEIGHTS, MOVE_ALL_REDUCE, .doing = "average of the weights"}},
+             .alone = true},
+    .key = "ddp.sync",
+    .without = "1",
+    .check = average_check,
+    .ops = {.open = average_open, .close = average_close, .update = average_update, .describe = average_describe}};

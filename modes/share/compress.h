@@ -1,6 +1,6 @@
 /* The interface between compressed.c and the kinds of compression, one file each: compress_NAME.c. */
 #pragma once
-#include "modes/step.h"
+#include "modes/share/share.h"
 
 struct compress;
 struct packet {    /* of a bucket */
@@ -30,13 +30,13 @@ struct compress {
     struct group *group;
     int count; /* of buckets */
     struct packet *packets;
-    struct work *header;           /* the arena's travels apart, as it is */
-    float *rest;                   /* of the whole arena */
-    int64_t *parts;                /* ranks + 1, for the kinds' calls */
-    void *own;                     /* the kind's */
-    const struct share_ops *owner; /* of the update */
-    int64_t before;                /* bytes sent before this step's gradients */
-    int64_t dense, packed;         /* that gradients would have taken, and took */
+    struct work *header;    /* the arena's travels apart, as it is */
+    float *rest;            /* of the whole arena */
+    int64_t *parts;         /* ranks + 1, for the kinds' calls */
+    void *own;              /* the kind's */
+    struct share_ops owner; /* of the update */
+    int64_t before;         /* bytes sent before this step's gradients */
+    int64_t dense, packed;  /* that gradients would have taken, and took */
 };
 /* Memory that peers read. Collective. */
 MUST_CHECK enum error compress_alloc(struct compress *c, size_t bytes, void **out);

@@ -75,12 +75,12 @@ static enum error open_compress(struct mode *m, struct compress *c) {
 }
 
 /* Slices are cut by their owner, gradients as without it. */
-static enum error open(struct mode *m) {
+static enum error compressed_open(struct mode *m) {
     void *memory;
     TRY(memory_alloc(sizeof(struct compress), &memory));
     struct compress *c = m->packed = memory;
-    c->owner = m->how->share == SHARE_SLICES ? &share_slices : &share_all_reduce;
-    if (c->owner->open) TRY(c->owner->open(m));
+    c->owner = share_ops_of(m->how->share);
+    TRY(c->owner.open(m));
     m->cut = &m->buckets;
     return open_compress(m, c);
 }
@@ -89,7 +89,7 @@ static void free_shared(struct compress *c, void *p) {
     if (p) c->t->standing.allocator.free(c->t->standing.allocator.ctx, p);
 }
 
-static void close(struct mode *m) {
+static void compressed_close(struct mode *m) {
     struct compress *c = m->packed;
     if (!c) return;
     for (int b = 0; b < c->count; b++) {
@@ -100,12 +100,12 @@ static void close(struct mode *m) {
     memory_free(c->packets);
     memory_free(c->parts);
     memory_free(c->rest);
-    if (c->owner->close) c->owner->close(m);
+    c->owner.close(m);
     memory_free(c);
 }
 
-static enum error start(struct mode *m) {
-    return m->packed->owner->start(m);
+static enum error compressed_start(struct mode *m) {
+    return m->packed->owner.start(m);
 }
 
 /* ---- a step ---- */
@@ -121,7 +121,7 @@ static struct dispatch way_of(struct mode *m, int b) {
 }
 
 /* The arena's header goes before the first. */
-static enum error leave(struct mode *m, int b) {
+static enum error compressed_leave(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
     p->g = m->t->arena.grads[0] + p->begin;
@@ -152,7 +152,7 @@ static enum error receive(struct mode *m, int b) {
     return ERR_NONE;
 }
 
-static enum error land(struct mode *m) {
+static enum error compressed_land(struct mode *m) {
     struct compress *c = m->packed;
     double bytes = (double)m->t->model->arena_floats * sizeof(float);
     for (int b = 0; b < m->cut->count; b++) TRY(turn(m, b));
@@ -162,36 +162,33 @@ static enum error land(struct mode *m) {
     return ERR_NONE;
 }
 
-static enum error update(struct mode *m) {
-    return m->packed->owner->update(m);
+static enum error compressed_update(struct mode *m) {
+    return m->packed->owner.update(m);
 }
 
 /* ---- between steps ---- */
 
-static enum error collect(struct mode *m) {
-    const struct share_ops *owner = m->packed->owner;
-    return owner->collect ? owner->collect(m) : ERR_NONE;
+static enum error compressed_collect(struct mode *m) {
+    return m->packed->owner.collect(m);
 }
 
-static enum error spread(struct mode *m) {
-    const struct share_ops *owner = m->packed->owner;
-    return owner->spread ? owner->spread(m) : ERR_NONE;
+static enum error compressed_spread(struct mode *m) {
+    return m->packed->owner.spread(m);
 }
 
-static void stats(const struct mode *m, struct mode_stats *out) {
+static void compressed_stats(const struct mode *m, struct mode_stats *out) {
     out->dense = m->packed->dense, out->packed = m->packed->packed;
 }
 
-static void describe(const struct mode *m, char *line, size_t size) {
-    const struct share_ops *owner = m->packed->owner;
+static void compressed_describe(const struct mode *m, char *line, size_t size) {
     size_t used = strlen(line);
     snprintf(line + used, size - used, ", gradients compressed (%s)", m->packed->name);
-    if (owner->describe) owner->describe(m, line, size);
+    m->packed->owner.describe(m, line, size);
 }
 
 /* ---- the configuration ---- */
 
-static void check(struct resolve *r) {
+static void compressed_check(struct resolve *r) {
     const struct node *compress = resolve_find(r, "comm.compress");
     if (!r->c->sharing.compressed) return;
     if (r->c->sharing.place != PLACE_PROCESSES)
@@ -211,14 +208,14 @@ static void check(struct resolve *r) {
                      r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
 }
 
-const struct share_ops share_compressed = {.check = check,
-                                           .open = open,
-                                           .close = close,
-                                           .start = start,
-                                           .leave = leave,
-                                           .land = land,
-                                           .update = update,
-                                           .collect = collect,
-                                           .spread = spread,
-                                           .stats = stats,
-                                           .describe = describe};
+const struct share_row share_compressed = {.check = compressed_check,
+                                           .ops = {.open = compressed_open,
+                                                   .close = compressed_close,
+                                                   .start = compressed_start,
+                                                   .leave = compressed_leave,
+                                                   .land = compressed_land,
+                                                   .update = compressed_update,
+                                                   .collect = compressed_collect,
+                                                   .spread = compressed_spread,
+                                                   .stats = compressed_stats,
+                                                   .describe = compressed_describe}};

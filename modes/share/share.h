@@ -1,10 +1,10 @@
-/* How gradients become an update. A share is a table of functions, chosen once, when a run opens, by
- * struct sharing; step.c alone calls it, on every rank. Ranks that only serve (sharing.servers) are
- * called like the others, but have computed nothing.
+/* How gradients become an update. A share is a row that owns all that depends on it: the exchanges of a step as data,
+ * the checks of its keys, and the functions that run in a step, chosen once, when a run opens. step.c alone calls these,
+ * on every rank; ranks that only serve (sharing.servers) are called like the others, but have computed nothing.
  *
  *   open         the group, if there is one, is open; the arenas are not there yet
  *   start        once, before the first step: values and buffers are the same on all ranks
- *   leave, land  in each step, where gradients leave by buckets
+ *   leave, land  in each step: each bucket, then all of them
  *   update       in each step, after them
  *   collect      between steps, where a checkpoint is saved
  *   spread       between steps, where the averaged weights are asked for
@@ -13,42 +13,45 @@
 #include "modes/step.h"
 
 struct resolve;
-struct share_ops { /* every function but update may be NULL: there is nothing to do */
+struct share_row {
+    struct exchange_plan plan;
+    /* The key that asks for it, where a run learns otherwise than by the gradient of the whole batch, and the value of
+     * that key which leaves it out; NULL: it learns as a single device does. */
+    const char *key, *without;
+    bool subtrees; /* a rank's subtrees may leave each by itself: as dispatch.apart says, trainer.arena.apart */
     /* For the configuration of any run, in any mode: adds errors about keys that ask for this share if it is not
      * possible. */
     void (*check)(struct resolve *r);
-    /* Allocates what the share keeps, m->share. May set m->cut (else the buckets of the
-     * configuration) and the trainer's slices. Collective where it allocates what peers read. */
-    enum error (*open)(struct mode *m);
-    void (*close)(struct mode *m); /* after an open that has failed, too */
-    /* Collective. Rank 0 has the optimizer's state, in the trainer's slots or (where ranks have
-     * slices) in its 'whole': all leave with what is theirs. */
-    enum error (*start)(struct mode *m);
-    /* The gradients of bucket b, summed over this rank's shards, are final: begins what makes them
-     * the sum over all ranks, on m->lane. Comes for b = 0, 1, ... once a step, on every rank the
-     * same. NULL, as is land: gradients do not leave by buckets. */
-    enum error (*leave)(struct mode *m, int b);
-    /* All have left. Returns when the gradients that this rank updates by are sums. */
-    enum error (*land)(struct mode *m);
-    /* Updates the weights and has them where they are needed: returns with the step's values and
-     * trainer.sums on this rank, as mode_ops.step says. */
-    enum error (*update)(struct mode *m);
-    /* If ranks have slices: rank 0's trainer.whole receives the state of all ranks. */
-    enum error (*collect)(struct mode *m);
-    /* Where each rank averages the weights that it steps (trainer.average): all receive the whole. */
-    enum error (*spread)(struct mode *m);
-    /* A rank's subtrees may leave each by itself: as dispatch.apart says, trainer.arena.apart. */
-    bool subtrees;
-    /* Waits until nothing that it has begun is under way. */
-    enum error (*settle)(struct mode *m);
-    /* Adds its own counts to the group's bytes. */
-    void (*stats)(const struct mode *m, struct mode_stats *out);
-    /* Completes the banner's line, which says already what moves gradients in how many buckets. */
-    void (*describe)(const struct mode *m, char *line, size_t size);
+    struct share_ops ops; /* what it leaves out is as the plan says (share_ops_of) */
 };
-extern const struct share_ops share_none, share_server, share_all_reduce, share_slices, share_compressed, share_average,
-    share_stale;
-/* The one of a run. */
-const struct share_ops *share_find(const struct sharing *how);
-/* mode_ops.check: of all shares. */
+#define SHARE(name) extern const struct share_row share_##name;
+#include "modes/share/shares.def"
+#undef SHARE
+const struct share_row *const *share_rows(void); /* NULL after the last */
+
+/* mode_row.choose: gradients are shared in this way. */
+void share_take(struct resolve *r, const struct share_row *row);
+/* mode_row.check: of all shares. */
 void shares_check(struct resolve *r);
+
+/* The functions of a row, each slot filled: without its own, nothing is kept, the moves before and after the update are
+ * those of the plan, and the ranks update that the plan says. */
+struct share_ops share_ops_of(const struct share_row *row);
+
+/* A span of an arena, and the collective call that moves it: a sum of gradients, a mean of all else. */
+struct span {
+    float *arena;
+    int64_t begin, end;
+    const int64_t *part; /* of MOVE_REDUCE_SCATTER and MOVE_ALL_GATHER: rank r has [part[r], part[r + 1]) */
+};
+MUST_CHECK enum error share_move(struct mode *m, enum move_by by, const struct span *span, struct dispatch how);
+/* Bucket b of an arena. */
+struct span share_bucket(const struct mode *m, float *arena, int b);
+
+/* Ranks that step alone and meet as the plan says (average.c). */
+enum error average_open(struct mode *m);
+void average_close(struct mode *m);
+enum error average_update(struct mode *m);
+void average_describe(const struct mode *m, char *line, size_t size);
+/* The mean of two neighbours (neighbour.c), which m->spare has room for. */
+MUST_CHECK enum error neighbour_mean(struct mode *m, const struct span *span);

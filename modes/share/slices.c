@@ -33,7 +33,7 @@ static int64_t *part(const struct share *s, int b) {
 
 /* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far.
  */
-static void cut(struct share *s, int b, int64_t *has) {
+static void cut_bucket(struct share *s, int b, int64_t *has) {
     int size = s->t->standing.ranks;
     int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b);
     int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK, give[RUN_DEVICES_MAX];
@@ -51,7 +51,7 @@ static void cut(struct share *s, int b, int64_t *has) {
     }
 }
 
-static enum error open(struct mode *m) {
+static enum error slices_open(struct mode *m) {
     void *memory;
     int64_t has[RUN_DEVICES_MAX] = {0}, at = 0;
     struct trainer *t = m->t;
@@ -63,11 +63,11 @@ static enum error open(struct mode *m) {
     m->cut = &s->buckets;
     size_t n = (size_t)s->buckets.count;
     TRY(memory_alloc(n * (size_t)(t->standing.ranks + 1) * sizeof *s->part, &memory));
-    s->part = memory;
+    m->part = s->part = memory;
     TRY(memory_alloc(n * sizeof *s->own, &memory));
     s->own = memory;
     for (int b = 0; b < s->buckets.count; b++) {
-        cut(s, b, has);
+        cut_bucket(s, b, has);
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
@@ -76,7 +76,7 @@ static enum error open(struct mode *m) {
     return ERR_NONE;
 }
 
-static void close(struct mode *m) {
+static void slices_close(struct mode *m) {
     struct share *s = m->share;
     if (!s) return;
     buckets_fini(&s->buckets);
@@ -85,7 +85,7 @@ static void close(struct mode *m) {
     memory_free(s);
 }
 
-static void describe(const struct mode *m, char *line, size_t size) {
+static void slices_describe(const struct mode *m, char *line, size_t size) {
     char each[32];
     const struct share *s = m->share;
     const struct slice *last = &s->own[s->buckets.count - 1];
@@ -98,15 +98,8 @@ static void describe(const struct mode *m, char *line, size_t size) {
 
 /* ---- a step ---- */
 
-static enum error leave(struct mode *m, int b) {
-    struct dispatch how;
-    TRY(step_send(m, LABEL_GRADIENTS(b), &how));
-    how.apart = m->t->arena.apart;
-    return group_reduce_scatter(m->team.group, how, m->t->arena.grads[0], part(m->share, b), DTYPE_F32, REDOP_SUM);
-}
-
 /* What each rank has measured of its own parts, zero elsewhere: the sum is exact. */
-static enum error exchange(struct share *s, double *v, int64_t n, int64_t *mark) {
+static enum error slices_sum(struct share *s, double *v, int64_t n, int64_t *mark) {
     if (n == 0) return ERR_NONE;
     trainer_phase(s->t, PHASE_UPDATE, mark);
     TRY(group_all_reduce(s->group, GROUP_INLINE, v, n, DTYPE_F64, REDOP_SUM));
@@ -115,7 +108,7 @@ static enum error exchange(struct share *s, double *v, int64_t n, int64_t *mark)
 }
 
 /* On the communication lane the weights of a bucket travel while the next is updated. */
-static enum error update(struct mode *m) {
+static enum error slices_update(struct mode *m) {
     struct share *s = m->share;
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
@@ -125,15 +118,16 @@ static enum error update(struct mode *m) {
     mode_note(m, "update", t->at.step);
     if (has_header) TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
-    TRY(exchange(s, t->measured.partials, blocks, &mark));
+    TRY(slices_sum(s, t->measured.partials, blocks, &mark));
     TRY(trainer_measure(t));
-    TRY(exchange(s, t->measured.squares, t->measured.nsquares, &mark));
+    TRY(slices_sum(s, t->measured.squares, t->measured.nsquares, &mark));
     if (has_header) TRY(trainer_put_sums(t));
     for (int b = 0; b < changed; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(step_send(m, LABEL_WEIGHTS(b), &how));
-        TRY(group_all_gather(s->group, how, t->arena.values, part(s, b), DTYPE_F32));
+        const struct span bucket = share_bucket(m, t->arena.values, b);
+        TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
         trainer_phase(t, PHASE_COMM, &mark);
     }
     TRY(step_land(m));
@@ -168,25 +162,25 @@ static enum error move_all(struct share *s, bool collect) {
     return ERR_NONE;
 }
 
-static enum error start(struct mode *m) {
+static enum error slices_start(struct mode *m) {
     struct share *s = m->share;
     double there = s->t->arena.whole[0] != NULL;
     TRY(group_all_reduce(s->group, GROUP_INLINE, &there, 1, DTYPE_F64, REDOP_SUM));
     return there > 0 ? move_all(s, false) : ERR_NONE;
 }
 
-static enum error collect(struct mode *m) {
+static enum error slices_collect(struct mode *m) {
     return move_all(m->share, true);
 }
 
-static enum error spread(struct mode *m) {
+static enum error slices_spread(struct mode *m) {
     struct share *s = m->share;
     for (int b = 0; b < s->buckets.count; b++)
         TRY(group_all_gather(s->group, GROUP_INLINE, s->t->arena.average, part(s, b), DTYPE_F32));
     return ERR_NONE;
 }
 
-static void check(struct resolve *r) {
+static void slices_check(struct resolve *r) {
     const struct node *shard = resolve_find(r, "optimizer.shard");
     enum place_kind place = r->c->sharing.place;
     if (!r->c->optimizer.shard || place == PLACE_PROCESSES) return;
@@ -196,14 +190,17 @@ static void check(struct resolve *r) {
                                         : "one device has nobody to share the optimizer with");
 }
 
-const struct share_ops share_slices = {.check = check,
-                                       .open = open,
-                                       .close = close,
-                                       .start = start,
+const struct share_row share_slices = {.plan = {.nbefore = 1,
+                                                .before = {{MOVE_GRADIENTS, MOVE_REDUCE_SCATTER, .doing = ""}},
+                                                .update = UPDATE_BY_OWNERS,
+                                                .nafter = 1,
+                                                .after = {{MOVE_WEIGHTS, MOVE_ALL_GATHER, .doing = ""}}},
                                        .subtrees = true,
-                                       .leave = leave,
-                                       .land = step_land,
-                                       .update = update,
-                                       .collect = collect,
-                                       .spread = spread,
-                                       .describe = describe};
+                                       .check = slices_check,
+                                       .ops = {.open = slices_open,
+                                               .close = slices_close,
+                                               .start = slices_start,
+                                               .update = slices_update,
+                                               .collect = slices_collect,
+                                               .spread = slices_spread,
+                                               .describe = slices_describe}};

@@ -53,7 +53,7 @@ struct share {
     struct worker worker[];
 };
 
-static enum error open(struct mode *m) {
+static enum error stale_open(struct mode *m) {
     struct trainer *t = m->t;
     const struct run_config *c = t->config;
     void *memory;
@@ -67,11 +67,11 @@ static enum error open(struct mode *m) {
     return ERR_NONE;
 }
 
-static void close(struct mode *m) {
+static void stale_close(struct mode *m) {
     memory_free(m->share);
 }
 
-static void stats(const struct mode *m, struct mode_stats *out) {
+static void stale_stats(const struct mode *m, struct mode_stats *out) {
     const struct share *a = m->share;
     out->updates = a->updates;
     out->old = a->old;
@@ -80,7 +80,7 @@ static void stats(const struct mode *m, struct mode_stats *out) {
     out->stepped_ns = a->stepped_ns;
 }
 
-static void describe(const struct mode *m, char *line, size_t size) {
+static void stale_describe(const struct mode *m, char *line, size_t size) {
     const struct share *a = m->share;
     const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
@@ -232,11 +232,11 @@ static enum error work_on(struct mode *m) {
     return ERR_NONE;
 }
 
-static enum error update(struct mode *m) {
+static enum error stale_update(struct mode *m) {
     return m->t->standing.worker < 0 ? serve(m->share) : work_on(m);
 }
 
-static enum error settle(struct mode *m) {
+static enum error stale_settle(struct mode *m) {
     return settle_all(m->share);
 }
 
@@ -247,9 +247,9 @@ static void refuse_beside(struct resolve *r, const char *why, const char *path, 
                  resolve_place(r, resolve_find(r, path)), hint);
 }
 
-static void check(struct resolve *r) {
+static void stale_check(struct resolve *r) {
     const struct run_config *c = r->c;
-    if (c->sharing.share != SHARE_STALE) return;
+    if (c->sharing.share != &share_stale) return;
     if (!c->sharing.servers)
         refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
                       c->dp.server == SERVER_SHARED ? "shared" : "sharded", "use dp.server: dedicated");
@@ -271,10 +271,13 @@ static void check(struct resolve *r) {
         refuse_beside(r, "gradients are served in the host's memory", "devices", c->devices_text, "use devices: cpu");
 }
 
-const struct share_ops share_stale = {.check = check,
-                                      .open = open,
-                                      .close = close,
-                                      .update = update,
-                                      .settle = settle,
-                                      .stats = stats,
-                                      .describe = describe};
+const struct share_row share_stale = {.plan = {.update = UPDATE_BY_ROOT, .by_turns = true},
+                                      .key = "dp.staleness",
+                                      .without = "0",
+                                      .check = stale_check,
+                                      .ops = {.open = stale_open,
+                                              .close = stale_close,
+                                              .update = stale_update,
+                                              .settle = stale_settle,
+                                              .stats = stale_stats,
+                                              .describe = stale_describe}};

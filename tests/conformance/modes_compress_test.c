@@ -49,8 +49,8 @@ static enum error one_step(struct testcase *k, struct mode *m, int step) {
     for (int64_t i = 0; i < k->model->arena_floats; i++) t->arena.grads[0][i] = gradient(k, t->rank, step, i);
     for (int i = 0; i < HEADER_FLOATS; i++) t->arena.grads[0][i] = (float)(t->rank + 1000 * i);
     t->at.step = step;
-    for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.leave(m, b));
-    return share_compressed.land(m);
+    for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.ops.leave(m, b));
+    return share_compressed.ops.land(m);
 }
 
 static void check_step(struct rank *r, struct testcase *k, const struct trainer *t, int step) {
@@ -81,14 +81,14 @@ static void rank_steps(struct rank *r) {
     t->model = (struct model *)(uintptr_t)k->model;
     check_ok(group_alloc(r->group, (size_t)k->model->arena_floats * sizeof(float), &grads));
     t->arena.grads[0] = grads;
-    const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
+    const struct sharing how = {.share = &share_all_reduce, .plan = share_all_reduce.plan, .compressed = true};
     struct mode m = {.t = t,
                      .how = &how,
                      .team = {.group = r->group},
                      .buckets = k->cut,
                      .cut = &k->cut,
                      .lane = k->overlap ? LANE_COMM : LANE_INLINE};
-    check_ok(share_compressed.open(&m));
+    check_ok(share_compressed.ops.open(&m));
     struct group_stats before, after;
     group_get_stats(r->group, &before);
     for (int s = 0; s < STEPS && !*r->wrong; s++) {
@@ -99,7 +99,7 @@ static void rank_steps(struct rank *r) {
     k->sent[r->index] = after.sent - before.sent;
     const float *rest = m.packed->rest;
     if (rest) memcpy(k->rest[r->index], rest, (size_t)k->model->arena_floats * sizeof(float));
-    share_compressed.close(&m);
+    share_compressed.ops.close(&m);
     free(t);
 }
 
@@ -273,9 +273,9 @@ static void finds_low_rank(void **state) {
     assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
     t.standing.allocator = group_allocator(g);
     t.arena.grads[0] = floats(m->arena_floats);
-    const struct sharing how = {.share = SHARE_ALL_REDUCE, .compressed = true};
+    const struct sharing how = {.share = &share_all_reduce, .plan = share_all_reduce.plan, .compressed = true};
     struct mode one = {.t = &t, .how = &how, .team = {.group = g}, .buckets = cut, .cut = &cut};
-    assert_ok(share_compressed.open(&one));
+    assert_ok(share_compressed.ops.open(&one));
     const struct tensor_info *w = &m->params[0];
     for (int i = 0; i < m->nparams; i++)
         if (m->params[i].count > w->count) w = &m->params[i];
@@ -288,8 +288,8 @@ static void finds_low_rank(void **state) {
                     (float)(sin((double)i) * cos(0.1 * (double)j) + (double)i * 0.01);
         if (s == 1) count_allocations_begin();
         t.at.step = s;
-        assert_ok(share_compressed.leave(&one, 0));
-        assert_ok(share_compressed.land(&one));
+        assert_ok(share_compressed.ops.leave(&one, 0));
+        assert_ok(share_compressed.ops.land(&one));
         if (s == 1) assert_int_equal(count_allocations_end(), 0);
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < columns; j++)
@@ -297,7 +297,7 @@ static void finds_low_rank(void **state) {
                                          sin((double)i) * cos(0.1 * (double)j) - (double)i * 0.01));
         assert_true(worst < (s ? 1e-5 : 1e-3));
     }
-    share_compressed.close(&one);
+    share_compressed.ops.close(&one);
     memory_free(t.arena.grads[0]);
     buckets_fini(&cut);
     group_close(g);

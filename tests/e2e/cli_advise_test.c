@@ -90,7 +90,7 @@ static void advises_by_what_it_measures(void **state) {
     const struct json_value *checks = member(root, "checks");
     assert_int_equal(checks->count, device_host_cores() >= 2 ? 2 : 0);
     for (int i = 0; i < checks->count; i++) assert_true(number(&checks->children[i], "measured_s") > 0);
-    assert_says(p.out, "The effect of ddp.sync is not simulated: the advice is for ddp.sync=1.");
+    assert_says(p.out, "The advice leaves out ddp.sync: it is for ddp.sync=1.");
     assert_says(p.err, "measuring a step on one device in f32");
     char *text;
     size_t n;

@@ -9,5 +9,5 @@ static enum error lone_choose(struct resolve *r) {
 static void lone_check(struct resolve *r) {
     (void)r;
 }
-static const struct mode_ops lone_mode = {.name = "single", .choose = lone_choose, .check = lone_check};
-static const struct mode_ops *const lone_modes[] = {&lone_mode, NULL};
+static const struct mode_row lone_mode = {.name = "single", .also = "", .choose = lone_choose, .check = lone_check};
+static const struct mode_row *const lone_modes[] = {&lone_mode, NULL};

@@ -18,7 +18,7 @@
 #include <time.h>
 
 enum { RANKS = 5, STEPS = 400, SETS = 12 };
-static const struct mode_ops *real;
+static const struct step_ops *real;
 static _Thread_local struct trainer *mine; /* this rank's */
 
 /* What the watchers write down. */
@@ -57,7 +57,7 @@ static void note_lead(void) {
 static enum error watched_step(struct mode *m, struct learned *out) {
     if (disturb) TRY(disturb());
     if (mine->standing.worker >= 0) note_lead();
-    TRY(real->step(m, out));
+    TRY(real->run(m, out));
     int64_t step = mine->at.step + 1;
     ended[mine->rank] = step;
     if (mine->rank > 0 || step > STEPS) return ERR_NONE;
@@ -126,15 +126,17 @@ static enum error run(const char *const *more) {
     for (; *more; more++) assert_ok(cli_set(&c, *more));
     struct run_settings s;
     assert_ok(cli_load(&c, &s));
-    real = s.mode;
-    struct mode_ops ops = *real;
-    ops.open = watched_open, ops.start = watched_start, ops.step = watched_step;
+    struct mode_row row = *s.mode;
+    struct step_ops ops = *row.step;
+    real = row.step;
+    ops.open = watched_open, ops.start = watched_start, ops.run = watched_step;
     ops.share_buffers = watched_meeting;
+    row.step = &ops;
     for (int r = 0; r < RANKS; r++) begun[r] = ended[r] = 0;
     lead = 0;
     memset(met, 0, sizeof met);
     struct job job = {.settings = &s,
-                      .mode = &ops,
+                      .mode = &row,
                       .process = {.rank = -1},
                       .processes = 1,
                       .quiet = true,

@@ -69,9 +69,11 @@ static long run(const char *mode, const char *devices, const char *extra, int co
     for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) assert_ok(cli_set(&c, sets[i]));
     struct run_settings s;
     assert_ok(cli_load(&c, &s));
-    struct mode_ops counting = *s.mode;
-    real_step = counting.step;
-    counting.step = counted_step;
+    struct mode_row counting = *s.mode;
+    struct step_ops ops = *counting.step;
+    real_step = ops.run;
+    ops.run = counted_step;
+    counting.step = &ops;
     if (counting.place == PLACE_PROCESSES) counting.launch = launch_ddp;
     steps = 0;
     ranks = count;
@@ -102,6 +104,7 @@ static void no_mode_allocates_in_a_step(void **state) {
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.overlap=false", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.bucket=0", 2), 0);
     assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.sync={every: 3, state: average}", 2), 0);
+    assert_int_equal(run("mode=ddp", "devices=cpu:2", "ddp.sync={every: 3, with: neighbour}", 2), 0);
 }
 
 int main(void) {

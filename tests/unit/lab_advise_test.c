@@ -4,6 +4,7 @@
 #include "tests/harness/xml.h"
 
 #include "lab/advise/advise.h"
+#include "modes/share/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static struct model model = {.nparams = 1, .params = tensors, .arena_floats = FL
 static double ready[] = {1};
 static struct measured_step step;
 static struct run_config config;
+enum { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP }; /* modes.def's order */
 static struct advise_ask ask;
 static struct advice a;
 static struct pool *pool;
@@ -36,12 +38,13 @@ static void describe(double comp, double update, struct wire port, int devices) 
                                   .ready = ready,
                                   .activations = 1e6,
                                   .slots = 1};
-    config = (struct run_config){.name = "known",
-                                 .devices = {.kind = "cpu", .count = 1},
-                                 .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
-                                 .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
-                                 .ddp = {.bucket = {.first = 25 << 20, .cap = 25 << 20}, .overlap = false},
-                                 .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
+    config = (struct run_config){
+        .name = "known",
+        .devices = {.kind = "cpu", .count = 1},
+        .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
+        .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
+        .ddp = {.sync = {.every = 1, .with = "all"}, .bucket = {.first = 25 << 20, .cap = 25 << 20}, .overlap = false},
+        .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
     ask = (struct advise_ask){.config = &config, .nmeasured = 1, .usual = SCHEMES, .memory = INFINITY};
     ask.measured[0].precision = "f32";
     ask.measured[0].step = &step;
@@ -115,7 +118,7 @@ static void a_server_is_for_latency(void **state) {
     describe(comp, 0, (struct wire){alpha, 1e-12}, 8);
     assert_ok(advise_decide(&ask, pool, &a));
     assert_int_equal(row(a.at[3].fastest)->as.mode, ADVISE_DP);
-    assert_int_equal(row(a.at[3].fastest)->as.way.kind, SERVED_SHARED);
+    assert_string_equal(row(a.at[3].fastest)->as.way.of->set, "dp.server=shared");
     assert_true(a.rates.n >= 1);
     const struct advise_turn *last = &a.rates.turn[a.rates.n - 1];
     assert_int_equal(last->from, ADVISE_DDP);
@@ -136,25 +139,36 @@ static void the_simplest_is_near_and_first_in_order(void **state) {
     const struct advise_row *r = row(a.simplest);
     assert_int_equal(r->as.devices, 2);
     assert_int_equal(r->as.mode, ADVISE_DDP);
-    assert_true(r->as.way.scheme == SCHEMES && !r->as.way.slices && !r->as.bucket);
+    assert_true(r->as.way.scheme == SCHEMES && way_reduces(&r->as.way) && !r->as.bucket);
     assert_true(r->rate * 1.05 >= row(a.fastest)->rate);
     assert_true(row(0)->rate * 1.05 < row(a.fastest)->rate);
 }
 
+/* The way of a mode that this asks for; NULL: that nothing has to ask for. */
+static struct way way_of(int mode, const char *set, enum scheme scheme) {
+    const struct mode_row *row = mode_kinds(&(int){0})[mode];
+    const struct mode_way *way = row->ways;
+    while (set ? !way->set || strcmp(way->set, set) != 0 : way->set || !way->order) way++;
+    return (struct way){row, way, scheme};
+}
+
 static void what_is_simpler_is_one_order(void **state) {
     (void)state;
-    static const struct advise_way order[] = {
-        {1, ADVISE_SINGLE, {.scheme = SCHEMES}, 0, 0},
-        {1, ADVISE_SINGLE, {.scheme = SCHEMES}, 0, 1},
-        {2, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 0},
-        {2, ADVISE_DDP, {.scheme = SCHEMES}, 0, 0},
-        {2, ADVISE_DDP, {.scheme = SCHEMES}, 65536, 0},
-        {2, ADVISE_DDP, {.scheme = SCHEME_ring}, 0, 0},
-        {2, ADVISE_DP, {true, SERVED_SHARDED, SCHEMES, false}, 0, 0},
-        {2, ADVISE_DDP, {.scheme = SCHEMES, .slices = true}, 0, 0},
-        {2, ADVISE_DP, {true, SERVED_APART, SCHEMES, false}, 0, 0},
-        {2, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 1},
-        {4, ADVISE_DP, {true, SERVED_SHARED, SCHEMES, false}, 0, 0},
+    const struct way alone = way_of(ADVISE_SINGLE, NULL, SCHEMES),
+                     served = way_of(ADVISE_DP, "dp.server=shared", SCHEMES),
+                     reduced = way_of(ADVISE_DDP, NULL, SCHEMES);
+    const struct advise_way order[] = {
+        {1, ADVISE_SINGLE, alone, 0, 0},
+        {1, ADVISE_SINGLE, alone, 0, 1},
+        {2, ADVISE_DP, served, 0, 0},
+        {2, ADVISE_DDP, reduced, 0, 0},
+        {2, ADVISE_DDP, reduced, 65536, 0},
+        {2, ADVISE_DDP, way_of(ADVISE_DDP, NULL, SCHEME_ring), 0, 0},
+        {2, ADVISE_DP, way_of(ADVISE_DP, "dp.server=sharded", SCHEMES), 0, 0},
+        {2, ADVISE_DDP, way_of(ADVISE_DDP, "optimizer.shard=true", SCHEMES), 0, 0},
+        {2, ADVISE_DP, way_of(ADVISE_DP, "dp.server=dedicated", SCHEMES), 0, 0},
+        {2, ADVISE_DP, served, 0, 1},
+        {4, ADVISE_DP, served, 0, 0},
     };
     enum { N = sizeof order / sizeof *order };
     for (int i = 0; i < N; i++)
@@ -193,7 +207,7 @@ static void memory_forbids(void **state) {
     assert_ok(advise_decide(&ask, pool, &a));
     for (int i = 0; i < a.nrows; i++) {
         const struct advise_way *w = &a.row[i].as;
-        bool parts = w->way.slices || (w->mode == ADVISE_DP && w->way.kind == SERVED_SHARDED);
+        bool parts = w->way.of->share->plan.update == UPDATE_BY_OWNERS;
         assert_int_equal(a.row[i].fits, w->devices == 4 && parts);
     }
     assert_int_equal(a.at[0].fastest, -1);

@@ -2,6 +2,7 @@
 #include "tests/harness/harness.h"
 
 #include "lab/predict/cost.h"
+#include "modes/share/share.h"
 #include "transport/algo/algo.h"
 
 #include <math.h>
@@ -127,16 +128,22 @@ static void a_step_hides_what_it_can(void **state) {
     (void)state;
     const double ready[] = {1e-3, 4e-3}, bytes[] = {125e3, 125e3};
     const struct ground g = {2, 1, {0, 8e-9}, false}; /* a ring of 125 KB: 2 x 0.5 ms */
-    struct step_cost c = {
-        .before = 2e-3, .backward = 4e-3, .update = 0.5e-3, .buckets = 2, .ready = ready, .bytes = bytes};
+    struct step_cost c = {.before = 2e-3,
+                          .backward = 4e-3,
+                          .update = 0.5e-3,
+                          .buckets = 2,
+                          .ready = ready,
+                          .bytes = bytes,
+                          .plan = &share_all_reduce.plan,
+                          .every = 1};
     assert_near(cost_step(&c, SCHEME_ring, &g), 6e-3 + 2e-3 + 0.5e-3, 1e-9);
     c.overlap = true; /* the first beside backward, the second behind it */
     assert_near(cost_step(&c, SCHEME_ring, &g), 6e-3 + 1e-3 + 0.5e-3, 1e-9);
-    c.server = true; /* gradients 2 x 1 ms, of which one is hidden; weights 2 ms */
+    c.plan = &share_server.plan; /* gradients 2 x 1 ms, of which one is hidden; weights 2 ms */
     assert_near(cost_step(&c, SCHEME_star, &g), 6e-3 + 1e-3 + 0.5e-3 + 2e-3, 0.02);
     const struct ground one = flat(1);
     assert_near(cost_step(&c, SCHEME_star, &one), 6.5e-3, 1e-9);
-    c.overlap = c.server = false;
+    c.overlap = false, c.plan = &share_all_reduce.plan;
     double cheapest = cost_step(&c, SCHEMES, &g);
     static const enum scheme able[] = {SCHEME_direct, SCHEME_halving_doubling, SCHEME_star, SCHEME_tree};
     for (int i = 0; i < 4; i++) assert_true(cheapest <= cost_step(&c, able[i], &g) * 1.002);

@@ -2,6 +2,7 @@
 #include "tests/harness/harness.h"
 
 #include "lab/predict/measured.h"
+#include "modes/share/share.h"
 
 #include <math.h>
 #include <string.h>
@@ -26,9 +27,9 @@ static struct measured_step step = {.load = 1e-3,
                                     .activations = 1e6,
                                     .slots = 1};
 
-static struct run_config config_of(enum share_kind share, int devices) {
+static struct run_config config_of(const struct share_row *share, int devices) {
     return (struct run_config){
-        .sharing = {.share = share, .first = 1 << 20, .cap = 25 << 20},
+        .sharing = {.share = share, .plan = share->plan, .every = 1, .first = 1 << 20, .cap = 25 << 20},
         .devices = {.kind = "cpu", .count = devices},
         .batch = {.size = 64, .shards = 8, .accumulate = 1},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};
@@ -62,21 +63,28 @@ static void a_shape_shares_the_work(void **state) {
 /* 8 MB through ports of 125 MB/s take 64 ms. */
 static void modes_take_what_they_send(void **state) {
     (void)state;
-    struct run_config c = config_of(SHARE_NONE, 1);
+    struct run_config c = config_of(&share_none, 1);
     assert_near(predicted(&c, 0), 26e-3, 1e-9);
-    c = config_of(SHARE_SERVER, 8);
+    c = config_of(&share_server, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7 * 64e-3, 0.02);
-    c.sharing = (struct sharing){.share = SHARE_SLICES, .first = INT64_MAX, .cap = INT64_MAX};
+    c = config_of(&share_slices, 8);
+    c.sharing.first = c.sharing.cap = INT64_MAX;
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
-    c = config_of(SHARE_ALL_REDUCE, 8);
+    c = config_of(&share_all_reduce, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3, 0.02);
     double moving = 2 * 7 * 8e6 * 8e-11 / 2; /* by the two cores */
     assert_near(predicted(&c, 2), 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving, 0.02);
     assert_true(predicted(&c, 2) > 4 * (3e-3 + 2e-3) + 2 * 7.0 / 8 * 64e-3 + moving * 0.9);
     assert_near(predicted(&c, 16), predicted(&c, 0), 1e-12); /* two cores for each device */
-    c.sharing.share = SHARE_SLICES;
+    c.sharing.plan = share_slices.plan;
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
-    c.sharing.share = SHARE_ALL_REDUCE;
+    c.sharing.plan = share_all_reduce.plan;
+    c = config_of(&share_average, 8);
+    c.sharing.every = 4;
+    assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3 / 4, 0.02);
+    c.sharing.plan = share_neighbour.plan; /* K out, and K in */
+    assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 64e-3 / 4, 0.02);
+    c = config_of(&share_all_reduce, 8);
     c.comm.algorithm = "tree";
     assert_near(predicted(&c, 0), 5e-3 + 2 * 3 * 64e-3, 0.02);
     c.sharing.overlap = true; /* the first half is ready half a backward earlier */
@@ -96,17 +104,18 @@ static void refuses_what_it_does_not_know(void **state) {
     (void)state;
     struct simulated s;
     double formula;
-    struct run_config c = config_of(SHARE_ALL_REDUCE, 2);
+    struct run_config c = config_of(&share_all_reduce, 2);
     c.sync_batchnorm = true;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "sync_batchnorm=false"));
-    c = config_of(SHARE_STALE, 2);
+    c = config_of(&share_stale, 2);
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     assert_non_null(strstr(error_hint(), "dp.staleness=0"));
-    c = config_of(SHARE_AVERAGE, 2);
+    c = config_of(&share_average, 2);
+    c.ddp.sync.state = SYNC_AVERAGE;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
-    assert_non_null(strstr(error_hint(), "ddp.sync=1"));
-    c = config_of(SHARE_ALL_REDUCE, 2);
+    assert_non_null(strstr(error_hint(), "ddp.sync.state=local"));
+    c = config_of(&share_all_reduce, 2);
     c.comm.emulate.bandwidth = 0;
     assert_int_equal(measured_predict(&step, &c, NULL, 0, &s, &formula), ERR_CONFIG);
     const struct wire port = {0, 8e-9};

@@ -4,6 +4,7 @@
 
 #include "lab/predict/exchange.h"
 #include "lab/predict/simulate.h"
+#include "modes/share/share.h"
 
 #include <math.h>
 
@@ -182,7 +183,8 @@ static struct simulated step_of(const struct simulate_plan *p) {
 }
 
 static struct simulate_plan plan_of(int devices, enum scheme s) {
-    return (struct simulate_plan){.net = flat(devices), .scheme = s, .steps = 1};
+    return (struct simulate_plan){
+        .net = flat(devices), .scheme = s, .moves = share_all_reduce.plan, .every = 1, .steps = 1};
 }
 
 static void steps_follow_the_formulas(void **state) {
@@ -194,14 +196,14 @@ static void steps_follow_the_formulas(void **state) {
             p.overlap = overlap;
             for (int cores = 0; cores <= 2; cores += 2) {
                 p.cores = cores;
-                p.server = false;
-                assert_near(step_of(&p).step, simulate_formula(&shape, &p), 1e-9);
-                p.server = true;
-                for (int kind = SERVED_SHARED; kind <= SERVED_SHARDED; kind++) {
-                    p.kind = (enum simulated_server)kind;
-                    if (sizes[i] == 1 && kind == SERVED_APART) continue; /* two places, one computes */
-                    assert_near(step_of(&p).step, simulate_formula(&shape, &p), 0.03);
+                for (const struct share_row *const *row = share_rows(); *row; row++) {
+                    for (p.servers = 0; p.servers <= ((*row)->plan.update == UPDATE_BY_ROOT); p.servers++) {
+                        if ((*row)->plan.by_turns || (sizes[i] == 1 && p.servers)) continue; /* one of two computes */
+                        p.moves = (*row)->plan, p.every = p.moves.alone ? 4 : 1;
+                        assert_near(step_of(&p).step, simulate_formula(&shape, &p), 0.03);
+                    }
                 }
+                p.servers = 0;
             }
         }
 }
@@ -210,14 +212,14 @@ static void the_servers_port_is_the_busiest(void **state) {
     (void)state;
     struct simulate_plan p = plan_of(16, SCHEME_ring);
     struct simulated ring = step_of(&p);
-    p.server = true;
+    p.moves = share_server.plan;
     struct simulated served = step_of(&p);
     assert_int_equal(served.port.which, 0);
     assert_near(served.port.seconds / ring.port.seconds, 16 / 2.0, 1e-6); /* 15 K beside 2 x 15/16 K */
     assert_true(served.step > ring.step);
-    p.kind = SERVED_APART;
+    p.servers = 1;
     assert_int_equal(step_of(&p).port.which, 16);
-    p.kind = SERVED_SHARDED;
+    p.servers = 0, p.moves = share_slices.plan;
     assert_near(step_of(&p).port.seconds, ring.port.seconds, 1e-6);
 }
 

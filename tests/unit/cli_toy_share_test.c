@@ -1,0 +1,140 @@
+/* A way of sharing that only this test knows: what a row says about itself is enough for the step, its bytes, the
+ * formula and the simulator. */
+#include "tests/harness/harness.h"
+
+#include "cli/line/cli.h"
+#include "lab/predict/simulate.h"
+#include "lab/results/result.h"
+#include "modes/modes.h"
+#include "modes/share/share.h"
+#include "transport/algo/algo.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
+
+/* ---- the row -------------------------------------------------------------------------------- */
+
+/* Rank 0 adds the gradients and returns the sum; then every rank makes the same update. */
+static const struct share_row toy_share = {
+    .plan = {.nbefore = 2,
+             .before = {{MOVE_GRADIENTS, MOVE_REDUCE, .doing = "sum at rank 0"},
+                        {MOVE_GRADIENTS, MOVE_BROADCAST, .doing = "sum from rank 0"}},
+             .update = UPDATE_BY_ALL}};
+
+static bool toy_is_asked(const struct run_config *c) {
+    (void)c;
+    return true;
+}
+
+static const struct mode_way toy_ways[] = {
+    {.name = "there and back", .words = "there and back", .asked = toy_is_asked, .share = &toy_share, .order = 1}, {0}};
+static struct mode_row toy;
+
+static enum error toy_choose(struct resolve *r) {
+    mode_take(r, &toy);
+    return ERR_NONE;
+}
+
+static const struct mode_row *const kinds[] = {&toy, NULL};
+
+static void make_toy(void) {
+    toy = mode_dp; /* threads of this process, which know this row */
+    toy.name = "toy", toy.also = "", toy.summary = "there and back";
+    toy.choose = toy_choose, toy.check = shares_check;
+    toy.overlaps = mode_ddp.overlaps;
+    toy.ways = toy_ways;
+}
+
+/* ---- what is made of it --------------------------------------------------------------------- */
+
+enum { DEVICES = 4, STEPS = 7 };
+
+static void load(const char *mode, const char *devices, const struct mode_row *const *modes, struct run_settings *s) {
+    static char dir[256];
+    char *report, set_mode[32];
+    int n;
+    const struct algo_ops *const *algos = algo_list(&n);
+    const char *algorithms[64] = {0};
+    for (int i = 0; i < n; i++) algorithms[i] = algos[i]->name;
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(mode));
+    snprintf(set_mode, sizeof set_mode, "mode=%s", mode);
+    const char *sets[] = {dir,
+                          set_mode,
+                          devices,
+                          "threads=1",
+                          "train=7st",
+                          "eval=off",
+                          "checkpoint=off",
+                          "log.every=1st",
+                          "data={set: digits, train: 640, val: 10}",
+                          "batch={size: 64, shards: 8}",
+                          "optimizer={name: adam, clip: 1}",
+                          "ddp.bucket={first: 4KB, cap: 64KB}",
+                          "model={zoo: mlp, hidden: [64, 32]}"};
+    assert_ok(run_settings_load(NULL, sets, sizeof sets / sizeof *sets, modes, algorithms, NULL, false, s, &report));
+}
+
+static void train(struct run_settings *s, struct run_result *out) {
+    struct job job = {.settings = s,
+                      .mode = s->mode,
+                      .process = {.rank = -1},
+                      .processes = 1,
+                      .quiet = true,
+                      .console_out = -1,
+                      .console_err = 2};
+    int code;
+    assert_ok(cli_train(&job, NULL, &code));
+    assert_int_equal(code, 0);
+    assert_ok(run_result_read(s->config.log.dir, s->pool, out));
+}
+
+/* The same bits as one device alone, and the bytes that the plan says. */
+static void a_run_follows_the_plan(void **state) {
+    (void)state;
+    struct run_settings alone, s;
+    struct run_result one, r;
+    load("single", "devices=cpu:1", mode_kinds(&(int){0}), &alone);
+    train(&alone, &one);
+    load("toy", "devices=cpu:4", kinds, &s);
+    train(&s, &r);
+    assert_string_equal(r.weights, one.weights);
+    assert_string_equal(r.losses, one.losses);
+    double sent = 0;
+    for (int i = 0; i < r.ranks; i++) sent += r.sent[i];
+    double arena = one.state[0] / 2; /* adam has two slots */
+    double each = cost_bytes(&toy_share.plan, 1, DEVICES) * arena;
+    assert_true(cost_bytes(&toy_share.plan, 1, DEVICES) == 2 * (DEVICES - 1));
+    assert_near(sent / (double)run_result_stretch(&r), each, 0.02);
+    run_settings_free(&alone);
+    run_settings_free(&s);
+}
+
+/* A step of 8 + 2 ms whose 8 MB go to rank 0 and back through ports of 1 Gbit/s: 2 (W-1) 64 ms. */
+static void the_simulator_follows_the_plan(void **state) {
+    (void)state;
+    static struct step_shape shape = {
+        .before = 4e-3, .backward = 4e-3, .update = 2e-3, .buckets = 1, .bytes = {8e6}, .ready = {1}};
+    for (int devices = 1; devices <= 8; devices *= 2) {
+        const struct simulate_plan p = {
+            .net = {.devices = devices, .per_host = 1, .oversubscription = 1, .outside = {50e-6, 8e-9}},
+            .scheme = SCHEMES,
+            .moves = toy_share.plan,
+            .every = 1,
+            .steps = 1};
+        struct simulated out;
+        assert_ok(simulate(&shape, &p, &out));
+        assert_near(out.step, 10e-3 + 2 * (devices - 1) * 64e-3, 0.03);
+        assert_near(out.step, simulate_formula(&shape, &p), 0.03);
+        assert_true(devices == 1 || out.port.which == 0); /* rank 0's port is the busiest */
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_follows_the_plan),
+                                       cmocka_unit_test(the_simulator_follows_the_plan)};
+    make_toy();
+    return cmocka_run_group_tests_name("a toy share", tests, NULL, NULL);
+}

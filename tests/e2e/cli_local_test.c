@@ -21,10 +21,11 @@ static bool same(const struct program *a, const struct program *b) {
            !strcmp(program_string(a, "losses_sha256"), program_string(b, "losses_sha256"));
 }
 
-/* ---- by hand: y = w0 x0 + w1 x1, two ranks, the mean squared error ---- */
+/* ---- by hand: y = w0 x0 + w1 x1, two ranks or four, the mean squared error ---- */
 
 /* Small numbers with few bits, so that whatever order they are added in, floats are exact. */
-enum { SAMPLES = 9, BATCH = 4, RANKS = 2, FEATURES = 2, STEPS = 6 };
+enum { SAMPLES = 9, BATCH = 4, RANKS = 4, FEATURES = 2, STEPS = 6 };
+static int ranks = 2;
 static const double first_weights[FEATURES] = {0.5, -1}, rate = 0.25, momentum = 0.5;
 
 static double feature(int64_t sample, int i) {
@@ -47,10 +48,10 @@ static double exact(double v) {
     return v;
 }
 
-/* Rank 'rank' has the positions p of the batch with p mod RANKS = rank, however many shards. */
+/* Rank 'rank' has the positions p of the batch with p mod ranks = its number's bits backwards, however many shards. */
 static int gradient(const struct by_hand *h, int rank, const int64_t *order, int64_t size, double *g, double *loss) {
-    int n = 0;
-    for (int64_t p = rank; p < size; p += RANKS) {
+    int n = 0, first = ranks == 4 ? (rank & 1) * 2 + rank / 2 : rank;
+    for (int64_t p = first; p < size; p += ranks) {
         double off = -target(order[p]);
         for (int i = 0; i < FEATURES; i++) off += h->w[rank][i] * feature(order[p], i);
         for (int i = 0; i < FEATURES; i++) g[i] += 2 * off * feature(order[p], i);
@@ -61,7 +62,7 @@ static int gradient(const struct by_hand *h, int rank, const int64_t *order, int
 }
 
 static void step_by_hand(struct by_hand *h, const int64_t *order, int64_t size, double *loss) {
-    for (int rank = 0; rank < RANKS; rank++) {
+    for (int rank = 0; rank < ranks; rank++) {
         double g[FEATURES] = {0};
         int n = gradient(h, rank, order, size, g, loss);
         for (int i = 0; i < FEATURES && n > 0; i++) {
@@ -75,24 +76,43 @@ static void step_by_hand(struct by_hand *h, const int64_t *order, int64_t size, 
 static void mean(double v[RANKS][FEATURES]) {
     for (int i = 0; i < FEATURES; i++) {
         double sum = 0;
-        for (int r = 0; r < RANKS; r++) sum = exact(sum + v[r][i]);
-        for (int r = 0; r < RANKS; r++) v[r][i] = exact(sum / RANKS);
+        for (int r = 0; r < ranks; r++) sum = exact(sum + v[r][i]);
+        for (int r = 0; r < ranks; r++) v[r][i] = exact(sum / ranks);
     }
 }
 
-/* Meets every 'every' steps, and after those of a multiple of 'eval'. */
-static void train_by_hand(struct by_hand *h, int every, int eval, bool state, uint64_t seed) {
-    struct sampler s = {.size = SAMPLES, .batch = BATCH, .shards = RANKS, .shuffle = true, .seed = seed};
+/* Of ranks on a circle: 0 and 1, 2 and 3; at the next meeting 1 and 2, 3 and 0. */
+static void mean_of_pairs(double v[RANKS][FEATURES], int meeting) {
+    for (int one = meeting % 2; one < ranks; one += 2)
+        for (int i = 0, two = (one + 1) % ranks; i < FEATURES; i++)
+            v[one][i] = v[two][i] = exact(exact(v[one][i] + v[two][i]) / 2);
+}
+
+struct meetings {
+    int every, eval; /* after every so many steps, and after those of a multiple of 'eval', which are of all ranks */
+    bool state, pairs;
+};
+
+static void train_by_hand(struct by_hand *h, const struct meetings *m, uint64_t seed) {
+    struct sampler s = {.size = SAMPLES, .batch = BATCH, .shards = ranks, .shuffle = true, .seed = seed};
     int64_t order[2 * SAMPLES], per_epoch = sampler_steps(&s);
     memset(h, 0, sizeof *h);
-    for (int r = 0; r < RANKS; r++) memcpy(h->w[r], first_weights, sizeof first_weights);
+    for (int r = 0; r < ranks; r++) memcpy(h->w[r], first_weights, sizeof first_weights);
     for (int step = 0; step < STEPS; step++) {
         int64_t at = step % per_epoch;
         sampler_order(&s, step / per_epoch, order);
         step_by_hand(h, order + at * BATCH, sampler_batch_size(&s, at), &h->loss[step]);
-        if ((step + 1) % every && (step + 1) % eval && step + 1 < STEPS) continue;
-        mean(h->w);
-        if (state) mean(h->slot);
+        bool all = (step + 1) % m->eval == 0 || step + 1 == STEPS;
+        if ((step + 1) % m->every && !all) continue;
+        if (m->pairs && !all)
+            mean_of_pairs(h->w, step / m->every);
+        else
+            mean(h->w);
+        if (!m->state) continue;
+        if (m->pairs && !all)
+            mean_of_pairs(h->slot, step / m->every);
+        else
+            mean(h->slot);
     }
 }
 
@@ -139,11 +159,16 @@ static void assert_by_hand(const struct by_hand *h, const char *what) {
 static void as_by_hand(void **state) {
     (void)state;
     static const struct {
-        int every, eval;
+        int ranks;
+        struct meetings meetings;
         const char *shards;
-    } ways[] = {{1000, 1000, "2"}, {2, 1000, "2"}, {2, 1000, "4"}, {4, 3, "2"}, {3, 1000, "2"}};
+    } ways[] = {{2, {1000, 1000, .pairs = false}, "2"}, {2, {2, 1000, .pairs = false}, "2"},
+                {2, {2, 1000, .pairs = false}, "4"},    {2, {4, 3, .pairs = false}, "2"},
+                {2, {3, 1000, .pairs = false}, "2"},    {2, {1, 1000, .pairs = true}, "2"},
+                {4, {1, 1000, .pairs = true}, "4"},     {4, {2, 1000, .pairs = true}, "4"},
+                {4, {1, 3, .pairs = true}, "4"}};
     write_data();
-    char data[700], model[700], sync[64], eval[64], batch[64];
+    char data[700], model[700], sync[96], eval[64], batch[64], devices[32];
     snprintf(data, sizeof data, "data={train: '%s', val: '%s', normalize: off, normalize_target: false}",
              scratch_path("toy.csv"), scratch_path("toy.csv"));
     snprintf(model, sizeof model, "model={layers: [{linear: {units: 1, bias: false}}], init: '%s'}",
@@ -151,13 +176,17 @@ static void as_by_hand(void **state) {
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++)
         for (int average = 0; average < 2; average++) {
             struct by_hand h;
-            train_by_hand(&h, ways[i].every, ways[i].eval, average, 3);
-            snprintf(sync, sizeof sync, "ddp.sync={every: %d, state: %s}", ways[i].every,
-                     average ? "average" : "local");
-            snprintf(eval, sizeof eval, "eval=%dst", ways[i].eval);
+            struct meetings m = ways[i].meetings;
+            m.state = average;
+            ranks = ways[i].ranks;
+            train_by_hand(&h, &m, 3);
+            snprintf(sync, sizeof sync, "ddp.sync={every: %d, with: %s, state: %s}", m.every,
+                     m.pairs ? "neighbour" : "all", average ? "average" : "local");
+            snprintf(eval, sizeof eval, "eval=%dst", m.eval);
             snprintf(batch, sizeof batch, "batch={size: %d, shards: %s}", BATCH, ways[i].shards);
+            snprintf(devices, sizeof devices, "devices=cpu:%d", ranks);
             program_train(&other,
-                          SETS(data, model, "mode=ddp", "devices=cpu:2", "threads=1", "loss=mse", "seed=3", "train=6st",
+                          SETS(data, model, "mode=ddp", devices, "threads=1", "loss=mse", "seed=3", "train=6st",
                                "checkpoint=off", "optimizer={name: sgd, lr: 0.25, momentum: 0.5}"),
                           SETS(sync, eval, batch));
             assert_by_hand(&h, sync);
@@ -193,6 +222,11 @@ static void the_same_each_time(void **state) {
     assert_non_null(strstr(other.err, "optimizer state too"));
     double last = program_number(&other, "val.loss");
     assert_true(last < 1.2); /* of 2.3: it learns */
+    program_train(&control, network, SETS("ddp.sync={every: 4, with: neighbour}", "devices=cpu:3"));
+    assert_non_null(strstr(control.err, "weights averaged with a neighbour every 4 steps"));
+    program_train(&other, network, SETS("ddp.sync={every: 4, with: neighbour}", "devices=cpu:3", "comm.link=tcp"));
+    assert_true(same(&control, &other));
+    assert_true(program_number(&other, "val.loss") < 1.5);
 }
 
 /* Where ranks meet in every step, or there is one, nothing is different from ddp. */
@@ -334,6 +368,7 @@ static void refused(void **state) {
         {"sync_batchnorm=true", "sync_batchnorm has ranks meet in every step"},
         {"ddp.sync=0", "'ddp.sync' must be an integer >= 1"},
         {"ddp.sync={every: 2, state: none}", "'ddp.sync.state' must be one of local, average"},
+        {"ddp.sync={every: 2, with: neighbor}", "did you mean 'neighbour'?"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         const char *devices = strstr(bad[i][0], "single") ? "devices=cpu:1" : "devices=cpu:2";

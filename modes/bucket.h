@@ -12,7 +12,7 @@ struct buckets {
  * communication starts early; the others at 'cap' bytes. A parameter is never split: one larger
  * than the cap is a bucket of its own size. */
 MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first, int64_t cap);
-/* Every end but the last moves down to a multiple of so many floats; what is then empty goes. A
+/* Every end but the last moves down to a multiple of this many floats; buckets that are then empty go. A
  * parameter may be split. */
 void buckets_align(struct buckets *b, int64_t multiple);
 /* How many of them begin before that place. */

@@ -8,8 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The last calls of every rank: "RUN_DIR/flight/rank3.bin". Without it a run is as good, so what
- * goes wrong here is only told. */
+/* The last calls of every rank: "RUN_DIR/flight/rank3.bin". A run does not need it, so an error
+ * here is only a warning. */
 static void open_recorder(struct team *m, const struct trainer *t, int size) {
     char folder[4096], path[4160];
     if (!t->job->run_dir || size < 2) return;

@@ -26,8 +26,8 @@ MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace
 #define LABEL_WEIGHTS(b) (-(b)-1)
 void team_stats(const struct team *m, struct mode_stats *out);
 
-/* Works that were begun and not waited for, the oldest first. A group has room for so many, which a
- * step of many buckets must not exceed. Zeroed: none. */
+/* Works that were begun and not waited for, the oldest first. A group has room for GROUP_WORKS,
+ * which a step of many buckets must not exceed. Zeroed: none. */
 struct flight {
     int64_t begun, done;
     struct work *work[GROUP_WORKS];

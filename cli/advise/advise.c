@@ -135,7 +135,7 @@ static int run(const struct cli *cli) {
     stop_install();
     enum error err = advise(&g);
     if (stop_signal()) return stop_exit_code(stop_signal());
-    return g.told ? error_exit_code(err) : cli_end(err);
+    return g.printed ? error_exit_code(err) : cli_end(err);
 }
 
 /* ---- options -------------------------------------------------------------------------------- */

@@ -31,7 +31,7 @@ struct advising {
     struct advise_ask ask;
     struct advice advice;
     const char *dir; /* for short runs; it is gone afterwards */
-    bool told;       /* what is wrong has been printed */
+    bool printed;    /* what is wrong has been printed */
 };
 void advising_note(struct advising *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void advising_progress(const struct advising *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

@@ -20,7 +20,7 @@ static enum error load(struct advising *g) {
     run_settings_free(&g->settings);
     g->settings = (struct run_settings){0};
     enum error err = cli_load(&g->config, &g->settings);
-    g->told = err != ERR_NONE;
+    g->printed = err != ERR_NONE;
     return err;
 }
 

@@ -138,7 +138,7 @@ static int run(const struct cli *cli) {
         .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
     enum error err = step_source_open(&ask, &s);
     if (err == ERR_NONE) err = answer(o, &s);
-    int code = stop_signal() ? stop_exit_code(stop_signal()) : s.told ? error_exit_code(err) : cli_end(err);
+    int code = stop_signal() ? stop_exit_code(stop_signal()) : s.printed ? error_exit_code(err) : cli_end(err);
     step_source_close(&s);
     return code;
 }

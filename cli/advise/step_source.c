@@ -53,7 +53,7 @@ enum error step_source_read(const struct cli_config *c, struct run_settings *out
     return FAIL(err, "%.*s", (int)strcspn(report, "\n"), report);
 }
 
-/* What is wrong with a trace is told, and the run's other numbers are used. */
+/* What is wrong with a trace is a warning: the run's other numbers are used. */
 static enum error read_run(struct step_source *s, const char *dir) {
     TRY(run_result_read(dir, s->pool, &s->result));
     if (step_trace_read(dir, s->pool, &s->trace) == ERR_NONE) return ERR_NONE;
@@ -96,14 +96,15 @@ static enum error read_network(const struct step_ask *ask, struct step_source *s
         const struct run_config *c = &s->settings.config;
         err = planned_open(c, c->devices.kind, e, &s->network);
         char *text = config_errors_count(e) ? config_errors_text(e, s->pool) : NULL;
-        s->told = text && !ask->quiet;
-        if (s->told) fputs(text, stderr);
+        s->printed = text && !ask->quiet;
+        if (s->printed) fputs(text, stderr);
         config_errors_free(e);
         if (text) return FAIL(ERR_CONFIG, "%.*s", (int)strcspn(text, "\n"), text);
     }
     int cores = s->measured_here ? 0 : ask->cores;
     if (err == ERR_NONE)
-        err = measured_read(&s->result, &s->settings.config, s->network.model, s->network.plan, cores, ask->quantile,
+        err = measured_read(&(struct measured_ask){&s->result, &s->settings.config, s->network.model, s->network.plan,
+                                                   cores, ask->quantile},
                             s->pool, &s->step);
     if (err == ERR_NONE) measured_take_trace(&s->step, &s->trace);
     return err;
@@ -114,7 +115,7 @@ static enum error read_network(const struct step_ask *ask, struct step_source *s
 static enum error load(const struct step_ask *ask, const struct cli_config *c, struct step_source *s) {
     if (ask->quiet) return step_source_read(c, &s->settings);
     enum error err = cli_load(c, &s->settings);
-    s->told = err != ERR_NONE;
+    s->printed = err != ERR_NONE;
     return err;
 }
 

@@ -24,7 +24,7 @@ struct step_source {
     struct step_trace trace;
     struct measured_step step;
     bool measured_here;
-    bool told; /* what is wrong has been printed */
+    bool printed; /* what is wrong has been printed */
 };
 /* The step of a run directory; of a configuration, it is measured first, on one device in a fresh process and a folder
  * that is gone afterwards. step_source_close in any case. */

@@ -83,13 +83,13 @@ static enum error take_shapes(const struct options *o, struct model_view *v) {
     struct zoo_about about;
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
-        v->input = about.input, v->classes = about.classes;
+        v->data.input = about.input, v->data.classes = about.classes;
     } else if (!o->input.ndim || !o->classes) {
-        TRY(planned_shapes(&v->settings.config, &v->input, &v->classes));
+        TRY(planned_shapes(&v->settings.config, &v->data));
     }
-    if (o->input.ndim) v->input = o->input;
-    if (o->classes) v->classes = o->classes;
-    v->samples = o->batch;
+    if (o->input.ndim) v->data.input = o->input;
+    if (o->classes) v->data.classes = o->classes;
+    v->data.samples = o->batch;
     return ERR_NONE;
 }
 
@@ -108,12 +108,12 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
     struct node *layers;
     const char *name, *text;
     int errors = config_errors_count(e);
-    TRY(spec_expand(v->settings.config.model, v->classes, pool, e, &layers, &name));
+    TRY(spec_expand(v->settings.config.model, v->data.classes, pool, e, &layers, &name));
     if (config_errors_count(e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
     struct node *items[] = {layers};
     struct node model = {.kind = NODE_MAP, .items = items, .count = 1};
     if (!(text = map_text("model", &model, pool))) return ERR_MEMORY;
-    printf("# %s, %lld classes\n%s", v->title, (long long)v->classes, text);
+    printf("# %s, %lld classes\n%s", v->title, (long long)v->data.classes, text);
     return ERR_NONE;
 }
 
@@ -121,8 +121,8 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
-    TRY(planned_create(c, c->devices.kind, &v->input, v->classes, v->samples, e, &v->network));
-    v->samples = v->network.plan->n;
+    TRY(planned_create(c, c->devices.kind, &v->data, e, &v->network));
+    v->data.samples = v->network.plan->n;
     return model_summarize(v, json);
 }
 

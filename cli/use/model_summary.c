@@ -30,7 +30,7 @@ static void rows_fill(const struct model_view *v, struct row *rows) {
         if (step->node == NODE_LOSS) continue;
         struct row *r = &rows[step->node];
         const struct plan_tensor *out = &v->network.plan->tensors[step->out];
-        int64_t outputs = out->count * out->unit * v->samples;
+        int64_t outputs = out->count * out->unit * v->data.samples;
         r->forward += op_flops(&step->desc, false);
         r->backward += op_flops(&step->desc, true);
         r->activations += outputs + (int64_t)step->op->saved_bytes;
@@ -80,12 +80,12 @@ static void print_totals(const struct model_view *v, const struct totals *t) {
     printf("\nparameters               %s\n", text_of_count(v->network.model->parameters, n));
     printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
     printf("operations of a step     %.3f GFLOP (%lld samples)\n",
-           (t->forward + t->backward) * (double)v->samples / 1e9, (long long)v->samples);
+           (t->forward + t->backward) * (double)v->data.samples / 1e9, (long long)v->data.samples);
     print_bytes("weights", t->weights, "");
     print_bytes("gradients", t->gradients, ", which every step shares");
     snprintf(of, sizeof of, " (%s)", optimizer_of(v)->section.name);
     print_bytes("optimizer", t->state, of);
-    snprintf(of, sizeof of, " for %lld samples", (long long)v->samples);
+    snprintf(of, sizeof of, " for %lld samples", (long long)v->data.samples);
     print_bytes("activations", t->activations, of);
     if (v->network.plan->stretches > 1) {
         print_bytes("  without recomputation", v->network.plan->unstretched, "");
@@ -120,8 +120,8 @@ static void print_all(const struct model_view *v, const struct row *rows, const 
     char shape[96];
     for (int k = 0; k < m->nnodes; k++)
         if ((int)strlen(m->nodes[k].name) > width) width = (int)strlen(m->nodes[k].name);
-    printf("%s: input %s, %lld classes, %lld samples at once\n\n", v->title, shape_text(&v->input, shape),
-           (long long)v->classes, (long long)v->samples);
+    printf("%s: input %s, %lld classes, %lld samples at once\n\n", v->title, shape_text(&v->data.input, shape),
+           (long long)v->data.classes, (long long)v->data.samples);
     printf("%-*s  %-10s  %-12s  %12s  %10s  %10s  %10s\n", width, "layer", "kind", "output", "parameters", "MFLOP fwd",
            "bwd", "activations");
     for (int k = 0; k < m->nnodes; k++) print_row(&rows[k], width);
@@ -153,7 +153,7 @@ static void put_totals(struct json *j, const struct model_view *v, const struct 
     json_int(j, "parameters", v->network.model->parameters);
     json_real(j, "flops_forward", t->forward);
     json_real(j, "flops_backward", t->backward);
-    json_real(j, "flops_step", (t->forward + t->backward) * (double)v->samples);
+    json_real(j, "flops_step", (t->forward + t->backward) * (double)v->data.samples);
     json_real(j, "flops_recomputed", t->again);
     json_int(j, "stretches", v->network.plan->stretches);
     json_open(j, "bytes", '{');
@@ -188,9 +188,9 @@ static enum error print_json(const struct model_view *v, const struct row *rows,
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "model", v->title);
-    put_shape(&j, "input", &v->input);
-    json_int(&j, "classes", v->classes);
-    json_int(&j, "samples", v->samples);
+    put_shape(&j, "input", &v->data.input);
+    json_int(&j, "classes", v->data.classes);
+    json_int(&j, "samples", v->data.samples);
     json_open(&j, "layers", '[');
     for (int k = 0; k < v->network.model->nnodes; k++) put_row(&j, &rows[k]);
     json_close(&j, ']');

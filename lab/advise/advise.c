@@ -88,7 +88,7 @@ static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
     }
 }
 
-/* The ways of a mode. A server of its own leaves the others something to share. In ring order nothing is cut into
+/* The ways of a mode. A dedicated server leaves the others something to share. In ring order nothing is cut into
  * slices. */
 static void add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
     const struct mode_row *row = mode_kinds(&(int){0})[mode];
@@ -185,7 +185,7 @@ static int simplest_near(const struct advice *a, int fastest, int64_t devices, i
 
 /* ---- where it turns over -------------------------------------------------------------------- */
 
-/* The fastest mode on so many devices, or on one of them, with buckets and algorithm as configured. Where two are as
+/* The fastest mode on this many devices, or on one of them, with buckets and algorithm as configured. Where two are as
  * fast the first one counts. */
 static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on, int *out) {
     struct ways w = {.ask = a};

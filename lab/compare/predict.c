@@ -78,8 +78,9 @@ static enum error read_source(const struct compared *c, int cell, struct source 
     enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    TRY(measured_read(&typical, config_of(c, cell), s->network.model, s->network.plan, cores_of(c, cell), 0.5, c->pool,
-                      &s->step));
+    const struct measured_ask ask = {&typical,        config_of(c, cell), s->network.model,
+                                     s->network.plan, cores_of(c, cell),  0.5};
+    TRY(measured_read(&ask, c->pool, &s->step));
     if (step_trace_read(typical.dir, c->pool, &trace) == ERR_NONE) measured_take_trace(&s->step, &trace);
     return ERR_NONE;
 }

@@ -92,8 +92,8 @@ double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {
 
 /* ---- the port ------------------------------------------------------------------------------- */
 
-/* A formula is so many messages and bytes, and the time of adding, which depends a little on beta where one hides
- * behind the other: a few rounds settle that. */
+/* A formula is a number of messages, a number of bytes, and the time of adding, which depends a little on beta where
+ * one hides the other: a few rounds settle that. */
 static struct fit_terms { double messages, bytes, adding; } terms_of(const struct cost_point *p, double beta) {
     struct ground g = {.devices = p->devices, .hosts = 1, .wire = {1, 0}};
     const double huge = 1; /* seconds a byte: all adding is hidden */
@@ -127,7 +127,7 @@ struct wire cost_fit(const struct cost_point *points, int n) {
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* A move of so many bytes among all devices. */
+/* Seconds of a move of 'bytes' among all devices. */
 static double move_cost(enum move_by by, enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;

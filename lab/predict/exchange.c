@@ -104,7 +104,7 @@ static void repeat(struct exchange *e, const struct port_mark *since, int done, 
     network_repeat(&e->net, since, (double)times / done, each * times);
 }
 
-/* After so many rounds the same has happened everywhere: to each host, or each rack of them, what happened to the one
+/* The number of rounds after which the same has happened everywhere: to each host, or each rack of them, what happened to the one
  * before it. */
 static int period_of(const struct exchange *e) {
     const struct network_plan *p = &e->net.plan;
@@ -169,7 +169,7 @@ static double part_of(const struct exchange *e) {
     return (double)terrain_of(e, &p).part_bytes;
 }
 
-/* Terms that a rank gives, in the mean over all but one that has so many itself. */
+/* The terms that a rank gives, as the mean over all ranks but one, which has 'own' itself. */
 static double terms_each(const struct exchange *e, int own) {
     return (double)(e->terms - own) / (e->size - 1);
 }
@@ -239,28 +239,33 @@ struct lots { /* of ranks: those that stand 'each' apart, for each of the first 
 /* The ranks of a lot in groups of 2d: of every group the first and the one d on exchange, or with all, each of the first
  * d with the one d on. Or one sends to the other. */
 enum direction { DOWN, UP, BOTH };
-static void pairs(struct exchange *e, struct lots lots, int d, bool all, double bytes, enum direction way, bool adds) {
-    int n = 0, members = e->size / lots.each;
+struct pairing {
+    int distance; /* d */
+    bool all;
+    enum direction way;
+};
+static void exchange_pairs(struct exchange *e, struct lots lots, struct pairing p, double bytes, bool adds) {
+    int n = 0, members = e->size / lots.each, d = p.distance;
     for (int k = 0; k < lots.count; k++)
         for (int i = 0; i + d < members; i++) {
-            if (all ? i & d : i % (2 * d) != 0) continue;
+            if (p.all ? i & d : i % (2 * d) != 0) continue;
             int low = i * lots.each + k, high = (i + d) * lots.each + k;
-            if (way != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
-            if (way != UP) e->round[n++] = (struct message){low, high, bytes, 0};
+            if (p.way != DOWN) e->round[n++] = (struct message){high, low, bytes, 0};
+            if (p.way != UP) e->round[n++] = (struct message){low, high, bytes, 0};
         }
     run_round(e, n, adds);
 }
 
 static void climb(struct exchange *e, struct lots lots, double bytes) {
     int d = 1;
-    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, false, bytes, UP, true);
-    while ((d /= 2) > 0) pairs(e, lots, d, false, bytes, DOWN, false);
+    for (; d * lots.each < e->size; d *= 2) exchange_pairs(e, lots, (struct pairing){d, false, UP}, bytes, true);
+    while ((d /= 2) > 0) exchange_pairs(e, lots, (struct pairing){d, false, DOWN}, bytes, false);
 }
 
 static void halve(struct exchange *e, struct lots lots, double bytes) {
     int d = 1;
-    for (; d * lots.each < e->size; d *= 2) pairs(e, lots, d, true, bytes /= 2, BOTH, true);
-    for (; (d /= 2) > 0; bytes *= 2) pairs(e, lots, d, true, bytes, BOTH, false);
+    for (; d * lots.each < e->size; d *= 2) exchange_pairs(e, lots, (struct pairing){d, true, BOTH}, bytes /= 2, true);
+    for (; (d /= 2) > 0; bytes *= 2) exchange_pairs(e, lots, (struct pairing){d, true, BOTH}, bytes, false);
 }
 
 /* ---- hosts ---------------------------------------------------------------------------------- */

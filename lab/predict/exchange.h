@@ -5,7 +5,7 @@
 
 struct exchange {
     struct network net;
-    int size;      /* devices, and a server of its own where there is one: the last */
+    int size;      /* devices, and the dedicated server if there is one: the last */
     double *at;    /* of each rank: when it can go on; callers move it forward */
     double *after; /* within a round */
     double *was;   /* some rounds ago */

@@ -51,13 +51,15 @@ static double scale_of(const struct run_result *r, double steps, double quantile
     return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
 }
 
-enum error measured_read(const struct run_result *r, const struct run_config *c, const struct model *m,
-                         const struct plan *plan, int cores, double quantile, struct pool *pool,
-                         struct measured_step *out) {
+enum error measured_read(const struct measured_ask *ask, struct pool *pool, struct measured_step *out) {
+    const struct run_result *r = ask->run;
+    const struct run_config *c = ask->config;
+    const struct model *m = ask->model;
+    const struct plan *plan = ask->plan;
     if (run_result_stretch(r) < 1 || r->devices < 1 || r->ranks < 1)
         return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
-    double crowd = cores && r->devices > cores ? (double)r->devices / cores : 1;
-    double steps = (double)run_result_stretch(r), each = scale_of(r, steps, quantile) / steps,
+    double crowd = ask->cores && r->devices > ask->cores ? (double)r->devices / ask->cores : 1;
+    double steps = (double)run_result_stretch(r), each = scale_of(r, steps, ask->quantile) / steps,
            whole = each * (double)r->devices / crowd;
     enum update_by by = c->sharing.plan.update;
     *out = (struct measured_step){

@@ -17,18 +17,22 @@ struct measured_step {
     /* of the network */
     const struct model *model;
     double *ready;               /* share of backward that is done when parameter i has its gradient */
-    int traced;                  /* steps that have told the former; 0: it is from what each layer computes */
+    int traced;                  /* steps whose trace gave 'ready'; 0: it is estimated from what each layer computes */
     double activations, scratch; /* bytes of a pass */
     int slots;                   /* of the optimizer */
 };
-/* cores: that the run's devices shared; 0: each had its own. quantile: of the times of its steps, which is typical:
- * 0.5, or less where others have disturbed it. */
-MUST_CHECK enum error measured_read(const struct run_result *r, const struct run_config *c, const struct model *m,
-                                    const struct plan *plan, int cores, double quantile, struct pool *pool,
-                                    struct measured_step *out);
+struct measured_ask {
+    const struct run_result *run;
+    const struct run_config *config;
+    const struct model *model;
+    const struct plan *plan; /* of one pass */
+    int cores;               /* that the run's devices shared; 0: each had its own */
+    double quantile;         /* of the times of its steps, which is typical: 0.5, or less if others disturbed it */
+};
+MUST_CHECK enum error measured_read(const struct measured_ask *ask, struct pool *pool, struct measured_step *out);
 /* When gradients are ready, as the run has traced it; nothing changes where it has not. */
 void measured_take_trace(struct measured_step *m, const struct step_trace *t);
-/* The step of a batch that is so many times as large, in as many passes: computing takes as many times as long. */
+/* The step of a batch that is 'times' as large, in as many passes: computing takes that much longer. */
 struct measured_step measured_grow(const struct measured_step *m, double times);
 /* What one of 'devices' does, where each has that share of the batch; buckets as bucket.h cuts them. */
 MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,

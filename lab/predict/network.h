@@ -38,7 +38,7 @@ struct passage {
 };
 /* slowest: seconds a byte that the receiver needs at least, because it adds what comes. */
 struct passage network_pass(struct network *n, int from, int to, double bytes, double at, double slowest);
-/* What has passed since the mark passes again so many times: ports that were used are free that much later. */
+/* What has passed since the mark passes 'times' again: ports that were used are free that much later. */
 struct port_mark {
     struct port_state *port[PORT_KINDS];
 };

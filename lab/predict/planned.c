@@ -27,23 +27,24 @@ int planned_passes(const struct run_config *c) {
     return passes * (int)b->accumulate;
 }
 
-enum error planned_shapes(const struct run_config *c, struct shape *input, int64_t *classes) {
+enum error planned_shapes(const struct run_config *c, struct planned_data *out) {
     struct dataset *d;
     TRY(dataset_open(&c->data, true, (uint64_t)c->seed, &d));
-    *input = d->shape, *classes = d->classes ? d->classes : d->targets;
+    *out = (struct planned_data){d->shape, d->classes ? d->classes : d->targets, 0};
     dataset_close(d);
     return ERR_NONE;
 }
 
-enum error planned_create(const struct run_config *c, const char *kind, const struct shape *input, int64_t classes,
-                          int64_t samples, struct config_errors *e, struct planned *out) {
+enum error planned_create(const struct run_config *c, const char *kind, const struct planned_data *data,
+                          struct config_errors *e, struct planned *out) {
     bool own = !strcmp(kind, c->devices.kind);
     const struct device_params p = {
         .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = own ? c->devices.unit[0] : 0};
     *out = (struct planned){0};
-    TRY(model_create(c->model, input, classes, e, &out->model));
+    TRY(model_create(c->model, &data->input, data->classes, e, &out->model));
     TRY(device_find(kind)->open(&p, &out->device));
-    const struct segments s = samples ? (struct segments){1, {0, samples}} : planned_segments(c, out->device);
+    const struct segments s =
+        data->samples ? (struct segments){1, {0, data->samples}} : planned_segments(c, out->device);
     const struct plan_work work = {.m = out->model,
                                    .dev = out->device,
                                    .loss = (enum loss)c->loss.index,
@@ -53,11 +54,10 @@ enum error planned_create(const struct run_config *c, const char *kind, const st
 }
 
 enum error planned_open(const struct run_config *c, const char *kind, struct config_errors *e, struct planned *out) {
-    struct shape input;
-    int64_t classes;
+    struct planned_data data;
     *out = (struct planned){0};
-    TRY(planned_shapes(c, &input, &classes));
-    return planned_create(c, kind, &input, classes, 0, e, out);
+    TRY(planned_shapes(c, &data));
+    return planned_create(c, kind, &data, e, out);
 }
 
 void planned_close(struct planned *p) {

@@ -30,7 +30,7 @@ static enum error doubles(int n, double **out) {
     return ERR_NONE;
 }
 
-/* A server of its own is one more device, on a host of its own. */
+/* A dedicated server is one more device, on another host. */
 static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
     *r = (struct replay){.shape = shape, .plan = plan, .workers = plan->net.devices};
@@ -54,7 +54,7 @@ static void replay_close(struct replay *r) {
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
-/* Everybody's times of this step; a server of its own has nothing to compute. */
+/* Sets the times of all ranks in this step; a dedicated server has nothing to compute. */
 static void begin_step(struct replay *r, int step) {
     const struct simulate_plan *p = r->plan;
     struct rng_key key = rng_key(p->seed, RNG_ORDER);

@@ -22,6 +22,6 @@ MUST_CHECK enum error step_trace_read(const char *run_dir, struct pool *pool, st
 const struct traced_step *step_trace_find(const struct step_trace *t, int rank, int64_t step);
 /* The step that took the first rank neither long nor short, of those that all ranks have; 0: there are none. */
 int64_t step_trace_typical(const struct step_trace *t);
-/* Which share of the last backward was done when parameter i had its gradient: the median over steps and ranks. How
- * many steps of ranks have told; 0: it is not known, as of accelerators, and nothing is changed. */
+/* Which share of the last backward was done when parameter i had its gradient: the median over steps and ranks. Returns
+ * the number of steps of ranks that it is known from; 0: of none, as on accelerators, and nothing is changed. */
 int step_trace_ready(const struct step_trace *t, const struct model *m, double *ready);

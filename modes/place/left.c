@@ -66,7 +66,7 @@ enum error left_devices(const struct left *l, struct pool *pool, const char **ou
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-/* ---- what ranks are told ---- */
+/* ---- the change, as text for the ranks ---- */
 
 /* "4 4 3 1 0 2 8812345678 2": began, from, to, losses, returns, wait, seen, and the ranks that were lost. */
 enum error change_write(const struct job_change *c, struct pool *pool, const char **out) {

@@ -1,5 +1,5 @@
 /* The current devices of a run of several processes: all at first, fewer once some are lost and the others continue
- * (run.elastic), all again when they are tried again; and what the ranks are told about them. */
+ * (run.elastic), all again when they are tried again; and the text by which the ranks learn of it. */
 #pragma once
 #include "engine/settings/job.h"
 #include "engine/settings/run_config.h"
@@ -24,7 +24,7 @@ void left_lose(struct left *l, const struct launch_result *r, int first);
 void left_return(struct left *l, const struct launch_result *r, int64_t due);
 /* One of all devices was lost. If it was before another checkpoint was due, it is tried half as often as before. */
 void left_back_off(struct left *l, int64_t due);
-/* From so many devices to so many, of all nodes; 'here' of the lost ones are of nodes that go on. Where none is, nodes
+/* The devices of all nodes change from 'from' to 'to'; 'here' of the lost ones are of nodes that go on. Where none is, nodes
  * that come back alone decide when devices are tried again. */
 void left_note(struct left *l, int from, int to, int here);
 /* The value of the key 'devices' for them: "cpu:3", "cuda:0,2". */

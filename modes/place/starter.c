@@ -156,14 +156,14 @@ static void choose_checkpoint(struct start *s, bool again) {
 /* ---- meeting ---- */
 
 /* Where there is one node, it has met. */
-static enum error meet(struct start *s, struct nodes_loss *told, struct nodes_round *round) {
+static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
     *round = (struct nodes_round){.world = s->left.count, .locals = s->left.count, .store = ""};
     if (!s->nodes) return ERR_NONE;
     place_meeting_begins(NULL);
-    return place_meeting_ends(nodes_meet(s->nodes, told, round));
+    return place_meeting_ends(nodes_meet(s->nodes, said, round));
 }
 
-/* All with all their devices, whose number the ranks are told when all have met; or, of a node that comes back, with
+/* All with all their devices, whose number the ranks learn when all have met; or, of a node that comes back, with
  * those that go on. A node that comes back takes all nodes to be like itself. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
@@ -188,17 +188,17 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     struct job_change *loss = &s->left.change;
     int from = round->world;
     left_lose(&s->left, r, round->first);
-    struct nodes_loss told = {.locals = s->left.count,
+    struct nodes_loss said = {.locals = s->left.count,
                               .nlost = loss->nlost,
                               .partial = loss->nlost,
                               .restarts = s->restarts < c->run.restarts};
-    memcpy(told.lost, loss->lost, sizeof told.lost);
+    memcpy(said.lost, loss->lost, sizeof said.lost);
     if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
-    TRY(meet(s, &told, round));
-    memcpy(loss->lost, told.lost, sizeof told.lost);
-    loss->nlost = told.nlost;
+    TRY(meet(s, &said, round));
+    memcpy(loss->lost, said.lost, sizeof said.lost);
+    loss->nlost = said.nlost;
     if (from == c->devices.count) left_back_off(&s->left, newest_due(s));
-    left_note(&s->left, from, round->world, told.partial);
+    left_note(&s->left, from, round->world, said.partial);
     if (round->world == c->devices.count) left_all(&s->left, c);
     return ERR_NONE;
 }
@@ -207,8 +207,8 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
 static enum error meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     int from = round->world;
     left_return(&s->left, r, newest_due(s));
-    struct nodes_loss told = {.locals = s->left.count, .joins = true};
-    TRY(meet(s, &told, round));
+    struct nodes_loss said = {.locals = s->left.count, .joins = true};
+    TRY(meet(s, &said, round));
     left_note(&s->left, from, round->world, 0);
     log_info("trying %d of %d devices", round->world, s->left.change.began);
     return ERR_NONE;

@@ -9,7 +9,7 @@
  * A meeting is an all-reduce of the weights, bucket by bucket and in place: 2(W-1)/W of K bytes for
  * each rank, as one step of ddp takes for its gradients, so 2(W-1)/W K/k a step, and 1/k of the
  * messages. With state 'average' the optimizer's state, one or two times K, is averaged as well.
- * The sums of the k steps (loss, correct, samples) follow in a message of 24 k bytes: what is told
+ * The sums of the k steps (loss, correct, samples) follow in a message of 24 k bytes: what is reported
  * of a step is about the whole batch, but is known only at the next meeting.
  *
  * It is another algorithm than ddp, with other results: in between, weights drift apart, and the
@@ -33,7 +33,7 @@ struct share {
     struct mode *m;
     bool state;   /* the optimizer's is averaged, too */
     int64_t held; /* steps since the last meeting */
-    double *sums; /* of each, and behind them whether a rank was asked to stop */
+    double *sums; /* of each step, and after them whether a rank was asked to stop */
     struct step_sums *known;
     bool stop;
 };

@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A server of its own on an accelerator: which one that is. */
+/* Names the unit of a dedicated server on an accelerator. */
 static void server_describe(const struct mode *m, char *line, size_t size) {
     const struct device_choice *d = &m->t->config->devices;
     size_t used = strlen(line);

@@ -34,10 +34,10 @@
 #include <stdio.h>
 #include <string.h>
 
-struct worker {   /* as the server sees it */
-    int64_t done; /* steps whose gradient is applied */
-    int64_t told; /* steps after which it has been given weights */
-    int64_t from; /* update that its weights are of */
+struct worker {    /* as the server sees it */
+    int64_t done;  /* steps whose gradient is applied */
+    int64_t given; /* steps after which it has been given weights */
+    int64_t from;  /* update that its weights are of */
     struct work *sending;
 };
 struct share {
@@ -121,15 +121,15 @@ static bool may_go_on(const struct share *a, const struct worker *w, int64_t lea
 static enum error give_weights(struct share *a, const struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t least = least_done(a), n = t->model->arena_floats;
-    struct step_sums told = *sums;
-    told.stop = a->stop_at && least == a->stop_at;
-    trainer_set_sums(t, &told);
+    struct step_sums all = *sums;
+    all.stop = a->stop_at && least == a->stop_at;
+    trainer_set_sums(t, &all);
     TRY(trainer_put_sums(t));
     for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
-        if (w->told == w->done || !may_go_on(a, w, least)) continue;
+        if (w->given == w->done || !may_go_on(a, w, least)) continue;
         TRY(group_send(a->group, GROUP_COMM(&w->sending), t->arena.values, n, DTYPE_F32, i + 1));
-        w->told = w->done;
+        w->given = w->done;
         w->from = a->updates;
         mailbox_answer(a->box, a->group, i);
     }
@@ -138,7 +138,7 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
 
 static void choose_stop(struct share *a) {
     for (int w = 0; w < a->t->standing.workers; w++)
-        if (a->worker[w].told >= a->stop_at) a->stop_at = a->worker[w].told + 1;
+        if (a->worker[w].given >= a->stop_at) a->stop_at = a->worker[w].given + 1;
 }
 
 /* The gradient of one worker, number i of this step. */
@@ -178,7 +178,7 @@ static void begin(struct share *a) {
     int64_t step = a->t->at.step;
     if (a->begun && !trainer_meets(a->t, step)) return;
     for (int w = 0; w < a->t->standing.workers; w++)
-        a->worker[w] = (struct worker){.done = step, .told = step, .from = a->updates};
+        a->worker[w] = (struct worker){.done = step, .given = step, .from = a->updates};
     mailbox_begin(a->box, step + 1);
     a->begun = true;
 }
@@ -251,7 +251,7 @@ static void stale_check(struct resolve *r) {
     const struct run_config *c = r->c;
     if (c->sharing.share != &share_stale) return;
     if (!c->sharing.servers)
-        refuse_beside(r, "a server that does not wait has to be one of its own", "dp.server",
+        refuse_beside(r, "a server that does not wait must be dedicated", "dp.server",
                       c->dp.server == SERVER_SHARED ? "shared" : "sharded", "use dp.server: dedicated");
     if (c->dp.scatter == SCATTER_SERVER)
         refuse_beside(r, "devices are not in the same step", "dp.scatter", "server", "use dp.scatter: direct");

@@ -122,7 +122,7 @@ static void refuses_what_it_does_not_know(void **state) {
     assert_int_equal(measured_predict(&step, &c, &port, 0, &s, &formula), ERR_NONE);
     struct run_result none = {.dir = "x"};
     struct measured_step m;
-    assert_int_equal(measured_read(&none, &c, &model, NULL, 0, 0.5, NULL, &m), ERR_DATA);
+    assert_int_equal(measured_read(&(struct measured_ask){&none, &c, &model, NULL, 0, 0.5}, NULL, &m), ERR_DATA);
 }
 
 int main(void) {

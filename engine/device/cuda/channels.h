@@ -7,9 +7,7 @@
 
 static const int CHANNEL_THREADS = 256;
 
-template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) values {
-    T at[V];
-};
+template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) values { T at[V]; };
 template <typename T, int V> __device__ __forceinline__ void load(const T *p, float *to) {
     values<T, V> v = *(const values<T, V> *)p;
 #pragma unroll
@@ -47,8 +45,8 @@ static inline dim3 pass_grid(const struct channels_cut *c) {
 
 /* part[channel][this block's part] = the sums of the block's threads. */
 template <int V>
-__device__ __forceinline__ void part_keep(const struct channels_cut &c, const struct column &k,
-                                          float *sum, float *shared, float *part) {
+__device__ __forceinline__ void part_keep(const struct channels_cut &c, const struct column &k, float *sum,
+                                          float *shared, float *part) {
     float *mine = shared + threadIdx.x * V;
     __syncthreads(); /* shared may hold the sums before */
 #pragma unroll

@@ -19,8 +19,7 @@ static __global__ void __launch_bounds__(WARP *COLUMN_ROWS)
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t stripe = (int64_t)blockIdx.x * WARP * N, at = stripe + lane * N;
     float sum[N] = {0}, v[N];
-    for (int64_t r = blockIdx.y + warp * groups; r < rows && at < width;
-         r += groups * COLUMN_ROWS) {
+    for (int64_t r = blockIdx.y + warp * groups; r < rows && at < width; r += groups * COLUMN_ROWS) {
         pack_load<WHOLE, N>(x + r * width, at, width, 0, v);
 #pragma unroll
         for (int i = 0; i < N; i++) sum[i] += v[i];
@@ -36,8 +35,7 @@ static __global__ void __launch_bounds__(WARP *COLUMN_ROWS)
 }
 
 template <typename T>
-static cudaError_t partials_of(const void *of, int64_t rows, int64_t width, float *partial,
-                               cudaStream_t stream) {
+static cudaError_t partials_of(const void *of, int64_t rows, int64_t width, float *partial, cudaStream_t stream) {
     const T *x = (const T *)of;
     void (*kernel)(const T *, int64_t, int64_t, int64_t, float *) =
         packs_whole<T>(x, width) ? column_partials<T, true> : column_partials<T, false>;
@@ -49,15 +47,13 @@ static cudaError_t partials_of(const void *of, int64_t rows, int64_t width, floa
 
 /* ---- 2. groups ------------------------------------------------------------------------------ */
 static __global__ void __launch_bounds__(WARP *FINISH_ROWS)
-    column_totals(const float *partial, int64_t groups, int64_t width, float *out0, float *out1,
-                  bool add) {
+    column_totals(const float *partial, int64_t groups, int64_t width, float *out0, float *out1, bool add) {
     SHARED(float, sums, [FINISH_ROWS][WARP]);
     int lane = (int)threadIdx.x % WARP, row = (int)threadIdx.x / WARP;
     int64_t stride = out1 ? 2 * width : width, at = (int64_t)blockIdx.x * WARP + lane;
     float sum = 0;
 #pragma unroll 4
-    for (int64_t g = row; g < groups && at < stride; g += FINISH_ROWS)
-        sum += partial[g * stride + at];
+    for (int64_t g = row; g < groups && at < stride; g += FINISH_ROWS) sum += partial[g * stride + at];
     sums[row][lane] = sum;
     for (int half = FINISH_ROWS / 2; half > 0; half /= 2) {
         __syncthreads();
@@ -69,16 +65,16 @@ static __global__ void __launch_bounds__(WARP *FINISH_ROWS)
 }
 
 /* ---- launchers ------------------------------------------------------------------------------ */
-extern "C" cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width,
-                                      float *out0, float *out1, bool add, cudaStream_t stream) {
+extern "C" cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width, float *out0, float *out1,
+                                      bool add, cudaStream_t stream) {
     int64_t all = out1 ? 2 * width : width;
-    LAUNCH(column_totals, (unsigned)((all + WARP - 1) / WARP), WARP * FINISH_ROWS, 0, stream,
-           partial, groups, width, out0, out1, add);
+    LAUNCH(column_totals, (unsigned)((all + WARP - 1) / WARP), WARP * FINISH_ROWS, 0, stream, partial, groups, width,
+           out0, out1, add);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t columns_sum(enum element type, const void *x, int64_t rows, int64_t width,
-                                   float *partial, float *out, bool add, cudaStream_t stream) {
+extern "C" cudaError_t columns_sum(enum element type, const void *x, int64_t rows, int64_t width, float *partial,
+                                   float *out, bool add, cudaStream_t stream) {
     cudaError_t e = BY_TYPE(type, partials_of, x, rows, width, partial, stream);
     if (e != cudaSuccess) return e;
     return columns_finish(partial, column_groups(rows), width, out, NULL, add, stream);

@@ -7,15 +7,12 @@
 template <typename T> struct pack_of {
     enum { COUNT = 16 / sizeof(T) };
 };
-template <typename X, int N> struct alignas(sizeof(X) * N < 16 ? sizeof(X) * N : 16) pack {
-    X of[N];
-};
+template <typename X, int N> struct alignas(sizeof(X) * N < 16 ? sizeof(X) * N : 16) pack { X of[N]; };
 
 /* v = row[at, at + N). WHOLE: the row's packs are aligned, and this one lies in the row; else what is at 'end' and
  * behind it is 'pad'. */
 template <bool WHOLE, int N, typename X>
-static __device__ __forceinline__ void pack_load(const X *row, int64_t at, int64_t end, float pad,
-                                                 float *v) {
+static __device__ __forceinline__ void pack_load(const X *row, int64_t at, int64_t end, float pad, float *v) {
     if constexpr (WHOLE) {
         const pack<X, N> p = *(const pack<X, N> *)(row + at);
 #pragma unroll

@@ -201,33 +201,28 @@ template <typename X, typename T, int V> static cudaError_t gradient(const struc
     return cudaGetLastError();
 }
 
-/* Calls run<X, T, V> for the types and the vector of l. */
-#define BY_TYPES(run, ...)                                                                                             \
-    do {                                                                                                               \
-        bool one = l->cut.vector == 1, data = l->xv != l->v;                                                           \
-        if (l->v == VALUE_F32) return (one ? run<float, float, 1> : run<float, float, 4>)(__VA_ARGS__);                \
-        if (l->v == VALUE_BF16 && data)                                                                                \
-            return (one ? run<float, __nv_bfloat16, 1> : run<float, __nv_bfloat16, 8>)(__VA_ARGS__);                   \
-        if (l->v == VALUE_BF16)                                                                                        \
-            return (one ? run<__nv_bfloat16, __nv_bfloat16, 1> : run<__nv_bfloat16, __nv_bfloat16, 8>)(__VA_ARGS__);   \
-        if (data) return (one ? run<float, __half, 1> : run<float, __half, 8>)(__VA_ARGS__);                           \
-        return (one ? run<__half, __half, 1> : run<__half, __half, 8>)(__VA_ARGS__);                                   \
-    } while (0)
-
-template <typename X, typename T, int V> static cudaError_t measure_any(const struct norm_launch *l, cudaStream_t s) {
-    return measure<X, V>(l, s);
+/* For the types of l and its cut's vector. */
+template <typename X, typename T> static cudaError_t measure_of(const struct norm_launch *l, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? measure<X, 1> : measure<X, pack_of<T>::COUNT>)(l, stream);
+}
+template <typename X, typename T>
+static cudaError_t apply_of(const struct norm_launch *l, const struct moments *m, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? apply<X, T, 1> : apply<X, T, pack_of<T>::COUNT>)(l, m, stream);
+}
+template <typename X, typename T> static cudaError_t gradient_of(const struct norm_launch *l, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? gradient<X, T, 1> : gradient<X, T, pack_of<T>::COUNT>)(l, stream);
 }
 
 cudaError_t norm_measure_launch(const struct norm_launch *l, cudaStream_t stream) {
-    BY_TYPES(measure_any, l, stream);
+    return BY_TYPES(l->x_type, l->cut.type, measure_of, l, stream);
 }
 
 cudaError_t norm_apply_launch(const struct norm_launch *l, bool training, cudaStream_t stream) {
     struct moments m = {l->running[0], l->running[1], l->w, l->b, false, l->eps};
     if (training) m.mean = l->saved, m.second = l->saved + l->cut.channels, m.inverse = true;
-    BY_TYPES(apply, l, &m, stream);
+    return BY_TYPES(l->x_type, l->cut.type, apply_of, l, &m, stream);
 }
 
 cudaError_t norm_gradient_launch(const struct norm_launch *l, cudaStream_t stream) {
-    BY_TYPES(gradient, l, stream);
+    return BY_TYPES(l->x_type, l->cut.type, gradient_of, l, stream);
 }

@@ -5,7 +5,7 @@
 #include "engine/device/cuda/sequence_launch.h"
 #include "engine/device/cuda/token.h"
 
-enum { WARPS = 8, THREADS = WARP * WARPS, TILE = 32 };
+enum { WARPS = 8, THREADS = WARP * WARPS };
 
 /* Blocks of WARPS warps each for so many warps' work; what does not fit is done by grid-stride loops. */
 static unsigned blocks_for(int64_t warps) {
@@ -118,36 +118,6 @@ static cudaError_t samples_of(const void *x, int64_t samples, int64_t ld, int64_
 extern "C" cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width,
                                    float *out, cudaStream_t stream) {
     return BY_TYPE(from, samples_of, x, samples, ld, width, out, stream);
-}
-
-/* ---- turning planes: a tile a block ------------------------------------------------------------ */
-template <typename X, typename Y>
-static __global__ void __launch_bounds__(THREADS) turn_kernel(const X *x, int64_t n, int64_t rows, int64_t cols, Y *y) {
-    SHARED(float, tile, [TILE][TILE + 1]);
-    int64_t down = (rows + TILE - 1) / TILE, across = (cols + TILE - 1) / TILE;
-    int lane = (int)threadIdx.x % TILE, warp = (int)threadIdx.x / TILE;
-    for (int64_t t = blockIdx.x; t < n * down * across; t += gridDim.x) {
-        int64_t row = t / across % down * TILE, col = t % across * TILE, plane = t / (down * across) * rows * cols;
-        for (int i = warp; i < TILE; i += WARPS)
-            if (row + i < rows && col + lane < cols) tile[i][lane] = to_float(x[plane + (row + i) * cols + col + lane]);
-        __syncthreads();
-        for (int i = warp; i < TILE; i += WARPS)
-            if (col + i < cols && row + lane < rows)
-                y[plane + (col + i) * rows + row + lane] = from_float<Y>(tile[lane][i]);
-        __syncthreads(); /* the next tile is written where this one is read */
-    }
-}
-
-template <typename X, typename Y>
-static cudaError_t turn_of(const void *x, int64_t n, int64_t rows, int64_t cols, void *y, cudaStream_t stream) {
-    int64_t tiles = n * ((rows + TILE - 1) / TILE) * ((cols + TILE - 1) / TILE);
-    LAUNCH((turn_kernel<X, Y>), blocks_for(tiles * WARPS), THREADS, 0, stream, (const X *)x, n, rows, cols, (Y *)y);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t planes_turn(enum element from, enum element to, const void *x, int64_t n, int64_t rows,
-                                   int64_t cols, void *y, cudaStream_t stream) {
-    return BY_TYPES(from, to, turn_of, x, n, rows, cols, y, stream);
 }
 
 /* ---- means ---------------------------------------------------------------------------------- */

@@ -37,9 +37,6 @@ cudaError_t rows_move(const struct rows *r, cudaStream_t stream);
 /* out (width) = the sum over samples, in their order, of x (samples, ld), f32. */
 cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width, float *out,
                         cudaStream_t stream);
-/* y (n, cols, rows) = x (n, rows, cols) */
-cudaError_t planes_turn(enum element from, enum element to, const void *x, int64_t n, int64_t rows, int64_t cols,
-                        void *y, cudaStream_t stream);
 /* y (n, width) = mean over the positions of x (n, positions, width) */
 cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n, int64_t positions, int64_t width,
                          void *y, cudaStream_t stream);

@@ -46,18 +46,18 @@ static __global__ void __launch_bounds__(THREADS) dropout_any(dropout_call c, co
         }
 }
 
-template <typename X, typename T>
-static cudaError_t dropout_of(const struct dropout_call *c, const void *from, void *to, cudaStream_t stream) {
+template <typename X, typename T> static cudaError_t dropout_of(const struct dropout_call *c, cudaStream_t stream) {
+    const X *from = (const X *)c->from;
+    T *to = (T *)c->to;
     bool packs = c->channels <= 1 && packs_whole<T>(from, c->each) && packs_whole<T>(to, c->each);
     void (*kernel)(dropout_call, const X *, T *) = packs ? dropout_packs<X, T> : dropout_any<X, T>;
     int64_t each = THREADS * (packs ? pack_of<T>::COUNT : 1), wide = (c->each + each - 1) / each;
     dim3 blocks((unsigned)(wide < 1 << 30 ? wide : 1 << 30),
                 (unsigned)(c->n < SAMPLES_MOST ? c->n : (int64_t)SAMPLES_MOST));
-    LAUNCH(kernel, blocks, THREADS, 0, stream, *c, (const X *)from, (T *)to);
+    LAUNCH(kernel, blocks, THREADS, 0, stream, *c, from, to);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t dropout_launch(const struct dropout_call *c, enum element from_type, enum element type,
-                                      const void *from, void *to, cudaStream_t stream) {
-    return BY_TYPES(from_type, type, dropout_of, c, from, to, stream);
+extern "C" cudaError_t dropout_launch(const struct dropout_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->from_type, c->type, dropout_of, c, stream);
 }

@@ -296,59 +296,47 @@ static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
          ? ((whole) ? KERNEL<__VA_ARGS__, WARP, true> : KERNEL<__VA_ARGS__, WARP, false>)                              \
          : ((whole) ? KERNEL<__VA_ARGS__, ROW_THREADS, true> : KERNEL<__VA_ARGS__, ROW_THREADS, false>))
 
-template <typename X, typename T>
-static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), bool add, cudaStream_t stream) {
-    int threads = c->width <= SHORT_ROW ? (int)WARP : (int)ROW_THREADS;
-    LAUNCH(kernel, (unsigned)c->rows, threads, 0, stream, *c);
+static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), cudaStream_t stream) {
+    LAUNCH(kernel, (unsigned)c->rows, c->width <= SHORT_ROW ? (int)WARP : (int)ROW_THREADS, 0, stream, *c);
     cudaError_t e = cudaGetLastError();
-    if (e != cudaSuccess || !add) return e;
+    if (e != cudaSuccess || !c->forward || (!c->labels && !c->target)) return e;
     LAUNCH(rows_add, 1, SUM_THREADS, 0, stream, *c);
     return cudaGetLastError();
 }
 
-template <typename X, typename T> static bool whole_rows(const loss_call *c) {
+template <typename T> static bool whole_rows(const loss_call *c) {
     return packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width) && packs_whole<T>(c->dx, c->width) &&
            packs_whole<T>(c->target, c->width);
 }
 
-template <typename X, typename T>
-static cudaError_t cross_entropy_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) = forward   ? ROWS_KERNEL(cross_entropy_rows, whole, c->width, X, T)
-                                : c->soft ? ROWS_KERNEL(soft_back_rows, whole, c->width, X, T)
-                                          : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width, X, T);
-    return rows_launch<X, T>(c, kernel, forward && c->labels, stream);
+template <typename X, typename T> static cudaError_t cross_entropy_of(const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<T>(c);
+    void (*kernel)(loss_call) = c->forward ? ROWS_KERNEL(cross_entropy_rows, whole, c->width, X, T)
+                                : c->soft  ? ROWS_KERNEL(soft_back_rows, whole, c->width, X, T)
+                                           : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width, X, T);
+    return rows_launch(c, kernel, stream);
 }
 
 template <typename LOSS, typename X, typename T>
-static cudaError_t features_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(feature_rows, whole, c->width, LOSS, X, T)
-                                        : ROWS_KERNEL(feature_back_rows, whole, c->width, LOSS, X, T);
-    return rows_launch<X, T>(c, kernel, forward, stream);
+static cudaError_t features_of(const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<T>(c);
+    void (*kernel)(loss_call) = c->forward ? ROWS_KERNEL(feature_rows, whole, c->width, LOSS, X, T)
+                                           : ROWS_KERNEL(feature_back_rows, whole, c->width, LOSS, X, T);
+    return rows_launch(c, kernel, stream);
 }
-template <typename X, typename T> static cudaError_t mse_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    return features_of<square, X, T>(forward, c, stream);
+template <typename X, typename T> static cudaError_t mse_of(const loss_call *c, cudaStream_t stream) {
+    return features_of<square, X, T>(c, stream);
 }
-template <typename X, typename T> static cudaError_t bce_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    return features_of<bit, X, T>(forward, c, stream);
+template <typename X, typename T> static cudaError_t bce_of(const loss_call *c, cudaStream_t stream) {
+    return features_of<bit, X, T>(c, stream);
 }
 
-extern "C" cudaError_t cross_entropy_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, cross_entropy_of, true, c, stream);
+extern "C" cudaError_t cross_entropy_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, cross_entropy_of, c, stream);
 }
-extern "C" cudaError_t cross_entropy_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, cross_entropy_of, false, c, stream);
+extern "C" cudaError_t mse_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, mse_of, c, stream);
 }
-extern "C" cudaError_t mse_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, mse_of, true, c, stream);
-}
-extern "C" cudaError_t mse_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, mse_of, false, c, stream);
-}
-extern "C" cudaError_t bce_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, bce_of, true, c, stream);
-}
-extern "C" cudaError_t bce_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, bce_of, false, c, stream);
+extern "C" cudaError_t bce_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, bce_of, c, stream);
 }

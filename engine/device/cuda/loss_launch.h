@@ -15,6 +15,7 @@ struct softmax_row { /* y = e^(x - top) part; weight: of the row's loss, where t
     float top, part, weight;
 };
 struct loss_call {
+    bool forward;              /* finds the sums; else dx */
     enum element x_type, type; /* of x (f32 where it is data); of y and dx */
     int64_t rows, width;
     const void *x;
@@ -35,12 +36,9 @@ struct loss_call {
     float scale;       /* of the gradient of a row's loss (cross-entropy), of x - target (mse), of y - target (bce) */
     int *fault, wrong; /* *fault = wrong where a label is not one of the classes, if *fault is 0 */
 };
-cudaError_t cross_entropy_forward_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t cross_entropy_backward_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t mse_forward_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t mse_backward_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t bce_forward_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t bce_backward_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t cross_entropy_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t mse_launch(const struct loss_call *c, cudaStream_t stream);
+cudaError_t bce_launch(const struct loss_call *c, cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -1,6 +1,7 @@
 /* Vectors of f32 and of the types of activations: memory read once and written once, sixteen bytes at a time where
  * the addresses allow it. */
 #include "engine/base/header.h"
+#include "engine/device/cuda/pack.h"
 #include "engine/device/cuda/squares.h"
 #include "engine/device/cuda/vector_launch.h"
 
@@ -98,81 +99,42 @@ extern "C" cudaError_t vector_sum(float *to, const struct vector_terms *terms, i
 }
 
 /* ---- types of activations ------------------------------------------------------------------- */
-/* Eight at a time: sixteen bytes of the narrow type. */
-template <typename T> struct alignas(16) eight { T v[8]; };
-struct alignas(16) eight_wide {
-    float4 low, high;
-};
+enum { EIGHT = 8 }; /* elements at a time: sixteen bytes of the narrow type */
 
-template <typename T> static __global__ void lower_kernel(T *to, const float *from, int64_t eights, int64_t n) {
+/* to = from, or to + from. */
+template <typename F, typename T, bool ADD>
+static __global__ void cast_kernel(T *to, const F *from, int64_t eights, int64_t n) {
     int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = first; i < eights; i += step) {
-        float4 a = ((const float4 *)from)[2 * i], b = ((const float4 *)from)[2 * i + 1];
-        struct eight<T> out = {
-            {
-                from_float<T>(a.x), from_float<T>(a.y), from_float<T>(a.z), from_float<T>(a.w), from_float<T>(b.x),
-                    from_float<T>(b.y), from_float<T>(b.z), from_float<T>(b.w)
-            }
-        };
-        ((struct eight<T> *)to)[i] = out;
+    for (int64_t i = EIGHT * first; i < EIGHT * eights; i += EIGHT * step) {
+        float v[EIGHT], sum[EIGHT] = {0};
+        load<F, EIGHT>(from + i, v);
+        if constexpr (ADD) load<T, EIGHT>(to + i, sum);
+#pragma unroll
+        for (int k = 0; k < EIGHT && ADD; k++) v[k] = sum[k] + v[k];
+        store<T, EIGHT>(to + i, v);
     }
-    for (int64_t i = 8 * eights + first; i < n; i += step) to[i] = from_float<T>(from[i]);
+    for (int64_t i = EIGHT * eights + first; i < n; i += step)
+        to[i] = from_float<T>(ADD ? to_float(to[i]) + to_float(from[i]) : to_float(from[i]));
 }
 
-template <typename T> static __global__ void raise_kernel(float *to, const T *from, int64_t eights, int64_t n) {
-    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = first; i < eights; i += step) {
-        struct eight<T> x = ((const struct eight<T> *)from)[i];
-        float4 a = {to_float(x.v[0]), to_float(x.v[1]), to_float(x.v[2]), to_float(x.v[3])};
-        float4 b = {to_float(x.v[4]), to_float(x.v[5]), to_float(x.v[6]), to_float(x.v[7])};
-        ((float4 *)to)[2 * i] = a, ((float4 *)to)[2 * i + 1] = b;
-    }
-    for (int64_t i = 8 * eights + first; i < n; i += step) to[i] = to_float(from[i]);
-}
-
-template <typename T> static __global__ void add_low_kernel(T *to, const T *from, int64_t eights, int64_t n) {
-    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
-    for (int64_t i = first; i < eights; i += step) {
-        struct eight<T> a = ((struct eight<T> *)to)[i], b = ((const struct eight<T> *)from)[i];
-        for (int k = 0; k < 8; k++) a.v[k] = from_float<T>(to_float(a.v[k]) + to_float(b.v[k]));
-        ((struct eight<T> *)to)[i] = a;
-    }
-    for (int64_t i = 8 * eights + first; i < n; i += step) to[i] = from_float<T>(to_float(to[i]) + to_float(from[i]));
-}
-
-static int64_t eights_of(const void *to, const void *from, int64_t n) {
-    return is_aligned(to) && is_aligned(from) ? n / 8 : 0;
+template <typename F, typename T, bool ADD>
+static cudaError_t cast(void *to, const void *from, int64_t n, cudaStream_t stream) {
+    int64_t eights = is_aligned(to) && is_aligned(from) ? n / EIGHT : 0;
+    auto *kernel = cast_kernel<F, T, ADD>;
+    LAUNCH(kernel, blocks_for(eights ? eights : n), THREADS, 0, stream, (T *)to, (const F *)from, eights, n);
+    return cudaGetLastError();
 }
 
 extern "C" cudaError_t vector_lower(void *to, const float *from, int64_t n, bool half, cudaStream_t stream) {
-    int64_t eights = eights_of(to, from, n);
-    unsigned blocks = blocks_for(eights ? eights : n);
-    if (half)
-        LAUNCH(lower_kernel<__half>, blocks, THREADS, 0, stream, (__half *)to, from, eights, n);
-    else
-        LAUNCH(lower_kernel<__nv_bfloat16>, blocks, THREADS, 0, stream, (__nv_bfloat16 *)to, from, eights, n);
-    return cudaGetLastError();
+    return (half ? cast<float, __half, false> : cast<float, __nv_bfloat16, false>)(to, from, n, stream);
 }
 
 extern "C" cudaError_t vector_raise(float *to, const void *from, int64_t n, bool half, cudaStream_t stream) {
-    int64_t eights = eights_of(to, from, n);
-    unsigned blocks = blocks_for(eights ? eights : n);
-    if (half)
-        LAUNCH(raise_kernel<__half>, blocks, THREADS, 0, stream, to, (const __half *)from, eights, n);
-    else
-        LAUNCH(raise_kernel<__nv_bfloat16>, blocks, THREADS, 0, stream, to, (const __nv_bfloat16 *)from, eights, n);
-    return cudaGetLastError();
+    return (half ? cast<__half, float, false> : cast<__nv_bfloat16, float, false>)(to, from, n, stream);
 }
 
 extern "C" cudaError_t vector_add_low(void *to, const void *from, int64_t n, bool half, cudaStream_t stream) {
-    int64_t eights = eights_of(to, from, n);
-    unsigned blocks = blocks_for(eights ? eights : n);
-    if (half)
-        LAUNCH(add_low_kernel<__half>, blocks, THREADS, 0, stream, (__half *)to, (const __half *)from, eights, n);
-    else
-        LAUNCH(add_low_kernel<__nv_bfloat16>, blocks, THREADS, 0, stream, (__nv_bfloat16 *)to,
-               (const __nv_bfloat16 *)from, eights, n);
-    return cudaGetLastError();
+    return (half ? cast<__half, __half, true> : cast<__nv_bfloat16, __nv_bfloat16, true>)(to, from, n, stream);
 }
 
 /* ---- sums of squares, and the header --------------------------------------------------------- */

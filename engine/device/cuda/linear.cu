@@ -62,13 +62,13 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
     float sum[N] = {0}, dz[N], gate[N];
     for (int64_t row = blockIdx.y + warp * groups; row < b.rows && at < b.cols; row += groups * COLUMN_ROWS) {
         pack_load<WHOLE, N>((const T *)b.dy + row * b.cols, at, b.cols, 0, dz);
-        pack_load<WHOLE, N>((const T *)b.gate + row * b.gate_ld, at, b.cols, 0, gate);
+        if constexpr (ACT != ACT_NONE) pack_load<WHOLE, N>((const T *)b.gate + row * b.gate_ld, at, b.cols, 0, gate);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            dz[i] *= slope_of<ACT>(gate[i]);
+            if constexpr (ACT != ACT_NONE) dz[i] *= slope_of<ACT>(gate[i]);
             sum[i] += dz[i];
         }
-        pack_store<WHOLE, N>((T *)b.dz + row * b.cols, at, b.cols, dz);
+        if constexpr (ACT != ACT_NONE) pack_store<WHOLE, N>((T *)b.dz + row * b.cols, at, b.cols, dz);
     }
     if (!b.partial) return;
 #pragma unroll
@@ -79,8 +79,8 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
 
 template <typename T, int ACT> static cudaError_t behind_of(const struct linear_behind *b, cudaStream_t stream) {
     enum { WIDE = WARP * pack_of<T>::COUNT };
-    bool whole =
-        packs_whole<T>(b->dy, b->cols) && packs_whole<T>(b->gate, b->gate_ld) && packs_whole<T>(b->dz, b->cols);
+    bool whole = packs_whole<T>(b->dy, b->cols) &&
+                 (ACT == ACT_NONE || (packs_whole<T>(b->gate, b->gate_ld) && packs_whole<T>(b->dz, b->cols)));
     void (*kernel)(struct linear_behind) = whole ? behind_kernel<T, ACT, true> : behind_kernel<T, ACT, false>;
     dim3 blocks((unsigned)((b->cols + WIDE - 1) / WIDE), (unsigned)column_groups(b->rows));
     LAUNCH(kernel, blocks, THREADS, 0, stream, *b);
@@ -88,6 +88,7 @@ template <typename T, int ACT> static cudaError_t behind_of(const struct linear_
 }
 
 template <typename T> static cudaError_t behind_act(const struct linear_behind *b, cudaStream_t stream) {
+    if (b->act == ACT_NONE) return behind_of<T, ACT_NONE>(b, stream);
     return b->act == ACT_RELU ? behind_of<T, ACT_RELU>(b, stream) : behind_of<T, ACT_GELU_TANH>(b, stream);
 }
 

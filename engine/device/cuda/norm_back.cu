@@ -150,7 +150,7 @@ template <typename X, typename T> static cudaError_t backward_of(const norm_call
     }
     cudaError_t e = cudaGetLastError();
     if (e != cudaSuccess) return e;
-    return columns_finish(c->partial, groups, c->width, c->dw, c->db, false, stream);
+    return columns_finish(c->partial, groups, c->width, c->dw, c->db, stream);
 }
 
 extern "C" cudaError_t norm_backward_launch(const norm_call *c, cudaStream_t stream) {

@@ -36,8 +36,7 @@ static __global__ void block_sum(float *to, const float *from) {
     if (threadIdx.x == blockDim.x - 1) to[blockIdx.x] = total;
 }
 
-cudaError_t self_block_sum(float *to, const float *from, int threads, int64_t blocks,
-                           cudaStream_t s) {
+cudaError_t self_block_sum(float *to, const float *from, int threads, int64_t blocks, cudaStream_t s) {
     LAUNCH(block_sum, blocks, threads, 0, s, to, from);
     return cudaGetLastError();
 }
@@ -67,8 +66,7 @@ static __global__ void wide(uint64_t *to) {
     to[2 * threadIdx.x] = __shfl_xor_sync(0xffffffffu, x, 31);
     __nv_bfloat162 y = __floats2bfloat162_rn((float)threadIdx.x, -(float)threadIdx.x);
     y = __shfl_down_sync(0xffffffffu, y, 1);
-    to[2 * threadIdx.x + 1] =
-        (uint64_t)__bfloat162float(y.x) << 8 | (uint64_t)-__bfloat162float(y.y);
+    to[2 * threadIdx.x + 1] = (uint64_t)__bfloat162float(y.x) << 8 | (uint64_t)-__bfloat162float(y.y);
 }
 
 cudaError_t self_wide(uint64_t *to, cudaStream_t s) {
@@ -112,8 +110,7 @@ static __global__ void count(int *to) {
     atomicAdd(to, 1);
     int even = __syncthreads_count(threadIdx.x % 2 == 0);
     if (threadIdx.x == 0) atomicMax(to + 1, even);
-    if (__syncthreads_or(threadIdx.x == 3) && !__syncthreads_and(threadIdx.x != 3))
-        atomicAdd(to + 2, 1);
+    if (__syncthreads_or(threadIdx.x == 3) && !__syncthreads_and(threadIdx.x != 3)) atomicAdd(to + 2, 1);
 }
 
 cudaError_t self_count(int *to, int blocks, int threads, cudaStream_t s) {

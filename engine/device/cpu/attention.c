@@ -26,6 +26,7 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/fast_math.h"
 #include "engine/device/cpu/gemm.h"
+#include "engine/device/cpu/whole.h"
 
 #include <math.h>
 #include <string.h>
@@ -49,18 +50,6 @@ struct pass {
 struct moments { /* of a panel of queries: saved */
     float max[PANEL], inverse[PANEL];
 };
-
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
-static int64_t at_most(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
-static int64_t at_least(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
 
 /* ---- packing -------------------------------------------------------------------------------- */
 struct rows { /* of one head, 'ld' apart */

@@ -30,6 +30,7 @@
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
+#include "engine/device/cpu/whole.h"
 
 #include <string.h>
 
@@ -55,10 +56,6 @@ struct job {
     struct segments segments; /* of dw */
 };
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* ---- scratch -------------------------------------------------------------------------------- */
 /* The room that a pass needs, whichever of the segments it is at. */
 static int64_t room_bytes(const struct direct *c, enum pass pass) {
@@ -83,7 +80,7 @@ static struct room room_of_thread(const struct job *j) {
 /* Of a group; of the last block of channels lane by lane there may be less. */
 static struct direct_weights weights_of(const struct direct *c, int64_t group) {
     struct direct_weights s = c->weights;
-    if (c->plan->lanewise) s.in = least(B, c->op.desc.x.dim[0] - group * B);
+    if (c->plan->lanewise) s.in = at_most(B, c->op.desc.x.dim[0] - group * B);
     return s;
 }
 
@@ -131,7 +128,7 @@ static void chains_run(const struct job *j, struct direct_product t, bool first,
     do {
         bool end = s + chain >= runs && last;
         t.run = run + s;
-        t.runs = least(chain, runs - s);
+        t.runs = at_most(chain, runs - s);
         t.add = s > 0 || !first;
         t.bias = end ? bias : NULL;
         t.relu = end && j->p->pass == PASS_FORWARD && j->c->op.desc.act == ACT_RELU;
@@ -179,7 +176,7 @@ static void images_part(void *ctx, int64_t begin, int64_t end) {
         struct chunk k = plan_chunk(p, piece / j->parts % p->chunks);
         struct span panels = part_of(j->panels, piece % j->parts, j->parts);
         for (int64_t unit = 0; unit < p->from.units; unit += p->each) {
-            int64_t count = least(p->each, p->from.units - unit);
+            int64_t count = at_most(p->each, p->from.units - unit);
             const float *windows = plan_windows(p, j->from, &k, group, unit, count, r.copied);
             for (int64_t i = 0; i < panels.count; i++)
                 panel_run(j, &r, &k, group, part_of(p->to.units, panels.begin + i, j->panels), unit, count, windows);
@@ -249,7 +246,7 @@ static void weights_part(void *ctx, int64_t begin, int64_t end) {
     for (int64_t piece = begin; piece < end; piece++) {
         int64_t unit = piece / j->parts % steps * p->each;
         struct part at = {.group = piece / j->parts / steps, .panels = part_of(j->panels, piece % j->parts, j->parts)};
-        at.units = (struct span){unit, least(p->each, p->from.units - unit)};
+        at.units = (struct span){unit, at_most(p->each, p->from.units - unit)};
         at.blocks = part_of(p->to.units, at.panels.begin, j->panels);
         at.blocks.count = part_of(p->to.units, at.panels.begin + at.panels.count, j->panels).begin - at.blocks.begin;
         for (int i = 0; i < j->segments.count; i++) {
@@ -271,7 +268,7 @@ static void job_run(struct job *j) {
     int64_t threads = dev->params.threads;
     j->panels = (p->to.units + DIRECT_PANEL - 1) / DIRECT_PANEL;
     if (threads > 1 && j->panels < threads && p->to.units >= threads) j->panels = threads;
-    j->parts = threads == 1 || pieces >= 4 * threads ? 1 : least(j->panels, threads);
+    j->parts = threads == 1 || pieces >= 4 * threads ? 1 : at_most(j->panels, threads);
     if (j->segments.count > 1) j->parts = j->panels; /* few sums, for several of each lie in the cache */
     cpu_parallel(dev, pieces * j->parts, 1, weights ? weights_part : images_part, j);
 }

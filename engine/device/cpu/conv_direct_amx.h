@@ -17,7 +17,7 @@ struct windows {
 };
 
 INLINE void windows_find(struct windows *w, const struct direct_product *p, int64_t i) {
-    for (int64_t r = 0; r < AMX_ROWS; r++) w->row[r] = p->a + p->a_at[least(i + r, p->rows - 1)];
+    for (int64_t r = 0; r < AMX_ROWS; r++) w->row[r] = p->a + p->a_at[at_most(i + r, p->rows - 1)];
     w->apart = w->row[1] - w->row[0];
     for (int r = 2; r < AMX_ROWS; r++)
         if (w->row[r] - w->row[r - 1] != w->apart) w->apart = 0;

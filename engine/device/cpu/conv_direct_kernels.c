@@ -1,15 +1,12 @@
 /* conv_direct_product.h's kernels. A vector is some of the channels of a block; every multiply-add is written out, so
  * that the bits do not depend on how many. */
 #include "engine/device/cpu/conv_direct_product.h"
-#include "engine/device/cpu/conv_small_lanes.h"
+#include "engine/device/cpu/vectors.h"
+#include "engine/device/cpu/whole.h"
 
 /* The largest tile of a product: ROWS rows, or WIDE_ROWS of WIDE vectors. With vectors of a block
  * these are of several blocks, else of one. */
 enum { B = LAYOUT_BLOCK, ONE_BLOCK = LANES < B, WIDE = REGISTERS == 32 ? DIRECT_PANEL : 2, WIDE_ROWS = 6, ROWS = 8 };
-
-INLINE int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 /* ---- products ------------------------------------------------------------------------------- */
 enum way { SINGLY, PAIRWISE, LANEWISE };
@@ -48,14 +45,14 @@ INLINE void tile(const int rows, const int vecs, const int depth, const enum way
     const float *row[ROWS], *first = p->b + column / B * p->b_block + column % B;
     vec sum[ROWS][WIDE];
     UNROLL for (int r = 0; r < rows; r++) {
-        row[r] = p->a + p->a_at[least(i + r, p->rows - 1)] + (way == LANEWISE ? column % B : 0);
+        row[r] = p->a + p->a_at[at_most(i + r, p->rows - 1)] + (way == LANEWISE ? column % B : 0);
         UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (vec){0};
     }
-    const int64_t ahead = p->a_at[least(i + rows, p->rows - 1)] - p->a_at[i];
+    const int64_t ahead = p->a_at[at_most(i + rows, p->rows - 1)] - p->a_at[i];
     float *c = p->c + column / B * p->c_block + column % B;
     UNROLL for (int r = 0; r < rows; r++) {
         UNROLL for (int v = 0; v < vecs; v++)
-            __builtin_prefetch(c + p->c_at[least(i + r, p->rows - 1)] + v * (ONE_BLOCK ? LANES : p->c_block), 1);
+            __builtin_prefetch(c + p->c_at[at_most(i + r, p->rows - 1)] + v * (ONE_BLOCK ? LANES : p->c_block), 1);
     }
     for (int64_t s = 0; s < p->runs; s++) {
         const float *b = first + p->run[s].b;
@@ -141,7 +138,7 @@ INLINE int64_t row_next(const struct direct_weights *s, struct place *at) {
 
 /* 'count' of 'whole' things, from 'first' on, at most a vector. */
 INLINE int some(int64_t whole, int64_t first) {
-    return first >= whole ? 0 : (int)least(whole - first, LANES);
+    return first >= whole ? 0 : (int)at_most(whole - first, LANES);
 }
 
 /* 'columns' weights of each of a vector of outputs, of which 'outs' are there, from 'w' on. */
@@ -151,7 +148,7 @@ INLINE void square_load(const float *w, int64_t apart, const int outs, const int
         if (k < outs) m[k] = few_load(w + k * apart, columns);
     }
     UNROLL for (int k = 0; k < LANES && round; k++) m[k] = rounded(m[k]);
-    transpose(m);
+    lanes_turn(m);
 }
 
 void direct_pack(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
@@ -177,7 +174,7 @@ void direct_pack(const struct direct_weights *s, const float *w, int64_t first, 
 
 void direct_unpack(const struct direct_weights *s, const float *from, int64_t first, int64_t begin, int64_t count,
                    float *w) {
-    const int64_t each = s->in * s->taps, there = least(each - begin * s->taps, count * s->taps);
+    const int64_t each = s->in * s->taps, there = at_most(each - begin * s->taps, count * s->taps);
     struct place at = {0};
     for (int64_t j = 0; j < there; j += LANES) {
         struct place rows = at;
@@ -188,7 +185,7 @@ void direct_unpack(const struct direct_weights *s, const float *from, int64_t fi
                 m[k] = (vec){0};
                 if (j + k < there) m[k] = load(from + row_next(s, &at) * B + lane);
             }
-            transpose(m);
+            lanes_turn(m);
             UNROLL for (int k = 0; k < LANES; k++) if (first + lane + k < s->out)
                 few_store(w + (first + lane + k) * each + begin * s->taps + j, m[k], some(there, j));
         }

@@ -1,20 +1,11 @@
 #include "engine/device/cpu/conv_direct_plan.h"
+#include "engine/device/cpu/whole.h"
 
 enum { B = LAYOUT_BLOCK };
 /* Terms that are summed at a time, of so many rows of packed weights; places of a chunk, and of one
  * for dw, where they are a chain; and floats of a copy and of sums of dw. They all fit in a
  * second-level cache with what else is read. */
 enum { TERMS = 256, PACKED = 640, PLACES = 768, CHAIN_PLACES = 384, COPIED = 96 << 10, SUMS = 64 << 10 };
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-static int64_t most(int64_t a, int64_t b) {
-    return a > b ? a : b;
-}
-static int64_t parts_of(int64_t count, int64_t each) {
-    return (count + each - 1) / each;
-}
 
 /* ---- sizes ---------------------------------------------------------------------------------- */
 static int64_t copied_h(const struct plan *p, int64_t rows) {
@@ -53,21 +44,21 @@ static void windows_choose(struct plan *p, const struct op_desc *d) {
 /* Units at a time: never a matter of the batch's size, for it decides on the order of sums. */
 static void units_choose(struct plan *p) {
     int64_t packed = plan_packed(p), window = p->span[0] * p->span[1] * p->from.unit;
-    int64_t units = least(TERMS / window, PACKED / packed);
-    if (p->pass == PASS_WEIGHTS) units = most(SUMS / (p->to.units * p->to.unit), 3 * B) / packed;
-    p->each = least(most(units, 1), p->from.units);
+    int64_t units = at_most(TERMS / window, PACKED / packed);
+    if (p->pass == PASS_WEIGHTS) units = at_least(SUMS / (p->to.units * p->to.unit), 3 * B) / packed;
+    p->each = at_most(at_least(units, 1), p->from.units);
     p->each = parts_of(p->from.units, parts_of(p->from.units, p->each));
 }
 
 static void chunks_choose(struct plan *p, int64_t threads) {
     int64_t wanted = p->pass == PASS_WEIGHTS ? CHAIN_PLACES : PLACES;
     int64_t row = p->each * p->step[0] * copied_w(p) * p->from.unit, n = p->n;
-    int64_t rows = most(1, least(wanted / p->places[1], COPIED / row)), all = p->places[0];
-    p->samples = most(1, least(rows / all, n));
-    p->rows = least(rows, all);
+    int64_t rows = at_least(1, at_most(wanted / p->places[1], COPIED / row)), all = p->places[0];
+    p->samples = at_least(1, at_most(rows / all, n));
+    p->rows = at_most(rows, all);
     p->rows = parts_of(all, parts_of(all, p->rows));
     int64_t chunks = parts_of(n, p->samples);
-    if (p->pass != PASS_WEIGHTS && p->samples > 1) chunks = least(n, parts_of(chunks, threads) * threads);
+    if (p->pass != PASS_WEIGHTS && p->samples > 1) chunks = at_most(n, parts_of(chunks, threads) * threads);
     p->samples = parts_of(n, chunks);
     p->chunks = p->rows < all ? n * parts_of(all, p->rows) : parts_of(n, p->samples);
 }
@@ -99,7 +90,7 @@ void plan_cut(struct plan *p, int64_t n, int64_t threads) {
 struct chunk plan_chunk(const struct plan *p, int64_t index) {
     int64_t bands = parts_of(p->places[0], p->rows), first = index % bands * p->rows;
     int64_t sample = index / bands * p->samples;
-    return (struct chunk){sample, least(p->samples, p->n - sample), first, least(p->rows, p->places[0] - first)};
+    return (struct chunk){sample, at_most(p->samples, p->n - sample), first, at_most(p->rows, p->places[0] - first)};
 }
 
 struct view plan_view(const struct plan *p) {

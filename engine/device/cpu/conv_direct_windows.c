@@ -1,9 +1,6 @@
 /* Windows of conv_direct_plan.h: where they lie, or copied with their padding. */
 #include "engine/device/cpu/conv_direct_plan.h"
-
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
+#include "engine/device/cpu/whole.h"
 
 /* A unit of a sample where it lies, and the one that makes pairs with it (NULL: none). */
 struct source {
@@ -30,9 +27,9 @@ const float *plan_windows(const struct plan *p, const float *from, const struct 
     int64_t top = k->first * p->step[0] - p->before[0], height = (k->rows - 1) * p->step[0] + p->span[0];
     struct view v = plan_view(p);
     if (p->in_place) return source_of(p, from, group, k->sample, unit).plane + top * v.row;
-    struct direct_row row = {.left = least(p->before[1] * g->unit, v.row), .all = v.row, .how = p->how};
+    struct direct_row row = {.left = at_most(p->before[1] * g->unit, v.row), .all = v.row, .how = p->how};
     struct direct_row outside = {.all = v.row};
-    row.inside = least(g->w * g->unit, v.row - row.left);
+    row.inside = at_most(g->w * g->unit, v.row - row.left);
     row.across = p->pairs != PAIRS_OF_LANES;
     for (int64_t i = 0; i < k->samples; i++)
         for (int64_t u = 0; u < count; u++) {

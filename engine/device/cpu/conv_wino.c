@@ -29,6 +29,7 @@
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
 #include "engine/device/cpu/layout.h"
+#include "engine/device/cpu/whole.h"
 #include "engine/device/runtime.h"
 
 #include <string.h>
@@ -73,9 +74,6 @@ struct pass_run {
 };
 
 /* ---- sizes: a vector more keeps what is read side by side out of the same places of the cache - */
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
 
 /* Transformed tiles of so many rows and columns. */
 static int64_t row_of(int64_t width) {
@@ -115,7 +113,7 @@ static float *own_of(const struct pass_run *r) {
 }
 
 static int64_t panel_width(int64_t panel, int64_t channels) {
-    return least(PANEL, channels - panel * PANEL);
+    return at_most(PANEL, channels - panel * PANEL);
 }
 
 /* m = or += the chunk's tiles 'v' from channel 'begin' on, times as many rows of weights 'u'. */
@@ -162,7 +160,7 @@ static void chunks_by_chunk(void *ctx, int64_t begin, int64_t end) {
     struct wino_tiles m = tiles_at(own_of(r), p->chunk, PANEL);
     struct wino_tiles v = tiles_at(own_of(r) + floats_of(p->chunk, PANEL), p->chunk, p->summed);
     for (int64_t chunk = begin; chunk < end; chunk++) {
-        r->begin = chunk * p->chunk, r->end = least(r->begin + p->chunk, p->tiles);
+        r->begin = chunk * p->chunk, r->end = at_most(r->begin + p->chunk, p->tiles);
         wino_input(&p->from, r->from, r->begin, r->end, &v);
         for (int64_t panel = 0; panel < panels_of(p->lanes); panel++) {
             struct wino_tiles u = weights_of(r, panel);
@@ -190,7 +188,7 @@ static void panels_by_panel(void *ctx, int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; panel++) {
         int64_t width = panel_width(panel, p->lanes);
         for (int64_t c = 0; c < p->summed; c += PANEL) {
-            int64_t depth = least(PANEL, p->summed - c);
+            int64_t depth = at_most(PANEL, p->summed - c);
             wino_weights_in(&p->weights, r->w, c, c + depth, panel * PANEL, width, &u);
             products(r, &v, c, depth, width, &u, &m);
         }
@@ -208,7 +206,7 @@ static void run_images(struct pass_run *r) {
         return;
     }
     for (r->begin = 0; r->begin < p->tiles; r->begin = r->end) {
-        r->end = least(r->begin + p->chunk, p->tiles);
+        r->end = at_most(r->begin + p->chunk, p->tiles);
         cpu_parallel(dev, r->end - r->begin, 1, transform_inputs, r);
         cpu_parallel(dev, panels, 1, panels_by_panel, r);
     }
@@ -220,7 +218,7 @@ struct parts {
     struct wino_tiles x, dz, sums;
 };
 
-static struct parts parts_of(const struct pass_run *r) {
+static struct parts wino_parts(const struct pass_run *r) {
     const struct plan *p = r->p;
     float *dz = r->shared + floats_of(p->chunk, p->summed);
     float *sums = dz + floats_of(p->chunk, p->lanes);
@@ -231,7 +229,7 @@ static struct parts parts_of(const struct pass_run *r) {
 /* Tiles [begin, end), counted from the chunk's first. */
 static void transform_both(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
-    struct parts parts = parts_of(r);
+    struct parts parts = wino_parts(r);
     parts.x.at += begin * parts.x.row;
     parts.dz.at += begin * parts.dz.row;
     wino_input(&r->p->from, r->from, r->begin + begin, r->begin + end, &parts.x);
@@ -241,7 +239,7 @@ static void transform_both(void *ctx, int64_t begin, int64_t end) {
 /* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over tiles [begin, end) of the chunk. */
 static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row, int64_t rows,
                          int64_t begin, int64_t end, const struct wino_tiles *sums) {
-    struct parts parts = parts_of(r);
+    struct parts parts = wino_parts(r);
     struct wino_product product = {.rows = rows,
                                    .depth = end - begin,
                                    .width = panel_width(panel, r->p->summed),
@@ -260,7 +258,7 @@ static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     for (int64_t plane = begin; plane < end; plane++)
         for (int64_t panel = 0; panel < panels_of(r->p->summed); panel++) {
-            struct wino_tiles sums = parts_of(r).sums;
+            struct wino_tiles sums = wino_parts(r).sums;
             sums.at += panel * PANEL;
             add_products(r, plane, panel, 0, r->p->lanes, 0, r->end - r->begin, &sums);
         }
@@ -268,7 +266,7 @@ static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
 
 static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
-    struct wino_tiles sums = parts_of(r).sums;
+    struct wino_tiles sums = wino_parts(r).sums;
     sums.at += begin * sums.row;
     wino_weights_out(&r->p->weights, r->dw, begin, end, 0, r->p->summed, &sums);
 }
@@ -315,10 +313,10 @@ static void gradients_by_panel(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     int64_t panels = panels_of(r->p->summed), most = r->p->together > 1 ? SLOT_ROWS : PANEL;
     for (int64_t square = begin; square < end; square++) {
-        int64_t panel = square % panels, last = least((square / panels + 1) * PANEL, r->p->lanes);
+        int64_t panel = square % panels, last = at_most((square / panels + 1) * PANEL, r->p->lanes);
         struct part at = {.panel = panel, .width = panel_width(panel, r->p->summed), .row = square / panels * PANEL};
         for (; at.row < last; at.row += at.rows) {
-            at.rows = least(most, last - at.row);
+            at.rows = at_most(most, last - at.row);
             if (r->p->together > 1)
                 part_tree(r, &at);
             else
@@ -334,7 +332,7 @@ static void run_segments(struct pass_run *r, int64_t begin, int64_t end) {
     int64_t squares = panels_of(p->lanes) * panels_of(p->summed);
     if (begin == end) memset(r->dw, 0, (size_t)(p->lanes * p->summed * 9) * sizeof *r->dw);
     for (int64_t at = begin; at < end; at += p->chunk) {
-        r->begin = at, r->end = least(at + p->chunk, end);
+        r->begin = at, r->end = at_most(at + p->chunk, end);
         r->add = at > begin;
         cpu_parallel(dev, r->end - at, 1, transform_both, r);
         if (p->by_panel)
@@ -430,7 +428,7 @@ static void choose_order(struct plan *p, const struct op_desc *d, enum pass pass
     for (int i = 0; i < s.count; i++)
         if (segment_size(&s, i) * each > most) most = segment_size(&s, i) * each;
     p->by_panel = !few && (pass != PASS_WEIGHTS || most <= SUM_TILES);
-    p->chunk = least(p->tiles, few ? FEW_TILES : many);
+    p->chunk = at_most(p->tiles, few ? FEW_TILES : many);
     p->together = pass == PASS_WEIGHTS && p->by_panel ? segments_within(&s, each, SUM_TILES) : 1;
 }
 

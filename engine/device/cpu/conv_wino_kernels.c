@@ -6,8 +6,8 @@
  *
  *   input     B' d   (6 -> 6)       output    A' m   (6 -> 4)       weights   G w   (3 -> 6)
  *   and for the gradient of the weights the adjoints: A dy (4 -> 6), G' u (6 -> 3) */
-#include "engine/device/cpu/conv_small_lanes.h"
 #include "engine/device/cpu/conv_wino.h"
+#include "engine/device/cpu/vectors.h"
 
 enum { B = LAYOUT_BLOCK, OUT = WINO_OUT, IN = WINO_IN };
 #define PA 0.625f
@@ -196,7 +196,7 @@ INLINE void taps_load(const struct wino_weights *s, const float *w, int64_t lane
     UNROLL for (int j = 0; j < TAPS; j += LANES) {
         vec m[LANES];
         UNROLL for (int k = 0; k < LANES; k++) m[k] = few_load(first + k * next + j, taps_of(j));
-        transpose(m);
+        lanes_turn(m);
         UNROLL for (int k = 0; k < taps_of(j); k++) plain[j + k] = m[k];
     }
     UNROLL for (int j = 0; j < TAPS; j++) taps[j] = plain[s->turned ? TAPS - 1 - j : j];
@@ -207,7 +207,7 @@ INLINE void taps_store(const vec taps[TAPS], float *to) {
     UNROLL for (int j = 0; j < TAPS; j += LANES) {
         vec m[LANES];
         UNROLL for (int k = 0; k < LANES; k++) m[k] = k < taps_of(j) ? taps[j + k] : (vec){0};
-        transpose(m);
+        lanes_turn(m);
         UNROLL for (int k = 0; k < LANES; k++) few_store(to + k * TAPS + j, m[k], taps_of(j));
     }
 }

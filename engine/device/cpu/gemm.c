@@ -26,6 +26,7 @@
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/gemm_pack.h"
 #include "engine/device/cpu/lanes.h"
+#include "engine/device/cpu/whole.h"
 
 #include <string.h>
 
@@ -79,15 +80,9 @@ static const struct kind *kind_of(bool bf16) {
     return &kind_floats;
 }
 
-static int64_t at_most(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* The size of a count's even parts: at most 'most', and a multiple of 'grain'. */
 static int64_t even_part(int64_t count, int64_t most, int64_t grain) {
-    int64_t parts = (count + most - 1) / most;
-    int64_t part = (count + parts - 1) / parts;
-    return (part + grain - 1) / grain * grain;
+    return round_up(parts_of(count, parts_of(count, most)), grain);
 }
 
 /* ---- tiles ---------------------------------------------------------------------------------- */

@@ -1,14 +1,10 @@
 /* Packing of gemm's factors: copies, transposes, and bf16 two by two. */
 #include "engine/device/cpu/gemm_pack.h"
-#include "engine/device/bf16.h"
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/layout.h"
+#include "engine/device/cpu/vectors.h"
 
-#include <stdbool.h>
 #include <string.h>
-#if defined(__AVX512F__)
-#include <immintrin.h>
-#endif
 
 /* ---- transposes ----------------------------------------------------------------------------- */
 typedef float four __attribute__((vector_size(16), aligned(4), may_alias));
@@ -42,83 +38,49 @@ void transpose(int64_t rows, int64_t cols, const float *from, int64_t ld_from, f
 enum { AHEAD = 16 };
 
 /* ---- pairs ---------------------------------------------------------------------------------- */
-#if defined(__AVX512BF16__)
-
-/* Columns [0, n), n <= 16, of an even and an odd row (NULL: zeros) as pairs; zeros behind. */
-static inline __attribute__((always_inline)) __m512i pairs_of(const float *even, const float *odd, int64_t n) {
-    const __m512i order = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6,
-                                           21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
-    __mmask16 some = (__mmask16)((1u << n) - 1);
-    __m512 low = _mm512_maskz_loadu_ps(some, even);
-    __m512 high = odd ? _mm512_maskz_loadu_ps(some, odd) : _mm512_setzero_ps();
-    return _mm512_permutexvar_epi16(order, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+static inline int vector_part(int64_t n) {
+    return n < 0 ? 0 : n < LANES ? (int)n : LANES;
 }
 
-static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
+/* Columns [0, n), at most a vector, of an even and an odd row (NULL: zeros) as pairs; zeros after them. */
+INLINE vec rows_paired(const float *even, const float *odd, int64_t n) {
+    const int some = vector_part(n);
+    return pairs_of(few_load(even, some), odd ? few_load(odd, some) : (vec){0});
+}
+
+static void rows_as_pairs(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     for (int64_t p = 0; p < k; p += 2, to += wide)
-        for (int64_t j = 0; j < wide; j += 16) {
-            const float *even = from + p * ld + j, *odd = p + 1 < k ? even + ld : NULL;
-            int64_t some = n - j < 0 ? 0 : n - j < 16 ? n - j : 16;
-            _mm512_store_si512(to + j, pairs_of(even, odd, some));
+        for (int64_t j = 0; j < wide; j += LANES) {
+            const float *even = from + p * ld + j;
+            store(to + j, rows_paired(even, p + 1 < k ? even + ld : NULL, n - j));
         }
 }
 
-static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
+static void neighbours_as_pairs(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
     for (int64_t i = 0; i < rows; i++, from += ld, to += ld_to)
-        for (int64_t p = 0; p < k; p += 32) {
-            int64_t rest = k - p < 32 ? k - p : 32;
-            uint32_t some = rest < 32 ? (1u << rest) - 1 : UINT32_MAX;
-            __builtin_prefetch(from + AHEAD * ld + p);
-            __builtin_prefetch(from + AHEAD * ld + p + 16);
-            __m512 low = _mm512_maskz_loadu_ps((__mmask16)some, from + p);
-            __m512 high = _mm512_maskz_loadu_ps((__mmask16)(some >> 16), from + p + 16);
-            __mmask16 pairs = (__mmask16)((1u << ((rest + 1) / 2)) - 1);
-            _mm512_mask_storeu_epi32(to + p / 2, pairs, (__m512i)_mm512_cvtne2ps_pbh(high, low));
+        for (int64_t p = 0; p < k; p += 2 * LANES) {
+            const float *at = from + p;
+            __builtin_prefetch(at + AHEAD * ld);
+            __builtin_prefetch(at + AHEAD * ld + LANES);
+            vec begin = few_load(at, vector_part(k - p)), end = few_load(at + LANES, vector_part(k - p - LANES));
+            few_store(to + p / 2, pairs_along(begin, end), vector_part((k - p + 1) / 2));
         }
 }
 
 /* Columns [0, m), m a multiple of 16, in groups of 8. */
-static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
+static void groups_of_pairs(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
+    enum { GROUP = 8, PART = LANES < GROUP ? LANES : GROUP };
     int64_t rows = (k + 1) / 2;
     for (int64_t p = 0; p < rows; p++, from += 2 * ld)
-        for (int64_t c = 0; c < m; c += 16) {
+        for (int64_t c = 0; c < m; c += LANES) {
             __builtin_prefetch(from + AHEAD * ld + c);
             __builtin_prefetch(from + (AHEAD + 1) * ld + c);
-            __m512i pairs = pairs_of(from + c, 2 * p + 1 < k ? from + ld + c : NULL, 16);
-            float *group = to + c * rows + p * 8;
-            _mm256_storeu_si256((__m256i *)(void *)group, _mm512_castsi512_si256(pairs));
-            _mm256_storeu_si256((__m256i *)(void *)(group + 8 * rows), _mm512_extracti64x4_epi64(pairs, 1));
+            vec pairs = rows_paired(from + c, 2 * p + 1 < k ? from + ld + c : NULL, LANES);
+            for (int64_t g = c; g < c + LANES; g += PART)
+                memcpy(to + g / GROUP * GROUP * rows + p * GROUP + g % GROUP, (float *)&pairs + (g - c),
+                       PART * sizeof *to);
         }
 }
-#else
-/* To an element from two floats. */
-static void pair_put(float even, float odd, float *to) {
-    uint32_t low, high;
-    even = bf16_round(even), odd = bf16_round(odd);
-    memcpy(&low, &even, sizeof low);
-    memcpy(&high, &odd, sizeof high);
-    high |= low >> 16;
-    memcpy(to, &high, sizeof *to);
-}
-
-static void pairs_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
-    if (n < wide) memset(to, 0, (size_t)((k + 1) / 2 * wide) * sizeof *to);
-    for (int64_t p = 0; p < k; p += 2, to += wide, from += 2 * ld)
-        for (int64_t j = 0; j < n; j++) pair_put(from[j], p + 1 < k ? from[ld + j] : 0, to + j);
-}
-
-static void pairs_along(int64_t rows, int64_t k, const float *from, int64_t ld, float *to, int64_t ld_to) {
-    for (int64_t i = 0; i < rows; i++, from += ld, to += ld_to)
-        for (int64_t p = 0; p < k; p += 2) pair_put(from[p], p + 1 < k ? from[p + 1] : 0, to + p / 2);
-}
-
-static void pairs_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to) {
-    int64_t rows = (k + 1) / 2;
-    for (int64_t p = 0; p < rows; p++, from += 2 * ld)
-        for (int64_t c = 0; c < m; c++)
-            pair_put(from[c], 2 * p + 1 < k ? from[ld + c] : 0, to + c / 8 * 8 * rows + p * 8 + c % 8);
-}
-#endif
 
 /* ---- floats --------------------------------------------------------------------------------- */
 static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
@@ -130,8 +92,7 @@ static void floats_across(int64_t k, int64_t n, const float *from, int64_t ld, f
 }
 
 /* Columns [0, m), m a multiple of 16, in groups of 'group', which the compiler knows. */
-static inline __attribute__((always_inline)) void floats_groups(int64_t k, int64_t m, const float *from, int64_t ld,
-                                                                float *to, int group) {
+INLINE void floats_groups(int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
     for (int64_t p = 0; p < k; p++, from += ld)
         for (int64_t c = 0; c < m; c += 16) {
             __builtin_prefetch(from + AHEAD * ld + c);
@@ -148,7 +109,7 @@ static bool is_paired(enum packing how) {
 /* Rows of k, and zeros behind what there is of a row. */
 static void along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
     int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
-    pairs_along(rows, k, from, ld, to, all);
+    neighbours_as_pairs(rows, k, from, ld, to, all);
     for (int64_t i = 0; i < rows && there < all; i++)
         memset(to + i * all + there, 0, (size_t)(all - there) * sizeof *to);
 }
@@ -156,7 +117,7 @@ static void along(enum packing how, int64_t rows, int64_t k, const float *from, 
 void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
     int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
     if (is_paired(how))
-        pairs_across(k, n, from, ld, to, wide);
+        rows_as_pairs(k, n, from, ld, to, wide);
     else
         floats_across(k, n, from, ld, to, wide);
     if (how == PACK_ROUNDED) bf16_round_all(k * wide, to, to);
@@ -210,7 +171,7 @@ void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int6
     for (int64_t c = 0; c < whole; c += STRIP) {
         int64_t some = whole - c < STRIP ? whole - c : STRIP;
         if (how == PACK_PAIRS)
-            pairs_groups(k, some, from + c, ld, to + c * rows);
+            groups_of_pairs(k, some, from + c, ld, to + c * rows);
         else if (group == 8)
             floats_groups(k, some, from + c, ld, to + c * rows, 8);
         else

@@ -3,8 +3,7 @@
 #include "engine/device/cuda/kernel.h"
 #include "engine/device/ops.h"
 
-static __device__ __forceinline__ float quotient(float a,
-                                                 float b) { /* to two units of the last place */
+static __device__ __forceinline__ float quotient(float a, float b) { /* to two units of the last place */
 #ifdef __CUDACC__
     return __fdividef(a, b); /* 0 where b is above 2^126: all that is divided here tends to it */
 #else
@@ -40,13 +39,15 @@ static __device__ __forceinline__ float tanh_slope(float x) {
 }
 
 template <int ACT> static __device__ __forceinline__ float value_of(float x, float alpha = 0) {
-#define GPU(NAME, value, slope) if constexpr (ACT == ACT_##NAME) return value;
+#define GPU(NAME, value, slope)                                                                                        \
+    if constexpr (ACT == ACT_##NAME) return value;
 #include "engine/device/activations.def"
     return x;
 }
 
 template <int ACT> static __device__ __forceinline__ float slope_of(float x, float alpha = 0) {
-#define GPU(NAME, value, slope) if constexpr (ACT == ACT_##NAME) return slope;
+#define GPU(NAME, value, slope)                                                                                        \
+    if constexpr (ACT == ACT_##NAME) return slope;
 #include "engine/device/activations.def"
     return 1;
 }

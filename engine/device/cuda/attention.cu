@@ -5,8 +5,8 @@
 
 /* Scores that are not to be seen become -infinity. 'first' is the first key of s, 'top' the warp's first query. */
 template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top,
-                                                   int first, int positions, bool causal) {
+static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first, int positions,
+                                                   bool causal) {
 #pragma unroll
     for (int i = 0; i < P::R; i++)
 #pragma unroll
@@ -20,8 +20,7 @@ static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int l
  * its own columns. */
 template <class P>
 static __device__ __forceinline__ void softmax_step(float (&s)[P::R][P::C], float (&o)[P::R][P::CO],
-                                                    float (&most)[P::R], float (&sum)[P::R],
-                                                    float scale) {
+                                                    float (&most)[P::R], float (&sum)[P::R], float scale) {
 #pragma unroll
     for (int i = 0; i < P::R; i++) {
         float now = most[i];
@@ -64,8 +63,7 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_forward_kernel(a
 #pragma unroll
     for (int i = 0; i < P::R; i++) most[i] = -INFINITY;
 
-    tile_load<P, HOLD, WARPS * 32>(q, from_q + begin * h.ld, h.ld, c.positions - begin, c.size,
-                                   c.aligned);
+    tile_load<P, HOLD, WARPS * 32>(q, from_q + begin * h.ld, h.ld, c.positions - begin, c.size, c.aligned);
     stage_load<P, KEYS, WARPS * 32>(stages, c, h, 0);
     cp_async_wait();
     __syncthreads();
@@ -96,11 +94,9 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_forward_kernel(a
         float all = row_sum<P::LANES>(sum[i]);
         int row = top + P::row(lane, i);
         part[i] = 1 / all;
-        if (lane % P::LANES == 0 && row < c.positions && c.lse)
-            c.lse[h.row + row] = fmaf(most[i], scale, log2f(all));
+        if (lane % P::LANES == 0 && row < c.positions && c.lse) c.lse[h.row + row] = fmaf(most[i], scale, log2f(all));
     }
-    rows_store<P>((T *)c.y + h.out + top * h.all, h.all, o, part, mine, c.positions - top, c.size,
-                  c.aligned);
+    rows_store<P>((T *)c.y + h.out + top * h.all, h.all, o, part, mine, c.positions - top, c.size, c.aligned);
 }
 
 /* ---- which of them --------------------------------------------------------------------------- */
@@ -111,8 +107,8 @@ template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel forw
     attention_kernel k;
     k.run = attention_forward_kernel<P, WARPS, KEYS, BLOCKS>;
     k.rows = P::ROWS * WARPS, k.threads = 32 * WARPS;
-    k.bytes = (size_t)((k.rows + 4 * KEYS) * P::LD) * sizeof(typename P::T) +
-              (size_t)(WARPS * P::SCRATCH) * sizeof(float);
+    k.bytes =
+        (size_t)((k.rows + 4 * KEYS) * P::LD) * sizeof(typename P::T) + (size_t)(WARPS * P::SCRATCH) * sizeof(float);
     return k;
 }
 

@@ -7,8 +7,7 @@
 
 /* s' becomes p'. 'top' is the warp's first key, 'first' the first query of s. */
 template <class P>
-static __device__ __forceinline__ void scores_power(float (&s)[P::R][P::C], const float *lse,
-                                                    int lane, float scale) {
+static __device__ __forceinline__ void scores_power(float (&s)[P::R][P::C], const float *lse, int lane, float scale) {
 #pragma unroll
     for (int j = 0; j < P::C; j++) {
         float shift = lse[P::col(lane, j)];
@@ -18,8 +17,7 @@ static __device__ __forceinline__ void scores_power(float (&s)[P::R][P::C], cons
 }
 
 template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top,
-                                                   int first) {
+static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first) {
 #pragma unroll
     for (int i = 0; i < P::R; i++)
 #pragma unroll
@@ -28,8 +26,8 @@ static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int l
 }
 
 template <class P>
-static __device__ __forceinline__ void
-scores_slope(float (&s)[P::R][P::C], const float (&dp)[P::R][P::C], const float *delta, int lane) {
+static __device__ __forceinline__ void scores_slope(float (&s)[P::R][P::C], const float (&dp)[P::R][P::C],
+                                                    const float *delta, int lane) {
 #pragma unroll
     for (int j = 0; j < P::C; j++) {
         float mean = delta[P::col(lane, j)];
@@ -45,12 +43,11 @@ template <class P, int QUERIES> struct query_tile {
 };
 
 template <class P, int QUERIES, int THREADS>
-static __device__ __forceinline__ void
-queries_load(query_tile<P, QUERIES> *t, const attention_head &h, int at, const attention_call &c) {
+static __device__ __forceinline__ void queries_load(query_tile<P, QUERIES> *t, const attention_head &h, int at,
+                                                    const attention_call &c) {
     typedef typename P::T T;
     const int left = c.positions - at, i = threadIdx.x % QUERIES;
-    const T *const q = (const T *)c.x + h.in + at * h.ld, *const dy =
-                                                              (const T *)c.dy + h.out + at * h.all;
+    const T *const q = (const T *)c.x + h.in + at * h.ld, *const dy = (const T *)c.dy + h.out + at * h.all;
     const float *const lse = c.lse + h.row, *const delta = c.delta + h.row;
     tile_load<P, QUERIES, THREADS>(t->q, q, h.ld, left, c.size, c.aligned);
     tile_load<P, QUERIES, THREADS>(t->dy, dy, h.all, left, c.size, c.aligned);
@@ -127,8 +124,8 @@ template <class P, int WARPS, int QUERIES, int BLOCKS> static attention_kernel k
     attention_kernel k;
     k.run = attention_keys_kernel<P, WARPS, QUERIES, BLOCKS>;
     k.rows = P::ROWS * WARPS, k.threads = 32 * WARPS;
-    k.bytes = (size_t)(2 * k.rows * P::LD) * sizeof(typename P::T) +
-              2 * sizeof(query_tile<P, QUERIES>) + (size_t)(WARPS * P::SCRATCH) * sizeof(float);
+    k.bytes = (size_t)(2 * k.rows * P::LD) * sizeof(typename P::T) + 2 * sizeof(query_tile<P, QUERIES>) +
+              (size_t)(WARPS * P::SCRATCH) * sizeof(float);
     return k;
 }
 
@@ -147,8 +144,7 @@ static attention_kernel keys_of(enum element type, int size, int shared) {
     if (type == ELEMENT_FP16) return keys_half<__half>(size, shared);
     if (size <= 32) return keys_kernel<simt<32, 32>, 4, 32, 2>();
     if (size <= 64) return keys_kernel<simt<64, 32>, 4, 32, 2>();
-    return attention_fitting(shared, keys_kernel<simt<128, 32>, 4, 32, 1>(),
-                             keys_kernel<simt<128, 16>, 2, 16, 1>());
+    return attention_fitting(shared, keys_kernel<simt<128, 32>, 4, 32, 1>(), keys_kernel<simt<128, 16>, 2, 16, 1>());
 }
 
 extern "C" cudaError_t attention_keys_prepare(enum element type, int size, int shared) {

@@ -7,19 +7,18 @@
 
 /* p from scores s and the rows' log-sums, and from it and dp = dy v' the ds, which replaces s. */
 template <class P>
-static __device__ __forceinline__ void
-scores_backward(float (&s)[P::R][P::C], const float (&dp)[P::R][P::C], const float (&lse)[P::R],
-                const float (&delta)[P::R], float scale) {
+static __device__ __forceinline__ void scores_backward(float (&s)[P::R][P::C], const float (&dp)[P::R][P::C],
+                                                       const float (&lse)[P::R], const float (&delta)[P::R],
+                                                       float scale) {
 #pragma unroll
     for (int i = 0; i < P::R; i++)
 #pragma unroll
-        for (int j = 0; j < P::C; j++)
-            s[i][j] = P::exp2(fmaf(s[i][j], scale, -lse[i])) * (dp[i][j] - delta[i]);
+        for (int j = 0; j < P::C; j++) s[i][j] = P::exp2(fmaf(s[i][j], scale, -lse[i])) * (dp[i][j] - delta[i]);
 }
 
 template <class P>
-static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top,
-                                                   int first, int positions, bool causal) {
+static __device__ __forceinline__ void scores_hide(float (&s)[P::R][P::C], int lane, int top, int first, int positions,
+                                                   bool causal) {
 #pragma unroll
     for (int i = 0; i < P::R; i++)
 #pragma unroll
@@ -55,10 +54,8 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_queries_kernel(a
         delta[i] = row < c.positions ? c.delta[h.row + row] : 0;
     }
 
-    tile_load<P, HOLD, WARPS * 32>(q, from_q + begin * h.ld, h.ld, c.positions - begin, c.size,
-                                   c.aligned);
-    tile_load<P, HOLD, WARPS * 32>(dy, from_dy + begin * h.all, h.all, c.positions - begin, c.size,
-                                   c.aligned);
+    tile_load<P, HOLD, WARPS * 32>(q, from_q + begin * h.ld, h.ld, c.positions - begin, c.size, c.aligned);
+    tile_load<P, HOLD, WARPS * 32>(dy, from_dy + begin * h.all, h.all, c.positions - begin, c.size, c.aligned);
     stage_load<P, KEYS, WARPS * 32>(stages, c, h, 0);
     cp_async_wait();
     __syncthreads();
@@ -87,17 +84,14 @@ __global__ void __launch_bounds__(WARPS * 32, BLOCKS) attention_queries_kernel(a
     }
 #pragma unroll
     for (int i = 0; i < P::R; i++) part[i] = attention_scale(c);
-    rows_store<P>((T *)c.dx + h.in + top * h.ld, h.ld, dq, part, my_q, c.positions - top, c.size,
-                  c.aligned);
+    rows_store<P>((T *)c.dx + h.in + top * h.ld, h.ld, dq, part, my_q, c.positions - top, c.size, c.aligned);
 }
 
 /* Where row i of y's heads, which lie (sample, position, head), is in lse and delta. Divisions of 64 bits would take
  * longer than the row itself. */
-template <typename I>
-static __device__ __forceinline__ int64_t delta_place(const attention_call &c, I i) {
+template <typename I> static __device__ __forceinline__ int64_t delta_place(const attention_call &c, I i) {
     const I heads = (I)c.heads, positions = (I)c.positions, head = i % heads, place = i / heads;
-    return ((int64_t)(place / positions) * c.heads + (int64_t)head) * c.positions +
-           (int64_t)(place % positions);
+    return ((int64_t)(place / positions) * c.heads + (int64_t)head) * c.positions + (int64_t)(place % positions);
 }
 
 /* Eight lanes a row of a head; a lane has a pack of it at a time, in order. */
@@ -117,8 +111,7 @@ template <typename T, bool WHOLE> static __global__ void attention_delta_kernel(
         }
         sum = row_sum<8>(sum);
         if (lane == 0 && i < rows)
-            c.delta[rows <= INT32_MAX ? delta_place<uint32_t>(c, (uint32_t)i)
-                                      : delta_place<int64_t>(c, i)] = sum;
+            c.delta[rows <= INT32_MAX ? delta_place<uint32_t>(c, (uint32_t)i) : delta_place<int64_t>(c, i)] = sum;
     }
 }
 
@@ -164,8 +157,7 @@ extern "C" cudaError_t attention_queries_launch(const struct attention_call *c, 
 }
 
 template <typename T> static cudaError_t delta_of(const attention_call *c, cudaStream_t s) {
-    void (*kernel)(attention_call) =
-        c->aligned ? attention_delta_kernel<T, true> : attention_delta_kernel<T, false>;
+    void (*kernel)(attention_call) = c->aligned ? attention_delta_kernel<T, true> : attention_delta_kernel<T, false>;
     const int64_t blocks = (c->samples * c->heads * c->positions + 31) / 32, most = 1 << 20;
     LAUNCH(kernel, (unsigned)(blocks < most ? blocks : most), 256, 0, s, *c);
     return cudaGetLastError();

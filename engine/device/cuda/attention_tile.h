@@ -42,11 +42,9 @@ template <typename T_, int D_, int TILES, int N_, bool HELD> struct tensor {
     }
 
     template <int COLUMNS>
-    static __device__ __forceinline__ void product(float (&c)[R][COLUMNS], int m, int n,
-                                                   const uint32_t (&a)[4], uint32_t b0,
-                                                   uint32_t b1) {
-        mma_16816<T>(c[2 * m][2 * n], c[2 * m][2 * n + 1], c[2 * m + 1][2 * n],
-                     c[2 * m + 1][2 * n + 1], a, b0, b1);
+    static __device__ __forceinline__ void product(float (&c)[R][COLUMNS], int m, int n, const uint32_t (&a)[4],
+                                                   uint32_t b0, uint32_t b1) {
+        mma_16816<T>(c[2 * m][2 * n], c[2 * m][2 * n + 1], c[2 * m + 1][2 * n], c[2 * m + 1][2 * n + 1], a, b0, b1);
     }
 
     static __device__ __forceinline__ void hold(rows &a, const T *at, int lane) {
@@ -57,8 +55,7 @@ template <typename T_, int D_, int TILES, int N_, bool HELD> struct tensor {
             for (int k = 0; k < D / 16; k++) ldmatrix_x4(a.v[m][k], a.at + m * 16 * LD + k * 16);
     }
 
-    static __device__ __forceinline__ void nt(float (&s)[R][C], const rows &a, const T *b,
-                                              int lane) {
+    static __device__ __forceinline__ void nt(float (&s)[R][C], const rows &a, const T *b, int lane) {
         const T *other = b + (lane / 16 * 8 + lane % 8) * LD + lane / 8 % 2 * 8;
 #pragma unroll
         for (int i = 0; i < R; i++)
@@ -93,12 +90,10 @@ template <typename T_, int D_, int TILES, int N_, bool HELD> struct tensor {
             for (int k = 0; k < N / 16; k++)
 #pragma unroll
                 for (int i = 0; i < 4; i++)
-                    f.v[m][k][i] = pair(s[2 * m + i % 2][4 * k + i / 2 * 2],
-                                        s[2 * m + i % 2][4 * k + i / 2 * 2 + 1]);
+                    f.v[m][k][i] = pair(s[2 * m + i % 2][4 * k + i / 2 * 2], s[2 * m + i % 2][4 * k + i / 2 * 2 + 1]);
     }
 
-    static __device__ __forceinline__ void nn(float (&o)[R][CO], const factor &f, const T *b,
-                                              const float *, int lane) {
+    static __device__ __forceinline__ void nn(float (&o)[R][CO], const factor &f, const T *b, const float *, int lane) {
         const T *other = b + lane % 16 * LD + lane / 16 * 8;
 #pragma unroll
         for (int k = 0; k < N / 16; k++)
@@ -146,8 +141,7 @@ template <int D_, int N_> struct simt {
         a.at = at;
     }
 
-    static __device__ __forceinline__ void nt(float (&s)[R][C], const rows &a, const T *b,
-                                              int lane) {
+    static __device__ __forceinline__ void nt(float (&s)[R][C], const rows &a, const T *b, int lane) {
         for (int i = 0; i < R; i++)
             for (int j = 0; j < C; j++) s[i][j] = 0;
 #pragma unroll 4
@@ -169,8 +163,7 @@ template <int D_, int N_> struct simt {
         }
     }
 
-    static __device__ __forceinline__ void pack(factor &, const float (&s)[R][C], float *scratch,
-                                                int lane) {
+    static __device__ __forceinline__ void pack(factor &, const float (&s)[R][C], float *scratch, int lane) {
         __syncwarp(); /* what lay there has been read */
 #pragma unroll
         for (int i = 0; i < R; i++)
@@ -179,8 +172,8 @@ template <int D_, int N_> struct simt {
         __syncwarp();
     }
 
-    static __device__ __forceinline__ void nn(float (&o)[R][CO], const factor &, const T *b,
-                                              const float *scratch, int lane) {
+    static __device__ __forceinline__ void nn(float (&o)[R][CO], const factor &, const T *b, const float *scratch,
+                                              int lane) {
 #pragma unroll 2
         for (int k = 0; k < N; k++) {
             float left[R];
@@ -211,8 +204,7 @@ struct attention_head {
     int64_t all, ld;      /* of x: from q to k and from k to v; from row to row (in y: 'all') */
 };
 
-static __device__ __forceinline__ attention_head attention_head_of(const attention_call &c,
-                                                                   int64_t which) {
+static __device__ __forceinline__ attention_head attention_head_of(const attention_call &c, int64_t which) {
     attention_head h;
     int64_t sample = which / c.heads, head = which % c.heads;
     h.all = (int64_t)c.heads * c.size;
@@ -235,8 +227,8 @@ static __device__ __forceinline__ float attention_scale_2(const attention_call &
 /* COUNT rows of a head into shared memory, of which 'left' are there; the rest become zeros. 16 bytes at a time where
  * every row begins on such a place. The tile may be read after cp_async_wait and __syncthreads. */
 template <class P, int COUNT, int THREADS>
-static __device__ __forceinline__ void tile_load(typename P::T *tile, const typename P::T *from,
-                                                 int64_t ld, int left, int size, bool aligned) {
+static __device__ __forceinline__ void tile_load(typename P::T *tile, const typename P::T *from, int64_t ld, int left,
+                                                 int size, bool aligned) {
     typedef typename P::T T;
     const int piece = 16 / sizeof(T), pieces = P::D / piece;
     /* threads side by side in a row: a power of two, so that a thread keeps its column */
@@ -256,8 +248,7 @@ static __device__ __forceinline__ void tile_load(typename P::T *tile, const type
 #pragma unroll 1
     for (int at = 0; at < COUNT; at += step, row += step, place += step * ld, tile += step * P::LD)
 #pragma unroll 1
-        for (int e = 0; e < piece; e++)
-            tile[e] = row < left && col + e < size ? place[e] : from_float<T>(0);
+        for (int e = 0; e < piece; e++) tile[e] = row < left && col + e < size ? place[e] : from_float<T>(0);
 }
 
 /* KEYS keys and values of a head, from the one at 'at' on, as one stage of two tiles. */
@@ -266,16 +257,15 @@ static __device__ __forceinline__ void stage_load(typename P::T *stage, const at
                                                   const attention_head &h, int at) {
     const typename P::T *k = (const typename P::T *)c.x + h.in + h.all + at * h.ld;
     tile_load<P, KEYS, THREADS>(stage, k, h.ld, c.positions - at, c.size, c.aligned);
-    tile_load<P, KEYS, THREADS>(stage + KEYS * P::LD, k + h.all, h.ld, c.positions - at, c.size,
-                                c.aligned);
+    tile_load<P, KEYS, THREADS>(stage + KEYS * P::LD, k + h.all, h.ld, c.positions - at, c.size, c.aligned);
 }
 
 /* The warp's rows of o, those that are 'left', times 'factor' to memory, by way of the warp's rows of a tile that
  * nobody else reads: whole 16-byte pieces are written. */
 template <class P>
-static __device__ __forceinline__ void
-rows_store(typename P::T *to, int64_t ld, const float (&o)[P::R][P::CO],
-           const float (&factor)[P::R], typename P::T *tile, int left, int size, bool aligned) {
+static __device__ __forceinline__ void rows_store(typename P::T *to, int64_t ld, const float (&o)[P::R][P::CO],
+                                                  const float (&factor)[P::R], typename P::T *tile, int left, int size,
+                                                  bool aligned) {
     typedef typename P::T T;
     const int lane = threadIdx.x % 32, piece = 16 / sizeof(T), pieces = P::D / piece;
     __syncwarp(); /* the tile has been read */
@@ -283,8 +273,7 @@ rows_store(typename P::T *to, int64_t ld, const float (&o)[P::R][P::CO],
     for (int i = 0; i < P::R; i++)
 #pragma unroll
         for (int j = 0; j < P::CO; j += 2)
-            P::put_pair(tile + P::row(lane, i) * P::LD + P::out(lane, j), o[i][j] * factor[i],
-                        o[i][j + 1] * factor[i]);
+            P::put_pair(tile + P::row(lane, i) * P::LD + P::out(lane, j), o[i][j] * factor[i], o[i][j + 1] * factor[i]);
     __syncwarp();
     for (int i = lane; i < P::ROWS * pieces; i += 32) {
         int row = i / pieces, col = i % pieces * piece;
@@ -325,12 +314,10 @@ static inline attention_kernel attention_fitting(int shared, const attention_ker
 }
 
 static inline cudaError_t attention_prepare(const attention_kernel &k) {
-    return cudaFuncSetAttribute((const void *)k.run, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)k.bytes);
+    return cudaFuncSetAttribute((const void *)k.run, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)k.bytes);
 }
 
-static inline cudaError_t attention_launch(const attention_kernel &k, const attention_call &c,
-                                           cudaStream_t s) {
+static inline cudaError_t attention_launch(const attention_kernel &k, const attention_call &c, cudaStream_t s) {
     int64_t blocks = c.samples * c.heads * ((c.positions + k.rows - 1) / k.rows);
     LAUNCH(k.run, (unsigned)blocks, (unsigned)k.threads, k.bytes, s, c);
     return cudaGetLastError();

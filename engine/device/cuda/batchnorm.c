@@ -12,8 +12,7 @@ struct batchnorm {
 
 static struct norm_launch launch_of(const struct batchnorm *b, const struct op_args *a) {
     const struct op_desc *d = &b->op.desc;
-    return (struct norm_launch){.xv = value_of_x(d),
-                                .v = value_of(d->precision),
+    return (struct norm_launch){.x_type = element_read(d),
                                 .cut = b->cut,
                                 .x = a->x[0],
                                 .dy = a->dy,
@@ -64,7 +63,7 @@ static enum error norm_create(struct device *dev, const struct op_desc *d, struc
     struct batchnorm *b = (struct batchnorm *)*out;
     int64_t channels = d->x.dim[0];
     size_t end = 0;
-    b->cut = channels_cut(op_xs(d) / channels, channels, value_of(d->precision));
+    b->cut = channels_cut(op_xs(d) / channels, channels, element_of(d->precision));
     piece(&end, (size_t)channels_part_floats(&b->cut) * sizeof(float));
     b->line = piece(&end, 3 * (size_t)channels * sizeof(float));
     b->op.scratch_bytes = end;

@@ -4,14 +4,13 @@
  * any value is, so that nothing cancels. */
 #include "engine/device/cuda/channels.h"
 
-#define ROWS_OF_PART(row)                                                                          \
-    int64_t row = blockIdx.y * c.part + k.row,                                                     \
-            end = min(c.rows, (blockIdx.y + (int64_t)1) * c.part);                                 \
-    k.inside &&row < end;                                                                          \
+#define ROWS_OF_PART(row)                                                                                              \
+    int64_t row = blockIdx.y * c.part + k.row, end = min(c.rows, (blockIdx.y + (int64_t)1) * c.part);                  \
+    k.inside &&row < end;                                                                                              \
     row += c.high
-#define ROWS_OF_PASS(row)                                                                          \
-    int64_t row = (int64_t)blockIdx.y * c.high + k.row;                                            \
-    k.inside &&row < c.rows;                                                                       \
+#define ROWS_OF_PASS(row)                                                                                              \
+    int64_t row = (int64_t)blockIdx.y * c.high + k.row;                                                                \
+    k.inside &&row < c.rows;                                                                                           \
     row += (int64_t)gridDim.y * c.high
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -45,8 +44,8 @@ static __device__ __forceinline__ float follow(float running, double batch, floa
 }
 
 template <typename X>
-static __global__ void moments_kernel(struct channels_cut c, const X *x, const float *part,
-                                      float eps, struct follow f, float *saved) {
+static __global__ void moments_kernel(struct channels_cut c, const X *x, const float *part, float eps, struct follow f,
+                                      float *saved) {
     int64_t channel = channel_of_warp();
     if (channel >= c.channels) return;
     double rows = (double)c.rows;
@@ -68,8 +67,8 @@ struct moments { /* of each channel; inverse: 'second' is 1 / sqrt(var + eps), e
 };
 
 template <typename X, typename T, int V>
-static __global__ void apply_kernel(struct channels_cut c, const X *__restrict__ x,
-                                    struct moments m, bool relu, T *__restrict__ y) {
+static __global__ void apply_kernel(struct channels_cut c, const X *__restrict__ x, struct moments m, bool relu,
+                                    T *__restrict__ y) {
     struct column k = column_of(c);
     float mean[V] = {0}, scale[V] = {0}, shift[V] = {0}, v[V];
     if (k.inside) {
@@ -107,9 +106,8 @@ __device__ __forceinline__ void behind_relu(const T *y, const T *dy, int64_t at,
 }
 
 template <typename X, typename T, int V>
-static __global__ void gradient_sums_kernel(struct channels_cut c, const X *__restrict__ x,
-                                            const T *__restrict__ y, const T *__restrict__ dy,
-                                            const float *saved, float *part) {
+static __global__ void gradient_sums_kernel(struct channels_cut c, const X *__restrict__ x, const T *__restrict__ y,
+                                            const T *__restrict__ dy, const float *saved, float *part) {
     SHARED_BYTES(shared);
     struct column k = column_of(c);
     float mean[V] = {0}, v[V], dz[V], sum[V] = {0}, product[V] = {0};
@@ -130,8 +128,8 @@ static __global__ void gradient_sums_kernel(struct channels_cut c, const X *__re
 }
 
 /* dx = scale (dz - shift - (x - mean) slope): line has scale, shift and slope, 'channels' of each. */
-static __global__ void line_kernel(struct channels_cut c, const float *part, const float *w,
-                                   const float *saved, float *dw, float *db, float *line) {
+static __global__ void line_kernel(struct channels_cut c, const float *part, const float *w, const float *saved,
+                                   float *dw, float *db, float *line) {
     int64_t channel = channel_of_warp();
     if (channel >= c.channels) return;
     double sum = parts_sum(part + channel * c.parts, c.parts);
@@ -146,9 +144,9 @@ static __global__ void line_kernel(struct channels_cut c, const float *part, con
 }
 
 template <typename T, int V>
-static __global__ void gradient_kernel(struct channels_cut c, const T *__restrict__ x,
-                                       const T *__restrict__ y, const T *__restrict__ dy,
-                                       const float *saved, const float *line, T *__restrict__ dx) {
+static __global__ void gradient_kernel(struct channels_cut c, const T *__restrict__ x, const T *__restrict__ y,
+                                       const T *__restrict__ dy, const float *saved, const float *line,
+                                       T *__restrict__ dx) {
     struct column k = column_of(c);
     float mean[V] = {0}, scale[V] = {0}, shift[V] = {0}, slope[V] = {0}, v[V], dz[V];
     if (k.inside) {
@@ -163,82 +161,68 @@ static __global__ void gradient_kernel(struct channels_cut c, const T *__restric
         load<T, V>(x + at, v);
         behind_relu<T, V>(y, dy, at, dz);
 #pragma unroll
-        for (int i = 0; i < V; i++)
-            dz[i] = scale[i] * (dz[i] - shift[i] - (v[i] - mean[i]) * slope[i]);
+        for (int i = 0; i < V; i++) dz[i] = scale[i] * (dz[i] - shift[i] - (v[i] - mean[i]) * slope[i]);
         store<T, V>(dx + at, dz);
     }
 }
 
 /* ---- launches ------------------------------------------------------------------------------- */
-template <typename X, int V>
-static cudaError_t measure(const struct norm_launch *l, cudaStream_t stream) {
+template <typename X, int V> static cudaError_t measure(const struct norm_launch *l, cudaStream_t stream) {
     const struct channels_cut *c = &l->cut;
     struct follow f = {l->running[0], l->running[1], l->momentum};
     auto *sums = measure_kernel<X, V>;
     auto *moments = moments_kernel<X>;
-    LAUNCH(sums, columns_grid(c, c->parts), CHANNEL_THREADS, CHANNEL_THREADS * V * sizeof(float),
-           stream, *c, (const X *)l->x, l->part);
-    LAUNCH(moments, warps_grid(c), 32 * CHANNELS_A_BLOCK, 0, stream, *c, (const X *)l->x,
-           (const float *)l->part, l->eps, f, l->saved);
+    LAUNCH(sums, columns_grid(c, c->parts), CHANNEL_THREADS, CHANNEL_THREADS * V * sizeof(float), stream, *c,
+           (const X *)l->x, l->part);
+    LAUNCH(moments, warps_grid(c), 32 * CHANNELS_A_BLOCK, 0, stream, *c, (const X *)l->x, (const float *)l->part,
+           l->eps, f, l->saved);
     return cudaGetLastError();
 }
 
 template <typename X, typename T, int V>
-static cudaError_t apply(const struct norm_launch *l, const struct moments *m,
-                         cudaStream_t stream) {
+static cudaError_t apply(const struct norm_launch *l, const struct moments *m, cudaStream_t stream) {
     auto *kernel = apply_kernel<X, T, V>;
-    LAUNCH(kernel, pass_grid(&l->cut), CHANNEL_THREADS, 0, stream, l->cut, (const X *)l->x, *m,
-           l->relu, (T *)l->y);
+    LAUNCH(kernel, pass_grid(&l->cut), CHANNEL_THREADS, 0, stream, l->cut, (const X *)l->x, *m, l->relu, (T *)l->y);
     return cudaGetLastError();
 }
 
-template <typename X, typename T, int V>
-static cudaError_t gradient(const struct norm_launch *l, cudaStream_t stream) {
+template <typename X, typename T, int V> static cudaError_t gradient(const struct norm_launch *l, cudaStream_t stream) {
     const struct channels_cut *c = &l->cut;
     const T *y = l->relu ? (const T *)l->y : NULL, *dy = (const T *)l->dy;
     auto *sums = gradient_sums_kernel<X, T, V>;
     auto *pass = gradient_kernel<T, V>;
-    LAUNCH(sums, columns_grid(c, c->parts), CHANNEL_THREADS, CHANNEL_THREADS * V * sizeof(float),
-           stream, *c, (const X *)l->x, y, dy, (const float *)l->saved, l->part);
-    LAUNCH(line_kernel, warps_grid(c), 32 * CHANNELS_A_BLOCK, 0, stream, *c, (const float *)l->part,
-           l->w, (const float *)l->saved, l->dw, l->db, l->line);
+    LAUNCH(sums, columns_grid(c, c->parts), CHANNEL_THREADS, CHANNEL_THREADS * V * sizeof(float), stream, *c,
+           (const X *)l->x, y, dy, (const float *)l->saved, l->part);
+    LAUNCH(line_kernel, warps_grid(c), 32 * CHANNELS_A_BLOCK, 0, stream, *c, (const float *)l->part, l->w,
+           (const float *)l->saved, l->dw, l->db, l->line);
     if (l->dx) /* then x is of type T */
-        LAUNCH(pass, pass_grid(c), CHANNEL_THREADS, 0, stream, *c, (const T *)l->x, y, dy,
-               (const float *)l->saved, (const float *)l->line, (T *)l->dx);
+        LAUNCH(pass, pass_grid(c), CHANNEL_THREADS, 0, stream, *c, (const T *)l->x, y, dy, (const float *)l->saved,
+               (const float *)l->line, (T *)l->dx);
     return cudaGetLastError();
 }
 
-/* Calls run<X, T, V> for the types and the vector of l. */
-#define BY_TYPES(run, ...)                                                                         \
-    do {                                                                                           \
-        bool one = l->cut.vector == 1, data = l->xv != l->v;                                       \
-        if (l->v == VALUE_F32)                                                                     \
-            return (one ? run<float, float, 1> : run<float, float, 4>)(__VA_ARGS__);               \
-        if (l->v == VALUE_BF16 && data)                                                            \
-            return (one ? run<float, __nv_bfloat16, 1>                                             \
-                        : run<float, __nv_bfloat16, 8>)(__VA_ARGS__);                              \
-        if (l->v == VALUE_BF16)                                                                    \
-            return (one ? run<__nv_bfloat16, __nv_bfloat16, 1>                                     \
-                        : run<__nv_bfloat16, __nv_bfloat16, 8>)(__VA_ARGS__);                      \
-        if (data) return (one ? run<float, __half, 1> : run<float, __half, 8>)(__VA_ARGS__);       \
-        return (one ? run<__half, __half, 1> : run<__half, __half, 8>)(__VA_ARGS__);               \
-    } while (0)
-
-template <typename X, typename T, int V>
-static cudaError_t measure_any(const struct norm_launch *l, cudaStream_t s) {
-    return measure<X, V>(l, s);
+/* For the types of l and its cut's vector. */
+template <typename X, typename T> static cudaError_t measure_of(const struct norm_launch *l, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? measure<X, 1> : measure<X, pack_of<T>::COUNT>)(l, stream);
+}
+template <typename X, typename T>
+static cudaError_t apply_of(const struct norm_launch *l, const struct moments *m, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? apply<X, T, 1> : apply<X, T, pack_of<T>::COUNT>)(l, m, stream);
+}
+template <typename X, typename T> static cudaError_t gradient_of(const struct norm_launch *l, cudaStream_t stream) {
+    return (l->cut.vector == 1 ? gradient<X, T, 1> : gradient<X, T, pack_of<T>::COUNT>)(l, stream);
 }
 
 cudaError_t norm_measure_launch(const struct norm_launch *l, cudaStream_t stream) {
-    BY_TYPES(measure_any, l, stream);
+    return BY_TYPES(l->x_type, l->cut.type, measure_of, l, stream);
 }
 
 cudaError_t norm_apply_launch(const struct norm_launch *l, bool training, cudaStream_t stream) {
     struct moments m = {l->running[0], l->running[1], l->w, l->b, false, l->eps};
     if (training) m.mean = l->saved, m.second = l->saved + l->cut.channels, m.inverse = true;
-    BY_TYPES(apply, l, &m, stream);
+    return BY_TYPES(l->x_type, l->cut.type, apply_of, l, &m, stream);
 }
 
 cudaError_t norm_gradient_launch(const struct norm_launch *l, cudaStream_t stream) {
-    BY_TYPES(gradient, l, stream);
+    return BY_TYPES(l->x_type, l->cut.type, gradient_of, l, stream);
 }

@@ -2,9 +2,9 @@
  * end. */
 #include "engine/device/cuda/image_launch.h"
 
-struct channels_cut channels_cut(int64_t rows, int64_t channels, enum value v) {
+struct channels_cut channels_cut(int64_t rows, int64_t channels, enum element type) {
     enum { THREADS = 256, PARTS = 512, ROWS = 16 };
-    struct channels_cut c = {.rows = rows, .channels = channels, .vector = 16 / value_bytes(v), .wide = 1};
+    struct channels_cut c = {type, rows, channels, .vector = 16 / (int)element_bytes(type), .wide = 1};
     if (channels % c.vector) c.vector = 1;
     while (c.wide < 32 && (int64_t)c.wide * c.vector < channels) c.wide *= 2;
     c.high = THREADS / c.wide;

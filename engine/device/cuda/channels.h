@@ -2,25 +2,17 @@
  * a time, so that a warp reads whole lines. Rows are cut into parts: a thread adds its rows of a part in f32, the
  * threads of a column are added pairwise, and the parts in double. */
 #pragma once
+#include "engine/device/cuda/by_type.h"
 #include "engine/device/cuda/image_launch.h"
-#include "engine/device/cuda/kernel.h"
+#include "engine/device/cuda/pack.h"
 
 static const int CHANNEL_THREADS = 256;
 
-template <typename T, int V> struct alignas(sizeof(T) * V < 16 ? sizeof(T) * V : 16) values {
-    T at[V];
-};
-template <typename T, int V> __device__ __forceinline__ void load(const T *p, float *to) {
-    values<T, V> v = *(const values<T, V> *)p;
-#pragma unroll
-    for (int i = 0; i < V; i++) to[i] = to_float(v.at[i]);
-}
-template <typename T, int V> __device__ __forceinline__ void store(T *p, const float *from) {
-    values<T, V> v;
-#pragma unroll
-    for (int i = 0; i < V; i++) v.at[i] = from_float<T>(from[i]);
-    *(values<T, V> *)p = v;
-}
+/* of<T, V>(...): V of the cut's type, or one. */
+#define BY_CUT(c, of, ...)                                                                                             \
+    ((c)->type == ELEMENT_BF16   ? ((c)->vector == 1 ? of<__nv_bfloat16, 1> : of<__nv_bfloat16, 8>)(__VA_ARGS__)       \
+     : (c)->type == ELEMENT_FP16 ? ((c)->vector == 1 ? of<__half, 1> : of<__half, 8>)(__VA_ARGS__)                     \
+                                 : ((c)->vector == 1 ? of<float, 1> : of<float, 4>)(__VA_ARGS__))
 
 struct column {      /* a thread's */
     int64_t channel; /* the first of V */
@@ -47,8 +39,8 @@ static inline dim3 pass_grid(const struct channels_cut *c) {
 
 /* part[channel][this block's part] = the sums of the block's threads. */
 template <int V>
-__device__ __forceinline__ void part_keep(const struct channels_cut &c, const struct column &k,
-                                          float *sum, float *shared, float *part) {
+__device__ __forceinline__ void part_keep(const struct channels_cut &c, const struct column &k, float *sum,
+                                          float *shared, float *part) {
     float *mine = shared + threadIdx.x * V;
     __syncthreads(); /* shared may hold the sums before */
 #pragma unroll

@@ -15,17 +15,14 @@ static inline int64_t column_groups(int64_t rows) {
     int64_t groups = (rows + COLUMN_ROWS - 1) / COLUMN_ROWS;
     return groups < COLUMN_GROUPS ? groups : (int64_t)COLUMN_GROUPS;
 }
-/* What columns_sum wants for 'partial'. */
+/* Of the sums of all groups. */
 static inline size_t columns_bytes(int64_t rows, int64_t width) {
     return (size_t)(column_groups(rows) * width) * sizeof(float);
 }
-/* out[c] = sum of x[r][c]; + out[c] when 'add'. x: (rows, width) of that type. */
-cudaError_t columns_sum(enum element type, const void *x, int64_t rows, int64_t width,
-                        float *partial, float *out, bool add, cudaStream_t stream);
-/* The second step alone: out0[c] = sum of partial[g][c], out1[c] = sum of partial[g][width + c]. partial is (groups,
+/* The second step: out0[c] = sum of partial[g][c], out1[c] = sum of partial[g][width + c]. partial is (groups,
  * width), or (groups, 2, width) when out1 is there. */
-cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width, float *out0,
-                           float *out1, bool add, cudaStream_t stream);
+cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width, float *out0, float *out1,
+                           cudaStream_t stream);
 
 #ifdef __cplusplus
 }

@@ -17,7 +17,7 @@
 
 struct conv {
     struct op op;
-    enum value type;
+    enum element type;
     struct conv_plan *plan[CONV_PASSES];
     struct conv_run run[CONV_PASSES];
     bool fused;              /* the bias is in the plan */
@@ -60,7 +60,7 @@ static enum error images(const struct conv *c, const struct op_args *a, bool mad
 
 /* The weights as they are, if they serve. */
 static const void *weights_as_they_are(const struct conv *c, const struct op_args *a) {
-    const void *w = c->type == VALUE_F32 ? (const void *)a->w[0] : a->w_low[0];
+    const void *w = c->type == ELEMENT_F32 ? (const void *)a->w[0] : a->w_low[0];
     return c->same && aligned(w) ? w : NULL;
 }
 
@@ -69,9 +69,8 @@ static enum error filters(const struct conv *c, const struct op_args *a, bool ma
     if (*out) return ERR_NONE;
     void *w = copy_at(a, made, 0, c->at.w);
     *out = w;
-    if (!made)
-        CU(filter_last_launch(c->type, a->w[0], w, c->op.desc.y.dim[0], c->in, c->area, cuda_stream(&c->op)),
-           "a filter's copy");
+    const struct turn t = {ELEMENT_F32, c->type, a->w[0], w, c->op.desc.y.dim[0], c->in, c->area};
+    if (!made) CU(turn_launch(&t, cuda_stream(&c->op)), "a filter's copy");
     return ERR_NONE;
 }
 
@@ -91,24 +90,23 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const void *x, *w, *bias = NULL;
     TRY(images(c, a, false, &x));
     TRY(filters(c, a, false, &w));
-    if (c->fused) bias = c->type == VALUE_F32 ? (const void *)a->w[1] : a->w_low[1];
+    if (c->fused) bias = c->type == ELEMENT_F32 ? (const void *)a->w[1] : a->w_low[1];
     TRY(run(c, CONV_FORWARD, x, w, a->y, bias, a));
     const float *late = d->conv.bias && !c->fused ? a->w[1] : NULL;
     if (!late && d->act == ACT_NONE) return ERR_NONE;
-    CU(conv_finish_launch(c->type, &c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)), "a convolution's bias");
+    CU(conv_finish_launch(&c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)), "a convolution's bias");
     return ERR_NONE;
 }
 
 /* dw0 lands where it belongs, or beside w in scratch and is turned from there. */
 static enum error filter_gradient(struct conv *c, const void *dz, const struct op_args *a) {
-    bool direct = c->same && c->type == VALUE_F32 && aligned(a->dw[0]);
+    bool direct = c->same && c->type == ELEMENT_F32 && aligned(a->dw[0]);
     void *dw = direct ? (void *)a->dw[0] : piece_at(a, c->at.w);
     const void *x;
     TRY(images(c, a, true, &x));
     TRY(run(c, CONV_FILTER, x, dw, dz, NULL, a));
-    if (!direct)
-        CU(filter_plain_launch(c->type, dw, a->dw[0], c->op.desc.y.dim[0], c->in, c->area, cuda_stream(&c->op)),
-           "a filter's gradient");
+    const struct turn t = {c->type, ELEMENT_F32, dw, a->dw[0], c->op.desc.y.dim[0], c->area, c->in};
+    if (!direct) CU(turn_launch(&t, cuda_stream(&c->op)), "a filter's gradient");
     return ERR_NONE;
 }
 
@@ -117,10 +115,8 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     void *masked = d->act == ACT_RELU ? piece_at(a, c->at.dz) : NULL;
     const void *dz = masked ? masked : a->dy, *w;
-    if (masked || d->conv.bias)
-        CU(conv_gradient_launch(c->type, &c->cut, a->y, a->dy, masked, piece_at(a, c->at.part),
-                                d->conv.bias ? a->dw[1] : NULL, cuda_stream(op)),
-           "a bias' gradient");
+    const struct conv_gradient g = {a->y, a->dy, masked, piece_at(a, c->at.part), d->conv.bias ? a->dw[1] : NULL};
+    if (masked || g.db) CU(conv_gradient_launch(&c->cut, &g, cuda_stream(op)), "a bias' gradient");
     TRY(filter_gradient(c, dz, a));
     if (!a->dx[0] || d->first) return ERR_NONE;
     TRY(filters(c, a, true, &w));
@@ -143,7 +139,7 @@ static void conv_free(struct op *op) {
 
 static void shape_of(const struct conv *c, struct conv_shape *s) {
     static const cudnnDataType_t types[] = {
-        [VALUE_F32] = CUDNN_DATA_FLOAT, [VALUE_BF16] = CUDNN_DATA_BFLOAT16, [VALUE_FP16] = CUDNN_DATA_HALF};
+        [ELEMENT_F32] = CUDNN_DATA_FLOAT, [ELEMENT_BF16] = CUDNN_DATA_BFLOAT16, [ELEMENT_FP16] = CUDNN_DATA_HALF};
     const struct op_desc *d = &c->op.desc;
     memset(s, 0, sizeof *s);
     s->n = d->n, s->groups = d->conv.groups;
@@ -172,7 +168,7 @@ static enum error plan_all(struct conv *c) {
 
 /* x, w and the workspace of one pass at a time; dz and part are backward's. */
 static void lay_out(struct conv *c) {
-    size_t unit = (size_t)value_bytes(c->type), end = 0, space = 0;
+    size_t unit = (size_t)element_bytes(c->type), end = 0, space = 0;
     size_t filter = (size_t)weights(c) * unit, parts = (size_t)channels_part_floats(&c->cut) * sizeof(float);
     for (int pass = 0; pass < CONV_PASSES; pass++)
         if (conv_plan_space(c->plan[pass]) > space) space = conv_plan_space(c->plan[pass]);
@@ -192,11 +188,11 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     struct op *op;
     TRY(op_alloc(sizeof(struct conv), &cuda_conv2d, dev, d, &op));
     struct conv *c = (struct conv *)op;
-    c->type = value_of(d->precision);
+    c->type = element_of(d->precision);
     c->in = d->x.dim[0] / d->conv.groups;
     c->area = (int64_t)d->conv.window.kernel[0] * d->conv.window.kernel[1];
     c->same = c->area == 1 || c->in == 1;
-    c->cast = d->first && c->type != VALUE_F32;
+    c->cast = d->first && c->type != ELEMENT_F32;
     c->cut = channels_cut(d->n * d->y.dim[1] * d->y.dim[2], d->y.dim[0], c->type);
     enum error err = plan_all(c);
     if (err) {

@@ -20,8 +20,7 @@ MUST_CHECK enum error conv_plan_get(struct cuda *c, enum conv_pass pass, const s
                                     struct conv_plan **out);
 void conv_plan_put(struct conv_plan *p); /* NULL is fine */
 size_t conv_plan_space(const struct conv_plan *p);
-struct
-    conv_about { /* which of cuDNN's engines it is, what cuDNN notes of it, and the bytes that it works in */
+struct conv_about { /* which of cuDNN's engines it is, what cuDNN notes of it, and the bytes that it works in */
     int64_t engine, space;
     unsigned notes; /* bits of cudnnBackendNumericalNote_t */
 };
@@ -36,6 +35,6 @@ struct conv_run {
     cudnnBackendDescriptor_t pack;
     void *at[CONV_TENSORS], *space;
 };
-MUST_CHECK enum error conv_run(struct conv_run *r, const struct conv_plan *p,
-                               void *const at[CONV_TENSORS], void *space);
+MUST_CHECK enum error conv_run(struct conv_run *r, const struct conv_plan *p, void *const at[CONV_TENSORS],
+                               void *space);
 void conv_run_fini(struct conv_run *r);

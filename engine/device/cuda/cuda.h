@@ -14,10 +14,10 @@ struct cuda {
     cudaStream_t stream[DEVICE_LANES];
     _Atomic(cudaStream_t) followed[DEVICE_LANES]; /* the lane that each followed last */
     cublasLtHandle_t blas;
-    cudnnHandle_t dnn; /* on LANE_COMPUTE */
-    void *blas_space;  /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
-    int *fault;       /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
-    int *fault_there; /* the same, as kernels address it */
+    cudnnHandle_t dnn;          /* on LANE_COMPUTE */
+    void *blas_space;           /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
+    int *fault;                 /* host memory that kernels write: enum cuda_fault, first one wins; 0: none */
+    int *fault_there;           /* the same, as kernels address it */
     int processors, capability; /* multiprocessors; 90 for 9.0 */
     int shared;                 /* bytes of shared memory that a block may ask for */
     cudaStream_t setup;         /* beside the lanes: zeroing what has been allocated */
@@ -53,10 +53,10 @@ static inline cudaStream_t cuda_stream(const struct op *op) {
 MUST_CHECK enum error cuda_failed(cudaError_t e, const char *what);
 MUST_CHECK enum error cublas_failed(cublasStatus_t e, const char *what);
 MUST_CHECK enum error cudnn_failed(cudnnStatus_t e, const char *what);
-#define CU(call, what)                                                                             \
-    do {                                                                                           \
-        cudaError_t cu_ = (call);                                                                  \
-        if (cu_ != cudaSuccess) return cuda_failed(cu_, what);                                     \
+#define CU(call, what)                                                                                                 \
+    do {                                                                                                               \
+        cudaError_t cu_ = (call);                                                                                      \
+        if (cu_ != cudaSuccess) return cuda_failed(cu_, what);                                                         \
     } while (0)
 /* After a launch: a configuration that the GPU does not take. */
 #define CU_LAUNCHED(what) CU(cudaGetLastError(), what)

@@ -4,6 +4,9 @@
 
 enum element { ELEMENT_F32, ELEMENT_BF16, ELEMENT_FP16 };
 
+static inline size_t element_bytes(enum element e) {
+    return e == ELEMENT_F32 ? 4 : 2;
+}
 /* Activations of ops of that precision. */
 static inline enum element element_of(enum precision p) {
     if (p == PRECISION_BF16) return ELEMENT_BF16;

@@ -8,25 +8,30 @@ static bool layouts_equal(const struct op_desc *d) {
     return d->x_layout == d->y_layout;
 }
 
+static struct elements elements_of(const struct op_desc *d) {
+    return (struct elements){.act = d->act,
+                             .alpha = d->act_alpha,
+                             .x_type = element_read(d),
+                             .type = element_of(d->precision),
+                             .n = op_xs(d)};
+}
+
 /* ---- activation ----------------------------------------------------------------------------- */
 static enum error activation_create(struct device *dev, const struct op_desc *d, struct op **out) {
     return op_create_plain(&cuda_activation, dev, d, out);
 }
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    CU(act_launch(d->act, d->act_alpha, element_read(d), element_of(d->precision), a->x[0], a->y, op_xs(d),
-                  cuda_stream(op)),
-       "activation");
+    struct elements e = elements_of(&op->desc);
+    e.x[0] = a->x[0], e.to[0] = a->y;
+    CU(act_launch(&e, cuda_stream(op)), "activation");
     return ERR_NONE;
 }
 
 static enum error activation_backward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    if (!a->dx[0]) return ERR_NONE;
-    CU(act_back_launch(d->act, d->act_alpha, element_of(d->precision), a->x[0], a->dy, a->dx[0], op_xs(d),
-                       cuda_stream(op)),
-       "activation, backward");
+    struct elements e = elements_of(&op->desc);
+    e.x[0] = a->x[0], e.dy = a->dy, e.to[0] = a->dx[0];
+    if (a->dx[0]) CU(act_back_launch(&e, cuda_stream(op)), "activation, backward");
     return ERR_NONE;
 }
 
@@ -50,7 +55,11 @@ static enum error dropout_create(struct device *dev, const struct op_desc *d, st
 
 static struct dropout_call dropout_call(const struct op_desc *d, const struct op_args *a) {
     struct rng_key key = rng_key(a->seed, RNG_DROPOUT);
-    return (struct dropout_call){.key = {key.k[0], key.k[1]},
+    return (struct dropout_call){.from_type = element_read(d),
+                                 .type = element_of(d->precision),
+                                 .from = a->x[0],
+                                 .to = a->y,
+                                 .key = {key.k[0], key.k[1]},
                                  .stream = (uint64_t)d->dropout.layer << 40,
                                  .ids = a->ids,
                                  .n = d->n,
@@ -61,21 +70,17 @@ static struct dropout_call dropout_call(const struct op_desc *d, const struct op
 }
 
 static enum error dropout_forward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    enum element from = element_read(d), to = element_of(d->precision);
-    struct dropout_call c = dropout_call(d, a);
-    if (a->training)
-        CU(dropout_launch(&c, from, to, a->x[0], a->y, cuda_stream(op)), "dropout");
-    else
-        CU(act_launch(ACT_NONE, 0, from, to, a->x[0], a->y, op_xs(d), cuda_stream(op)), "dropout");
+    struct dropout_call c = dropout_call(&op->desc, a);
+    struct elements e = elements_of(&op->desc);
+    e.x[0] = a->x[0], e.to[0] = a->y;
+    CU(a->training ? dropout_launch(&c, cuda_stream(op)) : act_launch(&e, cuda_stream(op)), "dropout");
     return ERR_NONE;
 }
 
 static enum error dropout_backward(struct op *op, const struct op_args *a) {
-    enum element type = element_of(op->desc.precision);
     struct dropout_call c = dropout_call(&op->desc, a);
-    if (!a->dx[0]) return ERR_NONE;
-    CU(dropout_launch(&c, type, type, a->dy, a->dx[0], cuda_stream(op)), "dropout, backward");
+    c.from_type = c.type, c.from = a->dy, c.to = a->dx[0];
+    if (c.to) CU(dropout_launch(&c, cuda_stream(op)), "dropout, backward");
     return ERR_NONE;
 }
 
@@ -98,23 +103,19 @@ static enum error add_create(struct device *dev, const struct op_desc *d, struct
 }
 
 static enum error add_forward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    CU(add_launch(d->act == ACT_RELU, element_read(d), element_of(d->precision), a->x[0], a->x[1], a->y, op_xs(d),
-                  cuda_stream(op)),
-       "add");
+    struct elements e = elements_of(&op->desc);
+    e.x[0] = a->x[0], e.x[1] = a->x[1], e.to[0] = a->y;
+    CU(add_launch(&e, cuda_stream(op)), "add");
     return ERR_NONE;
 }
 
 /* Without an activation a side that is dy itself is done already. */
 static enum error add_backward(struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    float *dx[2];
-    for (int side = 0; side < 2; side++) dx[side] = d->act == ACT_NONE && a->dx[side] == a->dy ? NULL : a->dx[side];
-    if (dx[1] == dx[0]) dx[1] = NULL; /* both in one place */
-    if (!dx[0] && !dx[1]) return ERR_NONE;
-    CU(add_back_launch(d->act == ACT_RELU, element_of(d->precision), a->y, a->dy, dx[0], dx[1], op_xs(d),
-                       cuda_stream(op)),
-       "add, backward");
+    struct elements e = elements_of(&op->desc);
+    e.y = a->y, e.dy = a->dy;
+    for (int side = 0; side < 2; side++) e.to[side] = e.act == ACT_NONE && a->dx[side] == a->dy ? NULL : a->dx[side];
+    if (e.to[1] == e.to[0]) e.to[1] = NULL; /* both in one place */
+    if (e.to[0] || e.to[1]) CU(add_back_launch(&e, cuda_stream(op)), "add, backward");
     return ERR_NONE;
 }
 

@@ -13,14 +13,7 @@
 #include "engine/device/cuda/sequence_launch.h"
 #include "engine/device/cuda/token.h"
 
-enum {
-    TILE = 256,
-    DIGIT_BITS = 8,
-    DIGITS = 1 << DIGIT_BITS,
-    SCANNERS = 1024,
-    WARPS = 8,
-    THREADS = WARPS * WARP
-};
+enum { TILE = 256, DIGIT_BITS = 8, DIGITS = 1 << DIGIT_BITS, SCANNERS = 1024, WARPS = 8, THREADS = WARPS * WARP };
 
 /* ---- what is in scratch ------------------------------------------------------------------------ */
 struct sorting {
@@ -56,8 +49,7 @@ static __global__ void __launch_bounds__(TILE)
     row[k] = (int)k;
 }
 
-static __global__ void __launch_bounds__(TILE)
-    count_kernel(const int *key, int64_t rows, int shift, int *count) {
+static __global__ void __launch_bounds__(TILE) count_kernel(const int *key, int64_t rows, int shift, int *count) {
     SHARED(int, here, [DIGITS]);
     int64_t k = (int64_t)blockIdx.x * TILE + threadIdx.x;
     here[threadIdx.x] = 0;
@@ -83,8 +75,7 @@ static __device__ __forceinline__ int sum_before(int mine, int *shared) {
 /* One block: each count becomes the sum of those before it. */
 static __global__ void __launch_bounds__(SCANNERS) scan_kernel(int *count, int64_t n) {
     SHARED(int, sums, [SCANNERS / WARP]);
-    int64_t each = (n + SCANNERS - 1) / SCANNERS, begin = threadIdx.x * each,
-            end = min(begin + each, n);
+    int64_t each = (n + SCANNERS - 1) / SCANNERS, begin = threadIdx.x * each, end = min(begin + each, n);
     int sum = 0;
     for (int64_t k = begin; k < end; k++) sum += count[k];
     sum = sum_before(sum, sums);
@@ -95,9 +86,8 @@ static __global__ void __launch_bounds__(SCANNERS) scan_kernel(int *count, int64
     }
 }
 
-static __global__ void __launch_bounds__(TILE)
-    scatter_kernel(const int *key, const int *row, int64_t rows, int shift, const int *count,
-                   int *to_key, int *to_row) {
+static __global__ void __launch_bounds__(TILE) scatter_kernel(const int *key, const int *row, int64_t rows, int shift,
+                                                              const int *count, int *to_key, int *to_row) {
     SHARED(int, digits, [TILE]);
     int64_t k = (int64_t)blockIdx.x * TILE + threadIdx.x;
     int mine = k < rows ? key[k] : 0, digit = mine >> shift & (DIGITS - 1), before = 0;
@@ -111,8 +101,7 @@ static __global__ void __launch_bounds__(TILE)
 }
 
 /* begin and end are zero. */
-static __global__ void __launch_bounds__(TILE)
-    bounds_kernel(const int *key, int64_t rows, int *begin, int *end) {
+static __global__ void __launch_bounds__(TILE) bounds_kernel(const int *key, int64_t rows, int *begin, int *end) {
     int64_t k = (int64_t)blockIdx.x * TILE + threadIdx.x;
     if (k >= rows) return;
     int mine = key[k];
@@ -123,13 +112,12 @@ static __global__ void __launch_bounds__(TILE)
 /* Leaves the sorted pairs in s->key[0], s->row[0]. */
 static cudaError_t sort(const struct embedding_back *e, struct sorting *s, cudaStream_t stream) {
     unsigned tiles = (unsigned)tiles_of(e->rows);
-    LAUNCH(begin_kernel, tiles, TILE, 0, stream, e->token, e->rows, e->vocabulary, s->key[0],
-           s->row[0]);
+    LAUNCH(begin_kernel, tiles, TILE, 0, stream, e->token, e->rows, e->vocabulary, s->key[0], s->row[0]);
     for (int shift = 0; (e->vocabulary - 1) >> shift > 0; shift += DIGIT_BITS) {
         LAUNCH(count_kernel, tiles, TILE, 0, stream, s->key[0], e->rows, shift, s->count);
         LAUNCH(scan_kernel, 1, SCANNERS, 0, stream, s->count, (int64_t)tiles * DIGITS);
-        LAUNCH(scatter_kernel, tiles, TILE, 0, stream, s->key[0], s->row[0], e->rows, shift,
-               s->count, s->key[1], s->row[1]);
+        LAUNCH(scatter_kernel, tiles, TILE, 0, stream, s->key[0], s->row[0], e->rows, shift, s->count, s->key[1],
+               s->row[1]);
         int *key = s->key[0], *row = s->row[0];
         s->key[0] = s->key[1], s->row[0] = s->row[1];
         s->key[1] = key, s->row[1] = row;
@@ -139,9 +127,8 @@ static cudaError_t sort(const struct embedding_back *e, struct sorting *s, cudaS
 
 /* ---- adding ---------------------------------------------------------------------------------- */
 template <typename T, bool WHOLE, int N>
-static __device__ __forceinline__ void add_rows(const struct embedding_back &e, const int *row,
-                                                int begin, int end, int step, int64_t at,
-                                                float sum[N]) {
+static __device__ __forceinline__ void add_rows(const struct embedding_back &e, const int *row, int begin, int end,
+                                                int step, int64_t at, float sum[N]) {
     float v[N];
 #pragma unroll 4
     for (int p = begin; p < end; p += step) {
@@ -152,8 +139,8 @@ static __device__ __forceinline__ void add_rows(const struct embedding_back &e, 
 
 /* A warp has every WARPS-th stripe. */
 template <typename T, bool WHOLE>
-static __device__ __forceinline__ void add_short(const struct embedding_back &e, const int *row,
-                                                 int begin, int end, float *dw) {
+static __device__ __forceinline__ void add_short(const struct embedding_back &e, const int *row, int begin, int end,
+                                                 float *dw) {
     enum { N = pack_of<T>::COUNT };
     for (int64_t at = (int64_t)threadIdx.x * N; at < e.width; at += THREADS * N) {
         float sum[N] = {0};
@@ -165,9 +152,8 @@ static __device__ __forceinline__ void add_short(const struct embedding_back &e,
 
 /* A warp has every WARPS-th row. */
 template <typename T, bool WHOLE, int N>
-static __device__ __forceinline__ void add_long(const struct embedding_back &e, const int *row,
-                                                int begin, int end, float *dw,
-                                                float sums[WARPS][WARP * N]) {
+static __device__ __forceinline__ void add_long(const struct embedding_back &e, const int *row, int begin, int end,
+                                                float *dw, float sums[WARPS][WARP * N]) {
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     for (int64_t stripe = 0; stripe < e.width; stripe += WARP * N) {
         float sum[N] = {0};
@@ -200,8 +186,7 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static cudaError_t add_of(const struct embedding_back *e, const struct sorting *s,
-                          cudaStream_t stream) {
+static cudaError_t add_of(const struct embedding_back *e, const struct sorting *s, cudaStream_t stream) {
     const int64_t most = 1 << 20;
     bool whole = packs_whole<T>(e->dy, e->width) && packs_whole<T>(e->dw, e->width);
     void (*kernel)(struct embedding_back, const int *, const int *, const int *) =
@@ -216,7 +201,6 @@ extern "C" cudaError_t embedding_back(const struct embedding_back *e, cudaStream
     cudaError_t err = cudaMemsetAsync(s.begin, 0, 2 * (size_t)e->vocabulary * sizeof(int), stream);
     if (err == cudaSuccess) err = sort(e, &s, stream);
     if (err != cudaSuccess) return err;
-    LAUNCH(bounds_kernel, (unsigned)tiles_of(e->rows), TILE, 0, stream, s.key[0], e->rows, s.begin,
-           s.end);
+    LAUNCH(bounds_kernel, (unsigned)tiles_of(e->rows), TILE, 0, stream, s.key[0], e->rows, s.begin, s.end);
     return BY_TYPE(e->type, add_of, e, &s, stream);
 }

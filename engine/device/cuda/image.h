@@ -3,12 +3,6 @@
 #include "engine/device/cuda/cuda.h"
 #include "engine/device/cuda/image_launch.h"
 
-static inline enum value value_of(enum precision p) { /* of activations */
-    return p == PRECISION_BF16 ? VALUE_BF16 : p == PRECISION_FP16 ? VALUE_FP16 : VALUE_F32;
-}
-static inline enum value value_of_x(const struct op_desc *d) {
-    return d->first ? VALUE_F32 : value_of(d->precision);
-}
 /* Whether it is an image that lies as wanted, or no image: rows lie in one way only. */
 static inline bool lies(const struct shape *s, enum layout layout, enum layout wanted) {
     return s->ndim != 3 || layout == wanted;

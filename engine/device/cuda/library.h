@@ -6,33 +6,33 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
-#define CUBLASLT_FUNCTIONS(X)                                                                      \
-    X(Create)                                                                                      \
-    X(Destroy)                                                                                     \
-    X(GetStatusString)                                                                             \
-    X(GetVersion)                                                                                  \
-    X(Matmul)                                                                                      \
-    X(MatmulAlgoGetHeuristic)                                                                      \
-    X(MatmulDescCreate)                                                                            \
-    X(MatmulDescDestroy)                                                                           \
-    X(MatmulDescSetAttribute)                                                                      \
-    X(MatrixLayoutCreate)                                                                          \
-    X(MatrixLayoutDestroy)                                                                         \
-    X(MatrixLayoutSetAttribute)                                                                    \
-    X(MatmulPreferenceCreate)                                                                      \
-    X(MatmulPreferenceDestroy)                                                                     \
+#define CUBLASLT_FUNCTIONS(X)                                                                                          \
+    X(Create)                                                                                                          \
+    X(Destroy)                                                                                                         \
+    X(GetStatusString)                                                                                                 \
+    X(GetVersion)                                                                                                      \
+    X(Matmul)                                                                                                          \
+    X(MatmulAlgoGetHeuristic)                                                                                          \
+    X(MatmulDescCreate)                                                                                                \
+    X(MatmulDescDestroy)                                                                                               \
+    X(MatmulDescSetAttribute)                                                                                          \
+    X(MatrixLayoutCreate)                                                                                              \
+    X(MatrixLayoutDestroy)                                                                                             \
+    X(MatrixLayoutSetAttribute)                                                                                        \
+    X(MatmulPreferenceCreate)                                                                                          \
+    X(MatmulPreferenceDestroy)                                                                                         \
     X(MatmulPreferenceSetAttribute)
-#define CUDNN_FUNCTIONS(X)                                                                         \
-    X(Create)                                                                                      \
-    X(Destroy)                                                                                     \
-    X(SetStream)                                                                                   \
-    X(GetVersion)                                                                                  \
-    X(GetErrorString)                                                                              \
-    X(BackendCreateDescriptor)                                                                     \
-    X(BackendDestroyDescriptor)                                                                    \
-    X(BackendSetAttribute)                                                                         \
-    X(BackendGetAttribute)                                                                         \
-    X(BackendFinalize)                                                                             \
+#define CUDNN_FUNCTIONS(X)                                                                                             \
+    X(Create)                                                                                                          \
+    X(Destroy)                                                                                                         \
+    X(SetStream)                                                                                                       \
+    X(GetVersion)                                                                                                      \
+    X(GetErrorString)                                                                                                  \
+    X(BackendCreateDescriptor)                                                                                         \
+    X(BackendDestroyDescriptor)                                                                                        \
+    X(BackendSetAttribute)                                                                                             \
+    X(BackendGetAttribute)                                                                                             \
+    X(BackendFinalize)                                                                                                 \
     X(BackendExecute)
 struct cublaslt_library {
 #define X(name) __typeof__(cublasLt##name) *name;

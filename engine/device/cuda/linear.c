@@ -184,16 +184,11 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
 /* dz, and the gradient of the bias. */
 static enum error behind_act(const struct linear *l, const struct op_args *a, const void **dz) {
     const struct op_desc *d = &l->op.desc;
-    enum element type = element_of(d->precision);
     char *scratch = (char *)a->scratch + l->x_bytes;
     float *partial = d->linear.bias ? (float *)(scratch + l->dz_bytes) : NULL;
     cudaStream_t stream = cuda_stream(&l->op);
     *dz = d->act == ACT_NONE ? (const void *)a->dy : scratch;
-    if (d->act == ACT_NONE) {
-        if (partial) CU(columns_sum(type, a->dy, l->rows, l->out, partial, a->dw[1], false, stream), "linear");
-        return ERR_NONE;
-    }
-    struct linear_behind b = {.type = type,
+    struct linear_behind b = {.type = element_of(d->precision),
                               .act = d->act,
                               .rows = l->rows,
                               .cols = l->out,
@@ -202,8 +197,8 @@ static enum error behind_act(const struct linear *l, const struct op_args *a, co
                               .gate_ld = keeps_before(d) ? l->before_ld : l->out,
                               .dz = scratch,
                               .partial = partial};
-    CU(linear_behind(&b, stream), "linear");
-    if (partial) CU(columns_finish(partial, column_groups(l->rows), l->out, a->dw[1], NULL, false, stream), "linear");
+    if (d->act != ACT_NONE || partial) CU(linear_behind(&b, stream), "linear");
+    if (partial) CU(columns_finish(partial, column_groups(l->rows), l->out, a->dw[1], NULL, stream), "linear");
     return ERR_NONE;
 }
 

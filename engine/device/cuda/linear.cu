@@ -3,7 +3,6 @@
 #include "engine/device/cuda/by_type.h"
 #include "engine/device/cuda/columns.h"
 #include "engine/device/cuda/linear_launch.h"
-#include "engine/device/cuda/by_type.h"
 #include "engine/device/cuda/pack.h"
 #include "engine/device/cuda/reduce.h"
 
@@ -16,8 +15,7 @@ static __global__ void __launch_bounds__(THREADS) finish_kernel(struct linear_fi
     enum { N = pack_of<T>::COUNT };
     int64_t across = (f.cols + N - 1) / N, count = f.rows * across;
     float z[N];
-    for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < count;
-         k += (int64_t)gridDim.x * THREADS) {
+    for (int64_t k = (int64_t)blockIdx.x * THREADS + threadIdx.x; k < count; k += (int64_t)gridDim.x * THREADS) {
         int64_t row = k / across, at = k % across * N;
         T *y = (T *)f.y + row * f.cols;
         pack_load<WHOLE, N>(y, at, f.cols, 0, z);
@@ -27,21 +25,17 @@ static __global__ void __launch_bounds__(THREADS) finish_kernel(struct linear_fi
     }
 }
 
-template <typename T, int ACT>
-static cudaError_t finish_of(const struct linear_finish *f, cudaStream_t stream) {
+template <typename T, int ACT> static cudaError_t finish_of(const struct linear_finish *f, cudaStream_t stream) {
     bool whole = packs_whole<T>(f->y, f->cols) && packs_whole<T>(f->before, f->before_ld);
-    void (*kernel)(struct linear_finish) =
-        whole ? finish_kernel<T, ACT, true> : finish_kernel<T, ACT, false>;
+    void (*kernel)(struct linear_finish) = whole ? finish_kernel<T, ACT, true> : finish_kernel<T, ACT, false>;
     int64_t packs = f->rows * ((f->cols + pack_of<T>::COUNT - 1) / pack_of<T>::COUNT);
     int64_t blocks = (packs + THREADS - 1) / THREADS;
     LAUNCH(kernel, (unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST), THREADS, 0, stream, *f);
     return cudaGetLastError();
 }
 
-template <typename T>
-static cudaError_t finish_act(const struct linear_finish *f, cudaStream_t stream) {
-    return f->act == ACT_RELU ? finish_of<T, ACT_RELU>(f, stream)
-                              : finish_of<T, ACT_GELU_TANH>(f, stream);
+template <typename T> static cudaError_t finish_act(const struct linear_finish *f, cudaStream_t stream) {
+    return f->act == ACT_RELU ? finish_of<T, ACT_RELU>(f, stream) : finish_of<T, ACT_GELU_TANH>(f, stream);
 }
 
 extern "C" cudaError_t linear_finish(const struct linear_finish *f, cudaStream_t stream) {
@@ -50,8 +44,7 @@ extern "C" cudaError_t linear_finish(const struct linear_finish *f, cudaStream_t
 
 /* ---- backward: a block has the rows g, g + groups, ... of a stripe of columns ----------------- */
 template <int N>
-static __device__ __forceinline__ void group_partial(const struct linear_behind &b,
-                                                     float sums[COLUMN_ROWS][WARP * N]) {
+static __device__ __forceinline__ void group_partial(const struct linear_behind &b, float sums[COLUMN_ROWS][WARP * N]) {
     int64_t stripe = (int64_t)blockIdx.x * WARP * N;
     for (int c = (int)threadIdx.x; c < WARP * N && stripe + c < b.cols; c += THREADS) {
         float all = 0;
@@ -67,16 +60,15 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
     int64_t at = ((int64_t)blockIdx.x * WARP + lane) * N, groups = gridDim.y;
     float sum[N] = {0}, dz[N], gate[N];
-    for (int64_t row = blockIdx.y + warp * groups; row < b.rows && at < b.cols;
-         row += groups * COLUMN_ROWS) {
+    for (int64_t row = blockIdx.y + warp * groups; row < b.rows && at < b.cols; row += groups * COLUMN_ROWS) {
         pack_load<WHOLE, N>((const T *)b.dy + row * b.cols, at, b.cols, 0, dz);
-        pack_load<WHOLE, N>((const T *)b.gate + row * b.gate_ld, at, b.cols, 0, gate);
+        if constexpr (ACT != ACT_NONE) pack_load<WHOLE, N>((const T *)b.gate + row * b.gate_ld, at, b.cols, 0, gate);
 #pragma unroll
         for (int i = 0; i < N; i++) {
-            dz[i] *= slope_of<ACT>(gate[i]);
+            if constexpr (ACT != ACT_NONE) dz[i] *= slope_of<ACT>(gate[i]);
             sum[i] += dz[i];
         }
-        pack_store<WHOLE, N>((T *)b.dz + row * b.cols, at, b.cols, dz);
+        if constexpr (ACT != ACT_NONE) pack_store<WHOLE, N>((T *)b.dz + row * b.cols, at, b.cols, dz);
     }
     if (!b.partial) return;
 #pragma unroll
@@ -85,22 +77,19 @@ static __global__ void __launch_bounds__(THREADS) behind_kernel(struct linear_be
     group_partial<N>(b, sums);
 }
 
-template <typename T, int ACT>
-static cudaError_t behind_of(const struct linear_behind *b, cudaStream_t stream) {
+template <typename T, int ACT> static cudaError_t behind_of(const struct linear_behind *b, cudaStream_t stream) {
     enum { WIDE = WARP * pack_of<T>::COUNT };
-    bool whole = packs_whole<T>(b->dy, b->cols) && packs_whole<T>(b->gate, b->gate_ld) &&
-                 packs_whole<T>(b->dz, b->cols);
-    void (*kernel)(struct linear_behind) =
-        whole ? behind_kernel<T, ACT, true> : behind_kernel<T, ACT, false>;
+    bool whole = packs_whole<T>(b->dy, b->cols) &&
+                 (ACT == ACT_NONE || (packs_whole<T>(b->gate, b->gate_ld) && packs_whole<T>(b->dz, b->cols)));
+    void (*kernel)(struct linear_behind) = whole ? behind_kernel<T, ACT, true> : behind_kernel<T, ACT, false>;
     dim3 blocks((unsigned)((b->cols + WIDE - 1) / WIDE), (unsigned)column_groups(b->rows));
     LAUNCH(kernel, blocks, THREADS, 0, stream, *b);
     return cudaGetLastError();
 }
 
-template <typename T>
-static cudaError_t behind_act(const struct linear_behind *b, cudaStream_t stream) {
-    return b->act == ACT_RELU ? behind_of<T, ACT_RELU>(b, stream)
-                              : behind_of<T, ACT_GELU_TANH>(b, stream);
+template <typename T> static cudaError_t behind_act(const struct linear_behind *b, cudaStream_t stream) {
+    if (b->act == ACT_NONE) return behind_of<T, ACT_NONE>(b, stream);
+    return b->act == ACT_RELU ? behind_of<T, ACT_RELU>(b, stream) : behind_of<T, ACT_GELU_TANH>(b, stream);
 }
 
 extern "C" cudaError_t linear_behind(const struct linear_behind *b, cudaStream_t stream) {

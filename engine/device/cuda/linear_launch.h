@@ -18,11 +18,11 @@ struct linear_finish {
 };
 cudaError_t linear_finish(const struct linear_finish *f, cudaStream_t stream);
 
-/* Before the products of backward: dz (rows, cols) = dy times the slope of act; and, for columns_finish, the
+/* Before the products of backward: dz (rows, cols) = dy times the slope of act, unless that is none; and, for columns_finish, the
  * column_groups(rows) partial sums of its columns. */
 struct linear_behind {
     enum element type;
-    enum activation act; /* ACT_RELU, ACT_GELU_TANH */
+    enum activation act; /* ACT_NONE, ACT_RELU, ACT_GELU_TANH */
     int64_t rows, cols;
     const void *dy;
     const void *gate; /* relu: what it wrote; gelu: what it read */

@@ -35,9 +35,10 @@ static size_t found_bytes(const struct op_desc *d) {
 /* ---- cross-entropy -------------------------------------------------------------------------- */
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     struct loss_call c = loss_call(op, a);
+    c.forward = true;
     c.y = a->y;
     c.kept = a->training ? a->saved : NULL;
-    CU(cross_entropy_forward_launch(&c, cuda_stream(op)), "cross_entropy");
+    CU(cross_entropy_launch(&c, cuda_stream(op)), "cross_entropy");
     return ERR_NONE;
 }
 
@@ -46,7 +47,7 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     if (!a->dx[0]) return ERR_NONE;
     c.kept = a->saved;
     c.scale = a->scale / (float)c.loss_share;
-    CU(cross_entropy_backward_launch(&c, cuda_stream(op)), "cross_entropy, backward");
+    CU(cross_entropy_launch(&c, cuda_stream(op)), "cross_entropy, backward");
     return ERR_NONE;
 }
 
@@ -68,34 +69,22 @@ const struct op_impl cuda_cross_entropy = {
 };
 
 /* ---- mean squared error, binary cross-entropy: means over features --------------------------- */
-static struct loss_call features_call(const struct op *op, const struct op_args *a, float slope) {
+static cudaError_t features_launch(const struct op *op, const struct op_args *a, bool forward) {
     struct loss_call c = loss_call(op, a);
+    bool mse = op->desc.kind == OP_MSE;
+    c.forward = forward;
     c.loss_share = (double)shape_count(&op->desc.x);
-    c.scale = slope * a->scale / (float)c.loss_share;
-    return c;
+    c.scale = (mse ? 2 : 1) * a->scale / (float)c.loss_share;
+    return (mse ? mse_launch : bce_launch)(&c, cuda_stream(op));
 }
 
-static enum error mse_forward(struct op *op, const struct op_args *a) {
-    struct loss_call c = features_call(op, a, 2);
-    CU(mse_forward_launch(&c, cuda_stream(op)), "mse");
+static enum error features_forward(struct op *op, const struct op_args *a) {
+    CU(features_launch(op, a, true), op_kind_name(op->desc.kind));
     return ERR_NONE;
 }
 
-static enum error mse_backward(struct op *op, const struct op_args *a) {
-    struct loss_call c = features_call(op, a, 2);
-    if (a->dx[0]) CU(mse_backward_launch(&c, cuda_stream(op)), "mse, backward");
-    return ERR_NONE;
-}
-
-static enum error bce_forward(struct op *op, const struct op_args *a) {
-    struct loss_call c = features_call(op, a, 1);
-    CU(bce_forward_launch(&c, cuda_stream(op)), "bce");
-    return ERR_NONE;
-}
-
-static enum error bce_backward(struct op *op, const struct op_args *a) {
-    struct loss_call c = features_call(op, a, 1);
-    if (a->dx[0]) CU(bce_backward_launch(&c, cuda_stream(op)), "bce, backward");
+static enum error features_backward(struct op *op, const struct op_args *a) {
+    if (a->dx[0]) CU(features_launch(op, a, false), op_kind_name(op->desc.kind));
     return ERR_NONE;
 }
 
@@ -119,8 +108,8 @@ const struct op_impl cuda_mse = {
     .name = "kernel",
     .takes = op_takes_plain,
     .create = mse_create,
-    .forward = mse_forward,
-    .backward = mse_backward,
+    .forward = features_forward,
+    .backward = features_backward,
     .free = op_release,
 };
 
@@ -128,7 +117,7 @@ const struct op_impl cuda_bce = {
     .name = "kernel",
     .takes = op_takes_plain,
     .create = bce_create,
-    .forward = bce_forward,
-    .backward = bce_backward,
+    .forward = features_forward,
+    .backward = features_backward,
     .free = op_release,
 };

@@ -61,8 +61,7 @@ static __device__ __forceinline__ targets soft_targets(const loss_call &c, int64
 /* Whether an output that is as large as the label's lies before it, or a larger one behind it. 'most' is the largest
  * of v = x[at, at + N). */
 template <int N>
-static __device__ __forceinline__ bool beaten(const float *v, float most, int64_t at, int64_t label,
-                                              float own) {
+static __device__ __forceinline__ bool beaten(const float *v, float most, int64_t at, int64_t label, float own) {
     if (at + N <= label) return most >= own;
     if (at > label) return most > own;
     bool lost = false;
@@ -73,8 +72,7 @@ static __device__ __forceinline__ bool beaten(const float *v, float most, int64_
 
 /* How many of x[at, at + N) come before the label's output; what is no number does. Behind a row stands -infinity. */
 template <int N>
-static __device__ __forceinline__ int count_before(const float *v, int64_t at, int64_t label,
-                                                   float own) {
+static __device__ __forceinline__ int count_before(const float *v, int64_t at, int64_t label, float own) {
     int before = 0;
 #pragma unroll
     for (int i = 0; i < N; i++) before += at + i < label ? !(v[i] < own) : !(v[i] <= own);
@@ -90,8 +88,7 @@ static __device__ __forceinline__ float is_in_top(const loss_call &c, int before
 
 /* ---- cross-entropy -------------------------------------------------------------------------- */
 template <typename X, typename T, int THREADS, bool WHOLE>
-static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t row, float top,
-                                                     float part) {
+static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t row, float top, float part) {
     enum { N = pack_of<T>::COUNT };
     const X *x = (const X *)c.x + row * c.width;
     float v[N];
@@ -106,8 +103,8 @@ static __device__ __forceinline__ void softmax_write(const loss_call &c, int64_t
 /* The loss of a row with a soft target, whose largest x is 'top' and the logarithm of whose sum is log_sum; *weight is
  * that of the whole row. All threads of the block call. */
 template <typename X, int THREADS>
-static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label, float top,
-                                  float log_sum, float *weight, float *shared) {
+static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label, float top, float log_sum,
+                                  float *weight, float *shared) {
     const X *x = (const X *)c.x + row * c.width;
     const targets t = soft_targets(c, row, label);
     float loss = t.of_label > 0 ? t.of_label * (log_sum - (to_float(x[t.label]) - top)) : 0;
@@ -154,8 +151,7 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_rows(loss_call c
     sum = block_sum<THREADS>(sum * power<T>(top - all), shared);
     bool right = block_max<THREADS>(lost ? 1.0f : 0.0f, shared) == 0 && own == own;
     float in_top = is_in_top<THREADS>(c, before, shared), loss = logf(sum) - (own - all), weight = 1;
-    if (c.soft && label >= 0)
-        loss = soft_loss<X, THREADS>(c, row, label, all, logf(sum), &weight, shared);
+    if (c.soft && label >= 0) loss = soft_loss<X, THREADS>(c, row, label, all, logf(sum), &weight, shared);
     if (threadIdx.x == 0) {
         if (c.kept) c.kept[row] = {all, 1 / sum, weight};
         if (label < 0)
@@ -176,8 +172,7 @@ static __global__ void __launch_bounds__(THREADS) cross_entropy_back_rows(loss_c
     for (int64_t at = (int64_t)threadIdx.x * N; at < c.width; at += THREADS * N) {
         pack_load<WHOLE, N>(x, at, c.width, 0, v);
 #pragma unroll
-        for (int i = 0; i < N; i++)
-            v[i] = (power<T>(v[i] - top) * part - (at + i == label ? 1.0f : 0.0f)) * c.scale;
+        for (int i = 0; i < N; i++) v[i] = (power<T>(v[i] - top) * part - (at + i == label ? 1.0f : 0.0f)) * c.scale;
         pack_store<WHOLE, N>((T *)c.dx + row * c.width, at, c.width, v);
     }
 }
@@ -221,8 +216,8 @@ struct bit {
 };
 
 template <int N, bool WHOLE>
-static __device__ __forceinline__ void load_target(const loss_call &c, int64_t row, int64_t at,
-                                                   const targets &t, float *target) {
+static __device__ __forceinline__ void load_target(const loss_call &c, int64_t row, int64_t at, const targets &t,
+                                                   float *target) {
     if (!c.labels) return pack_load<WHOLE, N>(c.target + row * c.width, at, c.width, 0, target);
 #pragma unroll
     for (int i = 0; i < N; i++) target[i] = target_at(t, at + i);
@@ -296,69 +291,52 @@ static __global__ void __launch_bounds__(SUM_THREADS) rows_add(loss_call c) {
 
 /* ---- launchers ------------------------------------------------------------------------------ */
 /* The kernel for a row's length and alignment. */
-#define ROWS_KERNEL(KERNEL, whole, width, ...)                                                     \
-    ((width) <= SHORT_ROW                                                                          \
-         ? ((whole) ? KERNEL<__VA_ARGS__, WARP, true> : KERNEL<__VA_ARGS__, WARP, false>)          \
-         : ((whole) ? KERNEL<__VA_ARGS__, ROW_THREADS, true>                                       \
-                    : KERNEL<__VA_ARGS__, ROW_THREADS, false>))
+#define ROWS_KERNEL(KERNEL, whole, width, ...)                                                                         \
+    ((width) <= SHORT_ROW                                                                                              \
+         ? ((whole) ? KERNEL<__VA_ARGS__, WARP, true> : KERNEL<__VA_ARGS__, WARP, false>)                              \
+         : ((whole) ? KERNEL<__VA_ARGS__, ROW_THREADS, true> : KERNEL<__VA_ARGS__, ROW_THREADS, false>))
 
-template <typename X, typename T>
-static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), bool add,
-                               cudaStream_t stream) {
-    int threads = c->width <= SHORT_ROW ? (int)WARP : (int)ROW_THREADS;
-    LAUNCH(kernel, (unsigned)c->rows, threads, 0, stream, *c);
+static cudaError_t rows_launch(const loss_call *c, void (*kernel)(loss_call), cudaStream_t stream) {
+    LAUNCH(kernel, (unsigned)c->rows, c->width <= SHORT_ROW ? (int)WARP : (int)ROW_THREADS, 0, stream, *c);
     cudaError_t e = cudaGetLastError();
-    if (e != cudaSuccess || !add) return e;
+    if (e != cudaSuccess || !c->forward || (!c->labels && !c->target)) return e;
     LAUNCH(rows_add, 1, SUM_THREADS, 0, stream, *c);
     return cudaGetLastError();
 }
 
-template <typename X, typename T> static bool whole_rows(const loss_call *c) {
-    return packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width) &&
-           packs_whole<T>(c->dx, c->width) && packs_whole<T>(c->target, c->width);
+template <typename T> static bool whole_rows(const loss_call *c) {
+    return packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width) && packs_whole<T>(c->dx, c->width) &&
+           packs_whole<T>(c->target, c->width);
 }
 
-template <typename X, typename T>
-static cudaError_t cross_entropy_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) =
-        forward   ? ROWS_KERNEL(cross_entropy_rows, whole, c->width, X, T)
-        : c->soft ? ROWS_KERNEL(soft_back_rows, whole, c->width, X, T)
-                  : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width, X, T);
-    return rows_launch<X, T>(c, kernel, forward && c->labels, stream);
+template <typename X, typename T> static cudaError_t cross_entropy_of(const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<T>(c);
+    void (*kernel)(loss_call) = c->forward ? ROWS_KERNEL(cross_entropy_rows, whole, c->width, X, T)
+                                : c->soft  ? ROWS_KERNEL(soft_back_rows, whole, c->width, X, T)
+                                           : ROWS_KERNEL(cross_entropy_back_rows, whole, c->width, X, T);
+    return rows_launch(c, kernel, stream);
 }
 
 template <typename LOSS, typename X, typename T>
-static cudaError_t features_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    bool whole = whole_rows<X, T>(c);
-    void (*kernel)(loss_call) = forward ? ROWS_KERNEL(feature_rows, whole, c->width, LOSS, X, T)
-                                        : ROWS_KERNEL(feature_back_rows, whole, c->width, LOSS, X, T);
-    return rows_launch<X, T>(c, kernel, forward, stream);
+static cudaError_t features_of(const loss_call *c, cudaStream_t stream) {
+    bool whole = whole_rows<T>(c);
+    void (*kernel)(loss_call) = c->forward ? ROWS_KERNEL(feature_rows, whole, c->width, LOSS, X, T)
+                                           : ROWS_KERNEL(feature_back_rows, whole, c->width, LOSS, X, T);
+    return rows_launch(c, kernel, stream);
 }
-template <typename X, typename T>
-static cudaError_t mse_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    return features_of<square, X, T>(forward, c, stream);
+template <typename X, typename T> static cudaError_t mse_of(const loss_call *c, cudaStream_t stream) {
+    return features_of<square, X, T>(c, stream);
 }
-template <typename X, typename T>
-static cudaError_t bce_of(bool forward, const loss_call *c, cudaStream_t stream) {
-    return features_of<bit, X, T>(forward, c, stream);
+template <typename X, typename T> static cudaError_t bce_of(const loss_call *c, cudaStream_t stream) {
+    return features_of<bit, X, T>(c, stream);
 }
 
-extern "C" cudaError_t cross_entropy_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, cross_entropy_of, true, c, stream);
+extern "C" cudaError_t cross_entropy_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, cross_entropy_of, c, stream);
 }
-extern "C" cudaError_t cross_entropy_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, cross_entropy_of, false, c, stream);
+extern "C" cudaError_t mse_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, mse_of, c, stream);
 }
-extern "C" cudaError_t mse_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, mse_of, true, c, stream);
-}
-extern "C" cudaError_t mse_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, mse_of, false, c, stream);
-}
-extern "C" cudaError_t bce_forward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, bce_of, true, c, stream);
-}
-extern "C" cudaError_t bce_backward_launch(const loss_call *c, cudaStream_t stream) {
-    return BY_TYPES(c->x_type, c->type, bce_of, false, c, stream);
+extern "C" cudaError_t bce_launch(const loss_call *c, cudaStream_t stream) {
+    return BY_TYPES(c->x_type, c->type, bce_of, c, stream);
 }

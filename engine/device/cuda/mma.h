@@ -14,8 +14,8 @@ template <typename T> __device__ __forceinline__ uint32_t pack_pair(float low, f
 /* c += A B.  Four 8 x 8 matrices of 16-bit values: lane 8 i + r names (in shared memory, aligned to 16 bytes) row r
  * of matrix i, and gets of matrix i in to[i] the pair (g, 2t), (g, 2t + 1); transposed: (2t, g), (2t + 1, g). */
 template <typename T>
-__device__ __forceinline__ void mma_16816(float &c0, float &c1, float &c2, float &c3,
-                                          const uint32_t (&a)[4], uint32_t b0, uint32_t b1);
+__device__ __forceinline__ void mma_16816(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4],
+                                          uint32_t b0, uint32_t b1);
 static __device__ __forceinline__ void ldmatrix_x4(uint32_t (&to)[4], const void *row);
 static __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&to)[4], const void *row);
 
@@ -44,15 +44,14 @@ template <> __device__ __forceinline__ uint32_t pack_pair<__half>(float low, flo
     return pair;
 }
 
-#define MMA_16816(T, name)                                                                         \
-    template <>                                                                                    \
-    __device__ __forceinline__ void mma_16816<T>(float &c0, float &c1, float &c2, float &c3,       \
-                                                 const uint32_t(&a)[4], uint32_t b0,               \
-                                                 uint32_t b1) {                                    \
-        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 "                \
-                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"             \
-                     : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                      \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));              \
+#define MMA_16816(T, name)                                                                                             \
+    template <>                                                                                                        \
+    __device__ __forceinline__ void mma_16816<T>(float &c0, float &c1, float &c2, float &c3, const uint32_t(&a)[4],    \
+                                                 uint32_t b0, uint32_t b1) {                                           \
+        asm volatile("mma.sync.aligned.m16n8k16.row.col.f32." name "." name ".f32 "                                    \
+                     "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                                 \
+                     : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)                                                          \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));                                  \
     }
 MMA_16816(__nv_bfloat16, "bf16")
 MMA_16816(__half, "f16")

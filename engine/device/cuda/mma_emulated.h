@@ -26,8 +26,7 @@ template <typename T> static inline float emulated_element(uint32_t reg, int e) 
 /* A's element i of eight sits at row g + 8 of the registers 1 and 3, else g; its column is 2 t + i % 2, + 8 from the
  * fifth on. B's element i of four: row 2 t + i % 2, + 8 from the third on; column g. */
 template <typename T>
-static inline void emulated_gather(const uint32_t (*lanes)[6], float (&a)[16][16],
-                                   float (&b)[16][8]) {
+static inline void emulated_gather(const uint32_t (*lanes)[6], float (&a)[16][16], float (&b)[16][8]) {
     for (int lane = 0; lane < 32; lane++) {
         int g = lane >> 2, t = lane % 4;
         for (int i = 0; i < 8; i++) {
@@ -36,14 +35,13 @@ static inline void emulated_gather(const uint32_t (*lanes)[6], float (&a)[16][16
             a[row][col] = emulated_element<T>(lanes[lane][i / 2], i & 1);
         }
         for (int i = 0; i < 4; i++)
-            b[t * 2 + (i & 1) + (i < 2 ? 0 : 8)][g] =
-                emulated_element<T>(lanes[lane][4 + i / 2], i & 1);
+            b[t * 2 + (i & 1) + (i < 2 ? 0 : 8)][g] = emulated_element<T>(lanes[lane][4 + i / 2], i & 1);
     }
 }
 
 template <typename T>
-__device__ __forceinline__ void mma_16816(float &c0, float &c1, float &c2, float &c3,
-                                          const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+__device__ __forceinline__ void mma_16816(float &c0, float &c1, float &c2, float &c3, const uint32_t (&a)[4],
+                                          uint32_t b0, uint32_t b1) {
     static thread_local uint32_t held[EMULATED_WARPS][32][6]; /* a block is one thread's fibers */
     unsigned warp = emulated_thread() / 32, lane = emulated_thread() % 32;
     float left[16][16], right[16][8], *c[4] = {&c0, &c1, &c2, &c3};
@@ -94,16 +92,14 @@ struct emulated_copies {
     } copy[MOST];
 };
 
-inline emulated_copies *
-emulated_copies_mine(void) { /* one of all files: cp_async_wait may be any one's */
+inline emulated_copies *emulated_copies_mine(void) { /* one of all files: cp_async_wait may be any one's */
     static thread_local emulated_copies all[EMULATED_WARPS * 32];
     return &all[emulated_thread()];
 }
 
 static inline void emulated_cp_async(void *to, const void *from, int bytes, bool there) {
     emulated_copies *c = emulated_copies_mine();
-    if ((uintptr_t)to % (uintptr_t)bytes || (uintptr_t)from % (uintptr_t)bytes ||
-        c->count == emulated_copies::MOST)
+    if ((uintptr_t)to % (uintptr_t)bytes || (uintptr_t)from % (uintptr_t)bytes || c->count == emulated_copies::MOST)
         abort();
     c->copy[c->count].to = to, c->copy[c->count].from = from;
     c->copy[c->count].bytes = bytes, c->copy[c->count].there = there;
@@ -121,8 +117,7 @@ static __device__ __forceinline__ void cp_async_4(void *to, const void *from, bo
 static __device__ __forceinline__ void cp_async_wait(void) {
     emulated_copies *c = emulated_copies_mine();
     for (int i = 0; i < c->count; i++)
-        if (c->copy[i].there &&
-            c->copy[i].bytes == 16) /* known sizes: no call that a sanitizer sees */
+        if (c->copy[i].there && c->copy[i].bytes == 16) /* known sizes: no call that a sanitizer sees */
             memcpy(c->copy[i].to, c->copy[i].from, 16);
         else if (c->copy[i].there)
             memcpy(c->copy[i].to, c->copy[i].from, 4);

@@ -4,8 +4,7 @@
 
 enum { THREADS = 256 };
 
-static __device__ __forceinline__ void moments_keep(const norm_call &c, int64_t row, float mean,
-                                                    float r) {
+static __device__ __forceinline__ void moments_keep(const norm_call &c, int64_t row, float mean, float r) {
     if (!c.moments) return;
     c.moments[2 * row] = mean;
     c.moments[2 * row + 1] = r;
@@ -13,8 +12,7 @@ static __device__ __forceinline__ void moments_keep(const norm_call &c, int64_t 
 
 /* A pack of y: v = (v - mean) r w + shift */
 template <int N, bool WHOLE>
-static __device__ __forceinline__ void pack_norm(const norm_call &c, int64_t at, float mean,
-                                                 float r, float *v) {
+static __device__ __forceinline__ void pack_norm(const norm_call &c, int64_t at, float mean, float r, float *v) {
     float w[N], shift[N];
     pack_load<WHOLE, N>(c.w, at, c.width, 0, w);
 #pragma unroll
@@ -83,14 +81,12 @@ static __global__ void __launch_bounds__(THREADS) norm_blocks(norm_call c) {
 }
 
 /* ---- launchers ------------------------------------------------------------------------------ */
-template <typename X, typename T>
-static cudaError_t forward_of(const norm_call *c, cudaStream_t stream) {
+template <typename X, typename T> static cudaError_t forward_of(const norm_call *c, cudaStream_t stream) {
     bool whole = packs_whole<T>(c->x, c->width) && packs_whole<T>(c->y, c->width);
     void (*kernel)(norm_call) = norm_blocks<X, T, false>;
     if (sizeof(X) == sizeof(T) && c->width <= NORM_WARP_MOST) {
         kernel = KERNEL_FOR_WIDTH(norm_warps, T, whole, c->width);
-        LAUNCH(kernel, (unsigned)((c->rows + NORM_ROWS - 1) / NORM_ROWS), WARP * NORM_ROWS, 0,
-               stream, *c);
+        LAUNCH(kernel, (unsigned)((c->rows + NORM_ROWS - 1) / NORM_ROWS), WARP * NORM_ROWS, 0, stream, *c);
     } else {
         if (whole) kernel = norm_blocks<X, T, true>;
         LAUNCH(kernel, (unsigned)c->rows, THREADS, 0, stream, *c);

@@ -16,8 +16,8 @@ struct row_sums {
 /* ---- a row a warp --------------------------------------------------------------------------- */
 /* v = dy and h = x become g and h; dw and db have the row's part added. Gives the row's sums of g and g h. */
 template <typename T, int ITEMS, bool WHOLE>
-static __device__ __forceinline__ row_sums row_gradients(const norm_call &c, int64_t row, float r,
-                                                         float *v, float *h, float *dw, float *db) {
+static __device__ __forceinline__ row_sums row_gradients(const norm_call &c, int64_t row, float r, float *v, float *h,
+                                                         float *dw, float *db) {
     using split = row_split<T, ITEMS>;
     float mean = c.moments[2 * row], w[split::N];
     row_sums s = {0, 0};
@@ -43,8 +43,7 @@ static __device__ __forceinline__ row_sums row_gradients(const norm_call &c, int
 
 /* The block's warps' sums of dw or db, in order, to its place in 'partial'. */
 template <typename T, int ITEMS>
-static __device__ __forceinline__ void warps_add(const float *v, float *sums, float *partial,
-                                                 int64_t width) {
+static __device__ __forceinline__ void warps_add(const float *v, float *sums, float *partial, int64_t width) {
     using split = row_split<T, ITEMS>;
     for (int warp = 0; warp < NORM_ROWS; warp++) {
         if ((int)threadIdx.x / WARP == warp)
@@ -75,8 +74,7 @@ static __global__ void __launch_bounds__(WARP *NORM_ROWS) norm_back_warps(norm_c
             float *part = v + j * split::N;
             if (split::at(j) >= c.width || !c.dx) break;
 #pragma unroll
-            for (int i = 0; i < split::N; i++)
-                part[i] = r * (part[i] - s.g - h[j * split::N + i] * s.gh);
+            for (int i = 0; i < split::N; i++) part[i] = r * (part[i] - s.g - h[j * split::N + i] * s.gh);
             pack_store<WHOLE, split::N>((T *)c.dx + row * c.width, split::at(j), c.width, part);
         }
     }
@@ -86,8 +84,7 @@ static __global__ void __launch_bounds__(WARP *NORM_ROWS) norm_back_warps(norm_c
 }
 
 /* ---- a row a block -------------------------------------------------------------------------- */
-template <typename T, bool WHOLE>
-static __global__ void __launch_bounds__(THREADS) norm_back_blocks(norm_call c) {
+template <typename T, bool WHOLE> static __global__ void __launch_bounds__(THREADS) norm_back_blocks(norm_call c) {
     enum { N = pack_of<T>::COUNT };
     SHARED(float, shared, [THREADS / WARP]);
     int64_t row = blockIdx.x, first = (int64_t)threadIdx.x * N;
@@ -117,8 +114,7 @@ static __global__ void __launch_bounds__(THREADS) norm_back_blocks(norm_call c) 
 }
 
 /* dw and db of a group of rows, a column a thread. */
-template <typename X, typename T>
-static __global__ void __launch_bounds__(THREADS) norm_back_columns(norm_call c) {
+template <typename X, typename T> static __global__ void __launch_bounds__(THREADS) norm_back_columns(norm_call c) {
     int64_t at = (int64_t)blockIdx.x * THREADS + threadIdx.x;
     if (at >= c.width) return;
     float dw = 0, db = 0;
@@ -135,17 +131,14 @@ static __global__ void __launch_bounds__(THREADS) norm_back_columns(norm_call c)
 }
 
 /* ---- launchers ------------------------------------------------------------------------------ */
-template <typename T>
-static void blocks_launch(const norm_call *c, bool whole, cudaStream_t stream) {
+template <typename T> static void blocks_launch(const norm_call *c, bool whole, cudaStream_t stream) {
     void (*kernel)(norm_call) = whole ? norm_back_blocks<T, true> : norm_back_blocks<T, false>;
     if (c->dx) LAUNCH(kernel, (unsigned)c->rows, THREADS, 0, stream, *c);
 }
 
-template <typename X, typename T>
-static cudaError_t backward_of(const norm_call *c, cudaStream_t stream) {
+template <typename X, typename T> static cudaError_t backward_of(const norm_call *c, cudaStream_t stream) {
     int64_t groups = norm_groups(c->rows);
-    bool whole = packs_whole<T>(c->x, c->width) && packs_whole<T>(c->dy, c->width) &&
-                 packs_whole<T>(c->dx, c->width);
+    bool whole = packs_whole<T>(c->x, c->width) && packs_whole<T>(c->dy, c->width) && packs_whole<T>(c->dx, c->width);
     void (*kernel)(norm_call) = norm_back_columns<X, T>;
     if (sizeof(X) == sizeof(T) && c->width <= NORM_WARP_MOST) {
         kernel = KERNEL_FOR_WIDTH(norm_back_warps, T, whole, c->width);
@@ -157,7 +150,7 @@ static cudaError_t backward_of(const norm_call *c, cudaStream_t stream) {
     }
     cudaError_t e = cudaGetLastError();
     if (e != cudaSuccess) return e;
-    return columns_finish(c->partial, groups, c->width, c->dw, c->db, false, stream);
+    return columns_finish(c->partial, groups, c->width, c->dw, c->db, stream);
 }
 
 extern "C" cudaError_t norm_backward_launch(const norm_call *c, cudaStream_t stream) {

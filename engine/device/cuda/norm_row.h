@@ -13,8 +13,7 @@ template <typename T, int ITEMS> struct row_split {
     }
 };
 /* Whether item i of the pack at 'at' is one of the row's. */
-template <bool WHOLE>
-static __device__ __forceinline__ bool in_row(int64_t at, int i, int64_t width) {
+template <bool WHOLE> static __device__ __forceinline__ bool in_row(int64_t at, int i, int64_t width) {
     return at + (WHOLE ? 0 : i) < width;
 }
 
@@ -33,9 +32,9 @@ static __device__ __forceinline__ void row_load(const T *row, int64_t width, flo
 }
 
 /* The kernel for a width: KERNEL<T, items, whole> with the fewest items that hold a row. */
-#define KERNEL_FOR_WIDTH(KERNEL, T, whole, width)                                                  \
-    (!(whole)               ? KERNEL<T, 32, false>                                                 \
-     : (width) <= WARP * 8  ? KERNEL<T, 8, true>                                                   \
-     : (width) <= WARP * 16 ? KERNEL<T, 16, true>                                                  \
-     : (width) <= WARP * 24 ? KERNEL<T, 24, true>                                                  \
+#define KERNEL_FOR_WIDTH(KERNEL, T, whole, width)                                                                      \
+    (!(whole)               ? KERNEL<T, 32, false>                                                                     \
+     : (width) <= WARP * 8  ? KERNEL<T, 8, true>                                                                       \
+     : (width) <= WARP * 16 ? KERNEL<T, 16, true>                                                                      \
+     : (width) <= WARP * 24 ? KERNEL<T, 24, true>                                                                      \
                             : KERNEL<T, 32, true>)

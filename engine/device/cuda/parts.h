@@ -24,12 +24,10 @@ void cuda_free(struct device *d, void *p);
 bool cuda_holds(const struct device *d, const void *p);
 enum error cuda_host_alloc(struct device *d, size_t bytes, void **out);
 void cuda_host_free(struct device *d, void *p);
-enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from,
-                      size_t bytes);
-enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from,
+enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes);
+enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes);
+enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer, const void *from,
                      size_t bytes);
-enum error cuda_copy(struct device *d, enum device_lane l, void *to, struct device *peer,
-                     const void *from, size_t bytes);
 enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes);
 
 /* lanes.c */
@@ -58,32 +56,26 @@ void cuda_recording_free(struct device_recording *r);
 MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what);
 
 /* vector.c */
-enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms,
-                    int count, const uint8_t *adds, int64_t n);
-enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n,
-                      enum precision p);
-enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n,
-                      enum precision p);
-enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n,
-                           enum precision p);
-enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end,
-                         double *partial);
-enum error cuda_head(struct device *d, float *header, const double *sums, float scale,
-                     float samples, bool stop);
+enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
+                    const uint8_t *adds, int64_t n);
+enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n, enum precision p);
+enum error cuda_raise(struct device *d, enum device_lane l, float *to, const void *from, int64_t n, enum precision p);
+enum error cuda_accumulate(struct device *d, void *to, const void *from, int64_t n, enum precision p);
+enum error cuda_partials(struct device *d, const float *g, int64_t begin, int64_t end, double *partial);
+enum error cuda_head(struct device *d, float *header, const double *sums, float scale, float samples, bool stop);
 
 /* update.c */
 void cuda_tables_close(struct cuda *c);
-enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans,
-                        int count, double *squares);
-enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans,
-                       int count);
+enum error cuda_measure(struct device *d, const struct rule *r, const struct rule_span *spans, int count,
+                        double *squares);
+enum error cuda_update(struct device *d, const struct rule *r, const struct rule_span *spans, int count);
 
 static inline struct cuda *cuda_device(const struct device *d) {
     return (struct cuda *)(uintptr_t)d;
 }
 /* c: the device, which is the calling thread's from here on. */
-#define CUDA_ENTERED(c, d)                                                                         \
-    struct cuda *c = cuda_device(d);                                                               \
+#define CUDA_ENTERED(c, d)                                                                                             \
+    struct cuda *c = cuda_device(d);                                                                                   \
     TRY(cuda_enter(c))
 /* For those that free: whether there is still something to free. Who frees what a GPU that hangs uses waits for it.
  * Tells no error: one before it is about to be told. */

@@ -3,8 +3,8 @@
 #include "engine/device/cuda/image.h"
 
 static struct pool_launch launch_of(const struct op_desc *d) {
-    struct pool_launch l = {.xv = value_of_x(d),
-                            .v = value_of(d->precision),
+    struct pool_launch l = {.x_type = element_read(d),
+                            .type = element_of(d->precision),
                             .last = d->x_layout == LAYOUT_LAST,
                             .max = d->pool.kind == POOL_MAX,
                             .n = d->n,
@@ -19,15 +19,16 @@ static struct pool_launch launch_of(const struct op_desc *d) {
 
 static enum error pool_forward(struct op *op, const struct op_args *a) {
     struct pool_launch l = launch_of(&op->desc);
-    void *from = l.max && a->training ? a->saved : NULL;
-    CU(pool_forward_launch(&l, a->x[0], a->y, from, cuda_stream(op)), "a pool");
+    l.in = a->x[0], l.out = a->y, l.from = l.max && a->training ? a->saved : NULL;
+    CU(pool_forward_launch(&l, cuda_stream(op)), "a pool");
     return ERR_NONE;
 }
 
 static enum error pool_backward(struct op *op, const struct op_args *a) {
     struct pool_launch l = launch_of(&op->desc);
+    l.in = a->dy, l.out = a->dx[0], l.from = a->saved;
     if (!a->dx[0] || op->desc.first) return ERR_NONE;
-    CU(pool_backward_launch(&l, a->dy, a->saved, a->dx[0], cuda_stream(op)), "a pool's gradient");
+    CU(pool_backward_launch(&l, cuda_stream(op)), "a pool's gradient");
     return ERR_NONE;
 }
 

@@ -10,8 +10,7 @@ struct spot {
     int64_t channel; /* plain: 0 */
 };
 
-static __device__ __forceinline__ struct spot spot_of(int64_t row, int64_t k, int height,
-                                                      int vectors, int v) {
+static __device__ __forceinline__ struct spot spot_of(int64_t row, int64_t k, int height, int vectors, int v) {
     struct spot s;
     s.image = row / height, s.y = (int)(row % height);
     s.x = (int)(k / vectors), s.channel = k % vectors * v;
@@ -19,9 +18,9 @@ static __device__ __forceinline__ struct spot spot_of(int64_t row, int64_t k, in
 }
 
 /* Rows of places, and threads along one. */
-#define EACH_SPOT(row, k, rows, count)                                                             \
-    for (int64_t row = blockIdx.y; row < (rows); row += gridDim.y)                                 \
-        for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < (count);              \
+#define EACH_SPOT(row, k, rows, count)                                                                                 \
+    for (int64_t row = blockIdx.y; row < (rows); row += gridDim.y)                                                     \
+        for (int64_t k = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; k < (count);                                  \
              k += (int64_t)gridDim.x * blockDim.x)
 
 struct sizes {
@@ -73,8 +72,8 @@ static __device__ __forceinline__ int last_window(int p, int stride, int pad, in
 }
 
 template <typename T, typename I, int V>
-static __global__ void backward_kernel(struct sizes s, const T *__restrict__ dy,
-                                       const I *__restrict__ from, T *__restrict__ dx) {
+static __global__ void backward_kernel(struct sizes s, const T *__restrict__ dy, const I *__restrict__ from,
+                                       T *__restrict__ dx) {
     const struct pool_launch &l = s.l;
     int vectors = (int)(s.c / V);
     float share = 1 / ((float)l.kernel[0] * (float)l.kernel[1]);
@@ -88,8 +87,7 @@ static __global__ void backward_kernel(struct sizes s, const T *__restrict__ dy,
         for (int oy = top; oy < bottom; oy++)
             for (int ox = left; ox < right; ox++) {
                 int64_t to = ((at.image * l.y[0] + oy) * l.y[1] + ox) * s.c + at.channel;
-                int ky = at.y + l.pad[0] - oy * l.stride[0],
-                    kx = at.x + l.pad[1] - ox * l.stride[1];
+                int ky = at.y + l.pad[0] - oy * l.stride[0], kx = at.x + l.pad[1] - ox * l.stride[1];
                 load<T, V>(dy + to, g);
 #pragma unroll
                 for (int i = 0; i < V; i++)
@@ -118,55 +116,42 @@ static int spots_threads(int64_t count) {
     return threads;
 }
 
-template <typename X, typename T, typename I, int V>
-static cudaError_t forward(const struct pool_launch *l, const void *x, void *y, void *from,
-                           cudaStream_t stream) {
+template <bool FORWARD, typename X, typename T, typename I, int V>
+static cudaError_t run(const struct pool_launch *l, cudaStream_t stream) {
     struct sizes s = sizes_of(l);
-    int64_t rows = s.images * l->y[0], count = (int64_t)l->y[1] * (s.c / V);
+    const int *side = FORWARD ? l->y : l->x;
+    int64_t rows = s.images * side[0], count = (int64_t)side[1] * (s.c / V);
     int threads = spots_threads(count);
-    auto *kernel = forward_kernel<X, T, I, V>;
-    LAUNCH(kernel, spots_grid(rows, count, threads), threads, 0, stream, s, (const X *)x, (T *)y,
-           (I *)from);
+    dim3 grid = spots_grid(rows, count, threads);
+    auto *forward = forward_kernel<X, T, I, V>;
+    auto *backward = backward_kernel<T, I, V>;
+    if (FORWARD)
+        LAUNCH(forward, grid, threads, 0, stream, s, (const X *)l->in, (T *)l->out, (I *)l->from);
+    else
+        LAUNCH(backward, grid, threads, 0, stream, s, (const T *)l->in, (const I *)l->from, (T *)l->out);
     return cudaGetLastError();
 }
 
-template <typename X, typename T, typename I, int V>
-static cudaError_t backward(const struct pool_launch *l, const void *dy, const void *from, void *dx,
-                            cudaStream_t stream) {
-    struct sizes s = sizes_of(l);
-    int64_t rows = s.images * l->x[0], count = (int64_t)l->x[1] * (s.c / V);
-    int threads = spots_threads(count);
-    auto *kernel = backward_kernel<T, I, V>;
-    LAUNCH(kernel, spots_grid(rows, count, threads), threads, 0, stream, s, (const T *)dy,
-           (const I *)from, (T *)dx);
-    return cudaGetLastError();
+/* By what holds a place of a window, and how many channels a thread takes. */
+template <bool FORWARD, typename X, typename T>
+static cudaError_t run_sized(const struct pool_launch *l, cudaStream_t stream) {
+    enum { V = pack_of<T>::COUNT };
+    bool many = l->last && l->c % V == 0;
+    if ((int64_t)l->kernel[0] * l->kernel[1] <= 256)
+        return (many ? run<FORWARD, X, T, uint8_t, V> : run<FORWARD, X, T, uint8_t, 1>)(l, stream);
+    return (many ? run<FORWARD, X, T, uint16_t, V> : run<FORWARD, X, T, uint16_t, 1>)(l, stream);
+}
+template <typename X, typename T> static cudaError_t forward_of(const struct pool_launch *l, cudaStream_t stream) {
+    return run_sized<true, X, T>(l, stream);
+}
+template <typename T> static cudaError_t backward_of(const struct pool_launch *l, cudaStream_t stream) {
+    return run_sized<false, T, T>(l, stream);
 }
 
-/* Calls run<X, T, I, V>: I holds a place of a window. */
-#define BY_PLACES(run, X, T, V, ...)                                                               \
-    do {                                                                                           \
-        bool small = (int64_t)l->kernel[0] * l->kernel[1] <= 256;                                  \
-        bool many = l->last && l->c % (V) == 0;                                                    \
-        if (small && many) return run<X, T, uint8_t, V>(__VA_ARGS__);                              \
-        if (small) return run<X, T, uint8_t, 1>(__VA_ARGS__);                                      \
-        return (many ? run<X, T, uint16_t, V> : run<X, T, uint16_t, 1>)(__VA_ARGS__);              \
-    } while (0)
-#define BY_TYPES(run, ...)                                                                         \
-    do {                                                                                           \
-        bool data = l->xv != l->v;                                                                 \
-        if (l->v == VALUE_F32) BY_PLACES(run, float, float, 4, __VA_ARGS__);                       \
-        if (l->v == VALUE_BF16 && data) BY_PLACES(run, float, __nv_bfloat16, 8, __VA_ARGS__);      \
-        if (l->v == VALUE_BF16) BY_PLACES(run, __nv_bfloat16, __nv_bfloat16, 8, __VA_ARGS__);      \
-        if (data) BY_PLACES(run, float, __half, 8, __VA_ARGS__);                                   \
-        BY_PLACES(run, __half, __half, 8, __VA_ARGS__);                                            \
-    } while (0)
-
-cudaError_t pool_forward_launch(const struct pool_launch *l, const void *x, void *y, void *from,
-                                cudaStream_t stream) {
-    BY_TYPES(forward, l, x, y, from, stream);
+cudaError_t pool_forward_launch(const struct pool_launch *l, cudaStream_t stream) {
+    return BY_TYPES(l->x_type, l->type, forward_of, l, stream);
 }
 
-cudaError_t pool_backward_launch(const struct pool_launch *l, const void *dy, const void *from,
-                                 void *dx, cudaStream_t stream) {
-    BY_TYPES(backward, l, dy, from, dx, stream);
+cudaError_t pool_backward_launch(const struct pool_launch *l, cudaStream_t stream) {
+    return BY_TYPE(l->type, backward_of, l, stream);
 }

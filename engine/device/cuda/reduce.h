@@ -13,8 +13,7 @@ static __device__ __forceinline__ float warp_sum(float v) {
 }
 static __device__ __forceinline__ float warp_max(float v) { /* not a number is passed over */
 #pragma unroll
-    for (int apart = WARP / 2; apart > 0; apart /= 2)
-        v = fmaxf(v, __shfl_xor_sync(WHOLE_WARP, v, apart));
+    for (int apart = WARP / 2; apart > 0; apart /= 2) v = fmaxf(v, __shfl_xor_sync(WHOLE_WARP, v, apart));
     return v;
 }
 static __device__ __forceinline__ double warp_sum_double(double v) {
@@ -42,8 +41,7 @@ template <int THREADS> static __device__ __forceinline__ float block_max(float v
     __syncthreads();
     return v;
 }
-template <int THREADS>
-static __device__ __forceinline__ double block_sum_double(double v, double *shared) {
+template <int THREADS> static __device__ __forceinline__ double block_sum_double(double v, double *shared) {
     v = warp_sum_double(v);
     if constexpr (THREADS == WARP) return v;
     if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = v;

@@ -8,36 +8,34 @@ static int64_t places(const struct op_desc *d) {
 }
 
 /* n samples as they lie. */
-static enum error copy(struct op *op, enum value from_v, const void *from, enum value to_v, void *to) {
+static enum error copy(struct op *op, const struct turn *t) {
     const struct op_desc *d = &op->desc;
-    struct device *dev = op->dev;
-    if (from_v != to_v) return cuda_lower(dev, LANE_COMPUTE, to, from, op_xs(d), d->precision);
-    size_t bytes = (size_t)op_xs(d) * (size_t)value_bytes(to_v);
-    CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), "a copy of images");
-    return ERR_NONE;
+    if (t->from_type != t->to_type) return cuda_lower(op->dev, LANE_COMPUTE, t->to, t->from, op_xs(d), d->precision);
+    return cuda_copy(op->dev, LANE_COMPUTE, t->to, op->dev, t->from, (size_t)op_xs(d) * element_bytes(t->to_type));
 }
 
-/* A sample that lies plain is (channels, places). */
-static enum error turn(struct op *op, enum layout layout, enum value from_v, const void *from, enum value to_v,
-                       void *to) {
+/* From images of that layout. A sample that lies plain is (channels, places). */
+static enum error turn(struct op *op, enum layout layout, struct turn *t) {
     const struct op_desc *d = &op->desc;
-    int64_t c = d->x.dim[0], rows = layout == LAYOUT_PLAIN ? c : places(d);
-    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1) return copy(op, from_v, from, to_v, to);
-    CU(turn_launch(from_v, from, to_v, to, d->n, rows, c * places(d) / rows, cuda_stream(op)),
-       "images in another layout");
+    int64_t c = d->x.dim[0];
+    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1) return copy(op, t);
+    t->n = d->n;
+    t->rows = layout == LAYOUT_PLAIN ? c : places(d);
+    t->columns = c * places(d) / t->rows;
+    CU(turn_launch(t, cuda_stream(op)), "images in another layout");
     return ERR_NONE;
 }
 
 static enum error reorder_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    return turn(op, d->x_layout, value_of_x(d), a->x[0], value_of(d->precision), a->y);
+    struct turn t = {element_read(d), element_of(d->precision), .from = a->x[0], .to = a->y};
+    return turn(op, d->x_layout, &t);
 }
 
 static enum error reorder_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    enum value v = value_of(d->precision);
-    if (!a->dx[0] || d->first) return ERR_NONE;
-    return turn(op, d->y_layout, v, a->dy, v, a->dx[0]);
+    struct turn t = {element_of(d->precision), element_of(d->precision), .from = a->dy, .to = a->dx[0]};
+    return !t.to || d->first ? ERR_NONE : turn(op, d->y_layout, &t);
 }
 
 static bool reorder_takes(const struct op_desc *d) {

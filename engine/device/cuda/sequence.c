@@ -1,6 +1,7 @@
 /* What makes sequences, and what reduces them, on a GPU: embedding, position, prepend, select, tokens, mean. x of data
  * is f32; what is read from it has the type of activations. */
 #include "engine/device/cuda/cuda.h"
+#include "engine/device/cuda/image_launch.h"
 #include "engine/device/cuda/sequence_launch.h"
 #include "engine/device/impl.h"
 
@@ -12,10 +13,6 @@ static bool is_plain(const struct op_desc *d) {
 static bool is_gpu_image(const struct op_desc *d) {
     return (d->x_layout == LAYOUT_PLAIN || d->x_layout == LAYOUT_LAST) &&
            (d->y_layout == LAYOUT_PLAIN || d->y_layout == LAYOUT_LAST);
-}
-
-static size_t unit_of(const struct op_desc *d) {
-    return cuda_is_half(d) ? 2 : 4;
 }
 
 /* From x to y: rows of y's length. */
@@ -47,7 +44,7 @@ static struct rows rows_backward(const struct op *op, const struct op_args *a, e
 }
 
 static enum error copy_back(const struct op *op, const struct op_args *a) {
-    size_t bytes = (size_t)op_xs(&op->desc) * unit_of(&op->desc);
+    size_t bytes = (size_t)op_xs(&op->desc) * element_bytes(element_of(op->desc.precision));
     if (!a->dx[0]) return ERR_NONE;
     CU(cudaMemcpyAsync(a->dx[0], a->dy, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), op_kind_name(op->desc.kind));
     return ERR_NONE;
@@ -98,7 +95,8 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
                                .scratch = a->scratch};
     CU(embedding_back(&e, cuda_stream(op)), "embedding");
     if (a->dx[0]) /* a token has no gradient */
-        CU(cudaMemsetAsync(a->dx[0], 0, (size_t)op_xs(d) * unit_of(d), cuda_stream(op)), "embedding");
+        CU(cudaMemsetAsync(a->dx[0], 0, (size_t)op_xs(d) * element_bytes(element_of(d->precision)), cuda_stream(op)),
+           "embedding");
     return ERR_NONE;
 }
 
@@ -175,20 +173,19 @@ CUDA_SEQUENCE(select, is_plain)
 /* ---- tokens: an image whose channels are last is a sequence already ---------------------------- */
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct rows r = rows_forward(op, a, ROWS_SAME);
-    if (d->x_layout == LAYOUT_LAST)
-        CU(rows_move(&r, cuda_stream(op)), "tokens");
-    else
-        CU(planes_turn(r.from, r.to, a->x[0], d->n, d->y.dim[1], d->y.dim[0], a->y, cuda_stream(op)), "tokens");
+    const struct rows r = rows_forward(op, a, ROWS_SAME);
+    const struct turn t = {r.from, r.to, a->x[0], a->y, d->n, d->y.dim[1], d->y.dim[0]};
+    bool last = d->x_layout == LAYOUT_LAST;
+    CU(last ? rows_move(&r, cuda_stream(op)) : turn_launch(&t, cuda_stream(op)), "tokens");
     return ERR_NONE;
 }
 
 static enum error tokens_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     enum element type = element_of(d->precision);
+    const struct turn t = {type, type, a->dy, a->dx[0], d->n, d->y.dim[0], d->y.dim[1]};
     if (d->x_layout == LAYOUT_LAST) return copy_back(op, a);
-    if (a->dx[0])
-        CU(planes_turn(type, type, a->dy, d->n, d->y.dim[0], d->y.dim[1], a->dx[0], cuda_stream(op)), "tokens");
+    if (t.to) CU(turn_launch(&t, cuda_stream(op)), "tokens");
     return ERR_NONE;
 }
 

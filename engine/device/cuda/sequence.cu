@@ -5,7 +5,7 @@
 #include "engine/device/cuda/sequence_launch.h"
 #include "engine/device/cuda/token.h"
 
-enum { WARPS = 8, THREADS = WARP * WARPS, TILE = 32 };
+enum { WARPS = 8, THREADS = WARP * WARPS };
 
 /* Blocks of WARPS warps each for so many warps' work; what does not fit is done by grid-stride loops. */
 static unsigned blocks_for(int64_t warps) {
@@ -76,10 +76,8 @@ static __global__ void __launch_bounds__(THREADS) rows_kernel(struct rows a) {
     for (int64_t r = first_warp(); r < a.count; r += all_warps()) row_move<X, Y, WHOLE>(a, r);
 }
 
-template <typename X, typename Y>
-static cudaError_t rows_of(const struct rows *r, cudaStream_t stream) {
-    bool whole = packs_whole<Y>(r->x, r->width) && packs_whole<Y>(r->w, r->width) &&
-                 packs_whole<Y>(r->y, r->width);
+template <typename X, typename Y> static cudaError_t rows_of(const struct rows *r, cudaStream_t stream) {
+    bool whole = packs_whole<Y>(r->x, r->width) && packs_whole<Y>(r->w, r->width) && packs_whole<Y>(r->y, r->width);
     void (*kernel)(struct rows) = whole ? rows_kernel<X, Y, true> : rows_kernel<X, Y, false>;
     LAUNCH(kernel, blocks_for(r->count), THREADS, 0, stream, *r);
     return cudaGetLastError();
@@ -112,50 +110,14 @@ static cudaError_t samples_of(const void *x, int64_t samples, int64_t ld, int64_
     bool whole = packs_whole<T>(x, ld) && packs_whole<T>(out, width);
     void (*kernel)(const T *, int64_t, int64_t, int64_t, float *) =
         whole ? samples_kernel<T, true> : samples_kernel<T, false>;
-    unsigned blocks =
-        blocks_for((width + WARP * pack_of<T>::COUNT - 1) / (WARP * pack_of<T>::COUNT));
+    unsigned blocks = blocks_for((width + WARP * pack_of<T>::COUNT - 1) / (WARP * pack_of<T>::COUNT));
     LAUNCH(kernel, blocks, THREADS, 0, stream, (const T *)x, samples, ld, width, out);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld,
-                                   int64_t width, float *out, cudaStream_t stream) {
+extern "C" cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width,
+                                   float *out, cudaStream_t stream) {
     return BY_TYPE(from, samples_of, x, samples, ld, width, out, stream);
-}
-
-/* ---- turning planes: a tile a block ------------------------------------------------------------ */
-template <typename X, typename Y>
-static __global__ void __launch_bounds__(THREADS)
-    turn_kernel(const X *x, int64_t n, int64_t rows, int64_t cols, Y *y) {
-    SHARED(float, tile, [TILE][TILE + 1]);
-    int64_t down = (rows + TILE - 1) / TILE, across = (cols + TILE - 1) / TILE;
-    int lane = (int)threadIdx.x % TILE, warp = (int)threadIdx.x / TILE;
-    for (int64_t t = blockIdx.x; t < n * down * across; t += gridDim.x) {
-        int64_t row = t / across % down * TILE, col = t % across * TILE,
-                plane = t / (down * across) * rows * cols;
-        for (int i = warp; i < TILE; i += WARPS)
-            if (row + i < rows && col + lane < cols)
-                tile[i][lane] = to_float(x[plane + (row + i) * cols + col + lane]);
-        __syncthreads();
-        for (int i = warp; i < TILE; i += WARPS)
-            if (col + i < cols && row + lane < rows)
-                y[plane + (col + i) * rows + row + lane] = from_float<Y>(tile[lane][i]);
-        __syncthreads(); /* the next tile is written where this one is read */
-    }
-}
-
-template <typename X, typename Y>
-static cudaError_t turn_of(const void *x, int64_t n, int64_t rows, int64_t cols, void *y,
-                           cudaStream_t stream) {
-    int64_t tiles = n * ((rows + TILE - 1) / TILE) * ((cols + TILE - 1) / TILE);
-    LAUNCH((turn_kernel<X, Y>), blocks_for(tiles * WARPS), THREADS, 0, stream, (const X *)x, n,
-           rows, cols, (Y *)y);
-    return cudaGetLastError();
-}
-
-extern "C" cudaError_t planes_turn(enum element from, enum element to, const void *x, int64_t n,
-                                   int64_t rows, int64_t cols, void *y, cudaStream_t stream) {
-    return BY_TYPES(from, to, turn_of, x, n, rows, cols, y, stream);
 }
 
 /* ---- means ---------------------------------------------------------------------------------- */
@@ -167,8 +129,7 @@ static __global__ void __launch_bounds__(THREADS)
     enum { N = pack_of<Y>::COUNT };
     SHARED(float, sums, [WARPS][WARP * N]);
     int lane = (int)threadIdx.x % WARP, warp = (int)threadIdx.x / WARP;
-    int64_t sample = blockIdx.x / stripes, stripe = blockIdx.x % stripes * WARP * N,
-            at = stripe + lane * N;
+    int64_t sample = blockIdx.x / stripes, stripe = blockIdx.x % stripes * WARP * N, at = stripe + lane * N;
     float sum[N] = {0}, v[N];
     for (int64_t p = warp; p < positions && at < width; p += WARPS) {
         pack_load<WHOLE, N>(x + (sample * positions + p) * width, at, width, 0, v);
@@ -190,45 +151,38 @@ static cudaError_t mean_rows_of(const void *x, int64_t n, int64_t positions, int
     int64_t stripes = (width + WIDE - 1) / WIDE;
     void (*kernel)(const X *, int64_t, int64_t, int64_t, Y *) =
         packs_whole<Y>(x, width) ? mean_rows_kernel<X, Y, true> : mean_rows_kernel<X, Y, false>;
-    LAUNCH(kernel, (unsigned)(n * stripes), THREADS, 0, stream, (const X *)x, stripes, positions,
-           width, (Y *)y);
+    LAUNCH(kernel, (unsigned)(n * stripes), THREADS, 0, stream, (const X *)x, stripes, positions, width, (Y *)y);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n,
-                                    int64_t positions, int64_t width, void *y,
-                                    cudaStream_t stream) {
+extern "C" cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n, int64_t positions,
+                                    int64_t width, void *y, cudaStream_t stream) {
     return BY_TYPES(from, to, mean_rows_of, x, n, positions, width, y, stream);
 }
 
 template <typename X, typename Y>
-static __global__ void __launch_bounds__(THREADS)
-    mean_planes_kernel(const X *x, int64_t planes, int64_t area, Y *y) {
+static __global__ void __launch_bounds__(THREADS) mean_planes_kernel(const X *x, int64_t planes, int64_t area, Y *y) {
     for (int64_t plane = first_warp(); plane < planes; plane += all_warps()) {
         float sum = 0;
-        for (int64_t k = threadIdx.x % WARP; k < area; k += WARP)
-            sum += to_float(x[plane * area + k]);
+        for (int64_t k = threadIdx.x % WARP; k < area; k += WARP) sum += to_float(x[plane * area + k]);
         sum = warp_sum(sum);
         if (threadIdx.x % WARP == 0) y[plane] = from_float<Y>(sum / (float)area);
     }
 }
 
 template <typename X, typename Y>
-static cudaError_t mean_planes_of(const void *x, int64_t planes, int64_t area, void *y,
-                                  cudaStream_t stream) {
-    LAUNCH((mean_planes_kernel<X, Y>), blocks_for(planes), THREADS, 0, stream, (const X *)x, planes,
-           area, (Y *)y);
+static cudaError_t mean_planes_of(const void *x, int64_t planes, int64_t area, void *y, cudaStream_t stream) {
+    LAUNCH((mean_planes_kernel<X, Y>), blocks_for(planes), THREADS, 0, stream, (const X *)x, planes, area, (Y *)y);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t mean_of_planes(enum element from, enum element to, const void *x,
-                                      int64_t planes, int64_t area, void *y, cudaStream_t stream) {
+extern "C" cudaError_t mean_of_planes(enum element from, enum element to, const void *x, int64_t planes, int64_t area,
+                                      void *y, cudaStream_t stream) {
     return BY_TYPES(from, to, mean_planes_of, x, planes, area, y, stream);
 }
 
 template <typename T>
-static __global__ void __launch_bounds__(THREADS)
-    spread_kernel(const T *dy, int64_t planes, int64_t area, T *dx) {
+static __global__ void __launch_bounds__(THREADS) spread_kernel(const T *dy, int64_t planes, int64_t area, T *dx) {
     for (int64_t plane = first_warp(); plane < planes; plane += all_warps()) {
         T v = from_float<T>(to_float(dy[plane]) / (float)area);
         for (int64_t k = threadIdx.x % WARP; k < area; k += WARP) dx[plane * area + k] = v;
@@ -236,14 +190,12 @@ static __global__ void __launch_bounds__(THREADS)
 }
 
 template <typename T>
-static cudaError_t spread_of(const void *dy, int64_t planes, int64_t area, void *dx,
-                             cudaStream_t stream) {
-    LAUNCH(spread_kernel<T>, blocks_for(planes), THREADS, 0, stream, (const T *)dy, planes, area,
-           (T *)dx);
+static cudaError_t spread_of(const void *dy, int64_t planes, int64_t area, void *dx, cudaStream_t stream) {
+    LAUNCH(spread_kernel<T>, blocks_for(planes), THREADS, 0, stream, (const T *)dy, planes, area, (T *)dx);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes,
-                                           int64_t area, void *dx, cudaStream_t stream) {
+extern "C" cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes, int64_t area, void *dx,
+                                           cudaStream_t stream) {
     return BY_TYPE(type, spread_of, dy, planes, area, dx, stream);
 }

@@ -16,8 +16,8 @@ enum rows_kind {                     /* where row r of y comes from; P: position
                  ROWS_BEHIND_W,      /* y has P + 1 positions: w, then the sample's rows */
                  ROWS_WITHOUT_FIRST, /* x has P + 1: all but its first */
                  ROWS_SELECT,        /* y has one row a sample: row 'which' */
-                 ROWS_PLACE, /* x has one row a sample: it is row 'which' of P, the others are 0 */
-                 ROWS_SPREAD /* x has one row a sample: each of the P has it, divided by P */
+                 ROWS_PLACE,         /* x has one row a sample: it is row 'which' of P, the others are 0 */
+                 ROWS_SPREAD         /* x has one row a sample: each of the P has it, divided by P */
 };
 struct rows {
     enum rows_kind kind;
@@ -27,8 +27,7 @@ struct rows {
     const void *x;
     const float *w;
     void *y;
-    const float *
-        token; /* 'fault' becomes fault_code, unless it is something already, at one that is none of 0, 1,
+    const float *token; /* 'fault' becomes fault_code, unless it is something already, at one that is none of 0, 1,
                            ..., vocabulary - 1, which counts as 0; NULL: it is not told */
     int64_t vocabulary;
     int *fault, fault_code;
@@ -36,19 +35,16 @@ struct rows {
 cudaError_t rows_move(const struct rows *r, cudaStream_t stream);
 
 /* out (width) = the sum over samples, in their order, of x (samples, ld), f32. */
-cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld,
-                        int64_t width, float *out, cudaStream_t stream);
-/* y (n, cols, rows) = x (n, rows, cols) */
-cudaError_t planes_turn(enum element from, enum element to, const void *x, int64_t n, int64_t rows,
-                        int64_t cols, void *y, cudaStream_t stream);
+cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width, float *out,
+                        cudaStream_t stream);
 /* y (n, width) = mean over the positions of x (n, positions, width) */
-cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n,
-                         int64_t positions, int64_t width, void *y, cudaStream_t stream);
+cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n, int64_t positions, int64_t width,
+                         void *y, cudaStream_t stream);
 /* y (planes) = mean of each of x (planes, area); and back: each of dx (planes, area) = dy (planes) / area */
-cudaError_t mean_of_planes(enum element from, enum element to, const void *x, int64_t planes,
-                           int64_t area, void *y, cudaStream_t stream);
-cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes, int64_t area,
-                                void *dx, cudaStream_t stream);
+cudaError_t mean_of_planes(enum element from, enum element to, const void *x, int64_t planes, int64_t area, void *y,
+                           cudaStream_t stream);
+cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes, int64_t area, void *dx,
+                                cudaStream_t stream);
 
 /* dw (vocabulary, width) f32 = the sums of dy's rows of each token, in order; add: to what it holds. */
 struct embedding_back {

@@ -9,8 +9,7 @@ enum { SQUARE_LANES = 32 };
 
 /* Lane 0 gets the sum of all lanes' v. All 32 take part. */
 static __device__ __forceinline__ double lanes_sum(double v) {
-    for (int half = SQUARE_LANES / 2; half > 0; half /= 2)
-        v += __shfl_down_sync(0xffffffffu, v, (unsigned)half);
+    for (int half = SQUARE_LANES / 2; half > 0; half /= 2) v += __shfl_down_sync(0xffffffffu, v, (unsigned)half);
     return v;
 }
 

@@ -15,24 +15,22 @@ enum { THREADS = 256 };
 static const int64_t BLOCKS_MOST = 1 << 20;
 
 /* A formula as a type: its numbers, how many slots it has, and whether it is a step or comes before norms are taken. */
-#define FORMULA_TYPE(name, numbers_, slots, steps)                                                 \
-    struct name##_on_gpu {                                                                         \
-        typedef struct numbers_ numbers;                                                           \
-        enum { SLOTS = slots };                                                                    \
-        static constexpr bool STEPS = steps;                                                       \
-        static __device__ __forceinline__ void at(const numbers &k, struct element &e) {           \
-            name(&k, &e);                                                                          \
-        }                                                                                          \
+#define FORMULA_TYPE(name, numbers_, slots, steps)                                                                     \
+    struct name##_on_gpu {                                                                                             \
+        typedef struct numbers_ numbers;                                                                               \
+        enum { SLOTS = slots };                                                                                        \
+        static constexpr bool STEPS = steps;                                                                           \
+        static __device__ __forceinline__ void at(const numbers &k, struct element &e) {                               \
+            name(&k, &e);                                                                                              \
+        }                                                                                                              \
     };
 #define FORMULA_STEP(name, numbers, slots) FORMULA_TYPE(name, numbers, slots, true)
 #define FORMULA_DIRECT(name, numbers, slots) FORMULA_TYPE(name, numbers, slots, false)
 #define FORMULA_OF(name) kernels_of<name##_on_gpu>(#name)
-#define FORMULAS(optim, ...)                                                                       \
-    static const struct update_kernels optim##_formulas[] = {__VA_ARGS__, {NULL, NULL, NULL}};
+#define FORMULAS(optim, ...) static const struct update_kernels optim##_formulas[] = {__VA_ARGS__, {NULL, NULL, NULL}};
 
 template <class F>
-static __device__ __forceinline__ typename F::numbers numbers_of(const struct update_numbers &r,
-                                                                 int kind) {
+static __device__ __forceinline__ typename F::numbers numbers_of(const struct update_numbers &r, int kind) {
     float number[RULE_NUMBERS];
     typename F::numbers k;
     for (int i = 0; i < RULE_NUMBERS; i++) number[i] = r.number[kind][i];
@@ -42,8 +40,7 @@ static __device__ __forceinline__ typename F::numbers numbers_of(const struct up
 
 /* ---- a step ---------------------------------------------------------------------------------- */
 /* The last span whose first chunk is not beyond this one. */
-static __device__ __forceinline__ int span_of(const struct update_span *spans, int count,
-                                              int64_t chunk) {
+static __device__ __forceinline__ int span_of(const struct update_span *spans, int count, int64_t chunk) {
     int low = 0, high = count;
     while (high - low > 1) {
         int middle = low + (high - low) / 2;
@@ -56,18 +53,16 @@ static __device__ __forceinline__ int span_of(const struct update_span *spans, i
 }
 
 template <class F>
-static __device__ __forceinline__ void step(const typename F::numbers &k, float rate, float &w,
-                                            float g, float &m, float &v) {
+static __device__ __forceinline__ void step(const typename F::numbers &k, float rate, float &w, float g, float &m,
+                                            float &v) {
     struct element e = {w, g, m, v, rate};
     F::at(k, e);
     w = e.w, m = e.m, v = e.v;
 }
 
 template <class F>
-static __device__ __forceinline__ void step_four(const typename F::numbers &k,
-                                                 const struct update_span &s, int64_t i) {
-    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), m = {0, 0, 0, 0},
-           v = {0, 0, 0, 0};
+static __device__ __forceinline__ void step_four(const typename F::numbers &k, const struct update_span &s, int64_t i) {
+    float4 w = *(float4 *)(s.w + i), g = *(const float4 *)(s.g + i), m = {0, 0, 0, 0}, v = {0, 0, 0, 0};
     if constexpr (F::SLOTS > 0) m = *(float4 *)(s.slot[0] + i);
     if constexpr (F::SLOTS > 1) v = *(float4 *)(s.slot[1] + i);
     step<F>(k, s.rate, w.x, g.x, m.x, v.x);
@@ -80,31 +75,28 @@ static __device__ __forceinline__ void step_four(const typename F::numbers &k,
 }
 
 template <class F>
-static __device__ __forceinline__ void step_one(const typename F::numbers &k,
-                                                const struct update_span &s, int64_t i) {
+static __device__ __forceinline__ void step_one(const typename F::numbers &k, const struct update_span &s, int64_t i) {
     float none = 0;
-    step<F>(k, s.rate, s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : none,
-            F::SLOTS > 1 ? s.slot[1][i] : none);
+    step<F>(k, s.rate, s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : none, F::SLOTS > 1 ? s.slot[1][i] : none);
 }
 
 template <class F>
-static __global__ void step_kernel(struct update_numbers r, const struct update_span *spans,
-                                   int count, int64_t chunks) {
+static __global__ void step_kernel(struct update_numbers r, const struct update_span *spans, int count,
+                                   int64_t chunks) {
     for (int64_t chunk = blockIdx.x; chunk < chunks; chunk += gridDim.x) {
         struct update_span s = spans[span_of(spans, count, chunk)];
         typename F::numbers k = numbers_of<F>(r, s.kind);
         int64_t begin = (chunk - s.first) * UPDATE_CHUNK, end = begin + UPDATE_CHUNK;
         if (end > s.n) end = s.n;
         int64_t fours = s.aligned ? begin + (end - begin) / 4 * 4 : begin;
-        for (int64_t i = begin + 4 * (int64_t)threadIdx.x; i < fours; i += 4 * THREADS)
-            step_four<F>(k, s, i);
+        for (int64_t i = begin + 4 * (int64_t)threadIdx.x; i < fours; i += 4 * THREADS) step_four<F>(k, s, i);
         for (int64_t i = fours + threadIdx.x; i < end; i += THREADS) step_one<F>(k, s, i);
     }
 }
 
 template <class F>
-static cudaError_t launch_step(const struct update_numbers *r, const struct update_span *spans,
-                               int count, int64_t chunks, cudaStream_t stream) {
+static cudaError_t launch_step(const struct update_numbers *r, const struct update_span *spans, int count,
+                               int64_t chunks, cudaStream_t stream) {
     unsigned blocks = (unsigned)(chunks < BLOCKS_MOST ? chunks : BLOCKS_MOST);
     struct update_numbers numbers = *r;
     LAUNCH(step_kernel<F>, blocks, THREADS, 0, stream, numbers, spans, count, chunks);
@@ -116,10 +108,9 @@ struct nothing { /* before norms are taken */
 };
 
 template <class F>
-static __device__ __forceinline__ void make_direction(const typename F::numbers &k,
-                                                      const struct update_span &s, int64_t i) {
-    struct element e = {s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : 0,
-                        F::SLOTS > 1 ? s.slot[1][i] : 0, 0};
+static __device__ __forceinline__ void make_direction(const typename F::numbers &k, const struct update_span &s,
+                                                      int64_t i) {
+    struct element e = {s.w[i], s.g[i], F::SLOTS > 0 ? s.slot[0][i] : 0, F::SLOTS > 1 ? s.slot[1][i] : 0, 0};
     F::at(k, e);
     s.g[i] = e.g;
     if constexpr (F::SLOTS > 0) s.slot[0][i] = e.m;
@@ -128,8 +119,8 @@ static __device__ __forceinline__ void make_direction(const typename F::numbers 
 
 /* A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */
 template <class F>
-static __global__ void direct_kernel(struct update_numbers r, const struct update_span *spans,
-                                     int count, double *squares) {
+static __global__ void direct_kernel(struct update_numbers r, const struct update_span *spans, int count,
+                                     double *squares) {
     int lane = (int)(threadIdx.x % SQUARE_LANES);
     int64_t warps = (int64_t)gridDim.x * (THREADS / SQUARE_LANES);
     int64_t i = ((int64_t)blockIdx.x * THREADS + threadIdx.x) / SQUARE_LANES;
@@ -140,16 +131,15 @@ static __global__ void direct_kernel(struct update_numbers r, const struct updat
             typename F::numbers k = numbers_of<F>(r, s.kind);
             for (int64_t at = lane; at < s.n; at += SQUARE_LANES) make_direction<F>(k, s, at);
         }
-        if (r.adapts[s.kind])
-            w = lane_squares(s.w, s.n, lane), g = lane_squares(s.g, s.n, lane);
+        if (r.adapts[s.kind]) w = lane_squares(s.w, s.n, lane), g = lane_squares(s.g, s.n, lane);
         w = lanes_sum(w), g = lanes_sum(g);
         if (lane == 0) squares[2 * i] = w, squares[2 * i + 1] = g;
     }
 }
 
 template <class F>
-static cudaError_t launch_direct(const struct update_numbers *r, const struct update_span *spans,
-                                 int count, double *squares, cudaStream_t stream) {
+static cudaError_t launch_direct(const struct update_numbers *r, const struct update_span *spans, int count,
+                                 double *squares, cudaStream_t stream) {
     int64_t each = THREADS / SQUARE_LANES, blocks = (count + each - 1) / each;
     unsigned grid = (unsigned)(blocks < BLOCKS_MOST ? blocks : BLOCKS_MOST);
     struct update_numbers numbers = *r;
@@ -179,8 +169,7 @@ static const struct update_kernels *const optims[] = {
 extern "C" const struct update_kernels *update_find(const char *formula) {
     static const struct update_kernels norms_alone = {NULL, NULL, launch_direct<nothing>};
     if (!formula) return &norms_alone;
-    for (const struct update_kernels *const *o = optims;
-         o < optims + sizeof optims / sizeof *optims; o++)
+    for (const struct update_kernels *const *o = optims; o < optims + sizeof optims / sizeof *optims; o++)
         for (const struct update_kernels *k = *o; k->name; k++)
             if (!strcmp(k->name, formula)) return k;
     return NULL;

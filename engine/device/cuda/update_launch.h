@@ -22,10 +22,10 @@ struct update_numbers { /* struct rule's */
 /* What there is of a formula. step: of all elements of all spans. direct: the same, then two sums of squares a span. */
 struct update_kernels {
     const char *name;
-    cudaError_t (*step)(const struct update_numbers *r, const struct update_span *spans, int count,
-                        int64_t chunks, cudaStream_t stream);
-    cudaError_t (*direct)(const struct update_numbers *r, const struct update_span *spans,
-                          int count, double *squares, cudaStream_t stream);
+    cudaError_t (*step)(const struct update_numbers *r, const struct update_span *spans, int count, int64_t chunks,
+                        cudaStream_t stream);
+    cudaError_t (*direct)(const struct update_numbers *r, const struct update_span *spans, int count, double *squares,
+                          cudaStream_t stream);
 };
 /* By the name of a struct formula; that of NULL takes the sums of squares alone. NULL: there is none. */
 const struct update_kernels *update_find(const char *formula);

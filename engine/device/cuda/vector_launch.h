@@ -22,8 +22,7 @@ cudaError_t vector_add_low(void *to, const void *from, int64_t n, bool half, cud
 /* partial[b] = the sum of squares of block b of g[0..n). */
 cudaError_t vector_partials(const float *g, int64_t n, double *partial, cudaStream_t stream);
 /* The header of an arena; what is not given here is zero. */
-cudaError_t vector_head(float *header, const double *sums, float scale, float samples, float stop,
-                        cudaStream_t stream);
+cudaError_t vector_head(float *header, const double *sums, float scale, float samples, float stop, cudaStream_t stream);
 #ifdef __cplusplus
 }
 #endif

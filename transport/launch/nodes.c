@@ -12,6 +12,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
+#include "engine/base/process.h"
 #include "transport/launch/token.h"
 
 #include <stdio.h>
@@ -353,11 +354,11 @@ static enum error find_round(struct nodes *n, const struct nodes_loss *loss, cha
 
 /* ---- the meeting ---- */
 
-/* A node's blob: its number of ranks, and what the store knows it by. */
-static enum error read_members(struct nodes *n, const struct member *m, struct nodes_round *out) {
+/* A node's text: its number of ranks, and what the store knows it by. */
+static enum error read_members(struct nodes *n, const struct attendant *m, struct nodes_round *out) {
     for (int i = 0; i < n->count; i++) {
         struct present *at = &n->at[i];
-        if (sscanf(m[i].blob, "%4d %llu", &at->locals, &at->member) != 2 || at->locals < 1)
+        if (sscanf(m[i].text, "%4d %llu", &at->locals, &at->member) != 2 || at->locals < 1)
             return FAIL(ERR_DATA, "node %d (%s) sent a message that makes no sense", at->index, m[i].who);
         at->first = out->world;
         out->world += at->locals;
@@ -372,10 +373,10 @@ static enum error read_members(struct nodes *n, const struct member *m, struct n
 
 static enum error meet(struct nodes *n, int locals, struct nodes_round *out) {
     char who[128], key[96];
-    struct member *members;
-    rendezvous_who(who);
-    char *blob = pool_printf(n->pool, "%d %llu", locals, (unsigned long long)store_member(n->store));
-    if (!blob) return ERR_MEMORY;
+    struct attendant *members;
+    process_who(who);
+    char *text = pool_printf(n->pool, "%d %llu", locals, (unsigned long long)store_member(n->store));
+    if (!text) return ERR_MEMORY;
     struct rendezvous r = {.store = n->store,
                            .what = "node",
                            .round = out->name,
@@ -384,8 +385,7 @@ static enum error meet(struct nodes *n, int locals, struct nodes_round *out) {
                            .who = who,
                            .facts = n->p->facts,
                            .nfacts = n->p->nfacts,
-                           .blob = blob,
-                           .bytes = strlen(blob) + 1,
+                           .text = text,
                            .timeout = n->p->timeout,
                            .keeps = n->p->index == 0};
     TRY(rendezvous_meet(&r, n->pool, &members));

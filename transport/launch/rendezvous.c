@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOB_MAX = 32 << 10, INSTANCE = 17, NAME = 128, FIRST_WORD = 2, NEXT_WORD = 5, LINGER = 1 };
+enum { INSTANCE = 17, FIRST_WORD = 2, NEXT_WORD = 5, LINGER = 1 };
 static const struct json_limits limits = {.depth = 4, .entries = 1000, .text = STORE_VALUE_MAX};
 
 struct meet {
@@ -34,12 +34,6 @@ struct meet {
     char instance[INSTANCE]; /* a random number: of this call */
     int64_t began, deadline;
 };
-
-void rendezvous_who(char out[128]) {
-    char host[65] = "";
-    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "this host");
-    snprintf(out, 128, "%s, pid %d", host, (int)getpid());
-}
 
 static char *key_of(const struct meet *m, const char *name) {
     return pool_printf(m->pool, "%s.%s.%s", m->r->round, m->r->what, name);
@@ -64,18 +58,9 @@ static void write_facts(const struct meet *m, struct json *j) {
     json_close(j, ']');
 }
 
-static char *hex_of(const struct meet *m) {
-    const unsigned char *b = m->r->blob;
-    char *text = pool_alloc(m->pool, 2 * m->r->bytes + 1);
-    for (size_t i = 0; text && i < m->r->bytes; i++) snprintf(text + 2 * i, 3, "%02x", b[i]);
-    return text;
-}
-
-/* {"instance","index","who", and the facts or the blob}, as text of the pool. */
+/* {"instance","index","who", and the facts or the member's text}, as text of the pool. */
 static enum error describe(const struct meet *m, bool facts, char **out) {
     struct json j;
-    const char *blob = facts ? NULL : hex_of(m);
-    if (!facts && !blob) return ERR_MEMORY;
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "instance", m->instance);
@@ -84,7 +69,7 @@ static enum error describe(const struct meet *m, bool facts, char **out) {
     if (facts)
         write_facts(m, &j);
     else
-        json_string(&j, "blob", blob);
+        json_string(&j, "text", m->r->text ? m->r->text : "");
     json_close(&j, '}');
     enum error err = json_done(&j);
     *out = err ? NULL : pool_strndup(m->pool, j.text, j.length);
@@ -274,44 +259,20 @@ static enum error await_outcome(const struct meet *m) {
 
 /* ---- what the others are ---- */
 
-static bool bytes_of_hex(const char *hex, char *out, size_t n) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        const char *high = strchr(digits, hex[2 * i]), *low = strchr(digits, hex[2 * i + 1]);
-        if (!high || !low) return false;
-        out[i] = (char)((high - digits) << 4 | (low - digits));
-    }
-    return true;
-}
-
-static enum error read_member(const struct meet *m, int index, struct pool *pool, struct member *out) {
+static enum error read_member(const struct meet *m, int index, struct pool *pool, struct attendant *out) {
     const struct json_value *v;
-    const char *key = member_key(m, index), *blob;
+    const char *key = member_key(m, index), *told;
     char *text;
     size_t n;
     if (!key) return ERR_MEMORY;
     TRY(store_find(m->r->store, key, m->pool, &text, &n));
     if (!text) return FAIL(ERR_DATA, "the store lost the key '%s'", key);
     TRY(parse(m, text, n, &v));
-    blob = json_get_text(v, "blob");
-    n = blob ? strlen(blob) : 1;
     snprintf(out->who, sizeof out->who, "%s", json_get_text(v, "who"));
-    out->bytes = n / 2;
-    out->blob = n > 2 * (size_t)BLOB_MAX ? NULL : pool_alloc(pool, n / 2 + 1);
-    if (n <= 2 * (size_t)BLOB_MAX && !out->blob) return ERR_MEMORY;
-    if (n % 2 || !out->blob || !bytes_of_hex(blob, out->blob, n / 2))
-        return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, index);
-    return ERR_NONE;
-}
-
-static enum error read_members(const struct meet *m, struct pool *pool, struct member **out) {
-    size_t bytes;
-    TRY(memory_size((size_t)m->r->count, sizeof **out, "members", &bytes));
-    struct member *members = pool_alloc(pool, bytes);
-    if (!members) return ERR_MEMORY;
-    for (int i = 0; i < m->r->count; i++) TRY(read_member(m, i, pool, &members[i]));
-    *out = members;
-    return ERR_NONE;
+    told = json_get_text(v, "text");
+    if (!told) return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, index);
+    out->text = pool_strndup(pool, told, strlen(told));
+    return out->text ? ERR_NONE : ERR_MEMORY;
 }
 
 /* ---- the whole ---- */
@@ -319,11 +280,10 @@ static enum error read_members(const struct meet *m, struct pool *pool, struct m
 static enum error check(const struct rendezvous *r) {
     if (r->count < 1 || r->index < 0 || r->index >= r->count)
         return FAIL(ERR_CONFIG, "%s %d of %d: there is none", r->what, r->index, r->count);
-    if (r->bytes > BLOB_MAX) return FAIL(ERR_BUG, "%zu bytes of %s %d for the others", r->bytes, r->what, r->index);
     return ERR_NONE;
 }
 
-static enum error meet(const struct meet *m, struct pool *pool, struct member **members) {
+static enum error meet(const struct meet *m, struct pool *pool, struct attendant **all) {
     char *numbers;
     int missing;
     TRY(check_facts(m));
@@ -333,10 +293,13 @@ static enum error meet(const struct meet *m, struct pool *pool, struct member **
         TRY(await_outcome(m));
     else
         TRY(settle(m, "ok", NULL));
-    return read_members(m, pool, members);
+    *all = pool_alloc(pool, (size_t)m->r->count * sizeof **all);
+    if (!*all) return ERR_MEMORY;
+    for (int i = 0; i < m->r->count; i++) TRY(read_member(m, i, pool, &(*all)[i]));
+    return ERR_NONE;
 }
 
-enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct member **members) {
+enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all) {
     struct meet m = {.r = r, .began = clock_ns()};
     uint64_t random;
     TRY(check(r));
@@ -345,7 +308,7 @@ enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct
     snprintf(m.instance, sizeof m.instance, "%016llx", (unsigned long long)random);
     m.deadline = m.began + (int64_t)((r->timeout < 1e9 ? r->timeout : 1e9) * 1e9);
     TRY(pool_create(&m.pool));
-    enum error err = meet(&m, pool, members);
+    enum error err = meet(&m, pool, all);
     if (err && r->keeps) nanosleep(&(struct timespec){.tv_sec = LINGER}, NULL);
     pool_free(m.pool);
     return err;

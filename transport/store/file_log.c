@@ -160,13 +160,3 @@ enum error log_append(int fd, const char *path, const char *key, struct bytes va
     *end += (off_t)(sizeof r + r.key + value_bytes(&r));
     return ERR_NONE;
 }
-
-enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end) {
-    TRY(file_write_all(fd, h, sizeof *h, path));
-    *end = LOG_START;
-    for (int i = 0; i < table_count(t); i++) {
-        const char *key = table_key(t, i);
-        TRY(log_append(fd, path, key, table_find(t, key), end));
-    }
-    return ERR_NONE;
-}

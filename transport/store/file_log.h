@@ -24,5 +24,3 @@ MUST_CHECK enum error log_begin(int fd, const char *path, const char *run, const
 MUST_CHECK enum error log_replay(int fd, const char *path, struct table *t, off_t *end);
 /* Appends what the key holds now (at NULL: nothing), or leaves the file as it was. */
 MUST_CHECK enum error log_append(int fd, const char *path, const char *key, struct bytes value, off_t *end);
-/* A header and a record of each key into a file that is empty. */
-MUST_CHECK enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end);

@@ -1,6 +1,6 @@
 /* A key-value store, in which ranks and nodes find each other before they have a group. The kinds
- * are listed in stores.def, one file each: in one process (hash), in a file that all can lock
- * (file), on a server that one process runs (tcp).
+ * are listed in stores.def, one file each: in a file that all can lock (file), on a
+ * server that one process runs (tcp).
  *
  * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited) and is safe to send
  * again: a request that was answered is answered alike. Any thread may call, also while another
@@ -17,7 +17,7 @@ enum {
 
 struct store;
 struct store_params {
-    const char *url; /* hash: | file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
+    const char *url; /* file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
     /* tcp: this process serves the data to the others, on that address; port 0 takes a free one.
      * Without it, the server is awaited until the deadline. */
     bool serve;

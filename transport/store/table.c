@@ -45,18 +45,6 @@ void table_free(struct table *t) {
     free(t);
 }
 
-int table_count(const struct table *t) {
-    return t->count;
-}
-
-const char *table_key(const struct table *t, int index) {
-    return t->of[index]->key;
-}
-
-size_t table_bytes(const struct table *t) {
-    return t->bytes;
-}
-
 /* The first entry whose key is not before this one. */
 static int position(const struct table *t, const char *key) {
     int lo = 0, hi = t->count;

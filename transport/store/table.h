@@ -16,8 +16,3 @@ void table_apply(struct table *t, const struct request *q, struct answer *a);
 struct bytes table_find(const struct table *t, const char *key);
 /* at NULL: deletes. */
 enum answer_status table_put(struct table *t, const char *key, struct bytes value);
-
-/* In their order: 0 .. table_count - 1. */
-int table_count(const struct table *t);
-const char *table_key(const struct table *t, int index);
-size_t table_bytes(const struct table *t);

@@ -98,14 +98,9 @@ static enum error open_link(struct group *g) {
                              .user = g,
                              .describe = call_describe,
                              .disagree = call_disagree};
-    struct link *link;
     TRY(find_link(g, &ops));
-    TRY(ops->open(&lp, &link));
-    if (!emulation_on(&p->emulate)) {
-        g->link = link;
-        return ERR_NONE;
-    }
-    return link_emulate(link, &p->emulate, &g->link);
+    TRY(ops->open(&lp, &g->link));
+    return emulation_on(&p->emulate) ? link_emulate(g->link, &p->emulate) : ERR_NONE;
 }
 
 /* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves

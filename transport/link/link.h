@@ -57,9 +57,10 @@ struct link_params {
 struct link { /* embedded first in each kind's own struct */
     const struct link_ops *ops;
     struct link_params params;
-    bool patient[ALL_LANES]; /* waits may spin: the waiting thread has a core to itself */
-    double alpha, beta;      /* seconds a message, seconds a byte: set by open, equal on all ranks */
-    size_t lent_bytes;       /* of a lent memory; set by open, equal on all ranks */
+    bool patient[ALL_LANES];   /* waits may spin: the waiting thread has a core to itself */
+    double alpha, beta;        /* seconds a message, seconds a byte: set by open, equal on all ranks */
+    size_t lent_bytes;         /* of a lent memory; set by open, equal on all ranks */
+    struct emulated *emulated; /* of emulate.c; NULL: the link is as it is */
 };
 
 struct outgoing {
@@ -158,7 +159,5 @@ static inline int link_rank_name(const struct link_params *p, int rank) {
 /* A sink that copies to ctx. */
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 
-/* A link of the same ranks with emulated ports (emulate.c). It takes over inner, also when it
- * fails.
- */
-MUST_CHECK enum error link_emulate(struct link *inner, const struct emulation *e, struct link **out);
+/* Gives an open link emulated ports (emulate.c). */
+MUST_CHECK enum error link_emulate(struct link *l, const struct emulation *e);

@@ -58,8 +58,6 @@ struct group {
 
 /* ERR_BUG, which fails the group, when the arguments make no sense. */
 MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
-/* The way over the host's memory; c->buf is there. */
-MUST_CHECK enum error call_move(struct group *g, struct collective *c);
 /* What a call is, for messages: "all_reduce 412 (4.0 MB)". */
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]);
 struct recorded_call call_recorded(const struct collective *c);

@@ -8,8 +8,9 @@
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
-#include "transport/place.h"
-#include "transport/types.h"
+#include "transport/base/await.h"
+#include "transport/base/place.h"
+#include "transport/base/types.h"
 
 struct group;
 struct work;
@@ -72,10 +73,7 @@ void group_free(struct group *g, void *p); /* local; the memory goes with the me
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
-enum {
-    GROUP_WORKS = 256, /* of LANE_COMM that may be begun and not waited for */
-    GROUP_WORDS = 160
-};
+enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
  * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
@@ -144,14 +142,6 @@ MUST_CHECK static inline enum error group_barrier(struct group *g) {
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(struct work *w);
 
-/* Something that ranks which share their memory bring about without a call, each looking for itself. */
-struct group_wait {
-    bool (*over)(void *user);
-    /* Whether somebody is late; then since when (ns, of clock_ns), and "rank 2 has not come within", which the seconds
-     * follow. */
-    bool (*late)(void *user, int64_t *since, char words[GROUP_WORDS]);
-    void *user;
-};
 /* Waits until it is over, as a call waits for its peers: a rank that is late for a sixth of the timeout is warned of, for
  * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
  * though others are not. Over link thread alone. */

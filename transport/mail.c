@@ -12,7 +12,7 @@
 #include "engine/base/log.h"
 #include "engine/base/process.h"
 #include "engine/base/text.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/core.h"
 #include "transport/link/words.h"
 

@@ -6,7 +6,7 @@
  * A place to meet is memory: for ranks that are threads, the pointer says where, for processes
  * /proc/PID/fd/N does. Links that need no meeting go without. */
 #include "transport/core.h"
-#include "transport/launch/launch.h"
+#include "transport/link/meeting.h"
 
 #include <errno.h>
 #include <fcntl.h>

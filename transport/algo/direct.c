@@ -23,14 +23,6 @@
 
 #include <math.h>
 
-/* What the in-place and the staged way stand for. */
-static void count_ideal(struct collective *c) {
-    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t others = c->hi - c->lo - own;
-    int mine = own_terms(c);
-    collective_count(c, mine * others + (c->size - 1) * own, (c->band->n - mine) * own + others);
-}
-
 /* The sum of this rank's slice, written to the first n of 'to'. */
 static enum error sum_slice(struct collective *c, char *const *to, int n) {
     collective_sum(c, collective_cut(c, c->rank), collective_cut(c, c->rank + 1), to, n);
@@ -49,7 +41,7 @@ static enum error by_pipes(struct collective *c) {
 
 static enum error direct_all_reduce(struct collective *c) {
     if (!c->staged && !c->in_place) return by_pipes(c);
-    count_ideal(c);
+    collective_count_ideal(c, KIND_ALL_REDUCE);
     if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
     collective_sum(c, 0, c->sum.count, &c->buf, 1);
     return ERR_NONE;

@@ -21,10 +21,6 @@ struct shown {
     int64_t lo, hi, hole_lo, hole_hi;
 };
 
-static int64_t clamp(int64_t element, int64_t lo, int64_t hi) {
-    return element < lo ? lo : element > hi ? hi : element;
-}
-
 /* slices: each rank sums its own slice, for all or for the root, whose own algorithm it is. */
 static struct shown shown_of(const struct collective *c, bool slices) {
     int r = c->rank;
@@ -33,8 +29,8 @@ static struct shown shown_of(const struct collective *c, bool slices) {
     struct shown part = all, rest = all;
     if (slices) rest.hole_lo = collective_cut(c, r), rest.hole_hi = collective_cut(c, r + 1);
     if (c->part) {
-        part.lo = part.hole_lo = part.hole_hi = clamp(c->part[r], c->lo, c->hi);
-        part.hi = clamp(c->part[r + 1], c->lo, c->hi);
+        part.lo = part.hole_lo = part.hole_hi = collective_within(c, c->part[r]);
+        part.hi = collective_within(c, c->part[r + 1]);
         rest.hole_lo = part.lo, rest.hole_hi = part.hi;
     }
     switch (c->kind) {

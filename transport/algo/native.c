@@ -24,7 +24,8 @@ static enum error native(struct collective *c) {
     if (!library_can(c)) return by_hand(c);
     bool all = c->kind == KIND_ALL_REDUCE, has_sum = all || c->rank == c->root;
     int64_t others = c->sum.count * (c->size - 1) / c->size * (all ? 2 : 1);
-    TRY(c->link->ops->native(c));
+    const struct native_call call = {c->kind, c->sum.type, c->sum.op, c->root, c->sum.count, c->buf};
+    TRY(c->link->ops->native(c->link, c->lane, &call));
     if (c->kind != KIND_BROADCAST && has_sum) sum_complete(&c->sum, c->sum.count, c->buf);
     collective_count(c, others, others);
     return ERR_NONE;

@@ -13,7 +13,7 @@
  * The result of one element depends on its position in [0, count), never on how the work is cut. */
 #pragma once
 #include "engine/base/leaves.h"
-#include "transport/types.h"
+#include "transport/base/types.h"
 
 /* First element of chunk c. */
 int64_t order_chunk(int64_t count, int ranks, int c);

@@ -3,7 +3,6 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "transport/algo/plain.h"
 #include "transport/link/words.h"
 
 #include <sched.h>
@@ -170,9 +169,8 @@ bool carrier_is_sole(const struct group *g) {
 }
 
 struct carrier *carrier_for(const struct group *g, const struct collective *c) {
-    bool pair = c->kind == KIND_SEND || c->kind == KIND_RECV;
     const struct carrier_ops *ops = g->carrier->ops;
-    return !pair && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
+    return !kind_has_peer(c->kind) && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
 }
 
 /* The lane of the device, behind what the buffer waits for. */
@@ -293,42 +291,6 @@ enum error carrier_wait(struct carrier *cr, const struct collective *c, enum dev
         pause_for(&p, link->patient[c->lane]);
     }
     return cr->runtime->wait(cr->device, l); /* has been reached: what the device has to complain of */
-}
-
-/* ---- what is counted ---- */
-
-static int64_t part_size(const struct collective *c, int r) {
-    return c->part[r + 1] - c->part[r];
-}
-
-static void count_parts(struct collective *c) {
-    int64_t own = part_size(c, c->rank), others = c->part[c->size] - c->part[0] - own;
-    bool root = c->rank == c->root;
-    int64_t peers = c->size - 1, mine = own_terms(c);
-    if (c->kind == KIND_REDUCE_SCATTER)
-        collective_count(c, mine * others, (c->band->n - mine) * own);
-    else if (c->kind == KIND_ALL_GATHER)
-        collective_count(c, peers * own, others);
-    else if (c->kind == KIND_SCATTER)
-        collective_count(c, root ? others : 0, root ? 0 : own);
-    else if (c->kind == KIND_GATHER)
-        collective_count(c, root ? 0 : own, root ? others : 0);
-    else /* all_to_all */
-        collective_count(c, c->send_part[c->size] - c->send_part[0] - own, others);
-}
-
-void carrier_count(struct collective *c) {
-    int64_t n = c->sum.count, own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    bool root = c->rank == c->root;
-    int mine = own_terms(c), theirs = c->band->n - mine;
-    if (c->kind == KIND_ALL_REDUCE)
-        collective_count(c, mine * (n - own) + (c->size - 1) * own, theirs * own + n - own);
-    else if (c->kind == KIND_REDUCE)
-        collective_count(c, root ? 0 : mine * n, root ? theirs * n : 0);
-    else if (c->kind == KIND_BROADCAST)
-        collective_count(c, root ? (c->size - 1) * n : 0, root ? 0 : n);
-    else
-        count_parts(c);
 }
 
 /* ---- sums ---- */

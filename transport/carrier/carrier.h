@@ -68,8 +68,6 @@ MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
 /* Until the device has done what was asked of the lane: with the group's deadline, which begins when
  * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
-/* Counts what an ideal exchange of this kind moves. */
-void carrier_count(struct collective *c);
 /* What the ranks know each by itself, n numbers each, brought together at all[rank * n]. */
 MUST_CHECK enum error carrier_gather(struct group *g, int64_t *all, int n);
 

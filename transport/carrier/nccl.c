@@ -240,7 +240,7 @@ static enum error nccl_check(struct carrier *cr) {
 
 static enum error nccl_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     TRY(carrier_meet(cr, c));
-    carrier_count(c);
+    collective_count_ideal(c, c->kind);
     return nccl_move(nccl_of(cr), c, l);
 }
 

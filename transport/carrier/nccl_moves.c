@@ -17,10 +17,6 @@ static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
                                                    [REDOP_MAX] = ncclMax,
                                                    [REDOP_AVERAGE] = ncclAvg};
 
-static bool adds(const struct collective *c) {
-    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
-}
-
 static bool is_float(enum dtype t) {
     return t == DTYPE_F32 || t == DTYPE_F64 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
@@ -28,13 +24,9 @@ static bool is_float(enum dtype t) {
 /* A rank that gives nothing is not known to NCCL's sums. Its averages of integers are not ours. */
 bool nccl_takes(const struct carrier *cr, const struct collective *c) {
     const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
-    if (!adds(c)) return true;
+    if (!kind_adds(c->kind)) return true;
     if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
     return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE && (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
-}
-
-static int64_t part_size(const struct collective *c, int r) {
-    return c->part[r + 1] - c->part[r];
 }
 
 static bool equal_parts(const struct collective *c) {
@@ -252,7 +244,7 @@ static enum error unequal(struct nccl_carrier *n, struct collective *c, enum dev
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    if (adds(c) && n->bitwise) return ordered_sum(n, c, l);
+    if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
     bool equal = c->kind >= KIND_REDUCE_SCATTER && c->kind <= KIND_GATHER && equal_parts(c);
     switch (c->kind) {
     case KIND_ALL_REDUCE:

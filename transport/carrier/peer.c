@@ -335,19 +335,15 @@ static enum error do_second(const struct call_of_peer *k) {
     return do_and_mark(k, do_other_half);
 }
 
-static bool adds(const struct collective *c) {
-    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
-}
-
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
     (void)cr;
-    if (adds(c)) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
+    if (kind_adds(c->kind)) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
     return c->kind == KIND_BROADCAST || c->kind == KIND_ALL_GATHER;
 }
 
 /* How many elements this rank adds. */
 static int64_t to_add(const struct collective *c) {
-    if (!adds(c)) return 0;
+    if (!kind_adds(c->kind)) return 0;
     if (c->kind == KIND_ALL_REDUCE) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
     return c->part[c->rank + 1] - c->part[c->rank];
@@ -373,7 +369,7 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     mine->buf = c->buf;
     TRY(set(&k, mine->ready));
     TRY(carrier_meet(cr, c));
-    carrier_count(c);
+    collective_count_ideal(c, c->kind);
     TRY(while_looking(&k, do_first));
     TRY(link->sync(c->link, c->lane));
     if (c->kind == KIND_ALL_REDUCE) {

@@ -155,7 +155,7 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
     TRY(go_down(&b, c));
     if (b.h) c->buf = b.h;
     if (b.s) c->send = b.s;
-    enum error err = call_move(cr->group, c);
+    enum error err = collective_move(c);
     c->buf = b.buf;
     c->send = send;
     c->apart = b.apart;

@@ -6,7 +6,7 @@
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/process.h"
-#include "transport/algo/algo.h"
+#include "transport/base/types.h"
 #include "transport/flight/recorder_file.h"
 
 #include <assert.h>
@@ -26,12 +26,7 @@ struct recorder {
     _Atomic bool failed;
 };
 
-static const char *const kind_names[] = {
-#define X(name, text) [KIND_##name] = text,
-    KINDS_OF_CALL(X)
-#undef X
-};
-_Static_assert(sizeof kind_names / sizeof *kind_names <= RECORD_KINDS, "all kinds have a name");
+_Static_assert(KINDS <= (int)RECORD_KINDS, "all kinds have a name");
 _Static_assert(DTYPES <= (int)RECORD_TYPES, "all types have a name");
 
 uint32_t record_head_check(const struct record_head *h) {
@@ -61,8 +56,7 @@ static void write_head(struct record_head *h, const struct recorder_params *p) {
     h->wall = wall_ns();
     h->clock = clock_ns();
     (void)gethostname(h->host, sizeof h->host - 1);
-    for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
-        snprintf(h->kinds[i], sizeof h->kinds[i], "%s", kind_names[i]);
+    for (int k = 0; k < KINDS; k++) snprintf(h->kinds[k], sizeof h->kinds[k], "%s", kind_name((enum kind)k));
     for (int t = 0; t < DTYPES; t++) {
         snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
         h->bytes[t] = (uint8_t)dtype_size((enum dtype)t);

@@ -1,7 +1,7 @@
 /* The place of the secret that all processes of a run share. */
 #pragma once
 #include "engine/base/memory.h"
-#include "transport/secret.h"
+#include "transport/base/secret.h"
 
 #define TOKEN_VARIABLE "ENGINE_TOKEN"
 #define STORE_VARIABLE                                                                                                 \

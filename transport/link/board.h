@@ -3,7 +3,6 @@
  * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
  * Nothing in it is a pointer. */
 #pragma once
-#include "transport/launch/launch.h"
 #include "transport/link/note.h"
 #include <stdatomic.h>
 

@@ -10,7 +10,8 @@
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
-#include "transport/place.h"
+#include "transport/base/place.h"
+#include "transport/base/types.h"
 #include <stdint.h>
 
 enum { LANES = 2, LANE_OUT = LANES, LANE_IN, ALL_LANES, DESCRIBED_MAX = 160 };
@@ -32,7 +33,6 @@ struct call {
     uint32_t sequence; /* of calls on this lane; compared */
 };
 
-struct collective;
 struct group_wait;
 struct meeting;
 struct link_params {
@@ -80,6 +80,16 @@ struct incoming {
     int64_t *stamp; /* where the sender's goes; NULL: nowhere */
 };
 
+/* An all_reduce, reduce or broadcast of the link's own. */
+struct native_call {
+    enum kind kind;
+    enum dtype type;
+    enum redop op;
+    int root;
+    int64_t count; /* elements */
+    char *buf;
+};
+
 struct link_ops {
     const struct link_row *row; /* its line of links.def */
     const char *summary;
@@ -124,7 +134,7 @@ struct link_ops {
 
     /* Does an all_reduce, reduce or broadcast by itself (no half floats), in an order of its own;
      * an average is left undivided. NULL: the link cannot. */
-    enum error (*native)(struct collective *c);
+    enum error (*native)(struct link *l, int lane, const struct native_call *c);
 
     /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the
      * link has none. */

@@ -1,7 +1,7 @@
 /* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
  * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
 #include "engine/base/clock.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdlib.h>

@@ -17,13 +17,13 @@
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
+#include "transport/base/secret.h"
+#include "transport/base/timer.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
 #include "transport/link/seal.h"
 #include "transport/link/tcp.h"
 #include "transport/link/words.h"
-#include "transport/secret.h"
-#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>

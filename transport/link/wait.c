@@ -8,7 +8,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/futex.h"
 #include "engine/base/log.h"
-#include "transport/group.h"
+#include "transport/base/await.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
  * is computed in one place (table.h). */
 #pragma once
 #include "engine/base/clock.h"
-#include "transport/secret.h"
+#include "transport/base/secret.h"
 #include "transport/store/store.h"
 
 #define STORE_REQUESTS(X) X(SET) X(GET) X(ADD) X(SWAP) X(DELETE) X(LIST)

@@ -9,7 +9,7 @@
  * key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
 #include "engine/base/log.h"
 #include "engine/base/text.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/store/tcp_impl.h"
 
 #include <errno.h>

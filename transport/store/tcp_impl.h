@@ -1,10 +1,10 @@
 /* The interface between the parts of a tcp store. */
 #pragma once
-#include "transport/remote.h"
+#include "transport/base/remote.h"
+#include "transport/base/timer.h"
 #include "transport/store/address.h"
 #include "transport/store/table.h"
 #include "transport/store/wire.h"
-#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>

@@ -1,4 +1,4 @@
-#include "transport/remote.h"
+#include "transport/base/remote.h"
 
 #include <arpa/inet.h>
 #include <stdint.h>

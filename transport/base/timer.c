@@ -1,6 +1,6 @@
-#include "transport/timer.h"
+#include "transport/base/timer.h"
 #include "engine/base/clock.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -2,12 +2,14 @@
  * as much address space as the host has memory, less where that is limited, so that the board can
  * grow in place and an offset in it is a place that every rank understands. For threads that is an
  * anonymous mapping, for processes a memfd: nothing of it is left when they die, however they die. */
+#include "transport/link/meeting.h"
 #include "engine/base/process.h"
 #include "transport/link/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>

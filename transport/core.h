@@ -77,6 +77,9 @@ MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fm
 /* The same with the words of this thread's last failure, and whose it is. */
 MUST_CHECK enum error group_fail_own(struct group *g, enum error err);
 
+/* Every rank's n numbers, brought together at all[rank * n]. */
+MUST_CHECK enum error group_gather_all(struct group *g, void *all, int n);
+
 /* ---- work.c: the queues of LANE_COMM and LANE_OUT ---- */
 
 /* c->lane says which. */

@@ -285,6 +285,12 @@ enum error group_all_gather(struct group *g, struct dispatch how, void *buf, con
     return start(g, how, &c);
 }
 
+enum error group_gather_all(struct group *g, void *all, int n) {
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
+    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
+}
+
 enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
     struct collective c = parted(g, KIND_SCATTER, buf, part, t, root);
     return start(g, how, &c);

@@ -46,13 +46,6 @@ struct split {
 
 /* ---- who is in it ---- */
 
-/* Every rank gives n numbers of 64 bits at all + rank * n. */
-static enum error gather(struct group *g, void *all, int n) {
-    int64_t part[RANKS_MAX + 1];
-    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
-}
-
 /* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
 static void insert(struct split *s, const struct wish *wishes, int r) {
     int i = s->n++;
@@ -159,7 +152,7 @@ static enum error meet_members(struct split *s, enum error err, bool member) {
     struct invitation all[RANKS_MAX] = {0};
     bool meets = member && !err && g->params.meeting;
     if (meets && s->host == g->rank) err = host_party(s, &all[g->rank]);
-    TRY(gather(g, all, 2));
+    TRY(group_gather_all(g, all, 2));
     if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
     int64_t worst = err;
     TRY(group_all_reduce(g, GROUP_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX));
@@ -201,7 +194,7 @@ enum error group_split(struct group *g, int color, int key, struct group **out) 
     enum error err = ERR_NONE;
     *out = NULL;
     wishes[g->rank] = (struct wish){color, key};
-    TRY(gather(g, wishes, 2));
+    TRY(group_gather_all(g, wishes, 2));
     g->splits++;
     if (color >= 0) {
         find_members(&s, wishes);

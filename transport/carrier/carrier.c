@@ -33,12 +33,6 @@ static int index_of(const char *name) {
 
 /* ---- which one ---- */
 
-enum error carrier_gather(struct group *g, int64_t *all, int n) {
-    int64_t part[RANKS_MAX + 1];
-    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
-}
-
 static const int64_t has_accelerator = (int64_t)1 << 32;
 
 /* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
@@ -51,7 +45,7 @@ static enum error survey(struct group *g, int wanted, int64_t *able, char why[25
         else if (i == wanted)
             snprintf(why, 256, "%s", error_message());
     }
-    return carrier_gather(g, able, 1);
+    return group_gather_all(g, able, 1);
 }
 
 /* The first rank that cannot use it; -1: all can. */
@@ -305,24 +299,19 @@ enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s
     return ERR_NONE;
 }
 
-/* One chunk of ORDER_RING: who stands at its number gives the first term. */
-static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct sum *s, int chunk, int64_t skip,
-                            int64_t n, const float *const *in, float *to) {
-    const float *terms[RANKS_MAX];
-    for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
-    return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, NULL, n);
-}
-
-enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+/* In ORDER_RING the rank that stands at a chunk's number gives the first term. */
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct range r,
                        const float *const *in, float *to) {
-    if (hi <= lo) return ERR_NONE;
-    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, hi - lo);
+    if (r.hi <= r.lo) return ERR_NONE;
+    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, r.hi - r.lo);
     for (int k = 0; k < s->ranks; k++) {
-        int64_t begin = order_chunk(s->count, s->ranks, k);
-        int64_t end = order_chunk(s->count, s->ranks, k + 1);
-        if (begin < lo) begin = lo;
-        if (end > hi) end = hi;
-        if (begin < end) TRY(sum_chunk(cr, l, s, k, begin - lo, end - begin, in, to));
+        const float *terms[RANKS_MAX];
+        int64_t begin = order_chunk(s->count, s->ranks, k), end = order_chunk(s->count, s->ranks, k + 1);
+        if (begin < r.lo) begin = r.lo;
+        if (end > r.hi) end = r.hi;
+        if (begin >= end) continue;
+        for (int i = 0; i < s->ranks; i++) terms[i] = in[(k + i) % s->ranks] + (begin - r.lo);
+        TRY(cr->runtime->sum(cr->device, l, to + (begin - r.lo), terms, s->ranks, NULL, end - begin));
     }
     return ERR_NONE;
 }

@@ -68,8 +68,6 @@ MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
 /* Until the device has done what was asked of the lane: with the group's deadline, which begins when
  * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
-/* What the ranks know each by itself, n numbers each, brought together at all[rank * n]. */
-MUST_CHECK enum error carrier_gather(struct group *g, int64_t *all, int n);
 
 /* Memory of the device for what comes from others before it is added: grown where it does not
  * suffice, which waits for the lane. */
@@ -79,7 +77,10 @@ struct slots {
 };
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
-/* to = the sum of elements [lo, hi) in the order of s, on the lane: f32, REDOP_SUM. in[i] and to
- * point at element lo; in[i] is of who stands at place i of those that give. */
-MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+struct range { /* of elements: [lo, hi) */
+    int64_t lo, hi;
+};
+/* to = the sum of the range in the order of s, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
+ * of the rank at place i of those that give. */
+MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct range r,
                                   const float *const *in, float *to);

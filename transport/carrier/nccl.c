@@ -137,7 +137,7 @@ static int64_t gpu_of(const struct group *g) {
 static enum error find_shared(struct group *g, bool *shared) {
     int64_t gpu[RANKS_MAX];
     gpu[g->rank] = gpu_of(g);
-    TRY(carrier_gather(g, gpu, 1));
+    TRY(group_gather_all(g, gpu, 1));
     *shared = false;
     for (int a = 0; a < g->size; a++)
         for (int b = 0; b < a; b++) *shared = *shared || gpu[a] == gpu[b];

@@ -122,7 +122,7 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     if (g->rank == 0) TRY(create_hall(g->size, &made));
     p->hall = made;
     halls[g->rank] = (int64_t)(intptr_t)made;
-    TRY(carrier_gather(g, halls, 1));
+    TRY(group_gather_all(g, halls, 1));
     p->hall = (struct hall *)(intptr_t)halls[0];
     TRY(take_stand(p));
     TRY(group_barrier(g));
@@ -238,7 +238,8 @@ static enum error add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
         for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
-        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in, (float *)(void *)element(c, c->buf, at)));
+        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, (struct range){at, end}, in,
+                        (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
 }

@@ -55,10 +55,6 @@ static enum error reserve(struct carrier *cr, struct stage *s, int i, enum devic
 
 /* ---- what goes down, and what comes up again ---- */
 
-struct range {
-    int64_t lo, hi;
-};
-
 static struct range whole(const struct collective *c) {
     return (struct range){c->part ? c->part[0] : 0, c->sum.count};
 }

@@ -135,7 +135,7 @@ static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
                                .own = !p->program};
     int rank_end;
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
-    enum error err = rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
+    enum error err = rank_spawn(p, &self, rank_end, w->group, &r->pid);
     close(rank_end);
     r->output.told = w->told;
     if (err != ERR_NONE) return err;

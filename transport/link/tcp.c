@@ -24,26 +24,31 @@ enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, 
     return ERR_NONE;
 }
 
+/* The rank that is 'by' places on; in the circle -by is n - by. */
+static int circle_on(struct circle c, int by) {
+    return c.who[(c.at + by) % c.n];
+}
+
 /* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
  * log2 n rounds each has heard, through others, of all. */
-enum error tcp_gather(struct link *l, int lane, const int *who, int n, int at) {
+enum error tcp_gather(struct link *l, int lane, struct circle c) {
     struct call label = tcp_of(l)->lane[lane].met;
-    for (int k = 1; k < n; k *= 2) {
-        struct outgoing out = {.peer = who[(at + k) % n]};
-        struct incoming in = {.peer = who[(at - k + n) % n], .sink = sink_copy};
+    for (int k = 1; k < c.n; k *= 2) {
+        struct outgoing out = {.peer = circle_on(c, k)};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .sink = sink_copy};
         TRY(tcp_of(l)->exchange(l, lane, &label, &out, &in));
     }
     return ERR_NONE;
 }
 
-static void everybody(const struct link *l, int who[RANKS_MAX]) {
+static struct circle everybody(const struct link *l, int who[RANKS_MAX]) {
     for (int r = 0; r < l->params.size; r++) who[r] = r;
+    return (struct circle){who, l->params.size, l->params.rank};
 }
 
 enum error tcp_sync(struct link *l, int lane) {
     int who[RANKS_MAX];
-    everybody(l, who);
-    return tcp_gather(l, lane, who, l->params.size, l->params.rank);
+    return tcp_gather(l, lane, everybody(l, who));
 }
 
 /* ---- memory ---- */
@@ -71,11 +76,10 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 /* ---- alpha and beta ---- */
 
 /* Seconds of one message to the next in the circle while one comes from the one before. */
-static enum error pass(struct link *l, const int *who, int n, int at, void *buf, size_t bytes, double *seconds) {
+static enum error pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
     struct call label = {.what = UINT64_MAX};
-    struct outgoing out = {.peer = who[(at + 1) % n], .data = buf, .bytes = bytes / 2};
-    struct incoming in = {
-        .peer = who[(at - 1 + n) % n], .bytes = bytes / 2, .sink = sink_copy, .ctx = (char *)buf + bytes / 2};
+    struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
+    struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
     int64_t start = clock_ns();
     TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
@@ -87,12 +91,12 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static enum error pass_often(struct link *l, const int *who, int n, int at, size_t bytes, int times, double *median) {
+static enum error pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
     enum error err = ERR_NONE;
-    for (int i = 0; i < times && !err; i++) err = pass(l, who, n, at, buf, 2 * bytes, &seconds[i]);
+    for (int i = 0; i < times && !err; i++) err = pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
     qsort(seconds, (size_t)times, sizeof *seconds, by_value);
     *median = seconds[times / 2];
@@ -100,13 +104,13 @@ static enum error pass_often(struct link *l, const int *who, int n, int at, size
 }
 
 /* The greatest of all, in the rounds of tcp_gather. */
-static enum error agree(struct link *l, const int *who, int n, int at, double *v, int count) {
+static enum error agree(struct link *l, struct circle c, double *v, int count) {
     struct call label = {.what = UINT64_MAX};
-    for (int k = 1; k < n; k *= 2) {
+    for (int k = 1; k < c.n; k *= 2) {
         double theirs[2];
         size_t bytes = (size_t)count * sizeof *v;
-        struct outgoing out = {.peer = who[(at + k) % n], .data = v, .bytes = bytes};
-        struct incoming in = {.peer = who[(at - k + n) % n], .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
         TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
         for (int i = 0; i < count; i++)
             if (theirs[i] > v[i]) v[i] = theirs[i];
@@ -114,15 +118,15 @@ static enum error agree(struct link *l, const int *who, int n, int at, double *v
     return ERR_NONE;
 }
 
-enum error tcp_measure(struct link *l, const int *who, int n, int at) {
+enum error tcp_measure(struct link *l, struct circle c) {
     enum { SMALL = 8, LARGE = 64 << 10 };
     double small, large;
-    if (n < 2) return ERR_NONE;
-    TRY(tcp_gather(l, 0, who, n, at));
-    TRY(pass_often(l, who, n, at, SMALL, 9, &small));
-    TRY(pass_often(l, who, n, at, LARGE, 3, &large));
+    if (c.n < 2) return ERR_NONE;
+    TRY(tcp_gather(l, 0, c));
+    TRY(pass_often(l, c, SMALL, 9, &small));
+    TRY(pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
-    TRY(agree(l, who, n, at, v, 2));
+    TRY(agree(l, c, v, 2));
     l->alpha = v[0];
     l->beta = v[1];
     return ERR_NONE;
@@ -268,8 +272,7 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 
 enum error tcp_begin_use(struct link *l) {
     int who[RANKS_MAX];
-    everybody(l, who);
-    TRY(tcp_measure(l, who, l->params.size, l->params.rank));
+    TRY(tcp_measure(l, everybody(l, who)));
     tcp_opened(l);
     return ERR_NONE;
 }

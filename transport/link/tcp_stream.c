@@ -34,14 +34,16 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* What is left of the head, n of the bytes, and, when these are the last, what is left of their
- * seal, which takes 'sealed' bytes. */
-static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data, size_t n, uint8_t *tail,
-                             size_t sealed) {
+/* What is left of the head after 'done' bytes. */
+static struct iovec head_left(struct label *head, size_t done) {
+    return (struct iovec){(char *)head + done, done < HEAD ? HEAD - done : 0};
+}
+
+/* Of the head, the bytes and, when these are the last, their seal, those that are not empty. */
+static struct msghdr message(struct iovec iov[3]) {
     struct msghdr m = {.msg_iov = iov};
-    if (done < HEAD) iov[m.msg_iovlen++] = (struct iovec){(char *)head + done, HEAD - done};
-    if (n) iov[m.msg_iovlen++] = (struct iovec){data, n};
-    if (sealed) iov[m.msg_iovlen++] = (struct iovec){tail, sealed};
+    for (int i = 0; i < 3; i++)
+        if (iov[i].iov_len) iov[m.msg_iovlen++] = iov[i];
     return m;
 }
 
@@ -71,14 +73,15 @@ static void mix_ahead(struct sending *s, size_t sent) {
 }
 
 static enum moved send_some(struct sending *s) {
-    struct iovec iov[3];
     if (s->done == s->total) return MOVED_NOTHING;
     size_t sent = moved_bytes(s->done, s->bytes);
     mix_ahead(s, sent);
     size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
     size_t left = least(tail, s->total - s->done);
-    struct msghdr m = message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
-                              n, s->tail + tail - left, left);
+    struct iovec iov[3] = {head_left(&s->label, s->done),
+                           {(char *)(uintptr_t)s->data + sent, n}, /* read only */
+                           {s->tail + tail - left, left}};
+    struct msghdr m = message(iov);
     ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (gone > 0) s->done += (size_t)gone;
     return moved(gone);
@@ -108,14 +111,14 @@ static size_t received(const struct receiving *r) {
 }
 
 static enum moved recv_some(struct receiving *r) {
-    struct iovec iov[3];
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
     size_t room = only_copies(r) ? left : PIECE - r->held;
     size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
-    struct msghdr m =
-        message(iov, r->done, &r->label, only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
-                r->tail + r->sealed - tail, tail);
+    struct iovec iov[3] = {head_left(&r->label, r->done),
+                           {only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n},
+                           {r->tail + r->sealed - tail, tail}};
+    struct msghdr m = message(iov);
     ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
     if (got <= 0) return moved(got);
     r->done += (size_t)got;

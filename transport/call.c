@@ -69,7 +69,7 @@ static uint64_t parts_digest(const int64_t *part, int size) {
     return h;
 }
 
-/* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (behind the
+/* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (after the
  * last: auto), idle, order. */
 static int64_t settings_of(const struct group *g) {
     int n, i = 0;

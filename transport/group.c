@@ -1,5 +1,4 @@
-/* The group: opens and closes it, and turns each public call into a struct collective for the lane
- * it is meant for. */
+/* The group: opens and closes it, and turns each public call into a struct collective for the lane it is meant for. */
 #include "transport/group.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
@@ -46,8 +45,7 @@ static enum error find_algo(struct group *g) {
     if (a->hosts_alike && !g->places.locals)
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
-                    "it needs the same number of ranks on every host, a power of two; or "
-                    "comm.algorithm: direct",
+                    "it needs the same number of ranks on every host, a power of two; or comm.algorithm: direct",
                     name, g->size, g->places.hosts);
     if (!algo_suits(a, order, &g->places, has_several(g)))
         return FAIL(ERR_CONFIG,

@@ -1,10 +1,9 @@
 /* The process group: ranks that move and reduce memory together. It knows neither models nor data.
  *
- * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op,
- * root), and ranks that disagree all fail with a message that names both sides. Every wait has a
- * deadline. Once failed, a group stays failed. One thread a rank calls into a group; work runs on
- * the caller (LANE_INLINE) or on the group's communication lane, a thread that runs what it
- * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
+ * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op, root), and ranks that
+ * disagree all fail with a message that names both sides. Every wait has a deadline. Once failed, a group stays failed.
+ * One thread a rank calls into a group; work runs on the caller (LANE_INLINE) or on the group's communication lane, a
+ * thread that runs what it is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
@@ -64,10 +63,9 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why);
  * none. */
 const char *group_carrier(const struct group *g, const char **why);
 
-/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
- * in the same order. Zeroed. Other memory may be passed to any collective too, and is copied (see
- * algo/lent.c).
- * group_allocator wraps these two. A rank with an accelerator gets memory of that. */
+/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes in the same order.
+ * Zeroed. Other memory may be passed to any collective too, and is copied (see algo/lent.c). group_allocator wraps
+ * these two. A rank with an accelerator gets memory of that. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
 void group_free(struct group *g, void *p); /* local; the memory goes with the meeting */
 struct allocator group_allocator(struct group *g);
@@ -75,13 +73,12 @@ struct allocator group_allocator(struct group *g);
 enum lane { LANE_INLINE, LANE_COMM };
 enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
 
-/* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
- * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
- * of LANE_COMPUTE before the call. On LANE_INLINE the call returns when it is done, or no later
- * than it stands in order on LANE_COMPUTE: what is asked of that lane afterwards finds the result.
- * Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing, and is done when
- * work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be
- * the same over both lanes. */
+/* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not "staged"; send and
+ * recv are free). It then takes the values that it has after all that was asked of LANE_COMPUTE before the call. On
+ * LANE_INLINE the call returns when it is done, or no later than it stands in order on LANE_COMPUTE: what is asked of
+ * that lane afterwards finds the result. Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing,
+ * and is done when work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be the
+ * same over both lanes. */
 
 /* How a call runs. On LANE_INLINE it has finished on return, and needs no handle. */
 struct dispatch {
@@ -149,8 +146,7 @@ MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
 /* Wakes that rank, which may wait for what this rank has just done. */
 void group_wake(struct group *g, int rank);
 
-/* Fails the group on every rank, with a reason that all of them report. Any thread; the first
- * reason wins. */
+/* Fails the group on every rank, with a reason that all of them report. Any thread; the first reason wins. */
 void group_abort(struct group *g, const char *reason);
 /* Sets the current work of this rank, for the others' messages: "backward of conv4". The text is copied; cheap (a few
  * stores). */

@@ -1,11 +1,10 @@
 /* The mailbox: messages that are received by rank and tag, in any order, beside the calls.
  *
- * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by that lane's queue
- * (work.c), in the order of the sends. A thread of this file receives on LANE_IN whatever arrives from
- * any rank, so a send never waits for its receive, and two ranks that send to each other both finish.
- * A message goes straight into the memory of the oldest receive that its rank and tag fit. If no such
- * receive has been asked for yet, the message is kept until one is, in memory of this process; a
- * warning tells when that is much, and the group fails before it is too much.
+ * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by that lane's queue (work.c), in the
+ * order of the sends. A thread of this file receives on LANE_IN whatever arrives from any rank, so a send never waits
+ * for its receive, and two ranks that send to each other both finish. A message goes straight into the memory of the
+ * oldest receive that its rank and tag fit. If no such receive has been asked for yet, the message is kept until one
+ * is, in memory of this process; a warning tells when that is much, and the group fails before it is too much.
  *
  * The thread has no timeout. Whoever waits for a receive looks for ranks that are late, left or died. */
 #include "engine/base/clock.h"
@@ -228,12 +227,11 @@ static enum error take_early(struct group *g, int peer, const struct head *h, st
     char size[32], most[32];
     size_t kept = count_kept(g->mail) + bytes_of(c, h->count);
     if (kept > g->mail->most)
-        return group_fail(
-            g, ERR_MEMORY,
-            "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last one "
-            "is rank %d's with tag %lld\nreceive them earlier, or send them later",
-            g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
-            (long long)h->tag);
+        return group_fail(g, ERR_MEMORY,
+                          "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last "
+                          "one is rank %d's with tag %lld\nreceive them earlier, or send them later",
+                          g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
+                          (long long)h->tag);
     struct early *e = malloc(sizeof *e + bytes_of(c, h->count));
     if (!e)
         return group_fail(g, ERR_MEMORY, "rank %d has no memory for %s that rank %d has sent with tag %lld", g->rank,

@@ -1,10 +1,9 @@
-/* Subgroups. The parent's own collectives agree on who is in which: all gather (color, key), so
- * every rank knows all subgroups; the first member on each host prepares a place to meet and all
- * gather where it is; the members join it, and all learn whether everybody could. Then each
- * subgroup opens as any group does, with a link of its own.
+/* Subgroups. The parent's own collectives agree on who is in which: all gather (color, key), so every rank knows all
+ * subgroups; the first member on each host prepares a place to meet and all gather where it is; the members join it,
+ * and all learn whether everybody could. Then each subgroup opens as any group does, with a link of its own.
  *
- * A place to meet is memory: for ranks that are threads, the pointer says where, for processes
- * /proc/PID/fd/N does. Links that need no meeting go without. */
+ * A place to meet is memory: for ranks that are threads, the pointer says where, for processes /proc/PID/fd/N does.
+ * Links that need no meeting go without. */
 #include "transport/core.h"
 #include "transport/link/meeting.h"
 
@@ -145,8 +144,7 @@ static enum error join_party(struct split *s, const struct invitation *in) {
     return ERR_NONE;
 }
 
-/* Every rank of the parent comes through here, whatever it could do before. err: what it could not.
- */
+/* Every rank of the parent comes through here, whatever it could do before. err: what it could not. */
 static enum error meet_members(struct split *s, enum error err, bool member) {
     struct group *g = s->parent;
     struct invitation all[RANKS_MAX] = {0};

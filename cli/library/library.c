@@ -84,8 +84,8 @@ static enum error read_result(const char *dir, struct pool *pool, struct engine_
 
 static enum error train(struct job *job, void *user) {
     if (job->mode->place == PLACE_PROCESSES)
-        return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine "
-                                "run', or modes single and dp here");
+        return FAIL(ERR_DEVICE,
+                    "mode ddp starts processes of the engine program\nuse 'engine run', or modes single and dp here");
     int code = 0;
     TRY(cli_train(job, NULL, &code));
     return read_result(job->run_dir, job->settings->pool, user);

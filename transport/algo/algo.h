@@ -1,6 +1,5 @@
-/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in
- * algos.def, one file each. What an algorithm does not provide is done in the plain way (plain.h).
- */
+/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in algos.def, one file
+ * each. What an algorithm does not provide is done in the plain way (plain.h). */
 #pragma once
 #include "engine/base/memory.h"
 #include "transport/algo/order.h"
@@ -109,8 +108,7 @@ struct algo_ops {
     bool native;        /* works only over links that have collectives of their own */
     /* The ranks have met, size > 1, count > 0. NULL: the plain way. */
     collective_fn run[COLLECTIVES];
-    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it.
-     */
+    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it. */
     double (*cost[COLLECTIVES])(const struct terrain *t, double bytes);
 };
 

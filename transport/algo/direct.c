@@ -1,5 +1,4 @@
-/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers
- * hold it.
+/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers hold it.
  *
  * In place, two phases for any number N of ranks:
  *     1. the ranks meet: all buffers are ready. Rank r reads slice r of every buffer, adds in the
@@ -11,14 +10,13 @@
  *
  * Buffers that peers cannot reach are taken through memory that they can, piece by piece (lent.c).
  *
- * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each
- * sums everything itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes
- * other slots, so nobody waits for readers.
+ * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each sums everything
+ * itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes other slots, so nobody waits for
+ * readers.
  *
- * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's
- * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from
- * pieces of all terms, which must fit into the scratch: slices of P pieces take (P+1)(N-1) steps.
- */
+ * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's slice, sums its own,
+ * and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from pieces of all terms, which must fit into
+ * the scratch: slices of P pieces take (P+1)(N-1) steps. */
 #include "transport/algo/plain.h"
 
 #include <math.h>
@@ -47,8 +45,7 @@ static enum error direct_all_reduce(struct collective *c) {
     return ERR_NONE;
 }
 
-/* In place, every rank works for the root: it reads its slice of those that give, and writes the
- * sum to the root's. */
+/* In place, every rank works for the root: it reads its slice of those that give, and writes the sum to the root's. */
 static enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);

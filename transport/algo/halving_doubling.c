@@ -1,14 +1,12 @@
-/* Algorithm "halving_doubling": pairs of ranks swap halves of what they hold and add, then pairs of
- * these pairs swap quarters, until each holds its part of the sum; the same way back collects the
- * parts.
+/* Algorithm "halving_doubling": pairs of ranks swap halves of what they hold and add, then pairs of these pairs swap
+ * quarters, until each holds its part of the sum; the same way back collects the parts.
  *
- * Neighbours first, as ORDER_TREE adds: in step d = 1, 2, 4, ... place p and place p ^ d hold one
- * segment of the sums of d places each. The lower place keeps the lower half of the segment and adds
- * what the other has of it, as its right operand; the higher keeps the upper half. Later the two
- * swap what has become of their halves. So N is a power of two.
+ * Neighbours first, as ORDER_TREE adds: in step d = 1, 2, 4, ... place p and place p ^ d hold one segment of the sums
+ * of d places each. The lower place keeps the lower half of the segment and adds what the other has of it, as its right
+ * operand; the higher keeps the upper half. Later the two swap what has become of their halves. So N is a power of two.
  *
- * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps.
- * What comes is added as it comes. */
+ * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps. What comes is added
+ * as it comes. */
 #include "transport/algo/halving.h"
 
 struct span {

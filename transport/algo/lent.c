@@ -1,5 +1,5 @@
-/* Buffers that peers cannot reach, in memory that they can. The link lends every rank a piece of
- * shared memory for each lane. A rank whose buffer is out of reach lays a window of it there:
+/* Buffers that peers cannot reach, in memory that they can. The link lends every rank a piece of shared memory for each
+ * lane. A rank whose buffer is out of reach lays a window of it there:
  *
  *     1. it copies what its peers will read of the window [lo, hi) to its lent memory;
  *     2. the ranks meet, the first time, or sync: all windows are there;
@@ -7,10 +7,9 @@
  *     4. what peers have written to the lent memory is copied to the buffer, and the window moves
  *        on.
  *
- * So a call waits twice for each window, however large, where pipes would wait for each of their
- * small pieces: on cores that are busy with something else, each wait costs a turn of the
- * scheduler. Ranks that keep their buffers in reach work in these. An element's order of addition
- * depends on its place in the whole buffer, so windows change no bit. */
+ * So a call waits twice for each window, however large, where pipes would wait for each of their small pieces: on cores
+ * that are busy with something else, each wait costs a turn of the scheduler. Ranks that keep their buffers in reach
+ * work in these. An element's order of addition depends on its place in the whole buffer, so windows change no bit. */
 #include "transport/algo/algo.h"
 
 #include <string.h>

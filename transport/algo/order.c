@@ -1,6 +1,5 @@
-/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all
- * terms stay in the first cache, whatever their number; so memory is read once and written
- * once. */
+/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all terms stay in the
+ * first cache, whatever their number; so memory is read once and written once. */
 #include "transport/algo/order.h"
 #include "engine/base/memory.h"
 #include "transport/link/link.h"

@@ -1,6 +1,5 @@
-/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all
- * have read, and a way over pipes, in which a sum needs the same few KB of every rank at once
- * (scratch). */
+/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all have read, and a way
+ * over pipes, in which a sum needs the same few KB of every rank at once (scratch). */
 #include "transport/algo/plain.h"
 
 #include <string.h>

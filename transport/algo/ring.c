@@ -1,5 +1,5 @@
-/* Algorithm "ring": the ranks stand in a circle, each sends to its right and receives from its
- * left, and the buffer is cut in N chunks (order_chunk).
+/* Algorithm "ring": the ranks stand in a circle, each sends to its right and receives from its left, and the buffer is
+ * cut in N chunks (order_chunk).
  *
  *     reduce-scatter, steps s = 0 .. N-2:  send chunk r-s, receive chunk r-s-1 and add my own to it
  *         N = 4, who sends which:   s = 0    0 -c0-> 1 -c1-> 2 -c2-> 3 -c3-> 0
@@ -9,10 +9,9 @@
  *         rank r holds chunk r+1
  *     all-gather, steps s = 0 .. N-2:      send chunk r+1-s, receive chunk r-s
  *
- * 2(N-1) steps; each rank sends and receives 2(N-1)/N K bytes, whatever N is: no port is hotter
- * than another. Chunk c is added in the order c, c+1, ...: that is ORDER_RING, and a ring can add
- * in no other. Chunks are not cut further here: the pipe hands pieces over, and they are added as
- * they come. */
+ * 2(N-1) steps; each rank sends and receives 2(N-1)/N K bytes, whatever N is: no port is hotter than another. Chunk c
+ * is added in the order c, c+1, ...: that is ORDER_RING, and a ring can add in no other. Chunks are not cut further
+ * here: the pipe hands pieces over, and they are added as they come. */
 #include "transport/algo/algo.h"
 
 static int wrap(const struct collective *c, int r) {

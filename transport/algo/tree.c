@@ -1,17 +1,16 @@
-/* Algorithm "tree": sums climb the tree of ORDER_TREE and the result climbs back down. The first
- * place of a subtree holds its sum: it takes in what the first of its right half has summed.
+/* Algorithm "tree": sums climb the tree of ORDER_TREE and the result climbs back down. The first place of a subtree
+ * holds its sum: it takes in what the first of its right half has summed.
  *
  *     N = 5, up:    1 -> 0, 3 -> 2                  down:  0 -> 4
  *                   2 -> 0                                 0 -> 2
  *                   4 -> 0                                 0 -> 1, 2 -> 3
  *
- * All-reduce of K bytes: 2 ceil(log2 N) steps of whole buffers. Place 0 receives and sends
- * ceil(log2 N) K bytes, a leaf K: for small messages and for many ranks, where steps count and
- * bytes do not. What is taken in is added as it comes.
+ * All-reduce of K bytes: 2 ceil(log2 N) steps of whole buffers. Place 0 receives and sends ceil(log2 N) K bytes, a leaf
+ * K: for small messages and for many ranks, where steps count and bytes do not. What is taken in is added as it comes.
  *
- * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A
- * reduce may not touch the buffers that it sums, so it climbs in the scratch, piece by piece; the
- * pieces follow each other up the tree. */
+ * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A reduce may not
+ * touch the buffers that it sums, so it climbs in the scratch, piece by piece; the pieces follow each other up the
+ * tree. */
 #include "transport/algo/halving.h"
 
 #include <string.h>

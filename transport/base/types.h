@@ -14,9 +14,8 @@ enum dtype {
     DTYPE_U8,
     DTYPES
 };
-/* Every single operation rounds to the type, to nearest even; integers wrap. AVERAGE is the sum,
- * then divided once by the number of ranks that gave (integers: toward zero). AND, OR and XOR are
- * for integers. */
+/* Every single operation rounds to the type, to nearest even; integers wrap. AVERAGE is the sum, then divided once by
+ * the number of ranks that gave (integers: toward zero). AND, OR and XOR are for integers. */
 enum redop { REDOP_SUM, REDOP_PROD, REDOP_MIN, REDOP_MAX, REDOP_AVERAGE, REDOP_AND, REDOP_OR, REDOP_XOR, REDOPS };
 enum order { ORDER_TREE, ORDER_RING }; /* in which the ranks' floats are added: see algo/order.h */
 size_t dtype_size(enum dtype t);

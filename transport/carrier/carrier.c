@@ -63,9 +63,7 @@ static bool all_have_accelerators(const struct group *g, const int64_t *able) {
 
 static enum error refuse(const struct group *g, int kind, int rank, const char *why) {
     if (rank == g->rank)
-        return FAIL(ERR_DEVICE,
-                    "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs "
-                    "nothing of the kind",
+        return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs nothing of the kind",
                     rank, kinds[kind]->name, why);
     return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank, kinds[kind]->name);
 }
@@ -167,7 +165,7 @@ struct carrier *carrier_for(const struct group *g, const struct collective *c) {
     return !kind_has_peer(c->kind) && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
 }
 
-/* The lane of the device, behind what the buffer waits for. */
+/* The lane of the device, after what the buffer waits for. */
 static enum error begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
     *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
     if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */

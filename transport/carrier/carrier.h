@@ -1,10 +1,9 @@
-/* A carrier moves the bytes of calls whose buffers lie on accelerators. What surrounds a call stays
- * the group's: which calls there are, that the ranks agree, deadlines, the flight recorder, failure.
- * The carriers are listed in carriers.def, one file each.
+/* A carrier moves the bytes of calls whose buffers lie on accelerators. What surrounds a call stays the group's: which
+ * calls there are, that the ranks agree, deadlines, the flight recorder, failure. The carriers are listed in
+ * carriers.def, one file each.
  *
- * A call runs on a lane of the device: LANE_COMPUTE for LANE_INLINE, LANE_EXCHANGE for LANE_COMM
- * (and for all calls of a sole carrier). What a carrier does not take goes through "staged", on all
- * ranks alike. */
+ * A call runs on a lane of the device: LANE_COMPUTE for LANE_INLINE, LANE_EXCHANGE for LANE_COMM (and for all calls of
+ * a sole carrier). What a carrier does not take goes through "staged", on all ranks alike. */
 #pragma once
 #include "transport/core.h"
 
@@ -26,9 +25,8 @@ struct carrier_ops {
     bool sole;
     /* Whether this rank can use it, as far as it knows alone; the error says why not. */
     enum error (*suits)(const struct group *g);
-    /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that
-     * it gives (also when it then fails) is closed in any case. why, of a size of 256: for the
-     * banner. */
+    /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that it gives (also when
+     * it then fails) is closed in any case. why, of a size of 256: for the banner. */
     enum error (*open)(struct group *g, struct carrier **out, char *why);
     /* Returns when no other rank uses this rank's memory any more. Not collective. */
     void (*close)(struct carrier *c);

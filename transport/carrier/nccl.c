@@ -1,15 +1,14 @@
 /* Carrier "nccl": NVIDIA's library, between the GPUs of several processes, on one host or more.
  *
- * One communicator for a group, one thread at a time: calls of both lanes of the group are done one
- * after the other, in the order of the calling thread, which is the same on all ranks. The ranks meet
- * on the host before each call, so NCCL never waits on a GPU for a rank that has not come: that is
- * found out, and told, as on processors. After that the host waits for the GPU with the group's
- * deadline, and looks at what NCCL and the link know of failures.
+ * One communicator for a group, one thread at a time: calls of both lanes of the group are done one after the other, in
+ * the order of the calling thread, which is the same on all ranks. The ranks meet on the host before each call, so NCCL
+ * never waits on a GPU for a rank that has not come: that is found out, and told, as on processors. After that the host
+ * waits for the GPU with the group's deadline, and looks at what NCCL and the link know of failures.
  *
- * Nothing in NCCL may block the host: communicators are of the kind whose calls return before they
- * are done (ncclInProgress), and are asked until they are. A call that has failed never ends by
- * itself; only ncclCommAbort, on every rank, ends it. A failure of the group reaches every rank, so
- * each does that by itself; the communicator is gone then, and so is the group. */
+ * Nothing in NCCL may block the host: communicators are of the kind whose calls return before they are done
+ * (ncclInProgress), and are asked until they are. A call that has failed never ends by itself; only ncclCommAbort, on
+ * every rank, ends it. A failure of the group reaches every rank, so each does that by itself; the communicator is gone
+ * then, and so is the group. */
 #include "transport/carrier/carrier.h"
 #include "transport/carrier/nccl_about.h"
 

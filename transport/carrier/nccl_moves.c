@@ -1,10 +1,9 @@
-/* What each kind of call is made of over NCCL. Parts that are equal have functions of their own;
- * unequal ones are groups of sends and receives, and of reduces.
+/* What each kind of call is made of over NCCL. Parts that are equal have functions of their own; unequal ones are
+ * groups of sends and receives, and of reduces.
  *
- * bitwise: NCCL adds in an order that depends on its choices and on the number of ranks. So it only
- * moves: every rank gets the others' elements of its own part, in slots, and adds them in the
- * group's order; an all-reduce then gathers the parts. That is the ring's bytes, in messages from all
- * to all. */
+ * bitwise: NCCL adds in an order that depends on its choices and on the number of ranks. So it only moves: every rank
+ * gets the others' elements of its own part, in slots, and adds them in the group's order; an all-reduce then gathers
+ * the parts. That is the ring's bytes, in messages from all to all. */
 #ifdef ENGINE_HAVE_NCCL
 #include "transport/carrier/nccl_impl.h"
 

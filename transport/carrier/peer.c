@@ -1,19 +1,18 @@
-/* Carrier "peer": ranks are threads of one process, and each copies what it needs straight from the
- * others' devices. Nothing is sent: who needs data reads it, behind a mark that its owner has set.
+/* Carrier "peer": ranks are threads of one process, and each copies what it needs straight from the others' devices.
+ * Nothing is sent: a rank that needs data reads it, after a mark that its owner has set.
  *
  *     every rank   sets the mark 'ready' on its lane, shows buffer and mark          meet
  *     who needs    follows the others' 'ready', copies, adds; sets 'done'            sync
  *     every rank   follows the 'done' of those that read its buffer                  sync
  *
- * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce
- * costs its root (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is
- * a reduce-scatter and an all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order,
- * of up to 16 MB at a time; parts that lie on the same unit (devices cuda:0,0) are read in place.
+ * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce costs its root
+ * (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is a reduce-scatter and an
+ * all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order, of up to 16 MB at a time; parts that lie
+ * on the same unit (devices cuda:0,0) are read in place.
  *
- * A rank may leave because of a failure while others are about to look at its marks. So the ranks
- * share a hall: who looks says so, who leaves closes the hall first and waits for those that look,
- * and for the copies from its memory that have been asked for. The last sync of a call keeps a rank
- * that leaves in peace from closing it too early. */
+ * A rank may leave because of a failure while others are about to look at its marks. So the ranks share a hall: who
+ * looks says so, who leaves closes the hall first and waits for those that look, and for the copies from its memory
+ * that have been asked for. The last sync of a call keeps a rank that leaves in peace from closing it too early. */
 #include "transport/carrier/carrier.h"
 
 #include "engine/base/clock.h"
@@ -61,10 +60,7 @@ static enum error peer_suits(const struct group *g) {
     const struct device *d = g->params.device;
     if (!device_runtime(d)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
     if (strcmp(g->params.link, "thread") != 0)
-        return FAIL(ERR_DEVICE,
-                    "devices of different processes (link %s) cannot copy from each "
-                    "other",
-                    g->params.link);
+        return FAIL(ERR_DEVICE, "devices of different processes (link %s) cannot copy from each other", g->params.link);
     if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
     return ERR_NONE;
 }

@@ -1,8 +1,7 @@
-/* Carrier "staged": through the host's memory. What a rank gives is copied from its device to a
- * buffer of the host, the call is made there, over any link, by any algorithm and in the group's
- * order, and what the rank receives is copied back. So the bits are those of a run on processors, it
- * works between any devices (and ranks that have none), and it is what the other carriers are tested
- * against.
+/* Carrier "staged": through the host's memory. What a rank gives is copied from its device to a buffer of the host, the
+ * call is made there, over any link, by any algorithm and in the group's order, and what the rank receives is copied
+ * back. So the bits are those of a run on processors, it works between any devices (and ranks that have none), and it
+ * is what the other carriers are tested against.
  *
  * Bytes: as on the host, and each twice more between host and device. */
 #include "transport/carrier/carrier.h"
@@ -84,7 +83,7 @@ static struct range given(const struct collective *c) {
     }
 }
 
-/* Of buf, which this rank receives: what comes is before and behind its own part, or one range. */
+/* Of buf, which this rank receives: what comes is before and after its own part, or one range. */
 static void received(const struct collective *c, struct range out[2]) {
     bool root = c->rank == c->root;
     out[0] = out[1] = (struct range){0, 0};

@@ -1,7 +1,6 @@
-/* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in
- * the page cache, whatever kills the process a moment later; only the host's own end loses it. Each
- * lane has places of its own and one writer, so no store needs a lock, and a call that never ends
- * is not overwritten by calls of the other lane. */
+/* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in the page cache,
+ * whatever kills the process a moment later; only the host's own end loses it. Each lane has places of its own and one
+ * writer, so no store needs a lock, and a call that never ends is not overwritten by calls of the other lane. */
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"

@@ -51,8 +51,7 @@ static enum error read_number(lookup get, const char *name, struct launcher *l, 
 
 /* ---- where they meet ---- */
 
-/* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at
- * the next. */
+/* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at the next. */
 static enum error read_master(lookup get, struct launcher *l) {
     const char *address = value(get, "MASTER_ADDR"), *agent;
     int port = 0;
@@ -116,9 +115,7 @@ static enum error read_slurm(lookup get, struct launcher *l) {
         return ERR_NONE;
     }
     if (!nodes || !first_host(nodes, host, sizeof host))
-        return FAIL(ERR_USAGE,
-                    "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR "
-                    "and MASTER_PORT",
+        return FAIL(ERR_USAGE, "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR and MASTER_PORT",
                     nodes ? nodes : "");
     note_used(l, "SLURM_STEP_NODELIST");
     snprintf(l->master, sizeof l->master, "%s:%d", host,
@@ -154,9 +151,7 @@ static enum error check_conflict(lookup get, const struct launcher *l) {
         TRY(read_number(get, kinds[i].rank, &other, &rank));
         TRY(read_number(get, kinds[i].size, &other, &size));
         if (size == l->size && rank != l->rank)
-            return FAIL(ERR_USAGE,
-                        "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which "
-                        "by run.init",
+            return FAIL(ERR_USAGE, "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which by run.init",
                         l->rank, kinds[i].rank, rank, size);
     }
     return ERR_NONE;
@@ -188,8 +183,7 @@ static enum error read_kind(lookup get, const struct kind *k, struct launcher *l
     TRY(check_ranks(l, k));
     if (k->ours && !*l->master)
         return FAIL(ERR_USAGE,
-                    "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset "
-                    "them, or set run.init: none",
+                    "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset them, or set run.init: none",
                     k->rank, k->size);
     return k == &kinds[ENV] ? check_conflict(get, l) : ERR_NONE;
 }

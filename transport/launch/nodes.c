@@ -4,7 +4,7 @@
  *
  * Where fewer devices are enough, each node of the round that failed first writes "left/NAME.NODE": how many ranks it
  * can still start, and which of them were lost. Node 0 waits for that from all whom it does not know to be lost (their
- * connection has ended, or they say nothing for too long), and then writes behind the next round's name which nodes are
+ * connection has ended, or they say nothing for too long), and then writes after the next round's name which nodes are
  * in it ("NAME 0,2"; all are, where it names none), or instead of a name why there is no other round ("end ..."). A node
  * that is in none writes "come/NODE", and waits for one that it is in. */
 #include "transport/launch/nodes.h"
@@ -56,8 +56,7 @@ enum error nodes_secret(const char *spec, int count, struct pool *pool, const ch
     TRY(token_find(spec, pool, out));
     if (**out || count == 1) return ERR_NONE;
     return FAIL(ERR_CONFIG, "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
-                            "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
-                            "join");
+                            "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody join");
 }
 
 enum { LOOK_MS = 50, TRY_S = 2, TELL_S = 5 };
@@ -294,8 +293,8 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
     TRY(was_met(n, value, &met));
     if (met && !n->p->again)
         return FAIL(ERR_MISMATCH,
-                    "the run has begun with another node %d\nstart all nodes again; "
-                    "with run.restarts a lost node may come back",
+                    "the run has begun with another node %d\nstart all nodes again; with run.restarts a lost node may "
+                    "come back",
                     n->p->index);
     if (!met && n->own >= 0) memcpy(text, value, length + 1);
     *waits = n->p->least && n->own < 0;

@@ -6,10 +6,9 @@
  *                      the next SIGINT kills them
  *   the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
  *
- * Signals come by a handler that writes their number to a pipe, so that they wake the loop
- * whichever thread they hit. The dead stay unreaped until all have ended: as long as they do,
- * neither a process's number nor the group's can pass to a stranger, and the last act is a SIGKILL
- * to the group, for what the ranks themselves have started. */
+ * Signals come by a handler that writes their number to a pipe, so that they wake the loop whichever thread they hit.
+ * The dead stay unreaped until all have ended: as long as they do, neither a process's number nor the group's can pass
+ * to a stranger, and the last act is a SIGKILL to the group, for what the ranks themselves have started. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "transport/launch/output.h"
@@ -181,8 +180,7 @@ static bool was_told(const struct watch *w, const siginfo_t *end) {
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
-/* Where only victims have ended, the cause is still on its way out, which takes longer on a busy
- * machine. */
+/* Where only victims have ended, the cause is still on its way out, which takes longer on a busy machine. */
 static void set_deadline(struct watch *w) {
     double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
     if (is_victim(&w->failure)) grace += PATIENCE;

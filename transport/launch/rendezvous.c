@@ -227,9 +227,7 @@ static enum error settle_late(const struct meet *m) {
     if (look_around(m, &numbers, &missing) != ERR_NONE)
         return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count, m->r->what, time);
     if (!missing) return settle(m, "ok", NULL);
-    return FAIL(ERR_TIMEOUT,
-                "%s%s %s of %d %s not come within %s%s\nhave all been started, with the "
-                "same address%s?",
+    return FAIL(ERR_TIMEOUT, "%s%s %s of %d %s not come within %s%s\nhave all been started, with the same address%s?",
                 m->r->what, missing > 1 ? "s" : "", numbers, m->r->count, missing > 1 ? "have" : "has", time,
                 turned_away(m), *turned_away(m) ? " and the same ENGINE_TOKEN" : "");
 }

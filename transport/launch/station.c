@@ -172,8 +172,8 @@ static enum error join_board(struct station *s, const char *key, int locals) {
     int own = meeting_fd_of(pid, fd);
     if (own < 0)
         return FAIL(ERR_PEER,
-                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see "
-                    "each other, use comm.link: tcp",
+                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see each other, use "
+                    "comm.link: tcp",
                     pid, strerror(errno));
     enum error err = meeting_join(own, locals, &s->meeting);
     close(own);
@@ -214,9 +214,7 @@ static enum error check_link(struct station *s, const char *name) {
     const struct link_ops *ops = link_find(s->group.link);
     if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", s->group.link);
     if (!link_is_far(ops) && s->roster.hosts > 1)
-        return FAIL(ERR_CONFIG,
-                    "link %s stays on one host, but the ranks are on %d\nuse comm.link: "
-                    "auto",
+        return FAIL(ERR_CONFIG, "link %s stays on one host, but the ranks are on %d\nuse comm.link: auto",
                     s->group.link, s->roster.hosts);
     return ERR_NONE;
 }

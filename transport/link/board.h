@@ -1,7 +1,6 @@
-/* The memory that the ranks of one host share: a header, a part for each rank, slots for small
- * messages, pipes, memory to lend, and behind them what the ranks allocate together. Ranks that are threads see one
- * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
- * Nothing in it is a pointer. */
+/* The memory that the ranks of one host share: a header, a part for each rank, slots for small messages, pipes, memory
+ * to lend, and after them what the ranks allocate together. Ranks that are threads see one mapping of it; ranks that
+ * are processes map the same file (a memfd), each at its own address. Nothing in it is a pointer. */
 #pragma once
 #include "transport/link/note.h"
 #include <stdatomic.h>
@@ -11,9 +10,8 @@ enum {
     SLOT_BYTES = 8 << 10,
 };
 
-/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so
- * that a rank one call ahead does not overwrite what a peer still reads; no rank can be two ahead.
- */
+/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call
+ * ahead does not overwrite what a peer still reads; no rank can be two ahead. */
 struct posted {
     _Alignas(LINE) _Atomic uint32_t turn;
     struct call call;
@@ -22,8 +20,7 @@ struct posted {
 struct counter {
     _Alignas(LINE) _Atomic uint32_t value;
 };
-/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes
- * it. */
+/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes it. */
 struct bell {
     _Alignas(LINE) _Atomic uint32_t rung;
     _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */

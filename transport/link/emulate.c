@@ -1,28 +1,25 @@
-/* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a
- * laptop shows what a network would.
+/* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a laptop shows what a
+ * network would.
  *
- * Each rank has one port, which its two lanes share, with a way out and a way in: each passes one
- * message after the other at B bytes/s, and the two do not disturb each other. A message of n bytes
- * that is handed over at time t
+ * Each rank has one port, which its two lanes share, with a way out and a way in: each passes one message after the
+ * other at B bytes/s, and the two do not disturb each other. A message of n bytes that is handed over at time t
  *
  *     leaves        from s = max(t, way out is free) to s + n/B
  *     arrives       from a = max(s + latency, way in is free) to a + n/B
  *
- * so it passes both ports at once (cut-through), and where many send to one, that one's port is
- * what they wait for. The sender's call ends at s + n/B, the receiver's at a + n/B; s travels with
- * the message as its stamp. The bytes themselves go through the inner link, as fast as it can:
- * meanwhile and afterwards the ranks wait.
+ * so it passes both ports at once (cut-through), and where many send to one, that one's port is what they wait for. The
+ * sender's call ends at s + n/B, the receiver's at a + n/B; s travels with the message as its stamp. The bytes
+ * themselves go through the inner link, as fast as it can: meanwhile and afterwards the ranks wait.
  *
- * Time is logical. A thread that waits for T wakes a little later, and were the next message to
- * begin then, a ring of many steps would take longer than it should. So each lane keeps by how much
- * it lags: the next call begins at T plus what the thread did since it woke. What a call costs on
- * the inner link, and the wait for a peer that is late, are no part of it either: when a message is
- * there follows from its stamp. A thread sleeps only when logical time is ahead of the clock. Lag
- * that is more than bad sleep and a full pipe can explain is real and is not made up for; and a
- * barrier begins anew at the clock, so what follows one is never faster than the formulas.
+ * Time is logical. A thread that waits for T wakes a little later, and were the next message to begin then, a ring of
+ * many steps would take longer than it should. So each lane keeps by how much it lags: the next call begins at T plus
+ * what the thread did since it woke. What a call costs on the inner link, and the wait for a peer that is late, are no
+ * part of it either: when a message is there follows from its stamp. A thread sleeps only when logical time is ahead of
+ * the clock. Lag that is more than bad sleep and a full pipe can explain is real and is not made up for; and a barrier
+ * begins anew at the clock, so what follows one is never faster than the formulas.
  *
- * Memory that peers could reach is hidden, so that every byte passes a port. A link is emulated in its place: it gets
- * a table of its own, in which the functions of this file stand before those that they call. */
+ * Memory that peers could reach is hidden, so that every byte passes a port. A link is emulated in its place: it gets a
+ * table of its own, in which the functions of this file stand before those that they call. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "engine/base/text.h"
@@ -68,8 +65,7 @@ static void sleep_until(int64_t when) {
 static enum error refuse_long(struct link *l, size_t bytes, int64_t ns) {
     char n[32], rate[32], time[32], reason[DESCRIBED_MAX * 2];
     snprintf(reason, sizeof reason,
-             "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout "
-             "of %g s",
+             "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout of %g s",
              l->params.rank, text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time),
              text_of_bytes(l->emulated->as.bandwidth, rate), l->params.timeout);
     return l->ops->fail(l, ERR_TIMEOUT, reason);
@@ -158,8 +154,7 @@ static enum error end_meeting(struct link *l, int lane) {
     return ERR_NONE;
 }
 
-/* A meeting for a collective of nothing is a barrier. A lazy link's barrier is the sync that
- * follows. */
+/* A meeting for a collective of nothing is a barrier. A lazy link's barrier is the sync that follows. */
 static enum error emulated_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     TRY(l->emulated->inner->meet(l, lane, c, NULL, at));
     for (int r = 0; r < l->params.size; r++) at[r] = r == l->params.rank ? mine : NULL;

@@ -1,18 +1,17 @@
-/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a
- * link of each kind in one: near, in which the ranks of this host have numbers of their own, and
- * far, whose control streams join all ranks, and whose lanes join those of different hosts. Messages
- * by tags pass over far alone, so that one thread waits for them in one place.
+/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a link of each kind
+ * in one: near, in which the ranks of this host have numbers of their own, and far, whose control streams join all
+ * ranks, and whose lanes join those of different hosts. Messages by tags pass over far alone, so that one thread waits
+ * for them in one place.
  *
- * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the
- * kernel what it takes; the near ones run to their end; then the far ones are ended, both at once.
- * That cannot block for ever: a near half waits only for the same half at its peer, which that peer
- * runs before it waits for anything far. So once all ranks are in one step of an algorithm, the
- * near halves end, then all ranks are in the far halves, where nobody waits for order, and these
- * end. By induction over the steps, all steps end.
+ * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the kernel what it takes;
+ * the near ones run to their end; then the far ones are ended, both at once. That cannot block for ever: a near half
+ * waits only for the same half at its peer, which that peer runs before it waits for anything far. So once all ranks
+ * are in one step of an algorithm, the near halves end, then all ranks are in the far halves, where nobody waits for
+ * order, and these end. By induction over the steps, all steps end.
  *
- * Failure. The far link has the verdict (tcp_health.c), since it joins all ranks. A failure that
- * the near link finds is told to it; the far link's is told to the near one, so that those who wait
- * there wake up; and what callers get is the far one's words, on all ranks of all hosts. */
+ * Failure. The far link has the verdict (tcp_health.c), since it joins all ranks. A failure that the near link finds is
+ * told to it; the far link's is told to the near one, so that those who wait there wake up; and what callers get is the
+ * far one's words, on all ranks of all hosts. */
 #include "engine/base/memory.h"
 #include "transport/link/board.h"
 #include "transport/link/tcp.h"
@@ -192,8 +191,8 @@ static void count_ranks(struct hosts_link *h) {
 
 static enum error check_params(const struct link_params *p) {
     if (!p->port || !p->roster || !p->meeting)
-        return FAIL(ERR_CONFIG, "link hosts needs a port of each rank, a roster of all, and a "
-                                "meeting of the ranks of this host");
+        return FAIL(ERR_CONFIG,
+                    "link hosts needs a port of each rank, a roster of all, and a meeting of the ranks of this host");
     if (p->roster->size != p->size)
         return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return ERR_NONE;

@@ -34,9 +34,8 @@ static uint32_t pipe_lines(int size) {
     return (uint32_t)(bytes / LINE);
 }
 
-/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs
- * more waits for its peers once more for each of these, and a wait is dear where the cores are busy
- * with something else. */
+/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs more waits for its
+ * peers once more for each of these, and a wait is dear where the cores are busy with something else. */
 static size_t lent_bytes(int size) {
     size_t bytes = 4 << 20;
     while (bytes * (size_t)size > 8 << 20) bytes /= 2;
@@ -60,8 +59,7 @@ static int host_cores(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* As much as the host has memory, and of a limited address space half: the rest of the process
- * needs some, too. */
+/* As much as the host has memory, and of a limited address space half: the rest of the process needs some, too. */
 static size_t reserve_most(void) {
     size_t host = host_memory();
     struct rlimit limit;
@@ -95,11 +93,10 @@ static enum error check_reserved(const struct meeting *m, size_t bytes) {
 
 static enum error fail_share(size_t bytes, int why) {
     if (why == EFBIG)
-        return FAIL(
-            ERR_IO,
-            "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what processes "
-            "share: raise it, or use mode dp",
-            bytes, strerror(why));
+        return FAIL(ERR_IO,
+                    "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what "
+                    "processes share: raise it, or use mode dp",
+                    bytes, strerror(why));
     return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", bytes, strerror(why));
 }
 

@@ -369,9 +369,9 @@ static enum error check_ranks(const struct link_params *p, const struct mpi *m) 
         int number = p->roster->of[r].number;
         if (number < 0 || number >= m->size || (r == p->rank && number != m->rank))
             return FAIL(ERR_MISMATCH,
-                        "link mpi: rank %d is rank %d of all, but MPI counts %d ranks, and takes "
-                        "this process for rank %d\nstart all by one mpirun of the library that the "
-                        "engine was built with: each reads its rank from it",
+                        "link mpi: rank %d is rank %d of all, but MPI counts %d ranks, and takes this process for rank "
+                        "%d\nstart all by one mpirun of the library that the engine was built with: each reads its "
+                        "rank from it",
                         link_rank_name(p, r), number, m->size, m->rank);
     }
     return ERR_NONE;

@@ -49,8 +49,8 @@ static enum error missing(void) {
                     "link mpi: no %s beside the program or in " ENGINE_MODULES
                     "\ninstall it there, or set %s to its path",
                     file, variable);
-    return FAIL(ERR_DEVICE, "link mpi: this engine was built without MPI\nbuild it where an MPI "
-                            "library is found (Debian: libopenmpi-dev), or use comm.link: auto");
+    return FAIL(ERR_DEVICE, "link mpi: this engine was built without MPI\nbuild it where an MPI library is found "
+                            "(Debian: libopenmpi-dev), or use comm.link: auto");
 }
 
 /* Open MPI looks for symbols of its own in parts that it loads itself, so its library is opened for
@@ -60,16 +60,12 @@ static enum error load(const struct mpi_calls **out) {
     if (!find_file(path)) return missing();
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!handle)
-        return FAIL(ERR_DEVICE,
-                    "link mpi: %s\nthe MPI library that the engine was built with must be on this "
-                    "host",
+        return FAIL(ERR_DEVICE, "link mpi: %s\nthe MPI library that the engine was built with must be on this host",
                     dlerror());
     const struct mpi_calls *calls = dlsym(handle, MPI_MODULE_SYMBOL);
     if (!calls) return FAIL(ERR_DEVICE, "link mpi: %s is not a module of the engine", path);
     if (calls->bytes != sizeof *calls || strcmp(calls->engine, ENGINE_VERSION) != 0)
-        return FAIL(ERR_DEVICE,
-                    "link mpi: %s is of another engine than this, which is %s\ninstall both "
-                    "from one build",
+        return FAIL(ERR_DEVICE, "link mpi: %s is of another engine than this, which is %s\ninstall both from one build",
                     path, ENGINE_VERSION);
     *out = calls;
     return ERR_NONE;
@@ -87,8 +83,8 @@ static enum error check_started(void) {
     static const char *const signs[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_FD"};
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (getenv(signs[i])) return ERR_NONE;
-    return FAIL(ERR_USAGE, "link mpi: this process was not started by an MPI launcher\nstart the "
-                           "ranks by one: mpirun -np 4 engine run CONFIG, or srun --mpi=pmix");
+    return FAIL(ERR_USAGE, "link mpi: this process was not started by an MPI launcher\nstart the ranks by one: mpirun "
+                           "-np 4 engine run CONFIG, or srun --mpi=pmix");
 }
 
 static enum error start(struct mpi *m) {

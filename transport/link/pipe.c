@@ -1,7 +1,6 @@
-/* Pipes: one ring of cache lines for each pair of ranks, direction and lane. The writer owns one
- * counter, the reader the other. Each message is labelled with the call it belongs to, so ranks
- * that are out of step find out before a byte is misread. Pieces are handed over every 16 KB, so
- * that the reader works while the writer writes. */
+/* Pipes: one ring of cache lines for each pair of ranks, direction and lane. The writer owns one counter, the reader
+ * the other. Each message is labelled with the call it belongs to, so ranks that are out of step find out before a byte
+ * is misread. Pieces are handed over every 16 KB, so that the reader works while the writer writes. */
 #include "engine/base/futex.h"
 #include "transport/link/label.h"
 #include "transport/link/shared.h"
@@ -35,8 +34,7 @@ static struct transfer transfer_of(struct pipe *p, const struct counter *mine, i
                              .bytes = bytes};
 }
 
-/* The next run of lines: not more than 'there' are, than the message needs, or than lie in one
- * piece. */
+/* The next run of lines: not more than 'there' are, than the message needs, or than lie in one piece. */
 static uint32_t run_lines(const struct shared *s, const struct transfer *t, uint32_t there) {
     uint32_t n = s->board->pipe_lines - t->done % s->board->pipe_lines;
     if (n > there) n = there;

@@ -1,6 +1,5 @@
-/* The link over shared memory: ranks show their calls, count their steps and leave small messages
- * on the board, and reach each other's buffers where these lie in it. Flags are written by one rank
- * and polled by the others. */
+/* The link over shared memory: ranks show their calls, count their steps and leave small messages on the board, and
+ * reach each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"

@@ -10,8 +10,7 @@ MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_op
 void tcp_opened(struct link *l);
 void tcp_close(struct link *l);
 
-/* The two halves of exchange: begin starts both directions and waits for neither; end must follow.
- */
+/* The two halves of exchange: begin starts both directions and waits for neither; end must follow. */
 MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                 const struct incoming *in);
 MUST_CHECK enum error tcp_end(struct link *l, int lane);

@@ -121,8 +121,7 @@ void health_announce(struct tcp *t) {
     if (p->failed && t->opened) p->failed(p->user, (enum error)t->verdict.error, t->verdict.reason);
 }
 
-/* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them.
- */
+/* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them. */
 static void take_verdict(struct tcp *t, const struct verdict *v) {
     t->verdict = *v;
     t->judging_since = clock_ns();
@@ -135,8 +134,7 @@ static void take_verdict(struct tcp *t, const struct verdict *v) {
     pthread_cond_broadcast(&t->changed);
 }
 
-/* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when
- * it has settled. */
+/* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when it has settled. */
 static bool judge(struct tcp *t, enum error err, bool end, const char *reason) {
     if (t->judging == FINE) {
         struct verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};

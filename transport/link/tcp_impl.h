@@ -193,8 +193,7 @@ static inline struct tcp *tcp_of(struct link *l) {
     return (struct tcp *)l;
 }
 
-/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its
- * two addresses. */
+/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its two addresses. */
 MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */
 
 /* ---- tcp_stream.c ---- */
@@ -235,8 +234,7 @@ void health_announce(struct tcp *t);
 struct timespec tcp_until(double seconds);
 
 /* ---- tcp_watch.c ---- */
-/* Looks around while the lane's thread waits: for the failure, for calls that differ, for the
- * deadline. */
+/* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
 /* The message of 'peer' was changed on the way: fails the group. */
 MUST_CHECK enum error tcp_changed(struct tcp *t, int lane, int peer);

@@ -1,14 +1,13 @@
 /* Messages on a lane: a label, then the bytes, straight from and into the caller's memory.
  *
- * nng makes the streams, checks who is there, and carries control. Messages are written and read by
- * the lane's own thread, on the streams' descriptors: through nng's requests every message wakes a
- * thread that polls and one that completes before it wakes the one that waits, which took 2.5 times
- * as long at 1 KB.
+ * nng makes the streams, checks who is there, and carries control. Messages are written and read by the lane's own
+ * thread, on the streams' descriptors: through nng's requests every message wakes a thread that polls and one that
+ * completes before it wakes the one that waits, which took 2.5 times as long at 1 KB.
  *
- * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and
- * waits for either. So ranks in a circle do not wait for each other, however long the messages and
- * however small the kernel's buffers are. Bytes are mixed for their seal just before they leave and
- * just after they have come, so that they are still in a cache. */
+ * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and waits for either.
+ * So ranks in a circle do not wait for each other, however long the messages and however small the kernel's buffers
+ * are. Bytes are mixed for their seal just before they leave and just after they have come, so that they are still in a
+ * cache. */
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
@@ -47,7 +46,7 @@ static struct msghdr message(struct iovec iov[3]) {
     return m;
 }
 
-/* Of the bytes behind the head. */
+/* Of the bytes after the head. */
 static size_t moved_bytes(size_t done, size_t bytes) {
     return done > HEAD ? least(done - HEAD, bytes) : 0;
 }

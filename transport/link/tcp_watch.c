@@ -42,8 +42,7 @@ static enum error compare_calls(struct tcp *t, int lane) {
     return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);
 }
 
-/* A peer that has not come to this rank's call, as far as is known; -1: all have. With the mutex.
- */
+/* A peer that has not come to this rank's call, as far as is known; -1: all have. With the mutex. */
 static int find_absent(const struct tcp *t, int lane) {
     const struct call *mine = &t->lane[lane].met;
     for (int r = 0; r < t->link.params.size; r++) {

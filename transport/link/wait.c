@@ -1,10 +1,9 @@
-/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel
- * takes fifty to wake a sleeper; then give the core away; then sleep on a futex. How long depends
- * on whether this thread has a core to itself.
+/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel takes fifty to wake a
+ * sleeper; then give the core away; then sleep on a futex. How long depends on whether this thread has a core to
+ * itself.
  *
- * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer
- * advances the counter and then looks whether it is awaited. Both are sequentially consistent, so
- * at least one sees the other. */
+ * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer advances the counter
+ * and then looks whether it is awaited. Both are sequentially consistent, so at least one sees the other. */
 #include "engine/base/clock.h"
 #include "engine/base/futex.h"
 #include "engine/base/log.h"
@@ -57,8 +56,7 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
         snprintf(out, 48, "rank %d", number);
 }
 
-/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that
- * peer; with it. */
+/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. */
 static int find_missing(const struct shared *s, int lane, const struct wait *w, int missing[RANKS_MAX]) {
     const struct link_params *p = &s->link.params;
     const struct member *member = s->board->member;

@@ -12,9 +12,7 @@
 
 static enum error fail_text(const char *text) {
     return FAIL(ERR_CONFIG,
-                "'tcp:%.300s' is not the address of a store\nwrite tcp://HOST:PORT, an IPv6 "
-                "number in brackets",
-                text);
+                "'tcp:%.300s' is not the address of a store\nwrite tcp://HOST:PORT, an IPv6 number in brackets", text);
 }
 
 enum error address_parse(const char *text, struct address *out) {

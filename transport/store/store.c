@@ -161,7 +161,7 @@ enum error store_set(struct store *s, const char *key, const void *value, size_t
     return ask(s, &q, 0, NULL, &a);
 }
 
-/* Values are chars with a 0 byte behind them, in memory of the caller's pool. */
+/* Values are chars with a 0 byte after them, in memory of the caller's pool. */
 static char *text_of(const struct answer *a) {
     return (char *)(uintptr_t)a->value.at;
 }

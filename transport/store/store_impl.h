@@ -53,11 +53,10 @@ struct store {
 };
 struct store_ops {
     const char *scheme; /* of the url: what stands before the ':' */
-    /* where: the url behind the ':'. Gives a store with its url; ops and timeout are set for it. */
+    /* where: the url after the ':'. Gives a store with its url; ops and timeout are set for it. */
     enum error (*open)(const struct store_params *p, const char *where, int64_t deadline, struct store **out);
-    /* Asks and waits, until the deadline (clock_ns) at most: for an answer, or for the key
-     * (ANSWER_NOT_THERE when it did not come). a->value is pool's; pool may be NULL where the
-     * operation gives no value. */
+    /* Asks and waits, until the deadline (clock_ns) at most: for an answer, or for the key (ANSWER_NOT_THERE when it
+     * did not come). a->value is pool's; pool may be NULL where the operation gives no value. */
     enum error (*call)(struct store *s, const struct request *q, int64_t deadline, struct pool *pool, struct answer *a);
     void (*close)(struct store *s);                      /* frees s, but not its url */
     bool (*turned_away)(struct store *s, char out[128]); /* NULL: it turns nobody away */

@@ -9,7 +9,7 @@
 
 struct entry {
     size_t n;
-    char *value; /* with a 0 byte behind it */
+    char *value; /* with a 0 byte after it */
     char key[];
 };
 struct table {
@@ -152,7 +152,7 @@ static void do_delete(struct table *t, const struct request *q, struct answer *a
     if (a->yes) put(t, q->key, (struct bytes){0}, a);
 }
 
-/* Keys behind the last one seen, as many as a page takes. */
+/* Keys after the last one seen, as many as a page takes. */
 static void do_list(struct table *t, const struct request *q, struct answer *a) {
     size_t n = 0, prefix = strlen(q->key);
     const char *after = q->value.at;

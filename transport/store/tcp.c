@@ -1,12 +1,11 @@
-/* tcp: the store of processes on several hosts. One of them serves it (tcp_server.c); all, that one
- * too, are its clients.
+/* tcp: the store of processes on several hosts. One of them serves it (tcp_server.c); all, that one too, are its
+ * clients.
  *
- * A call takes a line to the server, which is a connection that nobody uses just now or a new one,
- * sends its request, and waits for the reply: as many calls as there are threads go on side by
- * side. A new line proves the token before it is used. When a line breaks the request is sent again
- * over another one, until the deadline; the server knows a change that it has already made by the
- * request's number, for which it is enough that a client makes one change at a time. Waiting for a
- * key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
+ * A call takes a line to the server, which is a connection that nobody uses just now or a new one, sends its request,
+ * and waits for the reply: as many calls as there are threads go on side by side. A new line proves the token before it
+ * is used. When a line breaks the request is sent again over another one, until the deadline; the server knows a change
+ * that it has already made by the request's number, for which it is enough that a client makes one change at a time.
+ * Waiting for a key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "transport/base/condition.h"
@@ -182,17 +181,15 @@ static enum error line_dial(struct tcp *t, struct line *l, int64_t deadline) {
 static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
     if (s->version != WIRE_VERSION || s->kind == WIRE_OTHER)
         return FAIL(ERR_CONFIG,
-                    "the store %s speaks version %u, this program version %d\nstart the same "
-                    "program everywhere",
+                    "the store %s speaks version %u, this program version %d\nstart the same program everywhere",
                     t->store.url, s->version, WIRE_VERSION);
     if (s->kind == WIRE_REFUSED)
         return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server",
                     t->store.url);
     if (s->kind == WIRE_FOREIGN)
         return FAIL(ERR_CONFIG,
-                    "the store %s is not this user's, on this host\nmembers of several users or "
-                    "hosts need a "
-                    "secret in common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
+                    "the store %s is not this user's, on this host\nmembers of several users or hosts need a secret in "
+                    "common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
                     t->store.url);
     if (s->kind == WIRE_STALE)
         return FAIL(ERR_PEER, "the store %s was lost: another one is served there now", t->store.url);
@@ -400,8 +397,7 @@ static enum error serve(struct tcp *t, const struct store_params *p) {
     TRY(address_resolve(&t->address, at, &count));
     if (!*t->key && !at->loopback)
         return FAIL(ERR_CONFIG,
-                    "a store without a token at %s, where others can reach it\nset a token, or "
-                    "serve it at 127.0.0.1",
+                    "a store without a token at %s, where others can reach it\nset a token, or serve it at 127.0.0.1",
                     at->text);
     TRY(server_open(p, at, &t->server, &t->address.port));
     bool six = strchr(t->address.host, ':') != NULL;

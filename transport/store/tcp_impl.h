@@ -74,9 +74,8 @@ struct server {
     char turned_away[128];
 };
 
-/* Takes the request in the guest's buffer; slept: again, after it was parked. true: a reply of
- * 'total' bytes is there instead. false: the guest was parked, and may already be another
- * thread's. */
+/* Takes the request in the guest's buffer; slept: again, after it was parked. true: a reply of 'total' bytes is there
+ * instead. false: the guest was parked, and may already be another thread's. */
 bool request_take(struct guest *g, bool slept);
 /* Puts a reply of that status, without an answer, into the buffer; what: the warning. */
 void request_refuse(struct guest *g, uint32_t status, const char *what);

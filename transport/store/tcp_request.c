@@ -108,8 +108,7 @@ static bool serve(struct guest *g, bool slept) {
     return !sleeps;
 }
 
-/* Where there is no secret, who is of this user is let in. It waits for the nonce, so its socket is
- * still its own. */
+/* Where there is no secret, who is of this user is let in. It waits for the nonce, so its socket is still its own. */
 static void greet(struct guest *g) {
     struct answer a = {0};
     if (!*g->server->key && !remote_is_ours(g->stream)) {

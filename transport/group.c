@@ -103,7 +103,7 @@ static enum error open_link(struct group *g) {
 
 /* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves
  * a ring's bytes in two steps. */
-static void survey(struct group *g) {
+static void group_survey(struct group *g) {
     const struct link *l = g->link;
     bool reach = l->ops->slot != NULL;
     g->terrain =
@@ -146,7 +146,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     places_plan(&g->places, &g->bands, (struct tree){p->order, p->leaves, p->idle}, p->rank, p->size, p->roster);
     TRY_GOTO(err, find_algo(g), failed);
     TRY_GOTO(err, open_link(g), failed);
-    survey(g);
+    group_survey(g);
     TRY_GOTO(err, open_lanes(g), failed);
     TRY_GOTO(err, meet_all(g), failed);
     TRY_GOTO(err, carrier_open(g), failed);
@@ -224,7 +224,7 @@ struct allocator group_allocator(struct group *g) {
 
 /* ---- calls ---- */
 
-static enum error start(struct group *g, struct dispatch how, struct collective *c) {
+static enum error group_start(struct group *g, struct dispatch how, struct collective *c) {
     c->lane = (int)how.lane;
     c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
@@ -248,7 +248,7 @@ static enum error start(struct group *g, struct dispatch how, struct collective 
 enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                             enum redop op) {
     struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, enum redop op,
@@ -257,30 +257,30 @@ enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t
                            .buf = buf,
                            .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
                            .root = root};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int root) {
     struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
-static struct collective parted(const struct group *g, enum kind kind, void *buf, const int64_t *part, enum dtype t,
-                                int root) {
+static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
+                                       enum dtype t, int root) {
     return (struct collective){
         .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
                                 enum redop op) {
-    struct collective c = parted(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
+    struct collective c = call_in_parts(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
     c.sum.op = op;
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t) {
-    struct collective c = parted(g, KIND_ALL_GATHER, buf, part, t, 0);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_ALL_GATHER, buf, part, t, 0);
+    return group_start(g, how, &c);
 }
 
 enum error group_gather_all(struct group *g, void *all, int n) {
@@ -290,21 +290,21 @@ enum error group_gather_all(struct group *g, void *all, int n) {
 }
 
 enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
-    struct collective c = parted(g, KIND_SCATTER, buf, part, t, root);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_SCATTER, buf, part, t, root);
+    return group_start(g, how, &c);
 }
 
 enum error group_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
-    struct collective c = parted(g, KIND_GATHER, buf, part, t, root);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_GATHER, buf, part, t, root);
+    return group_start(g, how, &c);
 }
 
 enum error group_all_to_all(struct group *g, struct dispatch how, const void *send, const int64_t *to, void *recv,
                             const int64_t *from, enum dtype t) {
-    struct collective c = parted(g, KIND_ALL_TO_ALL, recv, from, t, 0);
+    struct collective c = call_in_parts(g, KIND_ALL_TO_ALL, recv, from, t, 0);
     c.send = send;
     c.send_part = to;
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t, int peer) {
@@ -312,12 +312,12 @@ enum error group_send(struct group *g, struct dispatch how, const void *buf, int
                            .buf = (char *)(uintptr_t)buf, /* read only */
                            .sum = {.count = count, .type = t},
                            .root = peer};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int peer) {
     struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 static enum error check_message(struct group *g, const struct collective *c) {
@@ -347,7 +347,7 @@ enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, i
 
 enum error group_barrier_on(struct group *g, struct dispatch how) {
     struct collective c = {.kind = KIND_BARRIER};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 /* ---- waiting for what is no call ---- */

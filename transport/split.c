@@ -46,7 +46,7 @@ struct split {
 /* ---- who is in it ---- */
 
 /* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
-static void insert(struct split *s, const struct wish *wishes, int r) {
+static void split_insert(struct split *s, const struct wish *wishes, int r) {
     int i = s->n++;
     for (; i > 0 && wishes[s->member[i - 1]].key > wishes[r].key; i--) s->member[i] = s->member[i - 1];
     s->member[i] = r;
@@ -61,7 +61,7 @@ static int host_of(const struct group *g, int rank) {
 static void find_members(struct split *s, const struct wish *wishes) {
     const struct group *g = s->parent;
     for (int r = 0; r < g->size; r++)
-        if (wishes[r].color == wishes[g->rank].color) insert(s, wishes, r);
+        if (wishes[r].color == wishes[g->rank].color) split_insert(s, wishes, r);
     s->host = -1;
     for (int i = 0; i < s->n; i++) {
         if (s->member[i] == g->rank) s->me = i;
@@ -94,7 +94,7 @@ static enum error make_roster(struct split *s) {
 
 /* ---- where they meet ---- */
 
-static bool processes(const struct group *g) {
+static bool are_processes(const struct group *g) {
     return meeting_fd(g->params.meeting) >= 0;
 }
 
@@ -107,7 +107,7 @@ static enum error make_party(struct split *s, int members) {
 }
 
 static enum error host_party(struct split *s, struct invitation *out) {
-    bool apart = processes(s->parent);
+    bool apart = are_processes(s->parent);
     struct meeting **m;
     TRY(make_party(s, apart ? 1 : s->neighbours));
     m = &s->party->meeting;
@@ -139,7 +139,7 @@ static enum error join_process(struct split *s, const struct invitation *in) {
 
 static enum error join_party(struct split *s, const struct invitation *in) {
     if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
-    if (processes(s->parent)) return join_process(s, in);
+    if (are_processes(s->parent)) return join_process(s, in);
     s->party = (struct party *)(intptr_t)in->where;
     return ERR_NONE;
 }
@@ -176,7 +176,7 @@ static enum error open_split(struct split *s, struct group **out) {
     p.meeting = s->party ? s->party->meeting : NULL;
     p.roster = s->roster;
     if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
-        p.link = processes(s->parent) ? "shm" : "thread";
+        p.link = are_processes(s->parent) ? "shm" : "thread";
     p.carrier = NULL; /* subgroups are of the host's memory */
     p.device = NULL;
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */

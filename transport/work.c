@@ -125,7 +125,7 @@ static enum error mark_ready(struct group *g, struct work *w) {
     return err ? group_fail_own(g, err) : ERR_NONE;
 }
 
-static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
+static const int64_t *parts_keep(int64_t *copy, const int64_t *part, int n) {
     return part ? memcpy(copy, part, (size_t)n * sizeof *copy) : NULL;
 }
 
@@ -144,8 +144,8 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     struct work *w = free_slot(q);
     if (!w) return group_fail(g, ERR_BUG, "rank %d: %d calls have been begun and not waited for", g->rank, GROUP_WORKS);
     w->call = *c;
-    w->call.part = keep(w->part, c->part, g->size + 1);
-    w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
+    w->call.part = parts_keep(w->part, c->part, g->size + 1);
+    w->call.send_part = parts_keep(w->part + g->size + 1, c->send_part, g->size + 1);
     TRY(mark_ready(g, w));
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
@@ -156,7 +156,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     return ERR_NONE;
 }
 
-static void await(struct queue *q, struct work *w) {
+static void queue_await(struct queue *q, struct work *w) {
     pthread_mutex_lock(&q->mutex);
     while (atomic_load(&w->state) != WORK_DONE) {
         if (!q->busy && work_at(q, q->first) == w)
@@ -172,7 +172,7 @@ enum error work_wait(struct work *w) {
     if (w == &g->finished) return ERR_NONE;
     if (w->call.lane == LANE_IN) return mail_wait(w);
     int64_t began = call_clock(g);
-    if (atomic_load(&w->state) != WORK_DONE) await(g->queues[w->call.lane], w);
+    if (atomic_load(&w->state) != WORK_DONE) queue_await(g->queues[w->call.lane], w);
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
@@ -184,7 +184,7 @@ bool work_done(struct work *w) {
     return w->call.lane == LANE_IN ? mail_done(w) : atomic_load(&w->state) == WORK_DONE;
 }
 
-static void stop(struct queue *q) {
+static void queue_end(struct queue *q) {
     struct group *g = q->group;
     pthread_mutex_lock(&q->mutex);
     bool unfinished = q->first != q->next;
@@ -208,5 +208,5 @@ static void stop(struct queue *q) {
 
 void queue_stop(struct group *g) {
     for (int lane = 0; lane < ALL_LANES; lane++)
-        if (g->queues[lane]) stop(g->queues[lane]);
+        if (g->queues[lane]) queue_end(g->queues[lane]);
 }

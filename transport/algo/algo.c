@@ -107,7 +107,7 @@ bool band_is_even(const struct band *b) {
 }
 
 /* Hosts one after another, and each host's ranks in theirs. */
-static void stand(struct places *p, const struct roster *roster) {
+static void places_stand(struct places *p, const struct roster *roster) {
     int n = 0;
     for (int h = 0; h < (roster ? p->hosts : 1); h++)
         for (int r = 0; r < p->size; r++) {
@@ -151,7 +151,7 @@ void places_plan(struct places *p, struct bands *bands, struct tree tree, int ra
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
     p->own = tree.idle ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
     *bands = (struct bands){0};
-    stand(p, ring ? NULL : roster);
+    places_stand(p, ring ? NULL : roster);
     for (int i = 0; i < size; i++) band_append(&bands->all, p->rank[i], 0, tree.idle ? i : leaves_cut(leaves, size, i));
     for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
         int r = tree.idle ? tree.idle + i : p->rank[i], from = leaves_cut(leaves, givers, i);

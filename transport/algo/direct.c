@@ -56,7 +56,7 @@ static enum error direct_reduce(struct collective *c) {
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double direct_cost(const struct terrain *t, double bytes) {
     double slice = bytes / t->places->size, pieces = ceil(slice / (double)t->part_bytes);
     int peers = t->places->size - 1, terms = t->places->terms - 1;
     return peers * (pieces + 1) * t->alpha + slice * (terms * (t->beta + t->gamma) + peers * t->beta);
@@ -69,5 +69,6 @@ const struct algo_ops algo_direct = {
     .several = true,
     .small_at_once = true,
     .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},
+    .cost =
+        {[KIND_ALL_REDUCE] = direct_cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},
 };

@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Lays a copy of what others will read of this rank's buffer where they can read it. */
-static void stage(struct collective *c) {
+static void move_stage(struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
     if (!from_root || c->rank == c->root)
@@ -28,7 +28,7 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
     bool several = is_several(c); /* they lie apart: neither copied nor lent to */
     c->staged = reads && !several && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
     if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
-    if (c->staged) stage(c);
+    if (c->staged) move_stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
     c->in_place = !c->staged && all_in_place(c);
     return own ? own(c) : plain(c);

@@ -9,7 +9,7 @@ static const struct leg no_leg = {.peer = -1};
 /* ---- over buffers that can be read: what of them can be reached, [lo, hi) ---- */
 
 /* Copies elements [from, to) of a peer's buffer, as far as they can be reached. */
-static void fetch(struct collective *c, int peer, int64_t from, int64_t to) {
+static void plain_fetch(struct collective *c, int peer, int64_t from, int64_t to) {
     int64_t lo = collective_within(c, from), hi = collective_within(c, to);
     const char *theirs = element(c, c->at[peer], lo);
     char *mine = element(c, c->buf, lo);
@@ -24,7 +24,7 @@ static enum error read_reduce(struct collective *c) {
 
 static enum error read_broadcast(struct collective *c) {
     collective_count_ideal(c, KIND_BROADCAST);
-    if (c->rank != c->root) fetch(c, c->root, c->lo, c->hi);
+    if (c->rank != c->root) plain_fetch(c, c->root, c->lo, c->hi);
     return collective_finish(c);
 }
 
@@ -39,21 +39,21 @@ static enum error read_all_gather(struct collective *c) {
     collective_count_ideal(c, KIND_ALL_GATHER);
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        fetch(c, r, c->part[r], c->part[r + 1]);
+        plain_fetch(c, r, c->part[r], c->part[r + 1]);
     }
     return collective_finish(c);
 }
 
 static enum error read_scatter(struct collective *c) {
     collective_count_ideal(c, KIND_SCATTER);
-    if (c->rank != c->root) fetch(c, c->root, c->part[c->rank], c->part[c->rank + 1]);
+    if (c->rank != c->root) plain_fetch(c, c->root, c->part[c->rank], c->part[c->rank + 1]);
     return collective_finish(c);
 }
 
 static enum error read_gather(struct collective *c) {
     collective_count_ideal(c, KIND_GATHER);
     for (int r = 0; c->rank == c->root && r < c->size; r++)
-        if (r != c->root) fetch(c, r, c->part[r], c->part[r + 1]);
+        if (r != c->root) plain_fetch(c, r, c->part[r], c->part[r + 1]);
     return collective_finish(c);
 }
 

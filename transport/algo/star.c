@@ -13,7 +13,7 @@ static enum error star_all_reduce(struct collective *c) {
     return plain_run[KIND_BROADCAST](c);
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double star_cost(const struct terrain *t, double bytes) {
     return plain_reduce_cost(t, bytes) + plain_broadcast_cost(t, bytes);
 }
 
@@ -23,5 +23,5 @@ const struct algo_ops algo_star = {
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .several = true,
     .run = {[KIND_ALL_REDUCE] = star_all_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost},
+    .cost = {[KIND_ALL_REDUCE] = star_cost},
 };

@@ -18,7 +18,7 @@ static struct {
 
 /* Aborting never runs a callback here: nng's own threads do. So the lock may be held, and who has
  * cleared a timer knows that it does not strike any more. */
-static int64_t strike(int64_t now) {
+static int64_t timers_strike(int64_t now) {
     int64_t next = INT64_MAX;
     for (struct timer *t = all.first; t; t = t->next) {
         if (t->when <= now) {
@@ -33,7 +33,7 @@ static int64_t strike(int64_t now) {
 static void *timer_thread(void *arg) {
     pthread_mutex_lock(&all.lock);
     for (;;) {
-        all.wakes = strike(clock_ns());
+        all.wakes = timers_strike(clock_ns());
         struct timespec until = {all.wakes / 1000000000, all.wakes % 1000000000};
         if (all.wakes == INT64_MAX)
             pthread_cond_wait(&all.changed, &all.lock);
@@ -45,7 +45,7 @@ static void *timer_thread(void *arg) {
 
 /* As nng's threads it lives as long as the process, and leaves signals to the others. Without it no
  * request has a timeout, which only a process at its limits gets. */
-static void start(void) {
+static void timers_start(void) {
     pthread_attr_t detached;
     pthread_t id;
     sigset_t every, old;
@@ -71,7 +71,7 @@ static void take_out(struct timer *t) {
 
 void timer_set(struct timer *t, nng_aio *aio, int64_t when) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    pthread_once(&once, timers_start);
     nng_aio_set_timeout(aio, NNG_DURATION_INFINITE);
     pthread_mutex_lock(&all.lock);
     take_out(t);

@@ -36,7 +36,7 @@ static int index_of(const char *name) {
 static const int64_t has_accelerator = (int64_t)1 << 32;
 
 /* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
-static enum error survey(struct group *g, int wanted, int64_t *able, char why[256]) {
+static enum error carriers_survey(struct group *g, int wanted, int64_t *able, char why[256]) {
     able[g->rank] = device_runtime(g->params.device)->apart ? has_accelerator : 0;
     for (int i = 0; i < CARRIERS; i++) {
         enum error err = kinds[i]->suits(g);
@@ -49,7 +49,7 @@ static enum error survey(struct group *g, int wanted, int64_t *able, char why[25
 }
 
 /* The first rank that cannot use it; -1: all can. */
-static int unable(const struct group *g, const int64_t *able, int kind) {
+static int carrier_lacking(const struct group *g, const int64_t *able, int kind) {
     for (int r = 0; r < g->size; r++)
         if (!(able[r] >> kind & 1)) return r;
     return -1;
@@ -61,7 +61,7 @@ static bool all_have_accelerators(const struct group *g, const int64_t *able) {
     return true;
 }
 
-static enum error refuse(const struct group *g, int kind, int rank, const char *why) {
+static enum error carrier_refuse(const struct group *g, int kind, int rank, const char *why) {
     if (rank == g->rank)
         return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs nothing of the kind",
                     rank, kinds[kind]->name, why);
@@ -69,18 +69,18 @@ static enum error refuse(const struct group *g, int kind, int rank, const char *
 }
 
 /* Everybody comes to the same choice, from what all have told. */
-static enum error choose(struct group *g, int *out) {
+static enum error carrier_choose(struct group *g, int *out) {
     int64_t able[RANKS_MAX];
     char why[256] = "";
     bool automatic = !strcmp(g->params.carrier, "auto");
     bool threads = !strcmp(g->params.link, "thread");
     int wanted = automatic ? index_of(threads ? "peer" : "nccl") : index_of(g->params.carrier);
     if (wanted < 0) return FAIL(ERR_CONFIG, "no carrier '%s'", g->params.carrier);
-    TRY(survey(g, wanted, able, why));
-    int lacks = unable(g, able, wanted);
+    TRY(carriers_survey(g, wanted, able, why));
+    int lacks = carrier_lacking(g, able, wanted);
     *out = wanted;
     if (lacks < 0) return ERR_NONE;
-    if (!automatic) return refuse(g, wanted, lacks, why);
+    if (!automatic) return carrier_refuse(g, wanted, lacks, why);
     *out = index_of("staged");
     bool expected = emulation_on(&g->params.emulate) || !all_have_accelerators(g, able);
     snprintf(g->carried, sizeof g->carried, "rank %d has no %s%s%.120s", lacks, kinds[wanted]->name,
@@ -102,7 +102,7 @@ static enum error open_kind(struct group *g, int kind, struct carrier **out) {
 enum error carrier_open(struct group *g) {
     int kind, staged = index_of("staged");
     if (!g->params.carrier) return ERR_NONE;
-    TRY(choose(g, &kind));
+    TRY(carrier_choose(g, &kind));
     g->params.carrier = kinds[kind]->name;
     TRY(open_kind(g, staged, &g->staged));
     if (kind == staged || g->size == 1) {
@@ -166,7 +166,7 @@ struct carrier *carrier_for(const struct group *g, const struct collective *c) {
 }
 
 /* The lane of the device, after what the buffer waits for. */
-static enum error begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
+static enum error carrier_begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
     *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
     if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */
         TRY(cr->runtime->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
@@ -178,7 +178,7 @@ static enum error begin(struct carrier *cr, struct collective *c, enum device_la
 enum error carrier_run(struct carrier *cr, struct collective *c) {
     struct group *g = cr->group;
     enum device_lane l;
-    enum error err = begin(cr, c, &l);
+    enum error err = carrier_begin(cr, c, &l);
     if (!err) err = cr->ops->run(cr, c, l);
     if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
     if (!err) return ERR_NONE;
@@ -221,21 +221,21 @@ enum error carrier_meet(struct carrier *cr, struct collective *c) {
     return ops->lazy ? ops->sync(c->link, c->lane) : ERR_NONE;
 }
 
-struct patience {
+struct carrier_patience {
     int64_t start, begun, looked; /* begun: when the call's buffer was ready; 0: it is not yet */
     enum device_lane l;
     bool warned;
 };
 
 /* The device has not come to the call: it computes, or it hangs. */
-static enum error await_begin(const struct carrier *cr, const struct patience *p, int64_t now) {
+static enum error await_begin(const struct carrier *cr, const struct carrier_patience *p, int64_t now) {
     double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
     if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
     return cr->runtime->give_up(cr->device, p->l, waited);
 }
 
 /* What else may have gone wrong, now and then. */
-static enum error look_around(struct carrier *cr, const struct collective *c, struct patience *p) {
+static enum error look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
     struct group *g = cr->group;
     struct link *link = g->link;
@@ -260,7 +260,7 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
 }
 
 /* Short waits are looked through, long ones slept. */
-static void pause_for(const struct patience *p, bool patient) {
+static void pause_for(const struct carrier_patience *p, bool patient) {
     enum { BRIEF = 20000, SHORT = 2000000 };
     int64_t waited = clock_ns() - p->start;
     struct timespec nap = {.tv_nsec = waited < SHORT ? 20000 : 200000};
@@ -274,7 +274,7 @@ static void pause_for(const struct patience *p, bool patient) {
 
 enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
     struct link *link = cr->group->link;
-    struct patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
+    struct carrier_patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
     TRY(cr->runtime->mark(cr->device, l, cr->end[l]));
     while (!cr->runtime->passed(cr->end[l])) {
         TRY(link->ops->failure(link));
@@ -298,7 +298,7 @@ enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s
 }
 
 /* In ORDER_RING the rank that stands at a chunk's number gives the first term. */
-enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct range r,
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
                        const float *const *in, float *to) {
     if (r.hi <= r.lo) return ERR_NONE;
     if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, r.hi - r.lo);

@@ -75,10 +75,10 @@ struct slots {
 };
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
-struct range { /* of elements: [lo, hi) */
+struct element_range { /* of elements: [lo, hi) */
     int64_t lo, hi;
 };
 /* to = the sum of the range in the order of s, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
  * of the rank at place i of those that give. */
-MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct range r,
+MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
                                   const float *const *in, float *to);

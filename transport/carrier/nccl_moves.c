@@ -36,7 +36,8 @@ static bool equal_parts(const struct collective *c) {
 
 /* ---- one function each ---- */
 
-static ncclResult_t whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream, const void *detail) {
+static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                               const void *detail) {
     ncclDataType_t t = types[c->sum.type];
     ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
     size_t count = (size_t)(c->part ? part_size(c, 0) : c->sum.count);
@@ -60,7 +61,7 @@ static ncclResult_t whole(struct nccl_carrier *n, const struct collective *c, cu
 /* ---- groups of messages ---- */
 
 /* To the first thing that goes wrong; the group is ended in any case. */
-static ncclResult_t worse(ncclResult_t a, ncclResult_t b) {
+static ncclResult_t worse_of(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
@@ -71,10 +72,10 @@ static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
-            rc = worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
-                                       n->comm, stream));
+            rc = worse_of(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
+                                          n->comm, stream));
     }
-    return worse(rc, nccl.GroupEnd());
+    return worse_of(rc, nccl.GroupEnd());
 }
 
 /* What goes to and comes from each rank; nothing to and from itself. */
@@ -84,17 +85,17 @@ struct nccl_mail {
     int64_t out[RANKS_MAX], in[RANKS_MAX]; /* elements */
 };
 
-static ncclResult_t exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                             const void *detail) {
+static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                  const void *detail) {
     const struct nccl_mail *m = detail;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        if (m->out[to]) rc = worse(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
-        if (m->in[by]) rc = worse(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+        if (m->out[to]) rc = worse_of(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
+        if (m->in[by]) rc = worse_of(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
     }
-    return worse(rc, nccl.GroupEnd());
+    return worse_of(rc, nccl.GroupEnd());
 }
 
 static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct nccl_mail *m) {
@@ -133,14 +134,14 @@ static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum 
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
     all_to_all_mail(c, &m);
-    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
                                bool all) {
     struct nccl_mail m;
     gather_mail(c, part, all, &m);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 /* ---- sums in the group's order ---- */
@@ -186,7 +187,7 @@ static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum
     for (int k = 0; k <= most; k++) {
         struct nccl_mail m;
         piece_mail(n, c, p, k, &m);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", exchange, &m));
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &m));
     }
     return ERR_NONE;
 }
@@ -194,7 +195,7 @@ static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum
 static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
     const struct band *b = c->band;
     const float *in[LEAVES_MAX];
-    struct range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
+    struct element_range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
         in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
@@ -203,7 +204,7 @@ static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum d
 }
 
 /* Every rank's part holds the sum afterwards, there. */
-static enum error ordered(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
+static enum error sum_in_order(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     int64_t longest = 0;
     for (int r = 0; r < c->size; r++)
@@ -219,21 +220,21 @@ static enum error ordered(struct nccl_carrier *n, struct collective *c, enum dev
 
 static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     int64_t part[RANKS_MAX + 1];
-    if (c->kind == KIND_REDUCE_SCATTER) return ordered(n, c, l, c->part);
+    if (c->kind == KIND_REDUCE_SCATTER) return sum_in_order(n, c, l, c->part);
     for (int r = 0; r <= c->size; r++)
         part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
-    TRY(ordered(n, c, l, part));
+    TRY(sum_in_order(n, c, l, part));
     return c->kind == KIND_ALL_REDUCE ? gather_parts(n, c, l, part, true) : ERR_NONE;
 }
 
 /* ---- a call ---- */
 
-static enum error unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+static enum error move_unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     struct nccl_mail m;
     if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
     if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
     scatter_mail(c, &m);
-    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
@@ -245,6 +246,6 @@ enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_l
     if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
     if (c->kind == KIND_ALL_TO_ALL) return all_to_all(n, c, l);
     bool equal = !c->part || equal_parts(c);
-    return equal && wholes[c->kind] ? nccl_issue(n, c, l, wholes[c->kind], whole, NULL) : unequal(n, c, l);
+    return equal && wholes[c->kind] ? nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL) : move_unequal(n, c, l);
 }
 #endif

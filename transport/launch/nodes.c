@@ -118,7 +118,7 @@ static void add_lost(struct nodes_loss *all, int rank) {
 }
 
 /* Whether the node has said what it has left; that is then in at->locals, and added to the loss. */
-static enum error heard(struct nodes *n, struct present *at, struct nodes_loss *all, bool *out) {
+static enum error node_heard(struct nodes *n, struct present *at, struct nodes_loss *all, bool *out) {
     char key[96], *text, *end;
     size_t length;
     snprintf(key, sizeof key, "left/%s.%d", n->last, at->index);
@@ -131,7 +131,7 @@ static enum error heard(struct nodes *n, struct present *at, struct nodes_loss *
                                                       : FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
 }
 
-static void forget(struct present *at, struct nodes_loss *all) {
+static void node_forget(struct present *at, struct nodes_loss *all) {
     for (int k = 0; k < at->locals; k++) add_lost(all, at->first + k);
     at->locals = 0;
 }
@@ -144,10 +144,10 @@ static enum error await_others(struct nodes *n, struct nodes_loss *all) {
         struct present *at = &n->at[i];
         for (bool here = false; !here;) {
             double waited = clock_seconds(clock_ns() - start);
-            TRY(heard(n, at, all, &here));
+            TRY(node_heard(n, at, all, &here));
             if (here) break;
             if (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))) {
-                forget(at, all);
+                node_forget(at, all);
                 break;
             }
             nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
@@ -370,7 +370,7 @@ static enum error read_members(struct nodes *n, const struct attendant *m, struc
     return ERR_NONE;
 }
 
-static enum error meet(struct nodes *n, int locals, struct nodes_round *out) {
+static enum error round_meet(struct nodes *n, int locals, struct nodes_round *out) {
     char who[128], key[96];
     struct attendant *members;
     process_who(who);
@@ -408,5 +408,5 @@ enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_rou
         return FAIL(ERR_PEER, "the run continues without node %d, of which %s", n->p->index,
                     loss && !loss->locals ? "no device is left" : "nothing was heard in time");
     out->taken_in = !loss && strchr(text, ' ');
-    return meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);
+    return round_meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);
 }

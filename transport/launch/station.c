@@ -192,15 +192,15 @@ static enum error open_board(struct station *s, const struct station_params *p) 
 
 /* ---- the whole ---- */
 
-static const char *given(const char *name) {
+static const char *variable_given(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
 }
 
 enum error station_told(struct pool *pool, struct station_params *out) {
-    out->master = given(STORE_VARIABLE);
-    out->round = given(ROUND_VARIABLE);
-    out->node = given(NODE_VARIABLE);
+    out->master = variable_given(STORE_VARIABLE);
+    out->round = variable_given(ROUND_VARIABLE);
+    out->node = variable_given(NODE_VARIABLE);
     return token_inherited(pool, &out->token);
 }
 

@@ -27,7 +27,7 @@ struct bell {
 };
 enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
 
-struct member {
+struct board_member {
     struct posted posted[LANES][2];
     struct counter steps[LANES]; /* syncs that the owner has reached */
     struct bell bell[ALL_LANES];
@@ -56,7 +56,7 @@ struct board {
     int32_t error;
     char reason[REASON_MAX];
     _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
-    struct member member[];
+    struct board_member member[];
 };
 
 /* Between each two ranks and directions. */

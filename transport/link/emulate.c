@@ -101,7 +101,7 @@ static int64_t later(int64_t a, int64_t b) {
 }
 
 /* Passes a message through one way of the port, not before 'from'; gives when it begins. */
-static int64_t pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
+static int64_t port_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
     pthread_mutex_lock(&e->mutex);
     int64_t begin = later(from, *way_free);
     *way_free = begin + takes;
@@ -126,7 +126,7 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     if (out) {
         int64_t takes = pass_time(e, out->bytes);
         o = *out;
-        o.stamp = pass(e, &e->out_free, begin, takes);
+        o.stamp = port_pass(e, &e->out_free, begin, takes);
         end = o.stamp + takes;
     }
     if (in) {
@@ -138,7 +138,7 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     if (in) {
         int64_t takes = pass_time(e, in->bytes);
         int64_t sent = sent_at(l, in->peer, stamp, now);
-        end = later(end, pass(e, &e->in_free, sent + e->latency, takes) + takes);
+        end = later(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
         if (in->stamp) *in->stamp = stamp;
     }
     if (clock_seconds(end - now) > l->params.timeout) return refuse_long(l, later(o.bytes, i.bytes), end - now);
@@ -196,7 +196,7 @@ static bool has_cores(const struct link_params *p) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && near <= CPU_COUNT(&set);
 }
 
-static enum error check(const struct emulation *as) {
+static enum error emulation_check(const struct emulation *as) {
     if (!(as->bandwidth >= 0) || isinf(as->bandwidth))
         return FAIL(ERR_CONFIG, "an emulated link of %g bytes/s", as->bandwidth);
     if (!(as->latency >= 0) || as->latency > 3600)
@@ -206,7 +206,7 @@ static enum error check(const struct emulation *as) {
 
 enum error link_emulate(struct link *l, const struct emulation *as) {
     void *memory;
-    TRY(check(as));
+    TRY(emulation_check(as));
     TRY(memory_alloc(sizeof(struct emulated), &memory));
     struct emulated *e = l->emulated = memory;
     e->inner = l->ops;

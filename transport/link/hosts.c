@@ -73,7 +73,7 @@ static enum error hosts_failure(struct link *l) {
 }
 
 /* What the parts ask their user, they ask this one's. */
-static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
+static void hosts_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
     const struct hosts_link *h = user;
     const struct link_params *p = &h->link.params;
     if (h->opened)
@@ -109,7 +109,7 @@ static enum error hosts_sync_near(struct link *l, int lane) {
     return pass_on(h, lane, h->near->ops->sync(h->near, lane));
 }
 
-static struct circle leaders(const struct hosts_link *h) {
+static struct circle hosts_leaders(const struct hosts_link *h) {
     return (struct circle){h->leader, h->hosts, h->host};
 }
 
@@ -117,7 +117,7 @@ static struct circle leaders(const struct hosts_link *h) {
 static enum error hosts_sync(struct link *l, int lane) {
     struct hosts_link *h = hosts_of(l);
     TRY(hosts_sync_near(l, lane));
-    if (h->rank == 0) TRY(tcp_gather(h->far, lane, leaders(h)));
+    if (h->rank == 0) TRY(tcp_gather(h->far, lane, hosts_leaders(h)));
     return hosts_sync_near(l, lane);
 }
 
@@ -204,7 +204,7 @@ static enum error open_near(struct hosts_link *h) {
     p.size = h->near_size;
     p.names = h->world;
     p.user = h;
-    p.describe = describe;
+    p.describe = hosts_describe;
     p.disagree = disagree_near;
     p.failed = NULL;
     p.mail = false;
@@ -217,11 +217,11 @@ static enum error open_near(struct hosts_link *h) {
 static enum error open_far(struct hosts_link *h) {
     struct link_params p = h->link.params;
     p.user = h;
-    p.describe = describe;
+    p.describe = hosts_describe;
     p.disagree = disagree_far;
     p.failed = far_failed;
     TRY(tcp_open(&p, &link_hosts, REACH_OTHER_HOSTS, &h->far));
-    if (h->rank == 0) TRY(tcp_measure(h->far, leaders(h)));
+    if (h->rank == 0) TRY(tcp_measure(h->far, hosts_leaders(h)));
     return ERR_NONE;
 }
 

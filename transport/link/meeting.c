@@ -45,7 +45,7 @@ static size_t lent_bytes(int size) {
 static struct board board_plan(int size) {
     struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size), .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
-    b.slots = up(sizeof b + ranks * sizeof(struct member), meeting_page());
+    b.slots = up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.lent = up(b.pipes + LANES * ranks * ranks * board_pipe_bytes(&b), meeting_page());
     b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
@@ -69,7 +69,7 @@ static size_t reserve_most(void) {
 }
 
 /* Less where there is not so much, as long as it is worth it. */
-static enum error reserve(struct meeting *m) {
+static enum error meeting_reserve(struct meeting *m) {
     enum { LEAST = 16 << 20 };
     errno = ENOMEM; /* if there is not even room to try */
     for (size_t n = reserve_most(); n >= LEAST; n = up(n / 2, meeting_page())) {
@@ -140,7 +140,7 @@ static enum error meeting_new(int fd, struct meeting **out) {
         return FAIL(ERR_MEMORY, "cannot allocate a meeting");
     }
     m->fd = fd;
-    enum error err = reserve(m);
+    enum error err = meeting_reserve(m);
     if (err) {
         meeting_free(m);
         return err;

@@ -46,17 +46,17 @@ struct mpi_lane {
     char *first_out, *first_in, *held;
 };
 /* What the link over TCP carries along for this one. */
-struct carried {
+struct mpi_carried {
     const struct mpi *mpi;
     struct mpi_lane lane[LANES];
 };
 
 static struct mpi_lane *lane_of(struct tcp *t, int lane) {
-    return &((struct carried *)t->carried)->lane[lane];
+    return &((struct mpi_carried *)t->carried)->lane[lane];
 }
 
 static const struct mpi_calls *calls_of(const struct tcp *t) {
-    return ((const struct carried *)t->carried)->mpi->calls;
+    return ((const struct mpi_carried *)t->carried)->mpi->calls;
 }
 
 /* ---- pieces ---- */
@@ -76,7 +76,7 @@ static unsigned flying(const struct flights *f) {
 }
 
 /* The peer cannot be reached: what control has to say of it is worth more than MPI's words. */
-static enum error broken(struct tcp *t, int lane, int peer, const char *words) {
+static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *words) {
     log_warn("MPI: %s", words);
     return tcp_broken(t, lane, peer);
 }
@@ -95,7 +95,7 @@ static enum error post_sends(struct tcp *t, int lane) {
             if (n > sizeof s->label) memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
         }
         if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW], words))
-            return broken(t, lane, s->peer, words);
+            return mpi_broken(t, lane, s->peer, words);
         m->out.began++;
         m->out.posted += n;
     }
@@ -112,7 +112,7 @@ static enum error land_sends(struct tcp *t, int lane, bool *some) {
         bool good = calls_of(t)->landed(flight, &done, &none, words);
         if (!done) break;
         m->out.ended++;
-        if (!good) return broken(t, lane, s->peer, words);
+        if (!good) return mpi_broken(t, lane, s->peer, words);
         s->done += piece_bytes(s->done, s->total);
         *some = true;
     }
@@ -142,7 +142,7 @@ static enum error post_receives(struct tcp *t, int lane) {
         if (flying(&m->in) == (only_copies(r) ? (unsigned)WINDOW : (unsigned)HELD)) break;
         if (!calls_of(t)->receive(m->space, r->peer, landing_place(m, r, at), at ? n : FIRST,
                                   &m->in.of[m->in.began % WINDOW], words))
-            return broken(t, lane, r->peer, words);
+            return mpi_broken(t, lane, r->peer, words);
         m->in.began++;
         m->in.posted += n;
     }
@@ -183,7 +183,7 @@ static enum error land_receives(struct tcp *t, int lane, bool *some) {
         bool good = calls_of(t)->landed(flight, &done, &n, words);
         if (!done) break;
         m->in.ended++;
-        if (!good) return broken(t, lane, t->lane[lane].in.peer, words);
+        if (!good) return mpi_broken(t, lane, t->lane[lane].in.peer, words);
         TRY(use_piece(t, lane, n));
         *some = true;
     }
@@ -397,7 +397,7 @@ static enum error open_lane(struct tcp *t, int lane) {
 /* No rank waits for another here. Ends only what has not failed: MPI would wait for the lost. */
 static void mpi_close(struct link *l) {
     struct tcp *t = tcp_of(l);
-    struct carried *c = t->carried;
+    struct mpi_carried *c = t->carried;
     bool failed = tcp_failure(l) != ERR_NONE;
     for (int i = 0; c && i < LANES; i++) {
         if (c->lane[i].joined && !failed) c->mpi->calls->part(c->lane[i].space);
@@ -411,8 +411,8 @@ static void mpi_close(struct link *l) {
 static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
     void *memory;
     TRY(check_ranks(&t->link.params, mpi));
-    TRY(memory_alloc(sizeof(struct carried), &memory));
-    struct carried *c = t->carried = memory;
+    TRY(memory_alloc(sizeof(struct mpi_carried), &memory));
+    struct mpi_carried *c = t->carried = memory;
     c->mpi = mpi;
     for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
     t->exchange = mpi_exchange;

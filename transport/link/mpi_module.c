@@ -43,7 +43,7 @@ static bool find_file(char out[PATH_MAX]) {
 
 /* ---- loading ---- */
 
-static enum error missing(void) {
+static enum error module_missing(void) {
     if (!strcmp(ENGINE_FOUND_MPI, "found"))
         return FAIL(ERR_DEVICE,
                     "link mpi: no %s beside the program or in " ENGINE_MODULES
@@ -55,9 +55,9 @@ static enum error missing(void) {
 
 /* Open MPI looks for symbols of its own in parts that it loads itself, so its library is opened for
  * all. It is never closed: no MPI library bears that. */
-static enum error load(const struct mpi_calls **out) {
+static enum error module_load(const struct mpi_calls **out) {
     char path[PATH_MAX];
-    if (!find_file(path)) return missing();
+    if (!find_file(path)) return module_missing();
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!handle)
         return FAIL(ERR_DEVICE, "link mpi: %s\nthe MPI library that the engine was built with must be on this host",
@@ -73,7 +73,7 @@ static enum error load(const struct mpi_calls **out) {
 
 enum error mpi_probe(void) {
     const struct mpi_calls *calls;
-    return load(&calls);
+    return module_load(&calls);
 }
 
 /* ---- starting ---- */
@@ -87,11 +87,11 @@ static enum error check_started(void) {
                            "-np 4 engine run CONFIG, or srun --mpi=pmix");
 }
 
-static enum error start(struct mpi *m) {
+static enum error module_start(struct mpi *m) {
     char words[MPI_WORDS] = "";
     const struct mpi_calls *calls;
     TRY(check_started());
-    TRY(load(&calls));
+    TRY(module_load(&calls));
     if (!calls->start(&m->rank, &m->size, words)) return FAIL(ERR_DEVICE, "link mpi: %s", words);
     m->calls = calls;
     return ERR_NONE;
@@ -101,7 +101,7 @@ enum error mpi_start(const struct mpi **out) {
     static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
     static struct mpi mpi; /* there is one in a process, whoever uses it */
     pthread_mutex_lock(&mutex);
-    enum error err = mpi.calls ? ERR_NONE : start(&mpi);
+    enum error err = mpi.calls ? ERR_NONE : module_start(&mpi);
     pthread_mutex_unlock(&mutex);
     *out = &mpi;
     return err;

@@ -17,7 +17,7 @@ static struct shared *shared_of(struct link *l) {
 
 /* ---- coming and going ---- */
 
-static enum error take_part(struct member *own, int rank) {
+static enum error take_part(struct board_member *own, int rank) {
     int32_t nobody = 0;
     if (atomic_compare_exchange_strong(&own->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
     if (atomic_load(&own->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);

@@ -41,14 +41,14 @@ enum error tcp_gather(struct link *l, int lane, struct circle c) {
     return ERR_NONE;
 }
 
-static struct circle everybody(const struct link *l, int who[RANKS_MAX]) {
+static struct circle circle_of_all(const struct link *l, int who[RANKS_MAX]) {
     for (int r = 0; r < l->params.size; r++) who[r] = r;
     return (struct circle){who, l->params.size, l->params.rank};
 }
 
 enum error tcp_sync(struct link *l, int lane) {
     int who[RANKS_MAX];
-    return tcp_gather(l, lane, everybody(l, who));
+    return tcp_gather(l, lane, circle_of_all(l, who));
 }
 
 /* ---- memory ---- */
@@ -60,12 +60,12 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
     void *memory = NULL;
     char words[REASON_MAX];
     enum error err;
-    if (__builtin_add_overflow(bytes, sizeof(struct block), &whole))
+    if (__builtin_add_overflow(bytes, sizeof(struct tcp_block), &whole))
         err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     else
         err = memory_alloc(whole, &memory);
     if (err) return tcp_fail(l, err, error_words(words, sizeof words));
-    struct block *b = memory;
+    struct tcp_block *b = memory;
     b->next = t->blocks;
     t->blocks = b;
     TRY(tcp_sync(l, 0));
@@ -76,7 +76,7 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 /* ---- alpha and beta ---- */
 
 /* Seconds of one message to the next in the circle while one comes from the one before. */
-static enum error pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
+static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
     struct call label = {.what = UINT64_MAX};
     struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
     struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
@@ -96,7 +96,7 @@ static enum error pass_often(struct link *l, struct circle c, size_t bytes, int 
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
     enum error err = ERR_NONE;
-    for (int i = 0; i < times && !err; i++) err = pass(l, c, buf, bytes, &seconds[i]);
+    for (int i = 0; i < times && !err; i++) err = circle_pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
     qsort(seconds, (size_t)times, sizeof *seconds, by_value);
     *median = seconds[times / 2];
@@ -104,7 +104,7 @@ static enum error pass_often(struct link *l, struct circle c, size_t bytes, int 
 }
 
 /* The greatest of all, in the rounds of tcp_gather. */
-static enum error agree(struct link *l, struct circle c, double *v, int count) {
+static enum error circle_agree(struct link *l, struct circle c, double *v, int count) {
     struct call label = {.what = UINT64_MAX};
     for (int k = 1; k < c.n; k *= 2) {
         double theirs[2];
@@ -126,7 +126,7 @@ enum error tcp_measure(struct link *l, struct circle c) {
     TRY(pass_often(l, c, SMALL, 9, &small));
     TRY(pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
-    TRY(agree(l, c, v, 2));
+    TRY(circle_agree(l, c, v, 2));
     l->alpha = v[0];
     l->beta = v[1];
     return ERR_NONE;
@@ -168,10 +168,10 @@ static enum error join_streams(struct tcp *t) {
 }
 
 /* The one who dialed sends in direction 'D'. */
-static enum error line_open(const struct stream *s, struct line **out) {
+static enum error line_open(const struct stream *s, struct tcp_line **out) {
     void *memory;
-    TRY(memory_alloc(sizeof(struct line), &memory));
-    struct line *l = memory;
+    TRY(memory_alloc(sizeof(struct tcp_line), &memory));
+    struct tcp_line *l = memory;
     sealer_init(&l->out, s->session, s->dialed ? 'D' : 'L');
     sealer_init(&l->in, s->session, s->dialed ? 'L' : 'D');
     *out = l;
@@ -181,7 +181,7 @@ static enum error line_open(const struct stream *s, struct line **out) {
 static enum error lines_open(struct tcp *t) {
     for (int r = 0; r < t->link.params.size; r++)
         for (int i = 0; i < STREAMS; i++) {
-            struct peer *p = &t->peers[r];
+            struct tcp_peer *p = &t->peers[r];
             if (p->stream[i].s) TRY(line_open(&p->stream[i], &p->line[i]));
         }
     return ERR_NONE;
@@ -204,7 +204,7 @@ static enum error check_params(const struct link_params *p) {
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
     void *memory, *peers;
-    TRY(memory_alloc((size_t)p->size * sizeof(struct peer), &peers));
+    TRY(memory_alloc((size_t)p->size * sizeof(struct tcp_peer), &peers));
     enum error err = memory_alloc(sizeof(struct tcp), &memory);
     if (err) {
         memory_free(peers);
@@ -252,7 +252,7 @@ void tcp_close(struct link *l) {
     health_close(t);
     lines_close(t);
     lanes_close(t);
-    for (struct block *b = t->blocks, *next; b; b = next) {
+    for (struct tcp_block *b = t->blocks, *next; b; b = next) {
         next = b->next;
         memory_free(b);
     }
@@ -272,7 +272,7 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 
 enum error tcp_begin_use(struct link *l) {
     int who[RANKS_MAX];
-    TRY(tcp_measure(l, everybody(l, who)));
+    TRY(tcp_measure(l, circle_of_all(l, who)));
     tcp_opened(l);
     return ERR_NONE;
 }

@@ -202,7 +202,7 @@ static enum error wait_either(struct tcp *t, int lane) {
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
                  const struct incoming *in) {
     t->lane[lane].label = label;
-    t->lane[lane].vigil = (struct vigil){0};
+    t->lane[lane].vigil = (struct tcp_vigil){0};
     send_begin(t, lane, label, out);
     recv_begin(t, lane, in);
 }
@@ -273,7 +273,7 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
 /* ---- messages from anybody ---- */
 
 /* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
-static bool has_ended(struct peer *p) {
+static bool has_ended(struct tcp_peer *p) {
     char byte;
     ssize_t n = recv(p->fd[MAIL_WAY], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
@@ -308,7 +308,7 @@ void tcp_poke(struct link *l) {
 
 /* Its stream ends when it dies, too; then control tells. */
 bool tcp_left(struct link *l, int rank) {
-    struct peer *p = &tcp_of(l)->peers[rank];
+    struct tcp_peer *p = &tcp_of(l)->peers[rank];
     pthread_mutex_lock(&p->of->mutex);
     bool left = p->left;
     pthread_mutex_unlock(&p->of->mutex);
@@ -325,7 +325,7 @@ enum error lanes_open(struct tcp *t) {
     }
     for (int i = 0; i < STREAMS; i++)
         for (int r = 0; r < t->link.params.size; r++) {
-            struct peer *p = &t->peers[r];
+            struct tcp_peer *p = &t->peers[r];
             enum error err = p->stream[i].s ? stream_descriptor(p->stream[i].s, &p->fd[i]) : ERR_NONE;
             if (err && i != CONTROL) return err; /* control reports itself that a rank has ended */
         }

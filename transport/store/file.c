@@ -34,7 +34,7 @@ struct file {
     char *path;
     int fd;
     uint64_t life; /* of the log that the table was read from */
-    struct table *table;
+    struct store_table *table;
     off_t end; /* of what was read of it */
 };
 
@@ -101,7 +101,7 @@ static enum error open_locked(const struct file *f, int64_t deadline, int *fd) {
 }
 
 /* run: "" for any. */
-static enum error join(struct file *f, int fd, const char *run) {
+static enum error file_join(struct file *f, int fd, const char *run) {
     struct log_header h;
     enum log_state state;
     char who[128];
@@ -136,7 +136,7 @@ static enum error file_start(struct file *f, const struct store_params *p, const
     TRY(table_create(&f->table));
     TRY(store_name(&f->store, "file://%s", path));
     TRY(open_locked(f, deadline, &fd));
-    enum error err = join(f, fd, p->run ? p->run : "");
+    enum error err = file_join(f, fd, p->run ? p->run : "");
     if (err) {
         close(fd);
         return err;
@@ -173,7 +173,7 @@ static enum error check_life(const struct file *f) {
     return life == f->life ? ERR_NONE : FAIL(ERR_PEER, "another run has begun the store '%s' afresh", f->path);
 }
 
-static enum error work(struct file *f, const struct request *q, struct pool *pool, struct answer *a) {
+static enum error file_work(struct file *f, const struct request *q, struct pool *pool, struct store_answer *a) {
     TRY(check_life(f));
     TRY(log_replay(f->fd, f->path, f->table, &f->end));
     table_apply(f->table, q, a);
@@ -189,9 +189,9 @@ static enum error work(struct file *f, const struct request *q, struct pool *poo
 }
 
 static enum error work_locked(struct file *f, const struct request *q, int64_t deadline, struct pool *pool,
-                              struct answer *a) {
+                              struct store_answer *a) {
     TRY(lock_work(f, f->fd, deadline));
-    enum error err = work(f, q, pool, a);
+    enum error err = file_work(f, q, pool, a);
     (void)lock_byte(f->fd, BYTE_WORK, F_UNLCK);
     return err;
 }
@@ -206,7 +206,7 @@ static enum error lock_thread(struct file *f, int64_t deadline) {
 }
 
 static enum error file_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
-                            struct answer *a) {
+                            struct store_answer *a) {
     struct file *f = (struct file *)s;
     int64_t us = FIRST_PAUSE;
     do {

@@ -199,7 +199,7 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
 /* The reply must be to this very request, of this very server, and sealed with our key; a
  * hello's, by which the server becomes known, only the first. */
 static enum error read_reply(const struct tcp *t, const struct wire_request *q, const uint8_t *body, size_t n,
-                             struct wire_reply *h, struct answer *a) {
+                             struct wire_reply *h, struct store_answer *a) {
     struct wire_start start;
     memcpy(&start, body, sizeof start);
     if (start.version != WIRE_VERSION || start.kind >= WIRE_REFUSED) return fail_status(t, &start);
@@ -213,7 +213,7 @@ static enum error read_reply(const struct tcp *t, const struct wire_request *q, 
 /* *lost: the line broke, or was never good; a failure only where another line would not do. The
  * answer's value is the line's. */
 static enum error line_ask(const struct tcp *t, struct line *l, const struct asking *ask, struct wire_reply *h,
-                           struct answer *a, int *lost) {
+                           struct store_answer *a, int *lost) {
     size_t n = wire_request_size(ask->q);
     if (!line_room(l, n)) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes", n);
     wire_write_request(&ask->h, ask->q, l->buffer);
@@ -232,7 +232,7 @@ static struct wire_request next_request(struct tcp *t, uint32_t kind) {
 
 /* A question without a key: hello or prove. */
 static enum error line_greet(struct tcp *t, struct line *l, uint32_t kind, int64_t deadline, struct wire_reply *h,
-                             struct answer *a, int *lost) {
+                             struct store_answer *a, int *lost) {
     const struct request none = {.op = STORE_GET, .key = ""};
     struct asking ask = {next_request(t, kind), &none, deadline};
     return line_ask(t, l, &ask, h, a, lost);
@@ -272,7 +272,7 @@ static enum error check_server(const struct tcp *t, const struct line *l) {
 /* A line that is proven; *lost: it broke at once. */
 static enum error line_take(struct tcp *t, int64_t deadline, struct line **out, int *lost) {
     struct wire_reply h;
-    struct answer a;
+    struct store_answer a;
     *lost = 0;
     *out = take_idle(t);
     if (*out) return ERR_NONE;
@@ -287,7 +287,7 @@ static enum error fail_lost(const struct tcp *t, const struct asking *ask, int l
                 nng_strerror(lost));
 }
 
-static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool, struct answer *a) {
+static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool, struct store_answer *a) {
     struct wire_reply h;
     int64_t us = FIRST_PAUSE;
     int lost;
@@ -327,7 +327,7 @@ static void end_change(struct tcp *t) {
 }
 
 static enum error call_waiting(struct tcp *t, const struct request *q, int64_t deadline, struct pool *pool,
-                               struct answer *a) {
+                               struct store_answer *a) {
     do {
         struct asking ask = {next_request(t, WIRE_REQUEST + STORE_GET), q, deadline};
         ask.h.wait_ms = (uint32_t)ms_until(deadline);
@@ -337,7 +337,7 @@ static enum error call_waiting(struct tcp *t, const struct request *q, int64_t d
 }
 
 static enum error tcp_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
-                           struct answer *a) {
+                           struct store_answer *a) {
     struct tcp *t = (struct tcp *)s;
     bool changes = request_mutates(q);
     if (q->wait) return call_waiting(t, q, deadline, pool, a);
@@ -353,7 +353,7 @@ static enum error tcp_call(struct store *s, const struct request *q, int64_t dea
 /* Make the server's acquaintance, and prove the secret. *lost as above. */
 static enum error meet(struct tcp *t, const struct store_params *p, struct line *l, int64_t deadline, int *lost) {
     struct wire_reply h;
-    struct answer a;
+    struct store_answer a;
     char run[STORE_KEY_MAX + 1];
     TRY(line_dial(t, l, deadline));
     TRY(line_greet(t, l, WIRE_HELLO, deadline, &h, &a, lost));

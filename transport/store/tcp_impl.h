@@ -45,8 +45,8 @@ struct guest { /* a connection */
 };
 struct client { /* the last change that one has made */
     uint64_t id, number;
-    struct answer last; /* without its value */
-    uint64_t used;      /* by the clock of changes */
+    struct store_answer last; /* without its value */
+    uint64_t used;            /* by the clock of changes */
 };
 enum {
     GUESTS_MAX = 4096,
@@ -65,7 +65,7 @@ struct server {
     int count, strangers;
     struct guest *gone; /* have left, and wait to be freed */
     bool closing;
-    struct table *table;
+    struct store_table *table;
     struct client clients[CLIENTS_MAX];
     int nclients;
     uint64_t changes;

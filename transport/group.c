@@ -206,16 +206,12 @@ enum error group_alloc(struct group *g, size_t bytes, void **out) {
     return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, out);
 }
 
-void group_free(struct group *g, void *p) {
-    (void)g, (void)p; /* peers may still read it; it goes with the meeting, or the group */
-}
-
 static enum error allocator_alloc(void *ctx, size_t bytes, void **out) {
     return group_alloc(ctx, bytes, out);
 }
 
 static void allocator_free(void *ctx, void *p) {
-    group_free(ctx, p);
+    (void)ctx, (void)p; /* peers may still read it; it goes with the meeting, or the group */
 }
 
 struct allocator group_allocator(struct group *g) {
@@ -238,7 +234,7 @@ static enum error group_start(struct group *g, struct dispatch how, struct colle
     TRY(call_check(g, c));
     c->there = g->carrier && carrier_holds(g, c);
     if (how.lane == LANE_COMM) return queue_submit(g, c, how.work);
-    if (c->there && carrier_is_sole(g)) queue_drain(g);
+    if (c->there && g->carrier->ops->sole) queue_drain(g);
     TRY(call_run(g, c, true));
     atomic_fetch_add_explicit(&g->lanes[LANE_INLINE].collectives, 1, memory_order_relaxed);
     if (how.work) *how.work = &g->finished;

@@ -64,10 +64,9 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why);
 const char *group_carrier(const struct group *g, const char **why);
 
 /* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes in the same order.
- * Zeroed. Other memory may be passed to any collective too, and is copied (see algo/lent.c). group_allocator wraps
- * these two. A rank with an accelerator gets memory of that. */
+ * Zeroed. Other memory may be passed to any collective too, and is copied (see algo/lent.c). The memory goes
+ * with the meeting. A rank with an accelerator gets memory of that. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
-void group_free(struct group *g, void *p); /* local; the memory goes with the meeting */
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };

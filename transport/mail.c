@@ -16,7 +16,6 @@
 #include "transport/link/words.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -440,7 +439,6 @@ enum error mail_wait(struct work *w) {
 
 enum error mail_open(struct group *g) {
     void *memory;
-    sigset_t all, old;
     TRY(memory_alloc(sizeof(struct mail), &memory));
     struct mail *m = memory;
     pthread_mutex_init(&m->mutex, NULL);
@@ -448,10 +446,7 @@ enum error mail_open(struct group *g) {
     m->noted = KEPT_NOTED;
     m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&m->thread, NULL, mail_thread, g);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int err = thread_start(&m->thread, mail_thread, g);
     if (!err) return ERR_NONE;
     g->mail = NULL;
     memory_free(m);

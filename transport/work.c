@@ -4,12 +4,12 @@
  * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/base/condition.h"
 #include "transport/core.h"
 
 #include <assert.h>
 #include <fenv.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,16 +82,6 @@ void queue_drain(struct group *g) {
     pthread_mutex_unlock(&q->mutex);
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct queue *q) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&q->thread, NULL, lane_thread, q);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return err;
-}
-
 static enum error queue_start(struct group *g, int lane) {
     size_t each = 2 * (size_t)(g->size + 1), parts = each * GROUP_WORKS * sizeof(int64_t);
     void *memory;
@@ -107,7 +97,7 @@ static enum error queue_start(struct group *g, int lane) {
         q->works[i].group = g;
         q->works[i].part = q->parts + (size_t)i * each;
     }
-    int err = start_thread(q);
+    int err = thread_start(&q->thread, lane_thread, q);
     if (!err) return ERR_NONE;
     g->queues[lane] = NULL;
     memory_free(q);

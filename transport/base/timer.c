@@ -3,7 +3,6 @@
 #include "transport/base/condition.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 static const int64_t again_ns = 20000000;    /* where a request had not begun yet */
@@ -46,17 +45,9 @@ static void *timer_thread(void *arg) {
 /* As nng's threads it lives as long as the process, and leaves signals to the others. Without it no
  * request has a timeout, which only a process at its limits gets. */
 static void timers_start(void) {
-    pthread_attr_t detached;
     pthread_t id;
-    sigset_t every, old;
     condition_init(&all.changed);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &old);
-    (void)pthread_create(&id, &detached, timer_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&detached);
+    if (thread_start(&id, timer_thread, NULL) == 0) pthread_detach(id);
 }
 
 static void take_out(struct timer *t) {

@@ -156,10 +156,6 @@ bool carrier_holds(const struct group *g, const struct collective *c) {
 
 /* ---- one call ---- */
 
-bool carrier_is_sole(const struct group *g) {
-    return g->carrier->ops->sole;
-}
-
 struct carrier *carrier_for(const struct group *g, const struct collective *c) {
     const struct carrier_ops *ops = g->carrier->ops;
     return !kind_has_peer(c->kind) && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;

@@ -38,7 +38,8 @@ static bool find_folder(char out[PATH_MAX]) {
     return n > 0 && n < PATH_MAX - FLIGHT_NAME - 32;
 }
 
-enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
+/* One of them, with the ranks whose files can be read. */
+static enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
     *out = (struct flight_group){.name = name, .ranks = pool_alloc(pool, RANKS_MAX * sizeof *out->ranks)};
     if (!out->ranks) return ERR_MEMORY;
     for (int rank = 0; rank < RANKS_MAX; rank++) {

@@ -49,12 +49,15 @@ static double seconds_left(const struct meet *m) {
 
 /* ---- what is written ---- */
 
+/* Of this member: its i-th fact, NULL after the last. The number of members is a fact of every meeting. */
+static const char *own_fact(const struct meet *m, int i) {
+    if (i == 0) return pool_printf(m->pool, "%d", m->r->count);
+    return i <= m->r->nfacts ? m->r->facts[i - 1].value : NULL;
+}
+
 static void write_facts(const struct meet *m, struct json *j) {
-    char count[16];
-    snprintf(count, sizeof count, "%d", m->r->count);
     json_open(j, "facts", '[');
-    json_string(j, NULL, count); /* of members: a fact of every meeting */
-    for (int i = 0; i < m->r->nfacts; i++) json_string(j, NULL, m->r->facts[i].value);
+    for (int i = 0; i <= m->r->nfacts; i++) json_string(j, NULL, own_fact(m, i));
     json_close(j, ']');
 }
 
@@ -128,17 +131,15 @@ static enum error refuse_fact(const struct meet *m, const struct json_value *fir
                        (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 
-static enum error compare_facts(const struct meet *m, const char *mine, const char *first) {
-    const struct json_value *a, *b;
-    TRY(member_parse(m, mine, strlen(mine), &a));
-    TRY(member_parse(m, first, strlen(first), &b));
-    const struct json_value *my = json_get(a, "facts"), *their = json_get(b, "facts");
+static enum error compare_facts(const struct meet *m, const char *first) {
+    const struct json_value *v;
+    TRY(member_parse(m, first, strlen(first), &v));
+    const struct json_value *their = json_get(v, "facts");
     if (!their || their->kind != JSON_ARRAY)
         return FAIL(ERR_DATA, "what the first %s left in the store makes no sense", m->r->what);
-    for (int i = 0; i < my->count || i < their->count; i++) {
-        const char *x = i < my->count ? my->children[i].text : NULL;
-        const char *y = i < their->count ? their->children[i].text : NULL;
-        if (!x || !y || strcmp(x, y)) return refuse_fact(m, b, i, x ? x : "none", y ? y : "none");
+    for (int i = 0; i <= m->r->nfacts || i < their->count; i++) {
+        const char *x = own_fact(m, i), *y = i < their->count ? their->children[i].text : NULL;
+        if (!x || !y || strcmp(x, y)) return refuse_fact(m, v, i, x ? x : "none", y ? y : "none");
     }
     return ERR_NONE;
 }
@@ -149,7 +150,7 @@ static enum error check_facts(const struct meet *m) {
     if (!key) return ERR_MEMORY;
     TRY(member_describe(m, true, &mine));
     TRY(store_swap(m->r->store, key, NULL, mine, m->pool, &first, &now));
-    return first || !now ? ERR_NONE : compare_facts(m, mine, now);
+    return first || !now ? ERR_NONE : compare_facts(m, now);
 }
 
 /* ---- (2) the number ---- */

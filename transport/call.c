@@ -11,27 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const kind_names[KINDS] = {
-#define X(name, text) [KIND_##name] = text,
-    KINDS_OF_CALL(X)
-#undef X
-};
-static bool has_op(enum kind k) {
-    return k == KIND_ALL_REDUCE || k == KIND_REDUCE || k == KIND_REDUCE_SCATTER;
-}
-
-static bool has_root(enum kind k) {
-    return k == KIND_REDUCE || k == KIND_BROADCAST || k == KIND_SCATTER || k == KIND_GATHER;
-}
-
-static bool has_parts(enum kind k) {
-    return k == KIND_REDUCE_SCATTER || k == KIND_ALL_GATHER || k == KIND_SCATTER || k == KIND_GATHER;
-}
-
-static bool has_peer(enum kind k) {
-    return k == KIND_SEND || k == KIND_RECV;
-}
-
 enum error group_fail(struct group *g, enum error err, const char *fmt, ...) {
     char reason[REASON_MAX];
     va_list ap;
@@ -66,16 +45,16 @@ static enum error check_two_sides(struct group *g, const char *kind, const struc
 }
 
 enum error call_check(struct group *g, const struct collective *c) {
-    const char *kind = kind_names[c->kind];
+    const char *kind = kind_name(c->kind);
     size_t bytes;
     if ((unsigned)c->sum.type >= DTYPES || (unsigned)c->sum.op >= REDOPS)
         return group_fail(g, ERR_BUG, "%s: no type %d or operation %d", kind, (int)c->sum.type, (int)c->sum.op);
     bool any = c->root == GROUP_ANY && c->lane == LANE_IN && g->size > 1;
-    if (!any && (c->root < 0 || c->root >= g->size || (has_peer(c->kind) && c->root == g->rank)))
+    if (!any && (c->root < 0 || c->root >= g->size || (kind_has_peer(c->kind) && c->root == g->rank)))
         return group_fail(g, ERR_BUG, "%s: rank %d as root or peer of rank %d, of %d", kind, c->root, g->rank, g->size);
     if (c->sum.count < 0 || __builtin_mul_overflow((size_t)c->sum.count, 8, &bytes))
         return group_fail(g, ERR_BUG, "%s: %lld elements", kind, (long long)c->sum.count);
-    if (has_op(c->kind) && !redop_suits(c->sum.op, c->sum.type))
+    if (kind_adds(c->kind) && !redop_suits(c->sum.op, c->sum.type))
         return group_fail(g, ERR_BUG, "%s: %s is for integers, not for %s", kind, redop_name(c->sum.op),
                           dtype_name(c->sum.type));
     if (c->part) TRY(check_parts(g, kind, c->part));
@@ -90,7 +69,7 @@ static uint64_t parts_digest(const int64_t *part, int size) {
     return h;
 }
 
-/* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (behind the
+/* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (after the
  * last: auto), idle, order. */
 static int64_t settings_of(const struct group *g) {
     int n, i = 0;
@@ -108,12 +87,12 @@ static int64_t common_count(const struct group *g, const struct collective *c) {
 
 /* A send and its receive bear one label. */
 struct call call_of(const struct group *g, const struct collective *c, uint32_t sequence) {
-    enum kind kind = has_peer(c->kind) ? KIND_SEND : c->kind;
-    uint64_t root = has_root(c->kind) ? (uint64_t)c->root : 0;
+    enum kind kind = kind_has_peer(c->kind) ? KIND_SEND : c->kind;
+    uint64_t root = kind_has_root(c->kind) ? (uint64_t)c->root : 0;
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
                                  (uint64_t)c->carried << 24 | root << 32,
                          .count = common_count(g, c),
-                         .detail = has_parts(c->kind) ? parts_digest(c->part, g->size) : (uint64_t)c->apart,
+                         .detail = kind_has_parts(c->kind) ? parts_digest(c->part, g->size) : (uint64_t)c->apart,
                          .sequence = sequence};
 }
 
@@ -137,19 +116,20 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(out, DESCRIBED_MAX, "something unknown");
         return;
     }
-    if (has_op(kind)) snprintf(more, sizeof more, ", %s", redop_name(op));
-    if (has_root(kind))
+    if (kind_adds(kind)) snprintf(more, sizeof more, ", %s", redop_name(op));
+    if (kind_has_root(kind))
         snprintf(more + strlen(more), sizeof more - strlen(more), ", root %u", (unsigned)(c->what >> 32));
-    if (has_parts(kind)) snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
+    if (kind_has_parts(kind))
+        snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
     if (c->what >> 24 & 1) snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
     if (kind == KIND_OPEN)
         open_text(c->count, out);
     else if (kind == KIND_ALL_TO_ALL)
-        snprintf(out, DESCRIBED_MAX, "%s(%s)", kind_names[kind], dtype_name(type));
+        snprintf(out, DESCRIBED_MAX, "%s(%s)", kind_name(kind), dtype_name(type));
     else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
-        snprintf(out, DESCRIBED_MAX, "%s(%lld)", kind_names[kind], (long long)c->count);
+        snprintf(out, DESCRIBED_MAX, "%s(%lld)", kind_name(kind), (long long)c->count);
     else
-        snprintf(out, DESCRIBED_MAX, "%s(%s, %lld%s)", receive ? receive : kind_names[kind], dtype_name(type),
+        snprintf(out, DESCRIBED_MAX, "%s(%s, %lld%s)", receive ? receive : kind_name(kind), dtype_name(type),
                  (long long)c->count, more);
 }
 
@@ -170,14 +150,14 @@ static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char peer[32] = "any rank", tag[32] = "", bytes[32];
     if (c->root != GROUP_ANY) snprintf(peer, sizeof peer, "rank %d", c->root);
     if (c->lane >= LANES) snprintf(tag, sizeof tag, ", tag %lld", (long long)c->tag);
-    snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_names[c->kind], c->kind == KIND_SEND ? "to" : "from", peer,
-             tag, text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+    snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_name(c->kind), c->kind == KIND_SEND ? "to" : "from", peer, tag,
+             text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }
 
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char bytes[32];
-    const char *name = kind_names[c->kind];
-    if (has_peer(c->kind))
+    const char *name = kind_name(c->kind);
+    if (kind_has_peer(c->kind))
         message_words(c, out);
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
@@ -195,27 +175,6 @@ void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
 
 /* ---- the way it takes ---- */
 
-static enum error run_pair(struct collective *c) {
-    if (c->lane == LANE_OUT) return mail_send(c);
-    return c->kind == KIND_SEND ? collective_send(c, c->root, c->buf, c->sum.count)
-                                : collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
-}
-
-/* Lays a copy of what others will read of this rank's buffer where they can read it. */
-static void stage(struct collective *c) {
-    const struct link_ops *ops = c->link->ops;
-    bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
-    if (!from_root || c->rank == c->root)
-        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf, bytes_of(c, c->sum.count));
-    for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
-}
-
-static bool all_in_place(const struct collective *c) {
-    for (int r = 0; r < c->size; r++)
-        if (!c->at[r]) return false;
-    return true;
-}
-
 /* One rank has everything already, but for what it sends itself. */
 static enum error run_alone(struct group *g, struct collective *c) {
     if (c->there)
@@ -225,49 +184,8 @@ static enum error run_alone(struct group *g, struct collective *c) {
     return g->link->ops->failure(g->link);
 }
 
-/* Whether anything moves: what each gives to all is known to each alone. */
-static bool moves(const struct collective *c) {
-    return c->kind == KIND_ALL_TO_ALL || (c->kind < COLLECTIVES && c->sum.count > 0);
-}
-
-static bool moves_or_pairs(const struct collective *c) {
-    return moves(c) || (has_peer(c->kind) && c->sum.count > 0);
-}
-
-/* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
- * and on one host takes what is out of reach through memory that the link lends. */
-static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
-    const struct link_ops *ops = c->link->ops;
-    void *places[RANKS_MAX];
-    collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
-    bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
-    bool several = is_several(c); /* they lie apart: neither copied nor lent to */
-    c->staged = reads && !several && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
-    if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
-    if (c->staged) stage(c);
-    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
-    c->in_place = !c->staged && all_in_place(c);
-    return own ? own(c) : plain(c);
-}
-
-static const struct algo_ops *algo_for(const struct group *g, const struct collective *c) {
-    if (g->algo) return g->algo;
-    return algo_cheapest(&g->terrain, g->params.order, c->kind, is_several(c), bytes_of(c, c->sum.count));
-}
-
-static enum error run_collective(struct group *g, struct collective *c) {
-    const struct link_ops *ops = c->link->ops;
-    if (moves(c)) return run_moving(algo_for(g, c), c);
-    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
-    return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
-}
-
-enum error call_move(struct group *g, struct collective *c) {
-    return has_peer(c->kind) ? run_pair(c) : run_collective(g, c);
-}
-
 struct recorded_call call_recorded(const struct collective *c) {
-    bool other = has_root(c->kind) || has_peer(c->kind);
+    bool other = kind_has_root(c->kind) || kind_has_peer(c->kind);
     return (struct recorded_call){.sequence = c->call.sequence,
                                   .lane = (uint8_t)c->lane,
                                   .kind = (uint8_t)c->kind,
@@ -285,7 +203,7 @@ int64_t call_clock(struct group *g) {
 void call_tell(struct group *g, const struct collective *c, int64_t began, bool waited) {
     group_watch_fn watch = began ? atomic_load_explicit(&g->watch, memory_order_acquire) : NULL;
     if (!watch) return;
-    const struct group_event e = {.name = kind_names[c->kind],
+    const struct group_event e = {.name = kind_name(c->kind),
                                   .lane = (enum lane)c->lane,
                                   .waited = waited,
                                   .label = c->label,
@@ -304,6 +222,8 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->size = g->size;
     c->places = &g->places;
     c->all = &g->bands.all;
+    c->algo = g->algo;
+    c->terrain = &g->terrain;
     c->at = lane->at;
     c->scratch = lane->scratch;
     c->part_bytes = g->terrain.part_bytes;
@@ -311,14 +231,14 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->hi = c->sum.count;
     c->traffic = &lane->traffic;
     if (g->size == 1) return run_alone(g, c);
-    struct carrier *carrier = c->there && moves_or_pairs(c) ? carrier_for(g, c) : NULL;
+    struct carrier *carrier = c->there && collective_moves(c) ? carrier_for(g, c) : NULL;
     c->carried = carrier && carrier != g->staged;
-    c->call = call_of(g, c, has_peer(c->kind) ? 0 : ++lane->sequence);
+    c->call = call_of(g, c, kind_has_peer(c->kind) ? 0 : ++lane->sequence);
     struct recorder *recorder = g->params.recorder;
     const struct recorded_call recorded = call_recorded(c);
     recorder_begin(recorder, &recorded);
     int64_t began = call_clock(g);
-    enum error err = carrier ? carrier_run(carrier, c) : call_move(g, c);
+    enum error err = carrier ? carrier_run(carrier, c) : c->lane == LANE_OUT ? mail_send(c) : collective_move(c);
     call_tell(g, c, began, false);
     recorder_end(recorder, c->lane, (int)err);
     return err;

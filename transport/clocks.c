@@ -6,7 +6,7 @@
  * rank 0 read its clock in the middle of that trip, give or take half of it. */
 enum { PINGS = 32 };
 
-static enum error ask(struct group *g, int64_t *offset, int64_t *round_trip) {
+static enum error clock_ask(struct group *g, int64_t *offset, int64_t *round_trip) {
     for (int i = 0; i < PINGS; i++) {
         int64_t theirs = 0, sent = clock_ns();
         TRY(group_send(g, GROUP_INLINE, &theirs, 1, DTYPE_I64, 0));
@@ -19,7 +19,7 @@ static enum error ask(struct group *g, int64_t *offset, int64_t *round_trip) {
     return ERR_NONE;
 }
 
-static enum error answer(struct group *g, int rank) {
+static enum error clock_answer(struct group *g, int rank) {
     for (int i = 0; i < PINGS; i++) {
         int64_t now;
         TRY(group_recv(g, GROUP_INLINE, &now, 1, DTYPE_I64, rank));
@@ -35,8 +35,8 @@ enum error group_compare_clocks(struct group *g, int64_t *offset, int64_t *round
     *offset = *round_trip = 0;
     for (int r = 1; roster && r < roster->size; r++) {
         if (roster->of[r].host == roster->of[0].host) continue;
-        if (g->rank == 0) TRY(answer(g, r));
-        if (g->rank == r) TRY(ask(g, offset, round_trip));
+        if (g->rank == 0) TRY(clock_answer(g, r));
+        if (g->rank == r) TRY(clock_ask(g, offset, round_trip));
     }
     return ERR_NONE;
 }

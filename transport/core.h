@@ -58,8 +58,6 @@ struct group {
 
 /* ERR_BUG, which fails the group, when the arguments make no sense. */
 MUST_CHECK enum error call_check(struct group *g, const struct collective *c);
-/* The way over the host's memory; c->buf is there. */
-MUST_CHECK enum error call_move(struct group *g, struct collective *c);
 /* What a call is, for messages: "all_reduce 412 (4.0 MB)". */
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]);
 struct recorded_call call_recorded(const struct collective *c);
@@ -78,6 +76,9 @@ MUST_CHECK enum error group_fail(struct group *g, enum error err, const char *fm
     __attribute__((format(printf, 3, 4)));
 /* The same with the words of this thread's last failure, and whose it is. */
 MUST_CHECK enum error group_fail_own(struct group *g, enum error err);
+
+/* Every rank's n numbers, brought together at all[rank * n]. */
+MUST_CHECK enum error group_gather_all(struct group *g, void *all, int n);
 
 /* ---- work.c: the queues of LANE_COMM and LANE_OUT ---- */
 

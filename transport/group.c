@@ -1,5 +1,4 @@
-/* The group: opens and closes it, and turns each public call into a struct collective for the lane
- * it is meant for. */
+/* The group: opens and closes it, and turns each public call into a struct collective for the lane it is meant for. */
 #include "transport/group.h"
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
@@ -46,8 +45,7 @@ static enum error find_algo(struct group *g) {
     if (a->hosts_alike && !g->places.locals)
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
-                    "it needs the same number of ranks on every host, a power of two; or "
-                    "comm.algorithm: direct",
+                    "it needs the same number of ranks on every host, a power of two; or comm.algorithm: direct",
                     name, g->size, g->places.hosts);
     if (!algo_suits(a, order, &g->places, has_several(g)))
         return FAIL(ERR_CONFIG,
@@ -98,19 +96,14 @@ static enum error open_link(struct group *g) {
                              .user = g,
                              .describe = call_describe,
                              .disagree = call_disagree};
-    struct link *link;
     TRY(find_link(g, &ops));
-    TRY(ops->open(&lp, &link));
-    if (!emulation_on(&p->emulate)) {
-        g->link = link;
-        return ERR_NONE;
-    }
-    return link_emulate(link, &p->emulate, &g->link);
+    TRY(ops->open(&lp, &g->link));
+    return emulation_on(&p->emulate) ? link_emulate(g->link, &p->emulate) : ERR_NONE;
 }
 
 /* What calls are run with, known from the link. Where ranks reach each other's memory, direct moves
  * a ring's bytes in two steps. */
-static void survey(struct group *g) {
+static void group_survey(struct group *g) {
     const struct link *l = g->link;
     bool reach = l->ops->slot != NULL;
     g->terrain =
@@ -153,7 +146,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     places_plan(&g->places, &g->bands, (struct tree){p->order, p->leaves, p->idle}, p->rank, p->size, p->roster);
     TRY_GOTO(err, find_algo(g), failed);
     TRY_GOTO(err, open_link(g), failed);
-    survey(g);
+    group_survey(g);
     TRY_GOTO(err, open_lanes(g), failed);
     TRY_GOTO(err, meet_all(g), failed);
     TRY_GOTO(err, carrier_open(g), failed);
@@ -213,16 +206,12 @@ enum error group_alloc(struct group *g, size_t bytes, void **out) {
     return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, out);
 }
 
-void group_free(struct group *g, void *p) {
-    (void)g, (void)p; /* peers may still read it; it goes with the meeting, or the group */
-}
-
 static enum error allocator_alloc(void *ctx, size_t bytes, void **out) {
     return group_alloc(ctx, bytes, out);
 }
 
 static void allocator_free(void *ctx, void *p) {
-    group_free(ctx, p);
+    (void)ctx, (void)p; /* peers may still read it; it goes with the meeting, or the group */
 }
 
 struct allocator group_allocator(struct group *g) {
@@ -231,7 +220,7 @@ struct allocator group_allocator(struct group *g) {
 
 /* ---- calls ---- */
 
-static enum error start(struct group *g, struct dispatch how, struct collective *c) {
+static enum error group_start(struct group *g, struct dispatch how, struct collective *c) {
     c->lane = (int)how.lane;
     c->sum.order = g->params.order;
     c->sum.ranks = g->size - c->sum.first;
@@ -245,7 +234,7 @@ static enum error start(struct group *g, struct dispatch how, struct collective 
     TRY(call_check(g, c));
     c->there = g->carrier && carrier_holds(g, c);
     if (how.lane == LANE_COMM) return queue_submit(g, c, how.work);
-    if (c->there && carrier_is_sole(g)) queue_drain(g);
+    if (c->there && g->carrier->ops->sole) queue_drain(g);
     TRY(call_run(g, c, true));
     atomic_fetch_add_explicit(&g->lanes[LANE_INLINE].collectives, 1, memory_order_relaxed);
     if (how.work) *how.work = &g->finished;
@@ -255,7 +244,7 @@ static enum error start(struct group *g, struct dispatch how, struct collective 
 enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                             enum redop op) {
     struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, enum redop op,
@@ -264,48 +253,54 @@ enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t
                            .buf = buf,
                            .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
                            .root = root};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int root) {
     struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
-static struct collective parted(const struct group *g, enum kind kind, void *buf, const int64_t *part, enum dtype t,
-                                int root) {
+static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
+                                       enum dtype t, int root) {
     return (struct collective){
         .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
                                 enum redop op) {
-    struct collective c = parted(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
+    struct collective c = call_in_parts(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
     c.sum.op = op;
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t) {
-    struct collective c = parted(g, KIND_ALL_GATHER, buf, part, t, 0);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_ALL_GATHER, buf, part, t, 0);
+    return group_start(g, how, &c);
+}
+
+enum error group_gather_all(struct group *g, void *all, int n) {
+    int64_t part[RANKS_MAX + 1];
+    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
+    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
 }
 
 enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
-    struct collective c = parted(g, KIND_SCATTER, buf, part, t, root);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_SCATTER, buf, part, t, root);
+    return group_start(g, how, &c);
 }
 
 enum error group_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {
-    struct collective c = parted(g, KIND_GATHER, buf, part, t, root);
-    return start(g, how, &c);
+    struct collective c = call_in_parts(g, KIND_GATHER, buf, part, t, root);
+    return group_start(g, how, &c);
 }
 
 enum error group_all_to_all(struct group *g, struct dispatch how, const void *send, const int64_t *to, void *recv,
                             const int64_t *from, enum dtype t) {
-    struct collective c = parted(g, KIND_ALL_TO_ALL, recv, from, t, 0);
+    struct collective c = call_in_parts(g, KIND_ALL_TO_ALL, recv, from, t, 0);
     c.send = send;
     c.send_part = to;
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t, int peer) {
@@ -313,12 +308,12 @@ enum error group_send(struct group *g, struct dispatch how, const void *buf, int
                            .buf = (char *)(uintptr_t)buf, /* read only */
                            .sum = {.count = count, .type = t},
                            .root = peer};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int peer) {
     struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 static enum error check_message(struct group *g, const struct collective *c) {
@@ -348,7 +343,7 @@ enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, i
 
 enum error group_barrier_on(struct group *g, struct dispatch how) {
     struct collective c = {.kind = KIND_BARRIER};
-    return start(g, how, &c);
+    return group_start(g, how, &c);
 }
 
 /* ---- waiting for what is no call ---- */

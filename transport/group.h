@@ -1,15 +1,15 @@
 /* The process group: ranks that move and reduce memory together. It knows neither models nor data.
  *
- * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op,
- * root), and ranks that disagree all fail with a message that names both sides. Every wait has a
- * deadline. Once failed, a group stays failed. One thread a rank calls into a group; work runs on
- * the caller (LANE_INLINE) or on the group's communication lane, a thread that runs what it
- * is given in order. Across ranks, the sequence of calls must be the same on each lane. */
+ * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op, root), and ranks that
+ * disagree all fail with a message that names both sides. Every wait has a deadline. Once failed, a group stays failed.
+ * One thread a rank calls into a group; work runs on the caller (LANE_INLINE) or on the group's communication lane, a
+ * thread that runs what it is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
-#include "transport/place.h"
-#include "transport/types.h"
+#include "transport/base/await.h"
+#include "transport/base/place.h"
+#include "transport/base/types.h"
 
 struct group;
 struct work;
@@ -63,27 +63,21 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why);
  * none. */
 const char *group_carrier(const struct group *g, const char **why);
 
-/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes
- * in the same order. Zeroed. Other memory may be passed to any collective too, and is copied (see
- * algo/lent.c).
- * group_allocator wraps these two. A rank with an accelerator gets memory of that. */
+/* Memory that peers can read in place. Collective and symmetric: every rank asks for the same sizes in the same order.
+ * Zeroed. Other memory may be passed to any collective too, and is copied (see algo/lent.c). The memory goes
+ * with the meeting. A rank with an accelerator gets memory of that. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
-void group_free(struct group *g, void *p); /* local; the memory goes with the meeting */
 struct allocator group_allocator(struct group *g);
 
 enum lane { LANE_INLINE, LANE_COMM };
-enum {
-    GROUP_WORKS = 256, /* of LANE_COMM that may be begun and not waited for */
-    GROUP_WORDS = 160
-};
+enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
 
-/* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not
- * "staged"; send and recv are free). It then takes the values that it has behind all that was asked
- * of LANE_COMPUTE before the call. On LANE_INLINE the call returns when it is done, or no later
- * than it stands in order on LANE_COMPUTE: what is asked of that lane afterwards finds the result.
- * Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing, and is done when
- * work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be
- * the same over both lanes. */
+/* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not "staged"; send and
+ * recv are free). It then takes the values that it has after all that was asked of LANE_COMPUTE before the call. On
+ * LANE_INLINE the call returns when it is done, or no later than it stands in order on LANE_COMPUTE: what is asked of
+ * that lane afterwards finds the result. Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing,
+ * and is done when work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be the
+ * same over both lanes. */
 
 /* How a call runs. On LANE_INLINE it has finished on return, and needs no handle. */
 struct dispatch {
@@ -144,14 +138,6 @@ MUST_CHECK static inline enum error group_barrier(struct group *g) {
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(struct work *w);
 
-/* Something that ranks which share their memory bring about without a call, each looking for itself. */
-struct group_wait {
-    bool (*over)(void *user);
-    /* Whether somebody is late; then since when (ns, of clock_ns), and "rank 2 has not come within", which the seconds
-     * follow. */
-    bool (*late)(void *user, int64_t *since, char words[GROUP_WORDS]);
-    void *user;
-};
 /* Waits until it is over, as a call waits for its peers: a rank that is late for a sixth of the timeout is warned of, for
  * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
  * though others are not. Over link thread alone. */
@@ -159,8 +145,7 @@ MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
 /* Wakes that rank, which may wait for what this rank has just done. */
 void group_wake(struct group *g, int rank);
 
-/* Fails the group on every rank, with a reason that all of them report. Any thread; the first
- * reason wins. */
+/* Fails the group on every rank, with a reason that all of them report. Any thread; the first reason wins. */
 void group_abort(struct group *g, const char *reason);
 /* Sets the current work of this rank, for the others' messages: "backward of conv4". The text is copied; cheap (a few
  * stores). */

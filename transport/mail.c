@@ -1,29 +1,27 @@
 /* The mailbox: messages that are received by rank and tag, in any order, beside the calls.
  *
- * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by that lane's queue
- * (work.c), in the order of the sends. A thread of this file receives on LANE_IN whatever arrives from
- * any rank, so a send never waits for its receive, and two ranks that send to each other both finish.
- * A message goes straight into the memory of the oldest receive that its rank and tag fit. If no such
- * receive has been asked for yet, the message is kept until one is, in memory of this process; a
- * warning tells when that is much, and the group fails before it is too much.
+ * A message is a head (tag, type, count) and its elements. It is sent on LANE_OUT by that lane's queue (work.c), in the
+ * order of the sends. A thread of this file receives on LANE_IN whatever arrives from any rank, so a send never waits
+ * for its receive, and two ranks that send to each other both finish. A message goes straight into the memory of the
+ * oldest receive that its rank and tag fit. If no such receive has been asked for yet, the message is kept until one
+ * is, in memory of this process; a warning tells when that is much, and the group fails before it is too much.
  *
  * The thread has no timeout. Whoever waits for a receive looks for ranks that are late, left or died. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
 #include "engine/base/text.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/core.h"
 #include "transport/link/words.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { KEPT_NOTED = 256 << 20 };
-struct head {
+struct mail_head {
     int64_t tag, count;
     uint32_t type, unused;
 };
@@ -39,7 +37,7 @@ struct letter {
 struct early {
     struct early *next;
     int peer;
-    struct head head;
+    struct mail_head head;
     char data[];
 };
 struct mail {
@@ -65,7 +63,7 @@ static enum work_state state_of(const struct letter *l) {
     return (enum work_state)atomic_load(&l->work.state);
 }
 
-static void show(struct mail *m, const struct collective *c) {
+static void mail_show(struct mail *m, const struct collective *c) {
     pthread_mutex_lock(&m->mutex);
     m->shown = *c;
     pthread_mutex_unlock(&m->mutex);
@@ -81,7 +79,7 @@ struct collective mail_shown(struct group *g) {
 /* ---- sending ---- */
 
 enum error mail_send(struct collective *c) {
-    struct head h = {.tag = c->tag, .count = c->sum.count, .type = (uint32_t)c->sum.type};
+    struct mail_head h = {.tag = c->tag, .count = c->sum.count, .type = (uint32_t)c->sum.type};
     struct outgoing out = {.peer = c->root, .data = &h, .bytes = sizeof h};
     TRY(c->link->ops->exchange(c->link, LANE_OUT, &(struct call){.what = KIND_SEND}, &out, NULL));
     return c->sum.count ? collective_send(c, c->root, c->buf, c->sum.count) : ERR_NONE;
@@ -124,24 +122,24 @@ static void record_end(struct group *g, struct letter *l, int peer, enum error e
 
 /* ---- which message fits which receive (with the mutex) ---- */
 
-static bool fits(const struct letter *l, int peer, int64_t tag) {
+static bool letter_fits(const struct letter *l, int peer, int64_t tag) {
     const struct collective *c = &l->work.call;
     return (c->root == peer || c->root == GROUP_ANY) && c->tag == tag;
 }
 
 static struct letter *find_letter(const struct mail *m, int peer, int64_t tag) {
     struct letter *l = m->letters;
-    while (l && !(state_of(l) == WORK_QUEUED && fits(l, peer, tag))) l = l->next;
+    while (l && !(state_of(l) == WORK_QUEUED && letter_fits(l, peer, tag))) l = l->next;
     return l;
 }
 
 static struct early **find_early(struct mail *m, const struct letter *l) {
     struct early **e = &m->early;
-    while (*e && !fits(l, (*e)->peer, (*e)->head.tag)) e = &(*e)->next;
+    while (*e && !letter_fits(l, (*e)->peer, (*e)->head.tag)) e = &(*e)->next;
     return e;
 }
 
-static bool same_kind(const struct letter *l, const struct head *h) {
+static bool same_kind(const struct letter *l, const struct mail_head *h) {
     return l->work.call.sum.count == h->count && (uint32_t)l->work.call.sum.type == h->type;
 }
 
@@ -153,7 +151,7 @@ static size_t kept_bytes(const struct early *e) {
     return sizeof *e + early_bytes(e);
 }
 
-static void deliver(struct group *g, struct letter *l, int peer) {
+static void letter_deliver(struct group *g, struct letter *l, int peer) {
     if (l->source) *l->source = peer;
     record_end(g, l, peer, ERR_NONE);
     atomic_fetch_add(&g->lanes[LANE_IN].collectives, 1);
@@ -164,7 +162,7 @@ static void deliver(struct group *g, struct letter *l, int peer) {
 /* ---- receiving ---- */
 
 /* The arriving message as a receive, as its sender describes it. */
-static struct collective incoming_of(struct group *g, int peer, const struct head *h) {
+static struct collective incoming_of(struct group *g, int peer, const struct mail_head *h) {
     struct collective c = {.kind = KIND_RECV,
                            .link = g->link,
                            .lane = LANE_IN,
@@ -178,10 +176,10 @@ static struct collective incoming_of(struct group *g, int peer, const struct hea
     return c;
 }
 
-static enum error refuse(struct group *g, const struct letter *l, int peer, const struct head *h) {
+static enum error letter_refuse(struct group *g, const struct letter *l, int peer, const struct mail_head *h) {
     struct collective theirs = incoming_of(g, peer, h), mine = l->work.call;
     mine.call = call_of(g, &mine, 0);
-    show(g->mail, &mine);
+    mail_show(g->mail, &mine);
     return call_disagree(g, LANE_IN, peer, &mine.call, &theirs.call);
 }
 
@@ -196,14 +194,14 @@ static void note_kept(struct group *g, const struct early *e) {
 }
 
 /* Delivers the message if its receive was asked for while it arrived, and keeps it if not. */
-static enum error keep(struct group *g, struct early *e) {
+static enum error early_keep(struct group *g, struct early *e) {
     struct mail *m = g->mail;
     pthread_mutex_lock(&m->mutex);
     struct letter *l = find_letter(m, e->peer, e->head.tag);
     bool same = l && same_kind(l, &e->head);
     if (same) {
         if (e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
-        deliver(g, l, e->peer);
+        letter_deliver(g, l, e->peer);
     } else if (!l) {
         struct early **last = &m->early;
         while (*last) last = &(*last)->next;
@@ -212,7 +210,7 @@ static enum error keep(struct group *g, struct early *e) {
         note_kept(g, e);
     }
     pthread_mutex_unlock(&m->mutex);
-    enum error err = l && !same ? refuse(g, l, e->peer, &e->head) : ERR_NONE;
+    enum error err = l && !same ? letter_refuse(g, l, e->peer, &e->head) : ERR_NONE;
     if (l) free(e);
     return err;
 }
@@ -224,32 +222,31 @@ static size_t count_kept(struct mail *m) {
     return kept;
 }
 
-static enum error take_early(struct group *g, int peer, const struct head *h, struct collective *c) {
+static enum error take_early(struct group *g, int peer, const struct mail_head *h, struct collective *c) {
     char size[32], most[32];
     size_t kept = count_kept(g->mail) + bytes_of(c, h->count);
     if (kept > g->mail->most)
-        return group_fail(
-            g, ERR_MEMORY,
-            "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last one "
-            "is rank %d's with tag %lld\nreceive them earlier, or send them later",
-            g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
-            (long long)h->tag);
+        return group_fail(g, ERR_MEMORY,
+                          "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last "
+                          "one is rank %d's with tag %lld\nreceive them earlier, or send them later",
+                          g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
+                          (long long)h->tag);
     struct early *e = malloc(sizeof *e + bytes_of(c, h->count));
     if (!e)
         return group_fail(g, ERR_MEMORY, "rank %d has no memory for %s that rank %d has sent with tag %lld", g->rank,
                           text_of_bytes((double)bytes_of(c, h->count), size), peer, (long long)h->tag);
     *e = (struct early){.peer = peer, .head = *h};
     enum error err = h->count ? collective_receive(c, peer, e->data, h->count, LAND_COPY) : ERR_NONE;
-    if (!err) return keep(g, e);
+    if (!err) return early_keep(g, e);
     free(e);
     return err;
 }
 
 static enum error take_message(struct group *g, int peer) {
     struct mail *m = g->mail;
-    struct head h;
+    struct mail_head h;
     struct incoming in = {.peer = peer, .bytes = sizeof h, .sink = sink_copy, .ctx = &h};
-    show(m, &(struct collective){.kind = KIND_RECV, .lane = LANE_IN, .root = peer});
+    mail_show(m, &(struct collective){.kind = KIND_RECV, .lane = LANE_IN, .root = peer});
     TRY(g->link->ops->exchange(g->link, LANE_IN, &(struct call){.what = KIND_SEND}, NULL, &in));
     if (h.type >= DTYPES || h.count < 0 || h.count > INT64_MAX / 8)
         return group_fail(g, ERR_DATA, "rank %d has sent rank %d something that is no message", peer, g->rank);
@@ -261,10 +258,10 @@ static enum error take_message(struct group *g, int peer) {
     m->shown = c;
     pthread_mutex_unlock(&m->mutex);
     if (!l) return take_early(g, peer, &h, &c);
-    if (!same) return refuse(g, l, peer, &h);
+    if (!same) return letter_refuse(g, l, peer, &h);
     if (h.count) TRY(collective_receive(&c, peer, l->work.call.buf, h.count, LAND_COPY));
     pthread_mutex_lock(&m->mutex);
-    deliver(g, l, peer);
+    letter_deliver(g, l, peer);
     pthread_mutex_unlock(&m->mutex);
     return ERR_NONE;
 }
@@ -321,11 +318,11 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
         *at = e->next;
         m->kept -= kept_bytes(e);
         if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
-        deliver(g, l, e->peer);
+        letter_deliver(g, l, e->peer);
     }
     pthread_mutex_unlock(&m->mutex);
     if (e && !same) { /* which stays among the early ones */
-        enum error err = fail_letter(g, l, e->peer, refuse(g, l, e->peer, &e->head));
+        enum error err = fail_letter(g, l, e->peer, letter_refuse(g, l, e->peer, &e->head));
         free(l);
         return err;
     }
@@ -368,7 +365,7 @@ static enum error look_for_loss(struct group *g, struct letter *l) {
     if (due) l->look = now + slice_of(g);
     TRY(ops->failure(g->link));
     if (!due) return ERR_NONE;
-    show(g->mail, &l->work.call);
+    mail_show(g->mail, &l->work.call);
     if (ops->lost) TRY(ops->lost(g->link, LANE_IN));
     return is_lost(g, l) ? fail_lost(g, l) : ERR_NONE;
 }
@@ -389,7 +386,7 @@ static enum error look_after(struct group *g, struct letter *l, int64_t began, b
 }
 
 /* Waits until it is done, or until the thread, the only one that writes to its memory, has ended. */
-static bool await(struct group *g, struct letter *l) {
+static bool letter_await(struct group *g, struct letter *l) {
     struct mail *m = g->mail;
     int64_t began = clock_ns();
     bool warned = false;
@@ -432,7 +429,7 @@ bool mail_done(struct work *w) {
 enum error mail_wait(struct work *w) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
-    enum error err = await(g, l) ? ERR_NONE : g->link->ops->failure(g->link);
+    enum error err = letter_await(g, l) ? ERR_NONE : g->link->ops->failure(g->link);
     if (err) fail_letter(g, l, l->work.call.root, err);
     free(l);
     return err;
@@ -442,7 +439,6 @@ enum error mail_wait(struct work *w) {
 
 enum error mail_open(struct group *g) {
     void *memory;
-    sigset_t all, old;
     TRY(memory_alloc(sizeof(struct mail), &memory));
     struct mail *m = memory;
     pthread_mutex_init(&m->mutex, NULL);
@@ -450,10 +446,7 @@ enum error mail_open(struct group *g) {
     m->noted = KEPT_NOTED;
     m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;
-    sigfillset(&all); /* signals are for the program's own threads */
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&m->thread, NULL, mail_thread, g);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    int err = thread_start(&m->thread, mail_thread, g);
     if (!err) return ERR_NONE;
     g->mail = NULL;
     memory_free(m);

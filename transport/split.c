@@ -1,12 +1,11 @@
-/* Subgroups. The parent's own collectives agree on who is in which: all gather (color, key), so
- * every rank knows all subgroups; the first member on each host prepares a place to meet and all
- * gather where it is; the members join it, and all learn whether everybody could. Then each
- * subgroup opens as any group does, with a link of its own.
+/* Subgroups. The parent's own collectives agree on who is in which: all gather (color, key), so every rank knows all
+ * subgroups; the first member on each host prepares a place to meet and all gather where it is; the members join it,
+ * and all learn whether everybody could. Then each subgroup opens as any group does, with a link of its own.
  *
- * A place to meet is memory: for ranks that are threads, the pointer says where, for processes
- * /proc/PID/fd/N does. Links that need no meeting go without. */
+ * A place to meet is memory: for ranks that are threads, the pointer says where, for processes /proc/PID/fd/N does.
+ * Links that need no meeting go without. */
 #include "transport/core.h"
-#include "transport/launch/launch.h"
+#include "transport/link/meeting.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -46,15 +45,8 @@ struct split {
 
 /* ---- who is in it ---- */
 
-/* Every rank gives n numbers of 64 bits at all + rank * n. */
-static enum error gather(struct group *g, void *all, int n) {
-    int64_t part[RANKS_MAX + 1];
-    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
-}
-
 /* Inserts rank r where its key belongs: equal keys stay in the order of ranks. */
-static void insert(struct split *s, const struct wish *wishes, int r) {
+static void split_insert(struct split *s, const struct wish *wishes, int r) {
     int i = s->n++;
     for (; i > 0 && wishes[s->member[i - 1]].key > wishes[r].key; i--) s->member[i] = s->member[i - 1];
     s->member[i] = r;
@@ -69,7 +61,7 @@ static int host_of(const struct group *g, int rank) {
 static void find_members(struct split *s, const struct wish *wishes) {
     const struct group *g = s->parent;
     for (int r = 0; r < g->size; r++)
-        if (wishes[r].color == wishes[g->rank].color) insert(s, wishes, r);
+        if (wishes[r].color == wishes[g->rank].color) split_insert(s, wishes, r);
     s->host = -1;
     for (int i = 0; i < s->n; i++) {
         if (s->member[i] == g->rank) s->me = i;
@@ -102,7 +94,7 @@ static enum error make_roster(struct split *s) {
 
 /* ---- where they meet ---- */
 
-static bool processes(const struct group *g) {
+static bool are_processes(const struct group *g) {
     return meeting_fd(g->params.meeting) >= 0;
 }
 
@@ -115,7 +107,7 @@ static enum error make_party(struct split *s, int members) {
 }
 
 static enum error host_party(struct split *s, struct invitation *out) {
-    bool apart = processes(s->parent);
+    bool apart = are_processes(s->parent);
     struct meeting **m;
     TRY(make_party(s, apart ? 1 : s->neighbours));
     m = &s->party->meeting;
@@ -147,19 +139,18 @@ static enum error join_process(struct split *s, const struct invitation *in) {
 
 static enum error join_party(struct split *s, const struct invitation *in) {
     if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
-    if (processes(s->parent)) return join_process(s, in);
+    if (are_processes(s->parent)) return join_process(s, in);
     s->party = (struct party *)(intptr_t)in->where;
     return ERR_NONE;
 }
 
-/* Every rank of the parent comes through here, whatever it could do before. err: what it could not.
- */
+/* Every rank of the parent comes through here, whatever it could do before. err: what it could not. */
 static enum error meet_members(struct split *s, enum error err, bool member) {
     struct group *g = s->parent;
     struct invitation all[RANKS_MAX] = {0};
     bool meets = member && !err && g->params.meeting;
     if (meets && s->host == g->rank) err = host_party(s, &all[g->rank]);
-    TRY(gather(g, all, 2));
+    TRY(group_gather_all(g, all, 2));
     if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
     int64_t worst = err;
     TRY(group_all_reduce(g, GROUP_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX));
@@ -185,7 +176,7 @@ static enum error open_split(struct split *s, struct group **out) {
     p.meeting = s->party ? s->party->meeting : NULL;
     p.roster = s->roster;
     if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
-        p.link = processes(s->parent) ? "shm" : "thread";
+        p.link = are_processes(s->parent) ? "shm" : "thread";
     p.carrier = NULL; /* subgroups are of the host's memory */
     p.device = NULL;
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
@@ -201,7 +192,7 @@ enum error group_split(struct group *g, int color, int key, struct group **out) 
     enum error err = ERR_NONE;
     *out = NULL;
     wishes[g->rank] = (struct wish){color, key};
-    TRY(gather(g, wishes, 2));
+    TRY(group_gather_all(g, wishes, 2));
     g->splits++;
     if (color >= 0) {
         find_members(&s, wishes);

@@ -4,12 +4,12 @@
  * thread where communication is not hidden anyway. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "transport/base/condition.h"
 #include "transport/core.h"
 
 #include <assert.h>
 #include <fenv.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -82,16 +82,6 @@ void queue_drain(struct group *g) {
     pthread_mutex_unlock(&q->mutex);
 }
 
-/* Signals are for the program's own threads. */
-static int start_thread(struct queue *q) {
-    sigset_t all, old;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
-    int err = pthread_create(&q->thread, NULL, lane_thread, q);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return err;
-}
-
 static enum error queue_start(struct group *g, int lane) {
     size_t each = 2 * (size_t)(g->size + 1), parts = each * GROUP_WORKS * sizeof(int64_t);
     void *memory;
@@ -107,7 +97,7 @@ static enum error queue_start(struct group *g, int lane) {
         q->works[i].group = g;
         q->works[i].part = q->parts + (size_t)i * each;
     }
-    int err = start_thread(q);
+    int err = thread_start(&q->thread, lane_thread, q);
     if (!err) return ERR_NONE;
     g->queues[lane] = NULL;
     memory_free(q);
@@ -125,7 +115,7 @@ static enum error mark_ready(struct group *g, struct work *w) {
     return err ? group_fail_own(g, err) : ERR_NONE;
 }
 
-static const int64_t *keep(int64_t *copy, const int64_t *part, int n) {
+static const int64_t *parts_keep(int64_t *copy, const int64_t *part, int n) {
     return part ? memcpy(copy, part, (size_t)n * sizeof *copy) : NULL;
 }
 
@@ -144,8 +134,8 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     struct work *w = free_slot(q);
     if (!w) return group_fail(g, ERR_BUG, "rank %d: %d calls have been begun and not waited for", g->rank, GROUP_WORKS);
     w->call = *c;
-    w->call.part = keep(w->part, c->part, g->size + 1);
-    w->call.send_part = keep(w->part + g->size + 1, c->send_part, g->size + 1);
+    w->call.part = parts_keep(w->part, c->part, g->size + 1);
+    w->call.send_part = parts_keep(w->part + g->size + 1, c->send_part, g->size + 1);
     TRY(mark_ready(g, w));
     atomic_store(&w->state, WORK_QUEUED);
     pthread_mutex_lock(&q->mutex);
@@ -156,7 +146,7 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
     return ERR_NONE;
 }
 
-static void await(struct queue *q, struct work *w) {
+static void queue_await(struct queue *q, struct work *w) {
     pthread_mutex_lock(&q->mutex);
     while (atomic_load(&w->state) != WORK_DONE) {
         if (!q->busy && work_at(q, q->first) == w)
@@ -172,7 +162,7 @@ enum error work_wait(struct work *w) {
     if (w == &g->finished) return ERR_NONE;
     if (w->call.lane == LANE_IN) return mail_wait(w);
     int64_t began = call_clock(g);
-    if (atomic_load(&w->state) != WORK_DONE) await(g->queues[w->call.lane], w);
+    if (atomic_load(&w->state) != WORK_DONE) queue_await(g->queues[w->call.lane], w);
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
@@ -184,7 +174,7 @@ bool work_done(struct work *w) {
     return w->call.lane == LANE_IN ? mail_done(w) : atomic_load(&w->state) == WORK_DONE;
 }
 
-static void stop(struct queue *q) {
+static void queue_end(struct queue *q) {
     struct group *g = q->group;
     pthread_mutex_lock(&q->mutex);
     bool unfinished = q->first != q->next;
@@ -208,5 +198,5 @@ static void stop(struct queue *q) {
 
 void queue_stop(struct group *g) {
     for (int lane = 0; lane < ALL_LANES; lane++)
-        if (g->queues[lane]) stop(g->queues[lane]);
+        if (g->queues[lane]) queue_end(g->queues[lane]);
 }

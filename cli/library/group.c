@@ -15,22 +15,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum dtype types[] = {
-    [ENGINE_F32] = DTYPE_F32, [ENGINE_F64] = DTYPE_F64, [ENGINE_F16] = DTYPE_F16, [ENGINE_BF16] = DTYPE_BF16,
-    [ENGINE_I32] = DTYPE_I32, [ENGINE_I64] = DTYPE_I64, [ENGINE_U8] = DTYPE_U8,
-};
-static const enum redop ops[] = {
-    [ENGINE_SUM] = REDOP_SUM,     [ENGINE_PROD] = REDOP_PROD, [ENGINE_MIN] = REDOP_MIN, [ENGINE_MAX] = REDOP_MAX,
-    [ENGINE_AVG] = REDOP_AVERAGE, [ENGINE_AND] = REDOP_AND,   [ENGINE_OR] = REDOP_OR,   [ENGINE_XOR] = REDOP_XOR,
-};
+/* Types and operations have the same numbers; the group refuses others. */
+_Static_assert((int)ENGINE_U8 == DTYPE_U8 && (int)ENGINE_XOR == REDOP_XOR && (int)ENGINE_AVG == REDOP_AVERAGE,
+               "engine.h numbers types and operations as the group does");
 
-/* What is not in the tables is refused by the group. */
 static enum dtype type_of(enum engine_type t) {
-    return (size_t)t < sizeof types / sizeof *types ? types[t] : DTYPES;
+    return (unsigned)t < DTYPES ? (enum dtype)t : DTYPES;
 }
 
 static enum redop op_of(enum engine_op op) {
-    return (size_t)op < sizeof ops / sizeof *ops ? ops[op] : REDOPS;
+    return (unsigned)op < REDOPS ? (enum redop)op : REDOPS;
 }
 
 const char *engine_hint(void) {
@@ -227,7 +221,7 @@ static void copy_in(void *recv, const void *send, size_t bytes) {
 }
 
 /* Every rank's part is 'count' elements. */
-static enum error cut(struct engine_group *g, long long count, enum engine_type type) {
+static enum error parts_cut(struct engine_group *g, long long count, enum engine_type type) {
     int64_t all;
     int size = group_size(g->group);
     if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || type_of(type) == DTYPES)
@@ -237,9 +231,9 @@ static enum error cut(struct engine_group *g, long long count, enum engine_type 
 }
 
 /* A whole buffer of the group's own: this rank's part of it in *part. */
-static enum error whole(struct engine_group *g, long long count, enum engine_type type, char **part) {
+static enum error scratch_reserve(struct engine_group *g, long long count, enum engine_type type, char **part) {
     *part = g->scratch;
-    TRY(cut(g, count, type));
+    TRY(parts_cut(g, count, type));
     size_t each = size_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {
         void *memory;
@@ -260,8 +254,8 @@ int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long
 }
 
 /* Only root's recv is written: what the others send may be read where it lies. */
-static enum error reduce(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
-                         enum engine_type type, enum engine_op op, int root) {
+static enum error reduce_from(struct engine_group *g, struct dispatch how, const void *send, void *recv,
+                              long long count, enum engine_type type, enum engine_op op, int root) {
     bool here = root == group_rank(g->group);
     if (here) copy_in(recv, send, size_of(count, type));
     return group_reduce(g->group, how, here ? recv : (void *)(uintptr_t)send, count, type_of(type), op_of(op), root);
@@ -269,7 +263,7 @@ static enum error reduce(struct engine_group *g, struct dispatch how, const void
 
 int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                   enum engine_op op, int root) {
-    return error_exit_code(reduce(g, GROUP_INLINE, send, recv, count, type, op, root));
+    return error_exit_code(reduce_from(g, GROUP_INLINE, send, recv, count, type, op, root));
 }
 
 int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
@@ -278,7 +272,7 @@ int engine_broadcast(struct engine_group *g, void *buf, long long count, enum en
 
 static enum error all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
                              enum engine_type type) {
-    TRY(cut(g, count, type));
+    TRY(parts_cut(g, count, type));
     size_t each = size_of(count, type);
     copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
     return group_all_gather(g->group, how, recv, g->part, type_of(type));
@@ -291,7 +285,7 @@ int engine_all_gather(struct engine_group *g, const void *send, void *recv, long
 int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                   int root) {
     char *part;
-    enum error err = whole(g, count, type, &part);
+    enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
     copy_in(part, send, size_of(count, type));
     err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
@@ -303,7 +297,7 @@ int engine_gather(struct engine_group *g, const void *send, void *recv, long lon
 int engine_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                    int root) {
     char *part;
-    enum error err = whole(g, count, type, &part);
+    enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
     if (root == group_rank(g->group)) copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
     err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
@@ -314,7 +308,7 @@ int engine_scatter(struct engine_group *g, const void *send, void *recv, long lo
 int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                           enum engine_op op) {
     char *part;
-    enum error err = whole(g, count, type, &part);
+    enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
     copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
     err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), op_of(op));
@@ -324,7 +318,7 @@ int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, 
 
 static enum error all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
                              enum engine_type type) {
-    TRY(cut(g, count, type));
+    TRY(parts_cut(g, count, type));
     return group_all_to_all(g->group, how, send, g->part, recv, g->part, type_of(type));
 }
 
@@ -353,7 +347,7 @@ int engine_barrier(struct engine_group *g) {
 /* ---- beside the caller: a work of the group is one of ours ---- */
 
 /* w: where the call that gave err has left its work, to be read after that call and not before. */
-static int started(enum error err, struct work *const *w, struct engine_work **out) {
+static int work_started(enum error err, struct work *const *w, struct engine_work **out) {
     *out = err ? NULL : (struct engine_work *)*w;
     return error_exit_code(err);
 }
@@ -362,31 +356,31 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
                             enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
     copy_in(recv, send, size_of(count, type));
-    return started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
+    return work_started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
 }
 
 int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                         enum engine_op op, int root, struct engine_work **out) {
     struct work *w = NULL;
-    return started(reduce(g, GROUP_COMM(&w), send, recv, count, type, op, root), &w, out);
+    return work_started(reduce_from(g, GROUP_COMM(&w), send, recv, count, type, op, root), &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                            struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
+    return work_started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
 }
 
 int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    return started(all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+    return work_started(all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
 int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    return started(all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+    return work_started(all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
 static void copy_cuts(const long long *cuts, int size, int64_t *out) {
@@ -399,48 +393,48 @@ int engine_all_to_all_parts_start(struct engine_group *g, const void *send, cons
     int64_t taken[RANKS_MAX + 1];
     copy_cuts(to, group_size(g->group), g->part);
     copy_cuts(from, group_size(g->group), taken);
-    return started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
+    return work_started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
 }
 
 int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                         struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = cut(g, count, type);
+    enum error err = parts_cut(g, count, type);
     if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
-    return started(err, &w, out);
+    return work_started(err, &w, out);
 }
 
 int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                          struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = cut(g, count, type);
+    enum error err = parts_cut(g, count, type);
     if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
-    return started(err, &w, out);
+    return work_started(err, &w, out);
 }
 
 int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
                                 enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
-    enum error err = cut(g, count, type);
+    enum error err = parts_cut(g, count, type);
     if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), op_of(op));
-    return started(err, &w, out);
+    return work_started(err, &w, out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                       long long tag, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_post(g->group, buf, count, type_of(type), peer, tag, &w), &w, out);
+    return work_started(group_post(g->group, buf, count, type_of(type), peer, tag, &w), &w, out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                       long long tag, int *source, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_take(g->group, buf, count, type_of(type), peer, tag, source, &w), &w, out);
+    return work_started(group_take(g->group, buf, count, type_of(type), peer, tag, source, &w), &w, out);
 }
 
 int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
     struct work *w = NULL;
-    return started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+    return work_started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
 }
 
 int engine_work_done(struct engine_work *w) {

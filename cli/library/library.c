@@ -41,17 +41,17 @@ static int with_job(const char *config, const char *const *sets, int nsets, enum
     return error_exit_code(err);
 }
 
-static enum error check(struct job *job, void *user) {
+static enum error library_check(struct job *job, void *user) {
     return cli_check(job, user);
 }
 
 int engine_validate(const char *config, const char *const *sets, int nsets) {
     struct job_facts facts;
-    return with_job(config, sets, nsets, check, &facts);
+    return with_job(config, sets, nsets, library_check, &facts);
 }
 
 /* NaN: it was not measured. */
-static double number(const struct json_value *o, const char *key) {
+static double result_number(const struct json_value *o, const char *key) {
     const struct json_value *v = o ? json_get(o, key) : NULL;
     return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
 }
@@ -71,26 +71,26 @@ static enum error read_result(const char *dir, struct pool *pool, struct engine_
     int64_t steps = 0;
     (void)json_get_int(v, "steps", INT64_MAX, &steps);
     *out = (struct engine_result){.steps = steps,
-                                  .train_loss = number(json_get(v, "train"), "loss"),
-                                  .val_loss = number(json_get(v, "val"), "loss"),
-                                  .val_accuracy = number(json_get(v, "val"), "accuracy"),
-                                  .samples_per_s = number(v, "samples_per_s"),
-                                  .seconds = number(json_get(v, "time_s"), "total")};
+                                  .train_loss = result_number(json_get(v, "train"), "loss"),
+                                  .val_loss = result_number(json_get(v, "val"), "loss"),
+                                  .val_accuracy = result_number(json_get(v, "val"), "accuracy"),
+                                  .samples_per_s = result_number(v, "samples_per_s"),
+                                  .seconds = result_number(json_get(v, "time_s"), "total")};
     copy_text(v, "weights_sha256", out->weights_sha256, sizeof out->weights_sha256);
     copy_text(v, "losses_sha256", out->losses_sha256, sizeof out->losses_sha256);
     copy_text(v, "run_dir", out->run_dir, sizeof out->run_dir);
     return ERR_NONE;
 }
 
-static enum error train(struct job *job, void *user) {
+static enum error library_train(struct job *job, void *user) {
     if (job->mode->place == PLACE_PROCESSES)
-        return FAIL(ERR_DEVICE, "mode ddp starts processes of the engine program\nuse 'engine "
-                                "run', or modes single and dp here");
+        return FAIL(ERR_DEVICE,
+                    "mode ddp starts processes of the engine program\nuse 'engine run', or modes single and dp here");
     int code = 0;
     TRY(cli_train(job, NULL, &code));
     return read_result(job->run_dir, job->settings->pool, user);
 }
 
 int engine_run(const char *config, const char *const *sets, int nsets, struct engine_result *out) {
-    return with_job(config, sets, nsets, train, out);
+    return with_job(config, sets, nsets, library_train, out);
 }

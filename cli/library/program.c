@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int unknown(const char *name) {
+static int command_unknown(const char *name) {
     const char *names[32];
     int n;
     const struct command *const *all = command_list(&n);
@@ -30,7 +30,7 @@ static int unknown(const char *name) {
 
 /* What was said may be on no disk: then all was not well. A reader that has gone, as head does, has
  * had enough of it. */
-static int flushed(int code) {
+static int output_flushed(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     if (code || file_reader_gone(STDOUT_FILENO)) return code;
     fprintf(stderr, "error: cannot write to standard output: %s\n", strerror(errno));
@@ -54,9 +54,9 @@ int engine_program(int argc, char **argv) {
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
     if (!strcmp(name, "--version")) name = version;
     const struct command *c = command_find(name);
-    if (!c) return unknown(name);
+    if (!c) return command_unknown(name);
     argv[1] = name;
-    int code = flushed(command_call(c, argc - 1, argv + 1));
+    int code = output_flushed(command_call(c, argc - 1, argv + 1));
     given_up_exit(code);
     return code;
 }

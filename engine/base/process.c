@@ -39,6 +39,12 @@ unsigned long long process_start(int pid, char *state) {
     return at ? strtoull(at, NULL, 10) : 0;
 }
 
+void process_who(char out[128]) {
+    char host[65] = "";
+    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "this host");
+    snprintf(out, 128, "%s, pid %d", host, (int)getpid());
+}
+
 size_t host_memory(void) {
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return pages > 0 && page > 0 ? (size_t)pages * (size_t)page : 0;

@@ -78,6 +78,11 @@ static const struct {
 static const char *const floors[] = {"lab/numbers/", "lab/results/", "lab/process/", "lab/experiment/",
                                      "lab/predict/", "lab/compare/", "lab/runner/",  "lab/draw/",
                                      "lab/report/",  "lab/advise/",  "lab/lesson/"};
+/* The same inside transport/; a prefix may begin another one's, and the longest counts: the group's floor is all that
+ * no other row names. */
+static const char *const transport_floors[] = {"transport/base/",  "transport/store/",     "transport/link/",
+                                               "transport/algo/",  "transport/flight/rec", "transport/",
+                                               "transport/launch/"};
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
 
 enum { FUNCTION_MOST = 80, FILE_MOST = 500, MODE_MOST = 300, FUNCTIONS = 20000 };
@@ -93,6 +98,16 @@ static bool allowed(const char *path, const char *target, size_t rule) {
     if (forbidden[rule].except && !strncmp(path, forbidden[rule].except, strlen(forbidden[rule].except)))
         return strcmp(forbidden[rule].to, "engine/") != 0 || !strncmp(target, "engine/base/", 12);
     return false;
+}
+
+/* 0 for a path outside of transport/, else from 1. */
+static size_t transport_floor_of(const char *path) {
+    size_t floor = 0, longest = 0;
+    for (size_t i = 0; i < sizeof transport_floors / sizeof *transport_floors; i++) {
+        size_t n = strlen(transport_floors[i]);
+        if (n > longest && !strncmp(path, transport_floors[i], n)) floor = i + 1, longest = n;
+    }
+    return floor;
 }
 
 /* The top for what stands outside of all floors. */
@@ -113,7 +128,9 @@ static void check_include(const char *path, int line, const char *text) {
         if (!strcmp(to, "engine/") && !strncmp(target, "engine/base/", 12)) continue;
         if (!allowed(path, target, i)) complain(path, line, "may not include ", text);
     }
-    if (floor_of(target) > floor_of(path)) complain(path, line, "may not include a higher floor's ", text);
+    size_t own = transport_floor_of(path);
+    if (floor_of(target) > floor_of(path) || (own && transport_floor_of(target) > own))
+        complain(path, line, "may not include a higher floor's ", text);
 }
 
 /* clang gives what chooses a kernel the kernel's name, and shows it to the whole program. */

@@ -36,9 +36,7 @@ static struct store *open_url(const char *url, bool serve) {
 static struct store *open_new(void) {
     static int number;
     char url[600];
-    if (!strcmp(kind, "hash"))
-        snprintf(url, sizeof url, "hash:");
-    else if (!strcmp(kind, "file"))
+    if (!strcmp(kind, "file"))
         snprintf(url, sizeof url, "file://%s/store%d", scratch_folder(), number++);
     else if (!strcmp(kind, "tcp"))
         snprintf(url, sizeof url, "tcp://127.0.0.1:0");
@@ -47,13 +45,9 @@ static struct store *open_new(void) {
     return open_url(url, true);
 }
 
-static bool is_shared(void) {
-    return strcmp(kind, "hash") != 0;
-}
-
-/* As another member has it: the same store by its url, where that is possible. */
+/* As another member has it: the same store by its url. */
 static struct store *open_again(struct store *s) {
-    return is_shared() ? open_url(store_url(s), false) : s;
+    return open_url(store_url(s), false);
 }
 
 static void close_again(struct store *again, struct store *s) {
@@ -274,7 +268,9 @@ static void a_store_is_no_place_for_data(void **state) {
     char key[16];
     int64_t sum;
     (void)state;
-    assert_ok(store_open(&(struct store_params){.url = "hash:", .timeout = 1}, &s));
+    char url[600];
+    snprintf(url, sizeof url, "file://%s/full", scratch_folder());
+    assert_ok(store_open(&(struct store_params){.url = url, .timeout = 20}, &s));
     for (int i = 0; i < STORE_KEYS_MAX; i++) {
         snprintf(key, sizeof key, "%06d", i);
         assert_ok(store_set(s, key, NULL, 0));
@@ -459,7 +455,6 @@ static void check_processes(struct store *s) {
     char *value, key[32];
     size_t n;
     int64_t sum;
-    if (!is_shared()) return;
     for (int i = 0; i < PROCESSES; i++) pid[i] = start_member(store_url(s), i);
     for (int i = 0; i < PROCESSES; i++) {
         snprintf(key, sizeof key, "member.%d", i);
@@ -493,7 +488,7 @@ static void strange_urls(void **state) {
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
         assert_fails(ERR_CONFIG, store_open(&(struct store_params){.url = wrong[i], .timeout = 1}, &s));
     assert_fails(ERR_CONFIG, store_open(&(struct store_params){.timeout = 1}, &s));
-    assert_fails(ERR_USAGE, store_open(&(struct store_params){.url = "hash:"}, &s));
+    assert_fails(ERR_USAGE, store_open(&(struct store_params){.url = "file:///tmp/x"}, &s));
     store_close(NULL);
 }
 

@@ -7,9 +7,9 @@ enum { PLACES = 4 };
 
 /* A head that fits its check, with room for a few calls, and records that fit theirs. */
 static const char *sealed(int k, const uint8_t *bytes, size_t n) {
-    static _Alignas(64) uint8_t file[RECORD_HEAD + PLACES * ALL_LANES * sizeof(struct record)];
+    static _Alignas(64) uint8_t file[RECORD_HEAD + PLACES * ALL_LANES * sizeof(struct flight_record)];
     struct record_head *h = (void *)file;
-    struct record *e = (void *)(file + RECORD_HEAD);
+    struct flight_record *e = (void *)(file + RECORD_HEAD);
     memset(file, 0, sizeof file);
     size_t head = n < sizeof *h ? n : sizeof *h;
     memcpy(file, bytes, head);

@@ -103,13 +103,12 @@ static void assert_took(int64_t start, double least, double most) {
 static void joining_ends(void **state) {
     struct store *s;
     struct pool *pool;
-    struct member *members;
+    struct attendant *members;
     struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 20};
     (void)state;
     assert_ok(pool_create(&pool));
     assert_ok(store_open(&p, &s));
-    struct rendezvous r = {
-        .store = s, .what = "rank", .round = "r", .index = 0, .count = 2, .who = "me", .blob = "", .timeout = 3};
+    struct rendezvous r = {.store = s, .what = "rank", .round = "r", .index = 0, .count = 2, .who = "me", .timeout = 3};
     pthread_t id = soon();
     int64_t start = clock_ns();
     assert_fails(ERR_TIMEOUT, rendezvous_meet(&r, pool, &members));

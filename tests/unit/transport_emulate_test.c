@@ -144,10 +144,8 @@ static enum error rank_open(struct net *n, int rank, struct link **out) {
                             .meeting = n->meeting,
                             .describe = describe,
                             .disagree = disagree};
-    struct link *inner;
-    const struct link_ops *ops = link_find("thread");
-    TRY(ops->open(&p, &inner));
-    return link_emulate(inner, &n->as, out);
+    TRY(link_find("thread")->open(&p, out));
+    return link_emulate(*out, &n->as);
 }
 
 static enum error rank_main(void *user, int rank) {

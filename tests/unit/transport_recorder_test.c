@@ -425,7 +425,7 @@ static void absurd_numbers_do_no_harm(void **state) {
     for (int round = 0; round < 40; round++) {
         memcpy(damaged, whole, RECORD_FILE);
         for (size_t i = 0; i < (size_t)ALL_LANES * RECORDER_CALLS; i += 32) {
-            struct record e;
+            struct flight_record e;
             uint64_t words[sizeof e / 8];
             for (size_t k = 0; k < sizeof e / 8; k++) {
                 h ^= h << 13, h ^= h >> 7, h ^= h << 17;

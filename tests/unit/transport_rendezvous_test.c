@@ -2,6 +2,7 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/process.h"
 #include "tests/harness/timing.h"
 #include "transport/launch/rendezvous.h"
 
@@ -36,18 +37,17 @@ static void keep_word(void *user, const char *text) {
     snprintf(m->words, sizeof m->words, "%s", text);
 }
 
-/* Its own bytes, zeros among them. */
-static size_t blob_of(int index, char out[64]) {
-    memset(out, index, 64);
-    return (size_t)(index * 7 % 64);
+/* Its own text, with what JSON has to escape. */
+static const char *text_of(int index, char out[64]) {
+    snprintf(out, 64, "%.*s\n\"%d", index * 7 % 50, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", index);
+    return out;
 }
 
-static bool is_right(const struct member *all, int count) {
-    char blob[64], who[32];
+static bool is_right(const struct attendant *all, int count) {
+    char text[64], who[32];
     for (int i = 0; i < count; i++) {
-        size_t n = blob_of(i, blob);
         snprintf(who, sizeof who, "host%d, pid %d", i, 100 + i);
-        if (all[i].bytes != n || memcmp(all[i].blob, blob, n) || strcmp(all[i].who, who)) return false;
+        if (strcmp(all[i].text, text_of(i, text)) || strcmp(all[i].who, who)) return false;
     }
     return true;
 }
@@ -55,8 +55,8 @@ static bool is_right(const struct member *all, int count) {
 static void meet(struct meeter *m) {
     struct fact facts[FACTS];
     struct pool *pool;
-    struct member *all;
-    char blob[64], who[32];
+    struct attendant *all;
+    char text[64], who[32];
     for (int i = 0; i < FACTS; i++) facts[i] = (struct fact){names[i], m->value[i]};
     snprintf(who, sizeof who, "host%d, pid %d", m->index, 100 + m->index);
     struct rendezvous r = {.store = m->store,
@@ -67,8 +67,7 @@ static void meet(struct meeter *m) {
                            .who = who,
                            .facts = facts,
                            .nfacts = m->nfacts ? m->nfacts : FACTS,
-                           .blob = blob,
-                           .bytes = blob_of(m->index, blob),
+                           .text = text_of(m->index, text),
                            .timeout = m->timeout > 0 ? m->timeout : 20,
                            .waiting = keep_word,
                            .user = m};
@@ -101,8 +100,11 @@ static void meet_all(struct meeter *m, int n) {
 }
 
 static struct store *new_store(void) {
+    static int number;
     struct store *s;
-    assert_ok(store_open(&(struct store_params){.url = "hash:", .timeout = 20}, &s));
+    char url[600];
+    snprintf(url, sizeof url, "file://%s/store%d", scratch_folder(), number++);
+    assert_ok(store_open(&(struct store_params){.url = url, .timeout = 20}, &s));
     return s;
 }
 
@@ -126,7 +128,7 @@ static void all_meet(void **state) {
 static void rounds_are_apart(void **state) {
     struct store *s = new_store();
     struct pool *pool;
-    struct member *all;
+    struct attendant *all;
     static const char *const rounds[] = {"a", "a.rank", "b"};
     (void)state;
     assert_ok(pool_create(&pool));
@@ -135,7 +137,7 @@ static void rounds_are_apart(void **state) {
             .store = s, .what = i % 2 ? "rank" : "node", .round = rounds[i / 2], .count = 1, .who = "I", .timeout = 1};
         assert_ok(rendezvous_meet(&r, pool, &all));
         assert_string_equal(all[0].who, "I");
-        assert_int_equal(all[0].bytes, 0);
+        assert_string_equal(all[0].text, "");
     }
     pool_free(pool);
     store_close(s);
@@ -276,7 +278,7 @@ static void the_missing_are_named(void **state) {
 /* The last to come is held up before it writes the outcome: the one that waits for it writes it. */
 static void all_have_come_when_the_time_is_over(void **state) {
     static const char last[] =
-        "{\"instance\":\"1\",\"index\":1,\"who\":\"host1, pid 101\",\"blob\":\"01010101010101\"}";
+        "{\"instance\":\"1\",\"index\":1,\"who\":\"host1, pid 101\",\"text\":\"aaaaaaa\\n\\\"1\"}";
     struct meeter m[2];
     struct store *s = new_store();
     (void)state;
@@ -399,7 +401,7 @@ static void processes_meet(void **state) {
 static void who_this_is(void **state) {
     char who[128], pid[32];
     (void)state;
-    rendezvous_who(who);
+    process_who(who);
     snprintf(pid, sizeof pid, ", pid %d", (int)getpid());
     assert_true(strlen(who) > strlen(pid));
     assert_string_equal(who + strlen(who) - strlen(pid), pid);

@@ -7,7 +7,6 @@
 #include "tests/harness/timing.h"
 #include "transport/store/file_log.h"
 
-#include <dirent.h>
 #include <signal.h>
 #include <spawn.h>
 #include <stdio.h>
@@ -241,43 +240,6 @@ static void no_room(void **state) {
     store_close(s);
 }
 
-/* ---- growing ---- */
-
-static int open_files(void) {
-    int n = 0;
-    DIR *d = opendir("/proc/self/fd");
-    while (readdir(d)) n++;
-    closedir(d);
-    return n;
-}
-
-static void a_long_log_is_shortened(void **state) {
-    char value[4096], text[24];
-    struct store *a = open_store(), *b = open_store(), *c;
-    int64_t sum = 0;
-    int files = open_files();
-    (void)state;
-    memset(value, 'x', sizeof value);
-    assert_ok(store_set(a, "stays", "here", 4));
-    for (int i = 1; i <= 1000; i++) {
-        assert_ok(store_set(i % 2 ? a : b, "big", value, sizeof value));
-        assert_ok(store_add(i % 3 ? a : b, "n", 1, &sum));
-        assert_int_equal(sum, i);
-    }
-    assert_true(file_size() < 3 << 19);
-    assert_string_equal(value_of(a, "stays"), "here");
-    snprintf(text, sizeof text, "%lld", (long long)sum);
-    assert_string_equal(value_of(b, "n"), text);
-    assert_int_equal(open_files(), files);
-    assert_fails(ERR_CREATE, open_as("B", 1, &c)); /* still in use */
-    store_close(a);
-    store_close(b);
-    a = open_store();
-    assert_string_equal(value_of(a, "stays"), "here");
-    assert_string_equal(value_of(a, "n"), text);
-    store_close(a);
-}
-
 /* ---- other processes ---- */
 
 /* Opens the store, says so, and works until it is killed. */
@@ -357,7 +319,6 @@ int main(int argc, char **argv) {
         TEST(no_files),
         TEST(a_deleted_file),
         TEST(no_room),
-        TEST(a_long_log_is_shortened),
         TEST(what_the_dead_leave),
         TEST(what_the_stopped_hold),
     };

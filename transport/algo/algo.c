@@ -47,6 +47,38 @@ void collective_count(struct collective *c, int64_t sent, int64_t received) {
     add_to(&c->traffic->received, (int64_t)bytes_of(c, received));
 }
 
+int64_t collective_within(const struct collective *c, int64_t element) {
+    return element < c->lo ? c->lo : element > c->hi ? c->hi : element;
+}
+
+/* Elements of this rank's part. */
+static int64_t own_part(const struct collective *c) {
+    if (!c->part) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
+    return collective_within(c, c->part[c->rank + 1]) - collective_within(c, c->part[c->rank]);
+}
+
+void collective_count_ideal(struct collective *c, enum kind kind) {
+    int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = own_part(c);
+    int64_t others = all - own, peers = c->size - 1, mine = own_terms(c), theirs = c->band->n - mine;
+    bool root = c->rank == c->root;
+    if (kind == KIND_ALL_REDUCE)
+        collective_count(c, mine * others + peers * own, theirs * own + others);
+    else if (kind == KIND_REDUCE)
+        collective_count(c, root ? 0 : mine * all, root ? theirs * all : 0);
+    else if (kind == KIND_BROADCAST)
+        collective_count(c, root ? peers * all : 0, root ? 0 : all);
+    else if (kind == KIND_REDUCE_SCATTER)
+        collective_count(c, mine * others, theirs * own);
+    else if (kind == KIND_ALL_GATHER)
+        collective_count(c, peers * own, others);
+    else if (kind == KIND_SCATTER)
+        collective_count(c, root ? others : 0, root ? 0 : own);
+    else if (kind == KIND_GATHER)
+        collective_count(c, root ? 0 : own, root ? others : 0);
+    else /* all_to_all */
+        collective_count(c, c->send_part[c->size] - c->send_part[0] - own, others);
+}
+
 /* ---- who stands where ---- */
 
 void band_append(struct band *b, int rank, int piece, int leaf) {
@@ -75,7 +107,7 @@ bool band_is_even(const struct band *b) {
 }
 
 /* Hosts one after another, and each host's ranks in theirs. */
-static void stand(struct places *p, const struct roster *roster) {
+static void places_stand(struct places *p, const struct roster *roster) {
     int n = 0;
     for (int h = 0; h < (roster ? p->hosts : 1); h++)
         for (int r = 0; r < p->size; r++) {
@@ -119,7 +151,7 @@ void places_plan(struct places *p, struct bands *bands, struct tree tree, int ra
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
     p->own = tree.idle ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
     *bands = (struct bands){0};
-    stand(p, ring ? NULL : roster);
+    places_stand(p, ring ? NULL : roster);
     for (int i = 0; i < size; i++) band_append(&bands->all, p->rank[i], 0, tree.idle ? i : leaves_cut(leaves, size, i));
     for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
         int r = tree.idle ? tree.idle + i : p->rank[i], from = leaves_cut(leaves, givers, i);

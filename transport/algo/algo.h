@@ -1,33 +1,9 @@
-/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in
- * algos.def, one file each. What an algorithm does not provide is done in the plain way (plain.h).
- */
+/* An algorithm: how one collective is made of what a link can do. The algorithms are listed in algos.def, one file
+ * each. What an algorithm does not provide is done in the plain way (plain.h). */
 #pragma once
 #include "engine/base/memory.h"
 #include "transport/algo/order.h"
 #include "transport/link/link.h"
-
-/*  kind            in words           */
-#define KINDS_OF_CALL(X)                                                                                               \
-    X(ALL_REDUCE, "all_reduce")                                                                                        \
-    X(REDUCE, "reduce")                                                                                                \
-    X(BROADCAST, "broadcast")                                                                                          \
-    X(REDUCE_SCATTER, "reduce_scatter")                                                                                \
-    X(ALL_GATHER, "all_gather")                                                                                        \
-    X(SCATTER, "scatter")                                                                                              \
-    X(GATHER, "gather")                                                                                                \
-    X(ALL_TO_ALL, "all_to_all")                                                                                        \
-    X(SEND, "send")                                                                                                    \
-    X(RECV, "recv")                                                                                                    \
-    X(BARRIER, "barrier")                                                                                              \
-    X(ALLOC, "alloc")                                                                                                  \
-    X(OPEN, "open")
-enum kind {
-#define X(name, text) KIND_##name,
-    KINDS_OF_CALL(X)
-#undef X
-        KINDS,
-    COLLECTIVES = KIND_SEND /* the kinds before it move data among all ranks */
-};
 
 /* Payload bytes, as an ideal implementation of the algorithm moves them. */
 struct traffic {
@@ -77,6 +53,8 @@ int places_terms(int leaves, int ranks);
 struct device_mark;
 struct collective {
     struct link *link;
+    const struct algo_ops *algo; /* NULL: the cheapest */
+    const struct terrain *terrain;
     int lane, rank, size;
     enum kind kind;
     struct sum sum; /* order, type, operation, ranks; count: elements of the whole buffer */
@@ -94,7 +72,7 @@ struct collective {
     bool there;                      /* buf or send lies on this rank's accelerator */
     bool carried;                    /* and all ranks' do, and so it travels */
     const struct device_mark *ready; /* of LANE_COMM: what the buffer waits for; else NULL */
-    int64_t label;                   /* the caller's own, for who watches */
+    int64_t label;                   /* the caller's own, for the watch */
 
     /* Known once the ranks have met: */
     void **at;      /* every rank's buffer; used only when in_place or staged */
@@ -130,8 +108,7 @@ struct algo_ops {
     bool native;        /* works only over links that have collectives of their own */
     /* The ranks have met, size > 1, count > 0. NULL: the plain way. */
     collective_fn run[COLLECTIVES];
-    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it.
-     */
+    /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it. */
     double (*cost[COLLECTIVES])(const struct terrain *t, double bytes);
 };
 
@@ -151,6 +128,15 @@ const struct algo_ops *algo_cheapest(const struct terrain *t, enum order order, 
 enum { CHOICES_MAX = 240 };
 void algo_choices(const struct terrain *t, enum order order, bool several, char out[CHOICES_MAX]);
 
+/* ---- move.c ---- */
+
+/* Whether elements move between ranks; of an all_to_all each rank knows that only for itself. */
+static inline bool collective_moves(const struct collective *c) {
+    return c->kind == KIND_ALL_TO_ALL || ((c->kind < COLLECTIVES || kind_has_peer(c->kind)) && c->sum.count > 0);
+}
+/* The way of a call over the host's memory, where c->buf lies: meets the ranks, and runs the algorithm. */
+MUST_CHECK enum error collective_move(struct collective *c);
+
 /* ---- for those who write one ---- */
 
 /* Rank r's part of [lo, hi), which nobody has cut, on whole cache lines where that is possible:
@@ -161,6 +147,9 @@ static inline size_t bytes_of(const struct collective *c, int64_t elements) {
 }
 static inline char *element(const struct collective *c, const void *base, int64_t i) {
     return (char *)(uintptr_t)base + bytes_of(c, i);
+}
+static inline int64_t part_size(const struct collective *c, int r) {
+    return c->part[r + 1] - c->part[r];
 }
 /* Whether a rank gives more than one term. */
 static inline bool is_several(const struct collective *c) {
@@ -176,6 +165,10 @@ static inline int own_terms(const struct collective *c) {
     return band_terms(c->band, c->rank, &first);
 }
 void collective_count(struct collective *c, int64_t sent, int64_t received);
+/* What of a buffer can be reached: the nearest element of [lo, hi]. */
+int64_t collective_within(const struct collective *c, int64_t element);
+/* Counts what an ideal exchange of the kind moves of [lo, hi), where the bytes travel in no messages of ours. */
+void collective_count_ideal(struct collective *c, enum kind kind);
 /* link exchange of elements, counted. peer < 0: none. */
 enum landing {
     LAND_COPY,  /* what comes is copied */

@@ -6,8 +6,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Pieces in the scratch stay in the cache, but a message of its own for each is dear where it
- * travels far. */
+/* Pieces in the scratch stay in the cache, but a message of its own for each is dear where it travels far. */
 struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach, bool near) {
     enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
     static const double adding = 1.0 / 8e9; /* seconds a byte */

@@ -1,14 +1,13 @@
-/* The arithmetic: one loop for each type and operation, left operand op right operand. Which side
- * an operand stands on is part of the contract, since min and max tell -0 from 0 by it. With a NaN
- * on either side min and max are that NaN, with two of them the left one. Of two NaNs of f32 or f64,
- * a sum or a product is one of them: compilers may swap the operands, so which one is open.
+/* The arithmetic: one loop for each type and operation, left operand op right operand. Which side an operand stands on
+ * is part of the contract, since min and max tell -0 from 0 by it. With a NaN on either side min and max are that NaN,
+ * with two of them the left one. Of two NaNs of f32 or f64, a sum or a product is one of them: compilers may swap the
+ * operands, so which one is open.
  *
- * f16 and bf16 are worked on as wider floats and rounded after every single operation. The wider
- * result may be rounded itself, which changes nothing where it has at least 2p + 2 bits (p: those
- * of the narrow type): sums and quotients of both types, and an f16 product is exact in an f32.
- * Only a product or a quotient of bf16, whose range is that of f32, can be a subnormal f32 and so
- * have fewer bits: these are made in f64 and rounded to odd on the way. Every NaN that arithmetic
- * gives is the one quiet NaN of its type. */
+ * f16 and bf16 are worked on as wider floats and rounded after every single operation. The wider result may be rounded
+ * itself, which changes nothing where it has at least 2p + 2 bits (p: those of the narrow type): sums and quotients of
+ * both types, and an f16 product is exact in an f32. Only a product or a quotient of bf16, whose range is that of f32,
+ * can be a subnormal f32 and so have fewer bits: these are made in f64 and rounded to odd on the way. Every NaN that
+ * arithmetic gives is the one quiet NaN of its type. */
 #include "engine/base/half.h"
 #include "engine/base/vector.h"
 #include "transport/algo/order.h"

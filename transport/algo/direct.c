@@ -1,5 +1,4 @@
-/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers
- * hold it.
+/* Algorithm "direct": every rank sums its own slice of the buffer, straight from where the peers hold it.
  *
  * In place, two phases for any number N of ranks:
  *     1. the ranks meet: all buffers are ready. Rank r reads slice r of every buffer, adds in the
@@ -11,25 +10,16 @@
  *
  * Buffers that peers cannot reach are taken through memory that they can, piece by piece (lent.c).
  *
- * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each
- * sums everything itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes
- * other slots, so nobody waits for readers.
+ * Small messages, one phase: each rank lays a copy where all can read it, the ranks meet, and each sums everything
+ * itself. That reads (N-1) K bytes, but nobody waits twice. The next call takes other slots, so nobody waits for
+ * readers.
  *
- * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's
- * slice, sums its own, and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from
- * pieces of all terms, which must fit into the scratch: slices of P pieces take (P+1)(N-1) steps.
- */
+ * Without memory that peers can reach, the same in pipes: each rank sends every peer that peer's slice, sums its own,
+ * and sends the sum to all: 2(N-1)/N K bytes each way. A slice is summed from pieces of all terms, which must fit into
+ * the scratch: slices of P pieces take (P+1)(N-1) steps. */
 #include "transport/algo/plain.h"
 
 #include <math.h>
-
-/* What the in-place and the staged way stand for. */
-static void count_ideal(struct collective *c) {
-    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t others = c->hi - c->lo - own;
-    int mine = own_terms(c);
-    collective_count(c, mine * others + (c->size - 1) * own, (c->band->n - mine) * own + others);
-}
 
 /* The sum of this rank's slice, written to the first n of 'to'. */
 static enum error sum_slice(struct collective *c, char *const *to, int n) {
@@ -49,14 +39,13 @@ static enum error by_pipes(struct collective *c) {
 
 static enum error direct_all_reduce(struct collective *c) {
     if (!c->staged && !c->in_place) return by_pipes(c);
-    count_ideal(c);
+    collective_count_ideal(c, KIND_ALL_REDUCE);
     if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
     collective_sum(c, 0, c->sum.count, &c->buf, 1);
     return ERR_NONE;
 }
 
-/* In place, every rank works for the root: it reads its slice of those that give, and writes the
- * sum to the root's. */
+/* In place, every rank works for the root: it reads its slice of those that give, and writes the sum to the root's. */
 static enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
@@ -67,7 +56,7 @@ static enum error direct_reduce(struct collective *c) {
     return sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double direct_cost(const struct terrain *t, double bytes) {
     double slice = bytes / t->places->size, pieces = ceil(slice / (double)t->part_bytes);
     int peers = t->places->size - 1, terms = t->places->terms - 1;
     return peers * (pieces + 1) * t->alpha + slice * (terms * (t->beta + t->gamma) + peers * t->beta);
@@ -80,5 +69,6 @@ const struct algo_ops algo_direct = {
     .several = true,
     .small_at_once = true,
     .run = {[KIND_ALL_REDUCE] = direct_all_reduce, [KIND_REDUCE] = direct_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},
+    .cost =
+        {[KIND_ALL_REDUCE] = direct_cost, [KIND_REDUCE] = plain_reduce_cost, [KIND_BROADCAST] = plain_broadcast_cost},
 };

@@ -1,26 +1,24 @@
-/* Algorithm "halving_doubling": pairs of ranks swap halves of what they hold and add, then pairs of
- * these pairs swap quarters, until each holds its part of the sum; the same way back collects the
- * parts.
+/* Algorithm "halving_doubling": pairs of ranks swap halves of what they hold and add, then pairs of these pairs swap
+ * quarters, until each holds its part of the sum; the same way back collects the parts.
  *
- * Neighbours first, as ORDER_TREE adds: in step d = 1, 2, 4, ... place p and place p ^ d hold one
- * segment of the sums of d places each. The lower place keeps the lower half of the segment and adds
- * what the other has of it, as its right operand; the higher keeps the upper half. Later the two
- * swap what has become of their halves. So N is a power of two.
+ * Neighbours first, as ORDER_TREE adds: in step d = 1, 2, 4, ... place p and place p ^ d hold one segment of the sums
+ * of d places each. The lower place keeps the lower half of the segment and adds what the other has of it, as its right
+ * operand; the higher keeps the upper half. Later the two swap what has become of their halves. So N is a power of two.
  *
- * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps.
- * What comes is added as it comes. */
+ * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps. What comes is added
+ * as it comes. */
 #include "transport/algo/halving.h"
 
-struct span {
+struct halving_span {
     int64_t lo, hi;
 };
 
-static struct leg span_leg(const struct collective *c, int peer, struct span s, enum landing how) {
+static struct leg span_leg(const struct collective *c, int peer, struct halving_span s, enum landing how) {
     return (struct leg){peer, element(c, c->buf, s.lo), s.hi - s.lo, how};
 }
 
 /* Groups of d have summed the segment; the rest of the all-reduce. */
-static enum error go_on(struct collective *c, const struct band *band, int d, struct span s) {
+static enum error go_on(struct collective *c, const struct band *band, int d, struct halving_span s) {
     if (d == band->n) {
         sum_complete(&c->sum, s.hi - s.lo, element(c, c->buf, s.lo));
         return ERR_NONE;
@@ -30,8 +28,8 @@ static enum error go_on(struct collective *c, const struct band *band, int d, st
     if (middle > s.hi) middle = s.hi;
     bool low = !(band->me & d);
     int peer = band->rank[band->me ^ d];
-    struct span lower = {s.lo, middle}, upper = {middle, s.hi};
-    struct span mine = low ? lower : upper, theirs = low ? upper : lower;
+    struct halving_span lower = {s.lo, middle}, upper = {middle, s.hi};
+    struct halving_span mine = low ? lower : upper, theirs = low ? upper : lower;
     TRY(collective_exchange(c, span_leg(c, peer, theirs, LAND_COPY),
                             span_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
     TRY(go_on(c, band, 2 * d, mine));
@@ -39,7 +37,7 @@ static enum error go_on(struct collective *c, const struct band *band, int d, st
 }
 
 enum error halving_all_reduce(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
-    return go_on(c, band, 1, (struct span){lo, hi});
+    return go_on(c, band, 1, (struct halving_span){lo, hi});
 }
 
 static enum error halving_doubling_all_reduce(struct collective *c) {
@@ -57,7 +55,7 @@ double halving_cost(const struct terrain *t, int n, double bytes) {
     return seconds;
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double halving_doubling_cost(const struct terrain *t, double bytes) {
     return halving_cost(t, t->places->size, bytes);
 }
 
@@ -67,5 +65,5 @@ const struct algo_ops algo_halving_doubling = {
     .orders = {[ORDER_TREE] = true},
     .even = true,
     .run = {[KIND_ALL_REDUCE] = halving_doubling_all_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost},
+    .cost = {[KIND_ALL_REDUCE] = halving_doubling_cost},
 };

@@ -24,7 +24,7 @@
 
 extern const struct algo_ops algo_direct;
 
-struct hosts {
+struct host_bands {
     struct band near, far; /* the ranks of this host; those of my local number */
     int64_t lo, hi;        /* my slice */
 };
@@ -35,10 +35,10 @@ static int64_t slice_cut(const struct collective *c, int l) {
     return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
 }
 
-static struct hosts hosts_of(const struct collective *c) {
+static struct host_bands hosts_of(const struct collective *c) {
     const struct places *p = c->places;
     int place = p->place[c->rank], local = place % p->locals, first = place - local;
-    struct hosts h = {.lo = slice_cut(c, local), .hi = slice_cut(c, local + 1)};
+    struct host_bands h = {.lo = slice_cut(c, local), .hi = slice_cut(c, local + 1)};
     for (int i = first; i < first + p->locals; i++) band_append(&h.near, p->rank[i], 0, c->band->leaf[i]);
     for (int i = 0; i < p->size; i += p->locals) band_append(&h.far, p->rank[i + local], 0, c->band->leaf[i]);
     band_close(&h.near, c->rank);
@@ -46,21 +46,21 @@ static struct hosts hosts_of(const struct collective *c) {
     return h;
 }
 
-static enum error far_phase(struct collective *c, const struct hosts *h) {
+static enum error far_phase(struct collective *c, const struct host_bands *h) {
     if (h->lo == h->hi) return ERR_NONE;
     return (band_is_even(&h->far) ? halving_all_reduce : climbing_all_reduce)(c, &h->far, h->lo, h->hi);
 }
 
 /* ---- where neighbours reach each other's memory ---- */
 
-static bool reach_neighbours(const struct collective *c, const struct hosts *h) {
+static bool reach_neighbours(const struct collective *c, const struct host_bands *h) {
     for (int l = 0; l < h->near.n; l++)
         if (!c->at[h->near.rank[l]]) return false;
     return true;
 }
 
 /* Averages are divided when all hosts' sums are added. */
-static void near_sum(struct collective *c, const struct hosts *h) {
+static void near_sum(struct collective *c, const struct host_bands *h) {
     struct sum s = c->sum;
     const char *in[RANKS_MAX];
     char *out[] = {element(c, c->buf, h->lo)};
@@ -70,7 +70,7 @@ static void near_sum(struct collective *c, const struct hosts *h) {
     order_sum(&s, h->lo, h->hi, in, out, 1);
 }
 
-static enum error near_share(struct collective *c, const struct hosts *h) {
+static enum error near_share(struct collective *c, const struct host_bands *h) {
     const struct link_ops *ops = c->link->ops;
     const char *sum = element(c, c->buf, h->lo);
     for (int l = 0; l < h->near.n; l++)
@@ -78,7 +78,7 @@ static enum error near_share(struct collective *c, const struct hosts *h) {
     return (ops->sync_near ? ops->sync_near : ops->sync)(c->link, c->lane);
 }
 
-static enum error in_memory(struct collective *c, const struct hosts *h) {
+static enum error in_memory(struct collective *c, const struct host_bands *h) {
     int64_t own = h->hi - h->lo, each = c->sum.count - own + (h->near.n - 1) * own;
     collective_count(c, each, each);
     near_sum(c, h);
@@ -88,7 +88,7 @@ static enum error in_memory(struct collective *c, const struct hosts *h) {
 
 /* ---- where they do not ---- */
 
-static enum error in_pipes(struct collective *c, const struct hosts *h) {
+static enum error in_pipes(struct collective *c, const struct host_bands *h) {
     int64_t part[RANKS_MAX + 1] = {0};
     for (int r = 0, l = 0; r < c->size; r++) { /* ranks of other hosts: nothing */
         if (l < h->near.n && h->near.rank[l] == r) l++;
@@ -104,7 +104,7 @@ static enum error in_pipes(struct collective *c, const struct hosts *h) {
 
 static enum error hierarchical_all_reduce(struct collective *c) {
     if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
-    const struct hosts h = hosts_of(c);
+    const struct host_bands h = hosts_of(c);
     return reach_neighbours(c, &h) ? in_memory(c, &h) : in_pipes(c, &h);
 }
 
@@ -114,7 +114,7 @@ static enum error hierarchical_reduce(struct collective *c) {
 
 /* ---- what it costs ---- */
 
-static double cost(const struct terrain *t, double bytes) {
+static double hierarchical_cost(const struct terrain *t, double bytes) {
     int locals = t->places->locals, others = locals - 1;
     if (t->places->hosts == 1) return INFINITY; /* direct by another name */
     double slice = bytes <= HIERARCHICAL_ONE_SLICE ? bytes : bytes / locals;
@@ -130,5 +130,5 @@ const struct algo_ops algo_hierarchical = {
     .small_at_once = true,
     .hosts_alike = true,
     .run = {[KIND_ALL_REDUCE] = hierarchical_all_reduce, [KIND_REDUCE] = hierarchical_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost},
+    .cost = {[KIND_ALL_REDUCE] = hierarchical_cost},
 };

@@ -1,5 +1,5 @@
-/* Buffers that peers cannot reach, in memory that they can. The link lends every rank a piece of
- * shared memory for each lane. A rank whose buffer is out of reach lays a window of it there:
+/* Buffers that peers cannot reach, in memory that they can. The link lends every rank a piece of shared memory for each
+ * lane. A rank whose buffer is out of reach lays a window of it there:
  *
  *     1. it copies what its peers will read of the window [lo, hi) to its lent memory;
  *     2. the ranks meet, the first time, or sync: all windows are there;
@@ -7,34 +7,29 @@
  *     4. what peers have written to the lent memory is copied to the buffer, and the window moves
  *        on.
  *
- * So a call waits twice for each window, however large, where pipes would wait for each of their
- * small pieces: on cores that are busy with something else, each wait costs a turn of the
- * scheduler. Ranks that keep their buffers in reach work in these. An element's order of addition
- * depends on its place in the whole buffer, so windows change no bit. */
+ * So a call waits twice for each window, however large, where pipes would wait for each of their small pieces: on cores
+ * that are busy with something else, each wait costs a turn of the scheduler. Ranks that keep their buffers in reach
+ * work in these. An element's order of addition depends on its place in the whole buffer, so windows change no bit. */
 #include "transport/algo/algo.h"
 
 #include <string.h>
 
 /* Of this rank's window, the elements that go through the lent memory: [lo, hi) but for the hole,
  * which is for this rank to read or write, and stays where it is. */
-struct shown {
+struct lent_range {
     int64_t lo, hi, hole_lo, hole_hi;
 };
 
-static int64_t clamp(int64_t element, int64_t lo, int64_t hi) {
-    return element < lo ? lo : element > hi ? hi : element;
-}
-
 /* slices: each rank sums its own slice, for all or for the root, whose own algorithm it is. */
-static struct shown shown_of(const struct collective *c, bool slices) {
+static struct lent_range shown_of(const struct collective *c, bool slices) {
     int r = c->rank;
     bool root = r == c->root;
-    struct shown all = {c->lo, c->hi, c->lo, c->lo}, none = {c->lo, c->lo, c->lo, c->lo};
-    struct shown part = all, rest = all;
+    struct lent_range all = {c->lo, c->hi, c->lo, c->lo}, none = {c->lo, c->lo, c->lo, c->lo};
+    struct lent_range part = all, rest = all;
     if (slices) rest.hole_lo = collective_cut(c, r), rest.hole_hi = collective_cut(c, r + 1);
     if (c->part) {
-        part.lo = part.hole_lo = part.hole_hi = clamp(c->part[r], c->lo, c->hi);
-        part.hi = clamp(c->part[r + 1], c->lo, c->hi);
+        part.lo = part.hole_lo = part.hole_hi = collective_within(c, c->part[r]);
+        part.hi = collective_within(c, c->part[r + 1]);
         rest.hole_lo = part.lo, rest.hole_hi = part.hi;
     }
     switch (c->kind) {
@@ -53,13 +48,13 @@ static struct shown shown_of(const struct collective *c, bool slices) {
     }
 }
 
-static void copy(const struct collective *c, char *to, const char *from, int64_t lo, int64_t hi) {
+static void lent_copy(const struct collective *c, char *to, const char *from, int64_t lo, int64_t hi) {
     if (hi > lo) memcpy(element(c, to, lo), element(c, from, lo), bytes_of(c, hi - lo));
 }
 
-static void copy_shown(const struct collective *c, const struct shown *s, char *to, const char *from) {
-    copy(c, to, from, s->lo, s->hole_lo);
-    copy(c, to, from, s->hole_hi, s->hi);
+static void copy_shown(const struct collective *c, const struct lent_range *s, char *to, const char *from) {
+    lent_copy(c, to, from, s->lo, s->hole_lo);
+    lent_copy(c, to, from, s->hole_hi, s->hi);
 }
 
 /* Where element 0 of rank r's buffer would lie, if its lent memory began with element lo. */
@@ -68,26 +63,26 @@ static char *lent_to(const struct collective *c, int r) {
     return (char *)((uintptr_t)memory - bytes_of(c, c->lo));
 }
 
-struct windows {
+struct lent_windows {
     int64_t step;      /* elements of a window */
     bool slices, mine; /* mine: this rank is lent to */
     bool borrows[RANKS_MAX];
 };
 
-static void lay_out(struct collective *c, const struct windows *w) {
+static void lay_out(struct collective *c, const struct lent_windows *w) {
     if (!w->mine) return;
-    const struct shown s = shown_of(c, w->slices);
+    const struct lent_range s = shown_of(c, w->slices);
     copy_shown(c, &s, lent_to(c, c->rank), c->buf);
 }
 
-static void take_back(struct collective *c, const struct windows *w) {
+static void take_back(struct collective *c, const struct lent_windows *w) {
     if (!w->mine || !w->slices || (c->kind == KIND_REDUCE && c->rank != c->root)) return;
-    const struct shown s = shown_of(c, true);
+    const struct lent_range s = shown_of(c, true);
     copy_shown(c, &s, c->buf, lent_to(c, c->rank));
 }
 
 /* The window has been laid out, and all have met. */
-static enum error run_window(struct collective *c, const struct windows *w, collective_fn run) {
+static enum error run_window(struct collective *c, const struct lent_windows *w, collective_fn run) {
     for (int r = 0; r < c->size; r++)
         if (w->borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
     TRY(run(c));
@@ -96,7 +91,7 @@ static enum error run_window(struct collective *c, const struct windows *w, coll
 }
 
 /* Whether anybody borrows; if nobody does, the window is the whole. */
-static bool find_borrowers(struct collective *c, struct windows *w) {
+static bool find_borrowers(struct collective *c, struct lent_windows *w) {
     bool any = false;
     for (int r = 0; r < c->size; r++) {
         w->borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
@@ -107,7 +102,7 @@ static bool find_borrowers(struct collective *c, struct windows *w) {
 
 enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain) {
     const struct link_ops *ops = c->link->ops;
-    struct windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), .slices = own != NULL};
+    struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), .slices = own != NULL};
     int64_t count = c->sum.count;
     void *mine;
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));

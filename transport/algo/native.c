@@ -20,11 +20,12 @@ static bool library_can(const struct collective *c) {
     return !half && !(t == DTYPE_U8 && adds) && c->sum.first == 0;
 }
 
-static enum error native(struct collective *c) {
+static enum error native_run(struct collective *c) {
     if (!library_can(c)) return by_hand(c);
     bool all = c->kind == KIND_ALL_REDUCE, has_sum = all || c->rank == c->root;
     int64_t others = c->sum.count * (c->size - 1) / c->size * (all ? 2 : 1);
-    TRY(c->link->ops->native(c));
+    const struct native_call call = {c->kind, c->sum.type, c->sum.op, c->root, c->sum.count, c->buf};
+    TRY(c->link->ops->native(c->link, c->lane, &call));
     if (c->kind != KIND_BROADCAST && has_sum) sum_complete(&c->sum, c->sum.count, c->buf);
     collective_count(c, others, others);
     return ERR_NONE;
@@ -35,5 +36,5 @@ const struct algo_ops algo_native = {
     .why = "the link's library does it by itself: its order of additions, its bits",
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .native = true,
-    .run = {[KIND_ALL_REDUCE] = native, [KIND_REDUCE] = native, [KIND_BROADCAST] = native},
+    .run = {[KIND_ALL_REDUCE] = native_run, [KIND_REDUCE] = native_run, [KIND_BROADCAST] = native_run},
 };

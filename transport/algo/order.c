@@ -1,6 +1,5 @@
-/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all
- * terms stay in the first cache, whatever their number; so memory is read once and written
- * once. */
+/* Order of additions: see order.h. Sums run over blocks small enough that the partial sums of all terms stay in the
+ * first cache, whatever their number; so memory is read once and written once. */
 #include "transport/algo/order.h"
 #include "engine/base/memory.h"
 #include "transport/link/link.h"
@@ -21,7 +20,7 @@ struct fold {
     size_t at;
 };
 
-static void add(const struct fold *f, char *to, const char *left, const char *right) {
+static void fold_add(const struct fold *f, char *to, const char *left, const char *right) {
     combine(f->sum->type, f->sum->op, f->n, to, left, right);
 }
 
@@ -36,7 +35,7 @@ static void fold_tree(const struct fold *f, char *dst) {
         left[depth++] = f->in[t] + f->at;
         for (int i = 0; i < f->sum->adds[t]; i++) {
             char *to = t == terms - 1 && depth == 2 ? dst : part[depth - 2];
-            add(f, to, left[depth - 2], left[depth - 1]);
+            fold_add(f, to, left[depth - 2], left[depth - 1]);
             left[--depth - 1] = to;
         }
     }
@@ -47,7 +46,7 @@ static void fold_ring(const struct fold *f, int first, char *dst) {
     const char *sum = f->in[first] + f->at;
     for (int i = 1, ranks = f->sum->ranks; i < ranks; i++) {
         char *to = i == ranks - 1 ? dst : part;
-        add(f, to, sum, f->in[(first + i) % ranks] + f->at);
+        fold_add(f, to, sum, f->in[(first + i) % ranks] + f->at);
         sum = to;
     }
 }

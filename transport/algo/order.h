@@ -1,19 +1,18 @@
-/* The order in which the ranks' elements are added; the one place where numbers of several ranks
- * meet. Every algorithm adds in the order of its group, so two algorithms of one order give the
- * same bits. A rank is meant by its place (struct places): its number, but where hosts are mixed.
+/* The order in which the ranks' elements are added; the one place where numbers of several ranks meet. Every algorithm
+ * adds in the order of its group, so two algorithms of one order give the same bits. A rank is meant by its place
+ * (struct places): its number, but where hosts are mixed.
  *
- * ORDER_TREE: along the tree of engine/base/leaves.h, so single, dp and ddp agree on any number of
- * devices. A term of the sum is what a rank has added of its run of leaves; where that run is not
- * one subtree, a rank may give several terms. Where ranks are leaves themselves: 0 with 1, 2 with 3,
- * then these sums likewise.
+ * ORDER_TREE: along the tree of engine/base/leaves.h, so single, dp and ddp agree on any number of devices. A term of
+ * the sum is what a rank has added of its run of leaves; where that run is not one subtree, a rank may give several
+ * terms. Where ranks are leaves themselves: 0 with 1, 2 with 3, then these sums likewise.
  *
- * ORDER_RING: what a ring does anyway. Of count elements, chunk c is [c*count/n, (c+1)*count/n),
- * and is added from left to right in the order c, c+1, ..., n-1, 0, ..., c-1.
+ * ORDER_RING: what a ring does anyway. Of count elements, chunk c is [c*count/n, (c+1)*count/n), and is added from left
+ * to right in the order c, c+1, ..., n-1, 0, ..., c-1.
  *
  * The result of one element depends on its position in [0, count), never on how the work is cut. */
 #pragma once
 #include "engine/base/leaves.h"
-#include "transport/types.h"
+#include "transport/base/types.h"
 
 /* First element of chunk c. */
 int64_t order_chunk(int64_t count, int ranks, int c);

@@ -1,6 +1,5 @@
-/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all
- * have read, and a way over pipes, in which a sum needs the same few KB of every rank at once
- * (scratch). */
+/* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all have read, and a way
+ * over pipes, in which a sum needs the same few KB of every rank at once (scratch). */
 #include "transport/algo/plain.h"
 
 #include <string.h>
@@ -9,71 +8,52 @@ static const struct leg no_leg = {.peer = -1};
 
 /* ---- over buffers that can be read: what of them can be reached, [lo, hi) ---- */
 
-static int64_t within(const struct collective *c, int64_t element) {
-    return element < c->lo ? c->lo : element > c->hi ? c->hi : element;
-}
-
 /* Copies elements [from, to) of a peer's buffer, as far as they can be reached. */
-static void fetch(struct collective *c, int peer, int64_t from, int64_t to) {
-    int64_t lo = within(c, from), hi = within(c, to);
+static void plain_fetch(struct collective *c, int peer, int64_t from, int64_t to) {
+    int64_t lo = collective_within(c, from), hi = collective_within(c, to);
     const char *theirs = element(c, c->at[peer], lo);
     char *mine = element(c, c->buf, lo);
     if (theirs != mine && hi > lo) memcpy(mine, theirs, bytes_of(c, hi - lo));
 }
 
 static enum error read_reduce(struct collective *c) {
-    int64_t n = c->hi - c->lo;
-    bool root = c->rank == c->root;
-    int own = own_terms(c);
-    collective_count(c, root ? 0 : own * n, root ? (c->band->n - own) * n : 0);
-    if (root) collective_sum(c, c->lo, c->hi, &c->buf, 1);
+    collective_count_ideal(c, KIND_REDUCE);
+    if (c->rank == c->root) collective_sum(c, c->lo, c->hi, &c->buf, 1);
     return collective_finish(c);
 }
 
 static enum error read_broadcast(struct collective *c) {
-    int64_t n = c->hi - c->lo;
-    bool root = c->rank == c->root;
-    collective_count(c, root ? (c->size - 1) * n : 0, root ? 0 : n);
-    if (!root) fetch(c, c->root, c->lo, c->hi);
+    collective_count_ideal(c, KIND_BROADCAST);
+    if (c->rank != c->root) plain_fetch(c, c->root, c->lo, c->hi);
     return collective_finish(c);
 }
 
-static int64_t part_within(const struct collective *c, int r) {
-    return within(c, c->part[r + 1]) - within(c, c->part[r]);
-}
-
-static int64_t parts_of_others(const struct collective *c) {
-    return within(c, c->part[c->size]) - within(c, c->part[0]) - part_within(c, c->rank);
-}
-
 static enum error read_reduce_scatter(struct collective *c) {
-    int own = own_terms(c);
-    collective_count(c, own * parts_of_others(c), (c->band->n - own) * part_within(c, c->rank));
-    collective_sum(c, within(c, c->part[c->rank]), within(c, c->part[c->rank + 1]), &c->buf, 1);
+    const int64_t *own = &c->part[c->rank];
+    collective_count_ideal(c, KIND_REDUCE_SCATTER);
+    collective_sum(c, collective_within(c, own[0]), collective_within(c, own[1]), &c->buf, 1);
     return collective_finish(c);
 }
 
 static enum error read_all_gather(struct collective *c) {
-    collective_count(c, (c->size - 1) * part_within(c, c->rank), parts_of_others(c));
+    collective_count_ideal(c, KIND_ALL_GATHER);
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        fetch(c, r, c->part[r], c->part[r + 1]);
+        plain_fetch(c, r, c->part[r], c->part[r + 1]);
     }
     return collective_finish(c);
 }
 
 static enum error read_scatter(struct collective *c) {
-    bool root = c->rank == c->root;
-    collective_count(c, root ? parts_of_others(c) : 0, root ? 0 : part_within(c, c->rank));
-    if (!root) fetch(c, c->root, c->part[c->rank], c->part[c->rank + 1]);
+    collective_count_ideal(c, KIND_SCATTER);
+    if (c->rank != c->root) plain_fetch(c, c->root, c->part[c->rank], c->part[c->rank + 1]);
     return collective_finish(c);
 }
 
 static enum error read_gather(struct collective *c) {
-    bool root = c->rank == c->root;
-    collective_count(c, root ? 0 : part_within(c, c->rank), root ? parts_of_others(c) : 0);
-    for (int r = 0; root && r < c->size; r++)
-        if (r != c->root) fetch(c, r, c->part[r], c->part[r + 1]);
+    collective_count_ideal(c, KIND_GATHER);
+    for (int r = 0; c->rank == c->root && r < c->size; r++)
+        if (r != c->root) plain_fetch(c, r, c->part[r], c->part[r + 1]);
     return collective_finish(c);
 }
 
@@ -81,10 +61,6 @@ static enum error read_gather(struct collective *c) {
 
 static int64_t piece_of(const struct collective *c) {
     return (int64_t)(c->part_bytes / dtype_size(c->sum.type));
-}
-
-static int64_t part_size(const struct collective *c, int r) {
-    return c->part[r + 1] - c->part[r];
 }
 
 static int64_t least(int64_t a, int64_t b) {

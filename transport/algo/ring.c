@@ -1,5 +1,5 @@
-/* Algorithm "ring": the ranks stand in a circle, each sends to its right and receives from its
- * left, and the buffer is cut in N chunks (order_chunk).
+/* Algorithm "ring": the ranks stand in a circle, each sends to its right and receives from its left, and the buffer is
+ * cut in N chunks (order_chunk).
  *
  *     reduce-scatter, steps s = 0 .. N-2:  send chunk r-s, receive chunk r-s-1 and add my own to it
  *         N = 4, who sends which:   s = 0    0 -c0-> 1 -c1-> 2 -c2-> 3 -c3-> 0
@@ -9,21 +9,20 @@
  *         rank r holds chunk r+1
  *     all-gather, steps s = 0 .. N-2:      send chunk r+1-s, receive chunk r-s
  *
- * 2(N-1) steps; each rank sends and receives 2(N-1)/N K bytes, whatever N is: no port is hotter
- * than another. Chunk c is added in the order c, c+1, ...: that is ORDER_RING, and a ring can add
- * in no other. Chunks are not cut further here: the pipe hands pieces over, and they are added as
- * they come. */
+ * 2(N-1) steps; each rank sends and receives 2(N-1)/N K bytes, whatever N is: no port is hotter than another. Chunk c
+ * is added in the order c, c+1, ...: that is ORDER_RING, and a ring can add in no other. Chunks are not cut further
+ * here: the pipe hands pieces over, and they are added as they come. */
 #include "transport/algo/algo.h"
 
-static int wrap(const struct collective *c, int r) {
+static int ring_wrap(const struct collective *c, int r) {
     return (r % c->size + c->size) % c->size;
 }
 
 static struct leg chunk_leg(const struct collective *c, int peer, int chunk, enum landing how) {
-    chunk = wrap(c, chunk);
+    chunk = ring_wrap(c, chunk);
     int64_t lo = order_chunk(c->sum.count, c->size, chunk);
     int64_t hi = order_chunk(c->sum.count, c->size, chunk + 1);
-    return (struct leg){wrap(c, peer), element(c, c->buf, lo), hi - lo, how};
+    return (struct leg){ring_wrap(c, peer), element(c, c->buf, lo), hi - lo, how};
 }
 
 static enum error ring_all_reduce(struct collective *c) {
@@ -37,7 +36,7 @@ static enum error ring_all_reduce(struct collective *c) {
     return ERR_NONE;
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double ring_cost(const struct terrain *t, double bytes) {
     int others = t->places->size - 1;
     double chunk = bytes / t->places->size, adding = t->beta > t->gamma ? t->beta : t->gamma;
     return others * (2 * t->alpha + chunk * (adding + t->beta));
@@ -48,5 +47,5 @@ const struct algo_ops algo_ring = {
     .why = "2(N-1) steps around a circle, no port hotter than another",
     .orders = {[ORDER_RING] = true},
     .run = {[KIND_ALL_REDUCE] = ring_all_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost},
+    .cost = {[KIND_ALL_REDUCE] = ring_cost},
 };

@@ -1,11 +1,10 @@
-/* Algorithm "star": a reduce to rank 0, which sums everything in the group's order, and a broadcast
- * from it.
+/* Algorithm "star": a reduce to rank 0, which sums everything in the group's order, and a broadcast from it.
  *
  *     rank 0:  receive (N-1) K bytes, sum, send (N-1) K bytes
  *     others:  send K bytes, receive K bytes
  *
- * Two steps, but all bytes cross rank 0's port and all additions are its own: this is the parameter
- * server's traffic, to compare the other algorithms with. */
+ * Two steps, but all bytes cross rank 0's port and all additions are its own: this is the parameter server's traffic,
+ * to compare the other algorithms with. */
 #include "transport/algo/plain.h"
 
 static enum error star_all_reduce(struct collective *c) {
@@ -14,7 +13,7 @@ static enum error star_all_reduce(struct collective *c) {
     return plain_run[KIND_BROADCAST](c);
 }
 
-static double cost(const struct terrain *t, double bytes) {
+static double star_cost(const struct terrain *t, double bytes) {
     return plain_reduce_cost(t, bytes) + plain_broadcast_cost(t, bytes);
 }
 
@@ -24,5 +23,5 @@ const struct algo_ops algo_star = {
     .orders = {[ORDER_TREE] = true, [ORDER_RING] = true},
     .several = true,
     .run = {[KIND_ALL_REDUCE] = star_all_reduce},
-    .cost = {[KIND_ALL_REDUCE] = cost},
+    .cost = {[KIND_ALL_REDUCE] = star_cost},
 };

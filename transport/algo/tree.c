@@ -1,23 +1,22 @@
-/* Algorithm "tree": sums climb the tree of ORDER_TREE and the result climbs back down. The first
- * place of a subtree holds its sum: it takes in what the first of its right half has summed.
+/* Algorithm "tree": sums climb the tree of ORDER_TREE and the result climbs back down. The first place of a subtree
+ * holds its sum: it takes in what the first of its right half has summed.
  *
  *     N = 5, up:    1 -> 0, 3 -> 2                  down:  0 -> 4
  *                   2 -> 0                                 0 -> 2
  *                   4 -> 0                                 0 -> 1, 2 -> 3
  *
- * All-reduce of K bytes: 2 ceil(log2 N) steps of whole buffers. Place 0 receives and sends
- * ceil(log2 N) K bytes, a leaf K: for small messages and for many ranks, where steps count and
- * bytes do not. What is taken in is added as it comes.
+ * All-reduce of K bytes: 2 ceil(log2 N) steps of whole buffers. Place 0 receives and sends ceil(log2 N) K bytes, a leaf
+ * K: for small messages and for many ranks, where steps count and bytes do not. What is taken in is added as it comes.
  *
- * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A
- * reduce may not touch the buffers that it sums, so it climbs in the scratch, piece by piece; the
- * pieces follow each other up the tree. */
+ * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A reduce may not
+ * touch the buffers that it sums, so it climbs in the scratch, piece by piece; the pieces follow each other up the
+ * tree. */
 #include "transport/algo/halving.h"
 
 #include <string.h>
 
 /* Where the right half of the subtree of members [lo, hi) begins. */
-static int middle(const struct band *b, int lo, int hi) {
+static int tree_middle(const struct band *b, int lo, int hi) {
     unsigned across = (unsigned)(b->leaf[lo] ^ b->leaf[hi - 1]);
     int bit = 1 << (31 - __builtin_clz(across)), k = lo + 1;
     while (!((b->leaf[k] ^ b->leaf[lo]) & bit)) k++;
@@ -25,28 +24,28 @@ static int middle(const struct band *b, int lo, int hi) {
 }
 
 /* Members [lo, hi) sum what they hold in data; the sum is at the first of them. */
-static enum error climb(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
+static enum error tree_climb(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
     if (hi - lo == 1) return ERR_NONE;
-    int k = middle(b, lo, hi);
-    TRY(b->me < k ? climb(c, b, lo, k, data, n) : climb(c, b, k, hi, data, n));
+    int k = tree_middle(b, lo, hi);
+    TRY(b->me < k ? tree_climb(c, b, lo, k, data, n) : tree_climb(c, b, k, hi, data, n));
     if (b->me == k) return collective_send(c, b->rank[lo], data, n);
     return b->me == lo ? collective_receive(c, b->rank[k], data, n, LAND_RIGHT) : ERR_NONE;
 }
 
 /* What the first of members [lo, hi) holds in data reaches all of them. */
-static enum error descend(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
+static enum error tree_descend(struct collective *c, const struct band *b, int lo, int hi, char *data, int64_t n) {
     if (hi - lo == 1) return ERR_NONE;
-    int k = middle(b, lo, hi);
+    int k = tree_middle(b, lo, hi);
     if (b->me == lo) TRY(collective_send(c, b->rank[k], data, n));
     if (b->me == k) TRY(collective_receive(c, b->rank[lo], data, n, LAND_COPY));
-    return b->me < k ? descend(c, b, lo, k, data, n) : descend(c, b, k, hi, data, n);
+    return b->me < k ? tree_descend(c, b, lo, k, data, n) : tree_descend(c, b, k, hi, data, n);
 }
 
 enum error climbing_all_reduce(struct collective *c, const struct band *b, int64_t lo, int64_t hi) {
     char *data = element(c, c->buf, lo);
-    TRY(climb(c, b, 0, b->n, data, hi - lo));
+    TRY(tree_climb(c, b, 0, b->n, data, hi - lo));
     if (b->me == 0) sum_complete(&c->sum, hi - lo, data);
-    return descend(c, b, 0, b->n, data, hi - lo);
+    return tree_descend(c, b, 0, b->n, data, hi - lo);
 }
 
 static enum error tree_all_reduce(struct collective *c) {
@@ -57,7 +56,7 @@ static enum error tree_broadcast(struct collective *c) {
     struct band all = {0};
     for (int i = 0; i < c->size; i++) band_append(&all, (c->root + i) % c->size, 0, i);
     band_close(&all, c->rank);
-    return descend(c, &all, 0, all.n, c->buf, c->sum.count);
+    return tree_descend(c, &all, 0, all.n, c->buf, c->sum.count);
 }
 
 /* n elements from data on: up the tree, and from its top to the root. */
@@ -66,7 +65,7 @@ static enum error reduce_piece(struct collective *c, const struct band *band, ch
     int top = band->rank[0];
     if (band->me >= 0) {
         memcpy(sum, data, bytes_of(c, n));
-        TRY(climb(c, band, 0, band->n, sum, n));
+        TRY(tree_climb(c, band, 0, band->n, sum, n));
     }
     if (band->me == 0) {
         sum_complete(&c->sum, n, sum);

@@ -3,7 +3,6 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "transport/algo/plain.h"
 #include "transport/link/words.h"
 
 #include <sched.h>
@@ -34,16 +33,10 @@ static int index_of(const char *name) {
 
 /* ---- which one ---- */
 
-enum error carrier_gather(struct group *g, int64_t *all, int n) {
-    int64_t part[RANKS_MAX + 1];
-    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
-}
-
 static const int64_t has_accelerator = (int64_t)1 << 32;
 
 /* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
-static enum error survey(struct group *g, int wanted, int64_t *able, char why[256]) {
+static enum error carriers_survey(struct group *g, int wanted, int64_t *able, char why[256]) {
     able[g->rank] = device_runtime(g->params.device)->apart ? has_accelerator : 0;
     for (int i = 0; i < CARRIERS; i++) {
         enum error err = kinds[i]->suits(g);
@@ -52,11 +45,11 @@ static enum error survey(struct group *g, int wanted, int64_t *able, char why[25
         else if (i == wanted)
             snprintf(why, 256, "%s", error_message());
     }
-    return carrier_gather(g, able, 1);
+    return group_gather_all(g, able, 1);
 }
 
 /* The first rank that cannot use it; -1: all can. */
-static int unable(const struct group *g, const int64_t *able, int kind) {
+static int carrier_lacking(const struct group *g, const int64_t *able, int kind) {
     for (int r = 0; r < g->size; r++)
         if (!(able[r] >> kind & 1)) return r;
     return -1;
@@ -68,28 +61,26 @@ static bool all_have_accelerators(const struct group *g, const int64_t *able) {
     return true;
 }
 
-static enum error refuse(const struct group *g, int kind, int rank, const char *why) {
+static enum error carrier_refuse(const struct group *g, int kind, int rank, const char *why) {
     if (rank == g->rank)
-        return FAIL(ERR_DEVICE,
-                    "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs "
-                    "nothing of the kind",
+        return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs nothing of the kind",
                     rank, kinds[kind]->name, why);
     return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank, kinds[kind]->name);
 }
 
 /* Everybody comes to the same choice, from what all have told. */
-static enum error choose(struct group *g, int *out) {
+static enum error carrier_choose(struct group *g, int *out) {
     int64_t able[RANKS_MAX];
     char why[256] = "";
     bool automatic = !strcmp(g->params.carrier, "auto");
     bool threads = !strcmp(g->params.link, "thread");
     int wanted = automatic ? index_of(threads ? "peer" : "nccl") : index_of(g->params.carrier);
     if (wanted < 0) return FAIL(ERR_CONFIG, "no carrier '%s'", g->params.carrier);
-    TRY(survey(g, wanted, able, why));
-    int lacks = unable(g, able, wanted);
+    TRY(carriers_survey(g, wanted, able, why));
+    int lacks = carrier_lacking(g, able, wanted);
     *out = wanted;
     if (lacks < 0) return ERR_NONE;
-    if (!automatic) return refuse(g, wanted, lacks, why);
+    if (!automatic) return carrier_refuse(g, wanted, lacks, why);
     *out = index_of("staged");
     bool expected = emulation_on(&g->params.emulate) || !all_have_accelerators(g, able);
     snprintf(g->carried, sizeof g->carried, "rank %d has no %s%s%.120s", lacks, kinds[wanted]->name,
@@ -111,7 +102,7 @@ static enum error open_kind(struct group *g, int kind, struct carrier **out) {
 enum error carrier_open(struct group *g) {
     int kind, staged = index_of("staged");
     if (!g->params.carrier) return ERR_NONE;
-    TRY(choose(g, &kind));
+    TRY(carrier_choose(g, &kind));
     g->params.carrier = kinds[kind]->name;
     TRY(open_kind(g, staged, &g->staged));
     if (kind == staged || g->size == 1) {
@@ -165,18 +156,13 @@ bool carrier_holds(const struct group *g, const struct collective *c) {
 
 /* ---- one call ---- */
 
-bool carrier_is_sole(const struct group *g) {
-    return g->carrier->ops->sole;
-}
-
 struct carrier *carrier_for(const struct group *g, const struct collective *c) {
-    bool pair = c->kind == KIND_SEND || c->kind == KIND_RECV;
     const struct carrier_ops *ops = g->carrier->ops;
-    return !pair && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
+    return !kind_has_peer(c->kind) && (!ops->takes || ops->takes(g->carrier, c)) ? g->carrier : g->staged;
 }
 
-/* The lane of the device, behind what the buffer waits for. */
-static enum error begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
+/* The lane of the device, after what the buffer waits for. */
+static enum error carrier_begin(struct carrier *cr, struct collective *c, enum device_lane *l) {
     *l = cr->ops->sole || c->lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
     if (c->lane == LANE_INLINE && *l == LANE_EXCHANGE) { /* the caller's thread: it may */
         TRY(cr->runtime->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
@@ -188,7 +174,7 @@ static enum error begin(struct carrier *cr, struct collective *c, enum device_la
 enum error carrier_run(struct carrier *cr, struct collective *c) {
     struct group *g = cr->group;
     enum device_lane l;
-    enum error err = begin(cr, c, &l);
+    enum error err = carrier_begin(cr, c, &l);
     if (!err) err = cr->ops->run(cr, c, l);
     if (!err && l == LANE_EXCHANGE) err = carrier_wait(cr, c, l);
     if (!err) return ERR_NONE;
@@ -231,21 +217,21 @@ enum error carrier_meet(struct carrier *cr, struct collective *c) {
     return ops->lazy ? ops->sync(c->link, c->lane) : ERR_NONE;
 }
 
-struct patience {
+struct carrier_patience {
     int64_t start, begun, looked; /* begun: when the call's buffer was ready; 0: it is not yet */
     enum device_lane l;
     bool warned;
 };
 
 /* The device has not come to the call: it computes, or it hangs. */
-static enum error await_begin(const struct carrier *cr, const struct patience *p, int64_t now) {
+static enum error await_begin(const struct carrier *cr, const struct carrier_patience *p, int64_t now) {
     double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
     if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
     return cr->runtime->give_up(cr->device, p->l, waited);
 }
 
 /* What else may have gone wrong, now and then. */
-static enum error look_around(struct carrier *cr, const struct collective *c, struct patience *p) {
+static enum error look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
     struct group *g = cr->group;
     struct link *link = g->link;
@@ -270,7 +256,7 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
 }
 
 /* Short waits are looked through, long ones slept. */
-static void pause_for(const struct patience *p, bool patient) {
+static void pause_for(const struct carrier_patience *p, bool patient) {
     enum { BRIEF = 20000, SHORT = 2000000 };
     int64_t waited = clock_ns() - p->start;
     struct timespec nap = {.tv_nsec = waited < SHORT ? 20000 : 200000};
@@ -284,7 +270,7 @@ static void pause_for(const struct patience *p, bool patient) {
 
 enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l) {
     struct link *link = cr->group->link;
-    struct patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
+    struct carrier_patience p = {.start = clock_ns(), .looked = clock_ns(), .l = l};
     TRY(cr->runtime->mark(cr->device, l, cr->end[l]));
     while (!cr->runtime->passed(cr->end[l])) {
         TRY(link->ops->failure(link));
@@ -293,42 +279,6 @@ enum error carrier_wait(struct carrier *cr, const struct collective *c, enum dev
         pause_for(&p, link->patient[c->lane]);
     }
     return cr->runtime->wait(cr->device, l); /* has been reached: what the device has to complain of */
-}
-
-/* ---- what is counted ---- */
-
-static int64_t part_size(const struct collective *c, int r) {
-    return c->part[r + 1] - c->part[r];
-}
-
-static void count_parts(struct collective *c) {
-    int64_t own = part_size(c, c->rank), others = c->part[c->size] - c->part[0] - own;
-    bool root = c->rank == c->root;
-    int64_t peers = c->size - 1, mine = own_terms(c);
-    if (c->kind == KIND_REDUCE_SCATTER)
-        collective_count(c, mine * others, (c->band->n - mine) * own);
-    else if (c->kind == KIND_ALL_GATHER)
-        collective_count(c, peers * own, others);
-    else if (c->kind == KIND_SCATTER)
-        collective_count(c, root ? others : 0, root ? 0 : own);
-    else if (c->kind == KIND_GATHER)
-        collective_count(c, root ? 0 : own, root ? others : 0);
-    else /* all_to_all */
-        collective_count(c, c->send_part[c->size] - c->send_part[0] - own, others);
-}
-
-void carrier_count(struct collective *c) {
-    int64_t n = c->sum.count, own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    bool root = c->rank == c->root;
-    int mine = own_terms(c), theirs = c->band->n - mine;
-    if (c->kind == KIND_ALL_REDUCE)
-        collective_count(c, mine * (n - own) + (c->size - 1) * own, theirs * own + n - own);
-    else if (c->kind == KIND_REDUCE)
-        collective_count(c, root ? 0 : mine * n, root ? theirs * n : 0);
-    else if (c->kind == KIND_BROADCAST)
-        collective_count(c, root ? (c->size - 1) * n : 0, root ? 0 : n);
-    else
-        count_parts(c);
 }
 
 /* ---- sums ---- */
@@ -343,24 +293,19 @@ enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s
     return ERR_NONE;
 }
 
-/* One chunk of ORDER_RING: who stands at its number gives the first term. */
-static enum error sum_chunk(struct carrier *cr, enum device_lane l, const struct sum *s, int chunk, int64_t skip,
-                            int64_t n, const float *const *in, float *to) {
-    const float *terms[RANKS_MAX];
-    for (int i = 0; i < s->ranks; i++) terms[i] = in[(chunk + i) % s->ranks] + skip;
-    return cr->runtime->sum(cr->device, l, to + skip, terms, s->ranks, NULL, n);
-}
-
-enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+/* In ORDER_RING the rank that stands at a chunk's number gives the first term. */
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
                        const float *const *in, float *to) {
-    if (hi <= lo) return ERR_NONE;
-    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, hi - lo);
+    if (r.hi <= r.lo) return ERR_NONE;
+    if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, r.hi - r.lo);
     for (int k = 0; k < s->ranks; k++) {
-        int64_t begin = order_chunk(s->count, s->ranks, k);
-        int64_t end = order_chunk(s->count, s->ranks, k + 1);
-        if (begin < lo) begin = lo;
-        if (end > hi) end = hi;
-        if (begin < end) TRY(sum_chunk(cr, l, s, k, begin - lo, end - begin, in, to));
+        const float *terms[RANKS_MAX];
+        int64_t begin = order_chunk(s->count, s->ranks, k), end = order_chunk(s->count, s->ranks, k + 1);
+        if (begin < r.lo) begin = r.lo;
+        if (end > r.hi) end = r.hi;
+        if (begin >= end) continue;
+        for (int i = 0; i < s->ranks; i++) terms[i] = in[(k + i) % s->ranks] + (begin - r.lo);
+        TRY(cr->runtime->sum(cr->device, l, to + (begin - r.lo), terms, s->ranks, NULL, end - begin));
     }
     return ERR_NONE;
 }

@@ -1,10 +1,9 @@
-/* A carrier moves the bytes of calls whose buffers lie on accelerators. What surrounds a call stays
- * the group's: which calls there are, that the ranks agree, deadlines, the flight recorder, failure.
- * The carriers are listed in carriers.def, one file each.
+/* A carrier moves the bytes of calls whose buffers lie on accelerators. What surrounds a call stays the group's: which
+ * calls there are, that the ranks agree, deadlines, the flight recorder, failure. The carriers are listed in
+ * carriers.def, one file each.
  *
- * A call runs on a lane of the device: LANE_COMPUTE for LANE_INLINE, LANE_EXCHANGE for LANE_COMM
- * (and for all calls of a sole carrier). What a carrier does not take goes through "staged", on all
- * ranks alike. */
+ * A call runs on a lane of the device: LANE_COMPUTE for LANE_INLINE, LANE_EXCHANGE for LANE_COMM (and for all calls of
+ * a sole carrier). What a carrier does not take goes through "staged", on all ranks alike. */
 #pragma once
 #include "transport/core.h"
 
@@ -26,9 +25,8 @@ struct carrier_ops {
     bool sole;
     /* Whether this rank can use it, as far as it knows alone; the error says why not. */
     enum error (*suits)(const struct group *g);
-    /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that
-     * it gives (also when it then fails) is closed in any case. why, of a size of 256: for the
-     * banner. */
+    /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that it gives (also when
+     * it then fails) is closed in any case. why, of a size of 256: for the banner. */
     enum error (*open)(struct group *g, struct carrier **out, char *why);
     /* Returns when no other rank uses this rank's memory any more. Not collective. */
     void (*close)(struct carrier *c);
@@ -51,7 +49,6 @@ void carrier_close(struct group *g);
 /* The device's memory, or where this rank has no accelerator the host's. Freed with the group. */
 MUST_CHECK enum error carrier_alloc(struct group *g, size_t bytes, void **out);
 bool carrier_holds(const struct group *g, const struct collective *c);
-bool carrier_is_sole(const struct group *g);
 /* The carrier of a call whose buffer is on an accelerator. */
 struct carrier *carrier_for(const struct group *g, const struct collective *c);
 MUST_CHECK enum error carrier_run(struct carrier *cr, struct collective *c);
@@ -68,10 +65,6 @@ MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
 /* Until the device has done what was asked of the lane: with the group's deadline, which begins when
  * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
-/* Counts what an ideal exchange of this kind moves. */
-void carrier_count(struct collective *c);
-/* What the ranks know each by itself, n numbers each, brought together at all[rank * n]. */
-MUST_CHECK enum error carrier_gather(struct group *g, int64_t *all, int n);
 
 /* Memory of the device for what comes from others before it is added: grown where it does not
  * suffice, which waits for the lane. */
@@ -81,7 +74,10 @@ struct slots {
 };
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
-/* to = the sum of elements [lo, hi) in the order of s, on the lane: f32, REDOP_SUM. in[i] and to
- * point at element lo; in[i] is of who stands at place i of those that give. */
-MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, int64_t lo, int64_t hi,
+struct element_range { /* of elements: [lo, hi) */
+    int64_t lo, hi;
+};
+/* to = the sum of the range in the order of s, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
+ * of the rank at place i of those that give. */
+MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
                                   const float *const *in, float *to);

@@ -1,15 +1,14 @@
 /* Carrier "nccl": NVIDIA's library, between the GPUs of several processes, on one host or more.
  *
- * One communicator for a group, one thread at a time: calls of both lanes of the group are done one
- * after the other, in the order of the calling thread, which is the same on all ranks. The ranks meet
- * on the host before each call, so NCCL never waits on a GPU for a rank that has not come: that is
- * found out, and told, as on processors. After that the host waits for the GPU with the group's
- * deadline, and looks at what NCCL and the link know of failures.
+ * One communicator for a group, one thread at a time: calls of both lanes of the group are done one after the other, in
+ * the order of the calling thread, which is the same on all ranks. The ranks meet on the host before each call, so NCCL
+ * never waits on a GPU for a rank that has not come: that is found out, and told, as on processors. After that the host
+ * waits for the GPU with the group's deadline, and looks at what NCCL and the link know of failures.
  *
- * Nothing in NCCL may block the host: communicators are of the kind whose calls return before they
- * are done (ncclInProgress), and are asked until they are. A call that has failed never ends by
- * itself; only ncclCommAbort, on every rank, ends it. A failure of the group reaches every rank, so
- * each does that by itself; the communicator is gone then, and so is the group. */
+ * Nothing in NCCL may block the host: communicators are of the kind whose calls return before they are done
+ * (ncclInProgress), and are asked until they are. A call that has failed never ends by itself; only ncclCommAbort, on
+ * every rank, ends it. A failure of the group reaches every rank, so each does that by itself; the communicator is gone
+ * then, and so is the group. */
 #include "transport/carrier/carrier.h"
 #include "transport/carrier/nccl_about.h"
 
@@ -39,7 +38,7 @@ static enum error nccl_failed(ncclResult_t rc, const char *what) {
 }
 
 /* NCCL's own state: still at work, or what it ended with. */
-static ncclResult_t ask(struct nccl_carrier *n) {
+static ncclResult_t nccl_state(struct nccl_carrier *n) {
     ncclResult_t state = ncclSuccess, rc = ncclSuccess;
     pthread_mutex_lock(&n->mutex);
     if (n->comm) rc = nccl.CommGetAsyncError(n->comm, &state);
@@ -49,13 +48,13 @@ static ncclResult_t ask(struct nccl_carrier *n) {
 
 /* Until NCCL has taken what it was given: each call by a thread of NCCL's own, in some tens of microseconds; a nap would
  * make that several times as long. */
-static enum error settle(struct nccl_carrier *n, const char *what, double timeout) {
+static enum error nccl_settle(struct nccl_carrier *n, const char *what, double timeout) {
     enum { BRIEF = 1000000 };
     struct group *g = n->carrier.group;
     const struct timespec nap = {.tv_nsec = 200000};
     int64_t start = clock_ns(), looked = start;
     ncclResult_t rc;
-    while ((rc = ask(n)) == ncclInProgress) {
+    while ((rc = nccl_state(n)) == ncclInProgress) {
         int64_t now = clock_ns();
         TRY(g->link->ops->failure(g->link));
         if (now - looked > 100000000 && g->link->ops->lost) {
@@ -85,14 +84,14 @@ enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum d
         return FAIL(ERR_PEER, "%s: the communicator is gone", what);
     }
     if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, what);
-    return settle(n, what, link->params.timeout);
+    return nccl_settle(n, what, link->params.timeout);
 }
 
 /* ---- a GPU with several ranks ---- */
 
 /* NCCL refuses two ranks of one host on one GPU. It takes them for ranks of different hosts when
  * they say so, and then for socket's ends: right, and slow. What the user has set stays. */
-static void separate(const struct group *g) {
+static void nccl_separate(const struct group *g) {
     static const char *const pairs[][2] = {
         {"NCCL_NET", "Socket"},    {"NCCL_IB_DISABLE", "1"},   {"NCCL_SOCKET_IFNAME", "lo"}, {"NCCL_P2P_DISABLE", "1"},
         {"NCCL_SHM_DISABLE", "1"}, {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NVLS_ENABLE", "0"},    {"NCCL_ALGO", "Ring"},
@@ -137,7 +136,7 @@ static int64_t gpu_of(const struct group *g) {
 static enum error find_shared(struct group *g, bool *shared) {
     int64_t gpu[RANKS_MAX];
     gpu[g->rank] = gpu_of(g);
-    TRY(carrier_gather(g, gpu, 1));
+    TRY(group_gather_all(g, gpu, 1));
     *shared = false;
     for (int a = 0; a < g->size; a++)
         for (int b = 0; b < a; b++) *shared = *shared || gpu[a] == gpu[b];
@@ -161,7 +160,7 @@ static enum error agree_on_id(struct group *g, ncclUniqueId *id) {
     return group_broadcast(g, GROUP_INLINE, id, sizeof *id, DTYPE_U8, 0);
 }
 
-static enum error join(struct nccl_carrier *n) {
+static enum error nccl_join(struct nccl_carrier *n) {
     struct group *g = n->carrier.group;
     struct carrier *cr = &n->carrier;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -174,7 +173,7 @@ static enum error join(struct nccl_carrier *n) {
     ncclResult_t rc = nccl.CommInitRankConfig(&n->comm, g->size, id, g->rank, &config);
     pthread_mutex_unlock(&n->mutex);
     if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommInitRank");
-    return settle(n, "ncclCommInitRank", g->params.timeout);
+    return nccl_settle(n, "ncclCommInitRank", g->params.timeout);
 }
 
 static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
@@ -185,9 +184,9 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     pthread_mutex_init(&n->mutex, NULL);
     n->bitwise = g->params.bitwise;
     TRY(find_shared(g, &shared));
-    if (shared) separate(g);
+    if (shared) nccl_separate(g);
     const char *more = settle_environment(g);
-    TRY(join(n));
+    TRY(nccl_join(n));
     nccl_version(version, NULL, 0);
     snprintf(why, 256, "%s%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",
              shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "", more);
@@ -206,7 +205,7 @@ static void nccl_abandon(struct carrier *cr) {
 }
 
 /* In peace all ranks come here together; a rank that does not is not waited for long. */
-static enum error finalize(struct nccl_carrier *n) {
+static enum error nccl_finalize(struct nccl_carrier *n) {
     struct group *g = n->carrier.group;
     double timeout = g->params.timeout < 10 ? g->params.timeout : 10;
     TRY(g->link->ops->failure(g->link));
@@ -214,12 +213,12 @@ static enum error finalize(struct nccl_carrier *n) {
     ncclResult_t rc = nccl.CommFinalize(n->comm);
     pthread_mutex_unlock(&n->mutex);
     if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommFinalize");
-    return settle(n, "ncclCommFinalize", timeout);
+    return nccl_settle(n, "ncclCommFinalize", timeout);
 }
 
 static void nccl_close(struct carrier *cr) {
     struct nccl_carrier *n = nccl_of(cr);
-    if (n->comm && finalize(n) == ERR_NONE) {
+    if (n->comm && nccl_finalize(n) == ERR_NONE) {
         ncclResult_t rc = nccl.CommDestroy(n->comm);
         (void)rc; /* all that it has done is done */
         n->comm = NULL;
@@ -233,14 +232,14 @@ static void nccl_close(struct carrier *cr) {
 /* ---- calls ---- */
 
 static enum error nccl_check(struct carrier *cr) {
-    ncclResult_t rc = ask(nccl_of(cr));
+    ncclResult_t rc = nccl_state(nccl_of(cr));
     bool well = rc == ncclSuccess || rc == ncclInProgress;
     return well ? ERR_NONE : nccl_failed(rc, "NCCL");
 }
 
 static enum error nccl_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     TRY(carrier_meet(cr, c));
-    carrier_count(c);
+    collective_count_ideal(c, c->kind);
     return nccl_move(nccl_of(cr), c, l);
 }
 

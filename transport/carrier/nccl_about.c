@@ -23,12 +23,12 @@ struct asked {
     int64_t since;
 };
 
-static enum error failed(const struct asked *a, ncclResult_t rc) {
+static enum error asked_failed(const struct asked *a, ncclResult_t rc) {
     return FAIL(ERR_DEVICE, "%s: %s\nset NCCL_DEBUG=INFO to see why", a->what, nccl.GetErrorString(rc));
 }
 
 /* Once more, a moment later; an error of the communicator's is found here. */
-static enum error linger(const struct asked *a, ncclResult_t *state) {
+static enum error asked_linger(const struct asked *a, ncclResult_t *state) {
     enum { SECONDS = 30 };
     const struct timespec nap = {.tv_nsec = 1000000};
     if (clock_seconds(clock_ns() - a->since) > SECONDS)
@@ -37,33 +37,33 @@ static enum error linger(const struct asked *a, ncclResult_t *state) {
     nanosleep(&nap, NULL);
     ncclResult_t rc = nccl.CommGetAsyncError(a->comm, state);
     if (rc == ncclSuccess && (*state == ncclSuccess || *state == ncclInProgress)) return ERR_NONE;
-    return failed(a, rc ? rc : *state);
+    return asked_failed(a, rc ? rc : *state);
 }
 
 /* Until NCCL has taken what it answered with rc. */
-static enum error settle(ncclComm_t comm, ncclResult_t rc, const char *what) {
+static enum error asked_settle(ncclComm_t comm, ncclResult_t rc, const char *what) {
     struct asked a = {what, comm, clock_ns()};
-    while (rc == ncclInProgress) TRY(linger(&a, &rc));
-    return rc == ncclSuccess ? ERR_NONE : failed(&a, rc);
+    while (rc == ncclInProgress) TRY(asked_linger(&a, &rc));
+    return rc == ncclSuccess ? ERR_NONE : asked_failed(&a, rc);
 }
 
 /* What hangs on the GPU would keep whoever waits for it: it is asked instead. */
-static enum error await(struct device *dev, const struct device_mark *end, ncclComm_t comm) {
+static enum error asked_await(struct device *dev, const struct device_mark *end, ncclComm_t comm) {
     struct asked a = {"ncclAllReduce", comm, clock_ns()};
     ncclResult_t state;
-    while (!device_runtime(dev)->passed(end)) TRY(linger(&a, &state));
+    while (!device_runtime(dev)->passed(end)) TRY(asked_linger(&a, &state));
     return device_wait(dev);
 }
 
-static enum error add(struct device *dev, ncclComm_t comm, void *there, size_t n) {
+static enum error nccl_add(struct device *dev, ncclComm_t comm, void *there, size_t n) {
     const struct device_runtime *runtime = device_runtime(dev);
     cudaStream_t stream = runtime->stream(dev, LANE_COMPUTE);
     ncclResult_t rc = nccl.AllReduce(there, there, n, ncclFloat32, ncclSum, comm, stream);
     struct device_mark *end;
-    TRY(settle(comm, rc, "ncclAllReduce"));
+    TRY(asked_settle(comm, rc, "ncclAllReduce"));
     TRY(runtime->mark_create(dev, &end));
     enum error err = runtime->mark(dev, LANE_COMPUTE, end);
-    if (err == ERR_NONE) err = await(dev, end, comm);
+    if (err == ERR_NONE) err = asked_await(dev, end, comm);
     runtime->mark_free(end);
     return err;
 }
@@ -73,10 +73,10 @@ static enum error try_comm(struct device *dev, ncclComm_t *comm, void *there, si
     ncclUniqueId id;
     config.blocking = 0;
     device_runtime(dev)->stream(dev, LANE_COMPUTE); /* makes it the calling thread's GPU */
-    TRY(settle(NULL, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
+    TRY(asked_settle(NULL, nccl.GetUniqueId(&id), "ncclGetUniqueId"));
     ncclResult_t rc = nccl.CommInitRankConfig(comm, 1, id, 0, &config);
-    TRY(settle(*comm, rc, "ncclCommInitRank"));
-    return add(dev, *comm, there, n);
+    TRY(asked_settle(*comm, rc, "ncclCommInitRank"));
+    return nccl_add(dev, *comm, there, n);
 }
 
 enum error nccl_probe(struct device *dev) {

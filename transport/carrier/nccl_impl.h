@@ -13,8 +13,7 @@ struct nccl_carrier {
     bool bitwise;
     struct slots slots;
 };
-/* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for
- * messages. */
+/* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for messages. */
 typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
                                 const void *detail);
 MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,

@@ -1,10 +1,9 @@
-/* What each kind of call is made of over NCCL. Parts that are equal have functions of their own;
- * unequal ones are groups of sends and receives, and of reduces.
+/* What each kind of call is made of over NCCL. Parts that are equal have functions of their own; unequal ones are
+ * groups of sends and receives, and of reduces.
  *
- * bitwise: NCCL adds in an order that depends on its choices and on the number of ranks. So it only
- * moves: every rank gets the others' elements of its own part, in slots, and adds them in the
- * group's order; an all-reduce then gathers the parts. That is the ring's bytes, in messages from all
- * to all. */
+ * bitwise: NCCL adds in an order that depends on its choices and on the number of ranks. So it only moves: every rank
+ * gets the others' elements of its own part, in slots, and adds them in the group's order; an all-reduce then gathers
+ * the parts. That is the ring's bytes, in messages from all to all. */
 #ifdef ENGINE_HAVE_NCCL
 #include "transport/carrier/nccl_impl.h"
 
@@ -17,10 +16,6 @@ static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
                                                    [REDOP_MAX] = ncclMax,
                                                    [REDOP_AVERAGE] = ncclAvg};
 
-static bool adds(const struct collective *c) {
-    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
-}
-
 static bool is_float(enum dtype t) {
     return t == DTYPE_F32 || t == DTYPE_F64 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
@@ -28,13 +23,9 @@ static bool is_float(enum dtype t) {
 /* A rank that gives nothing is not known to NCCL's sums. Its averages of integers are not ours. */
 bool nccl_takes(const struct carrier *cr, const struct collective *c) {
     const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
-    if (!adds(c)) return true;
+    if (!kind_adds(c->kind)) return true;
     if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
     return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE && (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
-}
-
-static int64_t part_size(const struct collective *c, int r) {
-    return c->part[r + 1] - c->part[r];
 }
 
 static bool equal_parts(const struct collective *c) {
@@ -45,43 +36,32 @@ static bool equal_parts(const struct collective *c) {
 
 /* ---- one function each ---- */
 
-static ncclResult_t all_reduce(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
                                const void *detail) {
+    ncclDataType_t t = types[c->sum.type];
+    ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
+    size_t count = (size_t)(c->part ? part_size(c, 0) : c->sum.count);
+    void *own = c->part ? element(c, c->buf, c->part[c->rank]) : NULL;
+    void *all = c->part ? element(c, c->buf, c->part[0]) : NULL;
     (void)detail;
-    return nccl.AllReduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op], n->comm, stream);
-}
-
-static ncclResult_t reduce(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                           const void *detail) {
-    (void)detail;
-    return nccl.Reduce(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], ops[c->sum.op], c->root, n->comm,
-                       stream);
-}
-
-static ncclResult_t broadcast(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                              const void *detail) {
-    (void)detail;
-    return nccl.Broadcast(c->buf, c->buf, (size_t)c->sum.count, types[c->sum.type], c->root, n->comm, stream);
-}
-
-static ncclResult_t all_gather_equal(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                     const void *detail) {
-    (void)detail;
-    return nccl.AllGather(element(c, c->buf, c->part[c->rank]), element(c, c->buf, c->part[0]), (size_t)part_size(c, 0),
-                          types[c->sum.type], n->comm, stream);
-}
-
-static ncclResult_t reduce_scatter_equal(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                         const void *detail) {
-    (void)detail;
-    return nccl.ReduceScatter(element(c, c->buf, c->part[0]), element(c, c->buf, c->part[c->rank]),
-                              (size_t)part_size(c, 0), types[c->sum.type], ops[c->sum.op], n->comm, stream);
+    switch (c->kind) {
+    case KIND_ALL_REDUCE:
+        return nccl.AllReduce(c->buf, c->buf, count, t, op, n->comm, stream);
+    case KIND_REDUCE:
+        return nccl.Reduce(c->buf, c->buf, count, t, op, c->root, n->comm, stream);
+    case KIND_BROADCAST:
+        return nccl.Broadcast(c->buf, c->buf, count, t, c->root, n->comm, stream);
+    case KIND_ALL_GATHER:
+        return nccl.AllGather(own, all, count, t, n->comm, stream);
+    default:
+        return nccl.ReduceScatter(all, own, count, t, op, n->comm, stream);
+    }
 }
 
 /* ---- groups of messages ---- */
 
 /* To the first thing that goes wrong; the group is ended in any case. */
-static ncclResult_t worse(ncclResult_t a, ncclResult_t b) {
+static ncclResult_t worse_of(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
@@ -92,33 +72,33 @@ static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
-            rc = worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
-                                       n->comm, stream));
+            rc = worse_of(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
+                                          n->comm, stream));
     }
-    return worse(rc, nccl.GroupEnd());
+    return worse_of(rc, nccl.GroupEnd());
 }
 
 /* What goes to and comes from each rank; nothing to and from itself. */
-struct mail {
+struct nccl_mail {
     const char *to[RANKS_MAX];
     char *from[RANKS_MAX];
     int64_t out[RANKS_MAX], in[RANKS_MAX]; /* elements */
 };
 
-static ncclResult_t exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                             const void *detail) {
-    const struct mail *m = detail;
+static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
+                                  const void *detail) {
+    const struct nccl_mail *m = detail;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        if (m->out[to]) rc = worse(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
-        if (m->in[by]) rc = worse(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+        if (m->out[to]) rc = worse_of(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
+        if (m->in[by]) rc = worse_of(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
     }
-    return worse(rc, nccl.GroupEnd());
+    return worse_of(rc, nccl.GroupEnd());
 }
 
-static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct mail *m) {
+static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct nccl_mail *m) {
     int me = c->rank;
     for (int r = 0; r < c->size; r++) {
         m->to[r] = element(c, c->buf, part[me]);
@@ -128,7 +108,7 @@ static void gather_mail(const struct collective *c, const int64_t *part, bool al
     }
 }
 
-static void scatter_mail(const struct collective *c, struct mail *m) {
+static void scatter_mail(const struct collective *c, struct nccl_mail *m) {
     bool root = c->rank == c->root;
     for (int r = 0; r < c->size; r++) {
         m->to[r] = element(c, c->buf, c->part[r]);
@@ -138,7 +118,7 @@ static void scatter_mail(const struct collective *c, struct mail *m) {
     }
 }
 
-static void all_to_all_mail(const struct collective *c, struct mail *m) {
+static void all_to_all_mail(const struct collective *c, struct nccl_mail *m) {
     for (int r = 0; r < c->size; r++) {
         m->to[r] = element(c, c->send, c->send_part[r]);
         m->from[r] = element(c, c->buf, c->part[r]);
@@ -148,20 +128,20 @@ static void all_to_all_mail(const struct collective *c, struct mail *m) {
 }
 
 static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct mail m;
+    struct nccl_mail m;
     struct carrier *cr = &n->carrier;
     if (part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
     all_to_all_mail(c, &m);
-    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
                                bool all) {
-    struct mail m;
+    struct nccl_mail m;
     gather_mail(c, part, all, &m);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 /* ---- sums in the group's order ---- */
@@ -170,107 +150,102 @@ static char *slot_of(const struct nccl_carrier *n, const struct collective *c, i
     return (char *)n->slots.memory + bytes_of(c, term * piece);
 }
 
-/* Of every rank's part a piece, 'from' elements into it: of my k-th term it goes to that rank, and of that rank's k-th
- * term mine comes. */
-static void piece_mail(const struct nccl_carrier *n, const struct collective *c, const int64_t *part, int64_t from,
-                       int64_t piece, int k, struct mail *m) {
+/* Of every rank's part the piece that begins 'from' elements into it. */
+struct pieces {
+    const int64_t *part;
+    int64_t from, most; /* elements */
+};
+
+static int64_t piece_size(const struct pieces *p, int r) {
+    int64_t left = p->part[r + 1] - p->part[r] - p->from;
+    return left <= 0 ? 0 : left < p->most ? left : p->most;
+}
+
+/* Of my k-th term each rank's piece goes to that rank, and of that rank's k-th term mine comes. */
+static void piece_mail(const struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k,
+                       struct nccl_mail *m) {
     const struct band *b = c->band;
     bool gives = k < own_terms(c);
-    int64_t own = part[c->rank + 1] - part[c->rank] - from;
     for (int r = 0; r < c->size; r++) {
-        int64_t left = part[r + 1] - part[r] - from;
-        m->to[r] = element(c, c->buf, k * c->apart + part[r] + from);
-        m->out[r] = !gives || left <= 0 ? 0 : left < piece ? left : piece;
+        m->to[r] = element(c, c->buf, k * c->apart + p->part[r] + p->from);
+        m->out[r] = gives ? piece_size(p, r) : 0;
         m->in[r] = 0;
     }
     for (int i = 0; i < b->n; i++) {
         if (b->piece[i] != k) continue;
-        m->from[b->rank[i]] = slot_of(n, c, i, piece);
-        m->in[b->rank[i]] = own <= 0 ? 0 : own < piece ? own : piece;
+        m->from[b->rank[i]] = slot_of(n, c, i, p->most);
+        m->in[b->rank[i]] = piece_size(p, c->rank);
     }
 }
 
 /* Of all terms. */
-static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
-                              int64_t from, int64_t piece) {
+static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                              const struct pieces *p) {
     int most = 0;
     for (int i = 0; i < c->band->n; i++)
         if (c->band->piece[i] > most) most = c->band->piece[i];
     for (int k = 0; k <= most; k++) {
-        struct mail m;
-        piece_mail(n, c, part, from, piece, k, &m);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", exchange, &m));
+        struct nccl_mail m;
+        piece_mail(n, c, p, k, &m);
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &m));
     }
     return ERR_NONE;
 }
 
-static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, int64_t lo, int64_t hi,
-                            int64_t piece) {
+static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
     const struct band *b = c->band;
     const float *in[LEAVES_MAX];
-    float *to = (float *)(void *)element(c, c->buf, lo);
+    struct element_range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
-        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, lo) : slot_of(n, c, i, piece));
+        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
     }
-    return carrier_sum(&n->carrier, l, &c->sum, lo, hi, in, to);
+    return carrier_sum(&n->carrier, l, &c->sum, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
 /* Every rank's part holds the sum afterwards, there. */
-static enum error ordered(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
+static enum error sum_in_order(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     int64_t longest = 0;
     for (int r = 0; r < c->size; r++)
         if (part[r + 1] - part[r] > longest) longest = part[r + 1] - part[r];
     int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * piece)));
-    for (int64_t from = 0; from < longest; from += piece) {
-        int64_t lo = part[c->rank] + from, hi = part[c->rank + 1];
-        TRY(swap_pieces(n, c, l, part, from, piece));
-        if (lo < hi) TRY(add_piece(n, c, l, lo, hi - lo < piece ? hi : lo + piece, piece));
+    for (struct pieces p = {.part = part, .most = piece}; p.from < longest; p.from += piece) {
+        TRY(swap_pieces(n, c, l, &p));
+        TRY(add_piece(n, c, l, &p));
     }
     return ERR_NONE;
 }
 
 static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     int64_t part[RANKS_MAX + 1];
-    if (c->kind == KIND_REDUCE_SCATTER) return ordered(n, c, l, c->part);
+    if (c->kind == KIND_REDUCE_SCATTER) return sum_in_order(n, c, l, c->part);
     for (int r = 0; r <= c->size; r++)
         part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
-    TRY(ordered(n, c, l, part));
+    TRY(sum_in_order(n, c, l, part));
     return c->kind == KIND_ALL_REDUCE ? gather_parts(n, c, l, part, true) : ERR_NONE;
 }
 
 /* ---- a call ---- */
 
-static enum error unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct mail m;
+static enum error move_unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+    struct nccl_mail m;
     if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
     if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
     scatter_mail(c, &m);
-    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", exchange, &m);
+    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &m);
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    if (adds(c) && n->bitwise) return ordered_sum(n, c, l);
-    bool equal = c->kind >= KIND_REDUCE_SCATTER && c->kind <= KIND_GATHER && equal_parts(c);
-    switch (c->kind) {
-    case KIND_ALL_REDUCE:
-        return nccl_issue(n, c, l, "ncclAllReduce", all_reduce, NULL);
-    case KIND_REDUCE:
-        return nccl_issue(n, c, l, "ncclReduce", reduce, NULL);
-    case KIND_BROADCAST:
-        return nccl_issue(n, c, l, "ncclBroadcast", broadcast, NULL);
-    case KIND_ALL_TO_ALL:
-        return all_to_all(n, c, l);
-    case KIND_ALL_GATHER:
-        if (equal) return nccl_issue(n, c, l, "ncclAllGather", all_gather_equal, NULL);
-        return unequal(n, c, l);
-    case KIND_REDUCE_SCATTER:
-        if (equal) return nccl_issue(n, c, l, "ncclReduceScatter", reduce_scatter_equal, NULL);
-        return unequal(n, c, l);
-    default:
-        return unequal(n, c, l);
-    }
+    static const char *const wholes[COLLECTIVES] = {[KIND_ALL_REDUCE] = "ncclAllReduce",
+                                                    [KIND_REDUCE] = "ncclReduce",
+                                                    [KIND_BROADCAST] = "ncclBroadcast",
+                                                    [KIND_ALL_GATHER] = "ncclAllGather",
+                                                    [KIND_REDUCE_SCATTER] = "ncclReduceScatter"};
+    if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
+    if (c->kind == KIND_ALL_TO_ALL) return all_to_all(n, c, l);
+    bool equal = !c->part || equal_parts(c);
+    return equal && wholes[c->kind] ? nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL) : move_unequal(n, c, l);
 }
 #endif

@@ -1,19 +1,18 @@
-/* Carrier "peer": ranks are threads of one process, and each copies what it needs straight from the
- * others' devices. Nothing is sent: who needs data reads it, behind a mark that its owner has set.
+/* Carrier "peer": ranks are threads of one process, and each copies what it needs straight from the others' devices.
+ * Nothing is sent: a rank that needs data reads it, after a mark that its owner has set.
  *
  *     every rank   sets the mark 'ready' on its lane, shows buffer and mark          meet
  *     who needs    follows the others' 'ready', copies, adds; sets 'done'            sync
  *     every rank   follows the 'done' of those that read its buffer                  sync
  *
- * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce
- * costs its root (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is
- * a reduce-scatter and an all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order,
- * of up to 16 MB at a time; parts that lie on the same unit (devices cuda:0,0) are read in place.
+ * So the host waits for nobody's device: all is in order on the lanes when a call returns. A reduce costs its root
+ * (W-1) K bytes of copies and one sum, a broadcast each receiver K; an all-reduce is a reduce-scatter and an
+ * all-gather: 2(W-1)/W K for every rank. Sums are made in the group's order, of up to 16 MB at a time; parts that lie
+ * on the same unit (devices cuda:0,0) are read in place.
  *
- * A rank may leave because of a failure while others are about to look at its marks. So the ranks
- * share a hall: who looks says so, who leaves closes the hall first and waits for those that look,
- * and for the copies from its memory that have been asked for. The last sync of a call keeps a rank
- * that leaves in peace from closing it too early. */
+ * A rank may leave because of a failure while others are about to look at its marks. So the ranks share a hall: who
+ * looks says so, who leaves closes the hall first and waits for those that look, and for the copies from its memory
+ * that have been asked for. The last sync of a call keeps a rank that leaves in peace from closing it too early. */
 #include "transport/carrier/carrier.h"
 
 #include "engine/base/clock.h"
@@ -40,15 +39,15 @@ struct hall {
     int members; /* that have not left: under the mutex */
     struct stand stand[RANKS_MAX];
 };
-struct peer {
+struct peer_carrier {
     struct carrier carrier;
     struct hall *hall;
     int unit[RANKS_MAX]; /* of the ranks' devices */
     struct slots slots[LANES];
 };
 
-static struct peer *peer_of(struct carrier *cr) {
-    return (struct peer *)cr;
+static struct peer_carrier *peer_of(struct carrier *cr) {
+    return (struct peer_carrier *)cr;
 }
 
 static enum device_lane lane_of(int lane) {
@@ -61,10 +60,7 @@ static enum error peer_suits(const struct group *g) {
     const struct device *d = g->params.device;
     if (!device_runtime(d)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
     if (strcmp(g->params.link, "thread") != 0)
-        return FAIL(ERR_DEVICE,
-                    "devices of different processes (link %s) cannot copy from each "
-                    "other",
-                    g->params.link);
+        return FAIL(ERR_DEVICE, "devices of different processes (link %s) cannot copy from each other", g->params.link);
     if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
     return ERR_NONE;
 }
@@ -78,7 +74,7 @@ static enum error create_hall(int size, struct hall **out) {
     return ERR_NONE;
 }
 
-static enum error take_stand(struct peer *p) {
+static enum error take_stand(struct peer_carrier *p) {
     struct carrier *cr = &p->carrier;
     struct stand *s = &p->hall->stand[cr->group->rank];
     s->device = cr->device;
@@ -92,7 +88,7 @@ static enum error take_stand(struct peer *p) {
 }
 
 /* One kind of device knows nothing of another's memory. */
-static enum error learn_units(struct peer *p) {
+static enum error learn_units(struct peer_carrier *p) {
     const struct group *g = p->carrier.group;
     for (int r = 0; r < g->size; r++) {
         const struct device *d = p->hall->stand[r].device;
@@ -103,39 +99,39 @@ static enum error learn_units(struct peer *p) {
     return ERR_NONE;
 }
 
-static bool look(struct hall *h) {
+static bool hall_look(struct hall *h) {
     atomic_fetch_add(&h->looking, 1);
     if (!atomic_load(&h->closed)) return true;
     atomic_fetch_sub(&h->looking, 1);
     return false;
 }
 
-static void look_away(struct hall *h) {
+static void hall_look_away(struct hall *h) {
     atomic_fetch_sub(&h->looking, 1);
 }
 
 static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     int64_t halls[RANKS_MAX] = {0};
-    TRY(carrier_create(g, sizeof(struct peer), out));
-    struct peer *p = peer_of(*out);
+    TRY(carrier_create(g, sizeof(struct peer_carrier), out));
+    struct peer_carrier *p = peer_of(*out);
     struct hall *made = NULL;
     if (g->rank == 0) TRY(create_hall(g->size, &made));
     p->hall = made;
     halls[g->rank] = (int64_t)(intptr_t)made;
-    TRY(carrier_gather(g, halls, 1));
+    TRY(group_gather_all(g, halls, 1));
     p->hall = (struct hall *)(intptr_t)halls[0];
     TRY(take_stand(p));
     TRY(group_barrier(g));
-    if (!look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
+    if (!hall_look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
     enum error err = learn_units(p);
-    look_away(p->hall);
+    hall_look_away(p->hall);
     snprintf(why, 256, "each copies what it needs straight from the others' memory");
     return err;
 }
 
 /* Nobody begins to look any more. What has been asked for ends by itself: nothing on a device waits
  * for what has not been asked for. */
-static void wait_for_readers(struct peer *p) {
+static void wait_for_readers(struct peer_carrier *p) {
     struct hall *h = p->hall;
     const struct group *g = p->carrier.group;
     while (atomic_load(&h->looking)) sched_yield();
@@ -146,7 +142,7 @@ static void wait_for_readers(struct peer *p) {
         }
 }
 
-static void free_stand(struct peer *p) {
+static void free_stand(struct peer_carrier *p) {
     const struct device_runtime *runtime = p->carrier.runtime;
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
@@ -161,7 +157,7 @@ static void free_stand(struct peer *p) {
     s->gone = true;
 }
 
-static void leave_hall(struct peer *p) {
+static void leave_hall(struct peer_carrier *p) {
     struct hall *h = p->hall;
     pthread_mutex_lock(&h->mutex);
     atomic_store(&h->closed, 1);
@@ -182,7 +178,7 @@ static void peer_close(struct carrier *cr) {
 /* ---- what a rank does while it looks ---- */
 
 struct call_of_peer {
-    struct peer *p;
+    struct peer_carrier *p;
     struct collective *c;
     enum device_lane l;
     int64_t piece; /* elements that are added at once */
@@ -196,15 +192,15 @@ static const struct stall *stall_of(const struct call_of_peer *k, int rank) {
     return &stand_of(k, rank)->stalls[k->c->lane];
 }
 
-static enum error follow(const struct call_of_peer *k, const struct device_mark *m) {
+static enum error peer_follow(const struct call_of_peer *k, const struct device_mark *m) {
     return k->p->carrier.runtime->follow(k->p->carrier.device, k->l, m);
 }
 
-static enum error set(const struct call_of_peer *k, struct device_mark *m) {
+static enum error peer_mark(const struct call_of_peer *k, struct device_mark *m) {
     return k->p->carrier.runtime->mark(k->p->carrier.device, k->l, m);
 }
 
-static enum error copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
+static enum error peer_copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
     const struct carrier *cr = &k->p->carrier;
     if (hi <= lo) return ERR_NONE;
     return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device, element(k->c, stall_of(k, from)->buf, lo),
@@ -212,7 +208,7 @@ static enum error copy(const struct call_of_peer *k, int from, void *to, int64_t
 }
 
 static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {
-    return copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
+    return peer_copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
 }
 
 /* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
@@ -225,44 +221,45 @@ static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int
     char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
     int64_t skip = b->piece[i] * k->c->apart;
     *out = (const float *)(const void *)slot;
-    return copy(k, rank, slot, skip + lo, skip + hi);
+    return peer_copy(k, rank, slot, skip + lo, skip + hi);
 }
 
 /* Adds elements [lo, hi) of all that give, to this rank's buffer. */
-static enum error add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
+static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
     struct collective *c = k->c;
     const struct band *b = c->band;
     const float *in[LEAVES_MAX];
     for (int i = 0; i < b->n; i++)
-        if (hi > lo) TRY(follow(k, stall_of(k, b->rank[i])->ready));
+        if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->ready));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
         for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
-        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, at, end, in, (float *)(void *)element(c, c->buf, at)));
+        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, (struct element_range){at, end}, in,
+                        (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
 }
 
 static enum error do_reduce(const struct call_of_peer *k) {
-    return k->c->rank == k->c->root ? add(k, 0, k->c->sum.count) : ERR_NONE;
+    return k->c->rank == k->c->root ? peer_add(k, 0, k->c->sum.count) : ERR_NONE;
 }
 
 static enum error do_broadcast(const struct call_of_peer *k) {
     const struct collective *c = k->c;
     if (c->rank == c->root) return ERR_NONE;
-    TRY(follow(k, stall_of(k, c->root)->ready));
-    return copy(k, c->root, c->buf, 0, c->sum.count);
+    TRY(peer_follow(k, stall_of(k, c->root)->ready));
+    return peer_copy(k, c->root, c->buf, 0, c->sum.count);
 }
 
 static enum error do_reduce_scatter(const struct call_of_peer *k) {
-    return add(k, k->c->part[k->c->rank], k->c->part[k->c->rank + 1]);
+    return peer_add(k, k->c->part[k->c->rank], k->c->part[k->c->rank + 1]);
 }
 
 static enum error do_all_gather(const struct call_of_peer *k) {
     const struct collective *c = k->c;
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        TRY(follow(k, stall_of(k, r)->ready));
+        TRY(peer_follow(k, stall_of(k, r)->ready));
         TRY(copy_part(k, r, c->part, r));
     }
     return ERR_NONE;
@@ -270,8 +267,8 @@ static enum error do_all_gather(const struct call_of_peer *k) {
 
 static enum error do_half(const struct call_of_peer *k) {
     struct collective *c = k->c;
-    TRY(add(k, collective_cut(c, c->rank), collective_cut(c, c->rank + 1)));
-    return set(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
+    TRY(peer_add(k, collective_cut(c, c->rank), collective_cut(c, c->rank + 1)));
+    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
 }
 
 static enum error do_other_half(const struct call_of_peer *k) {
@@ -280,14 +277,14 @@ static enum error do_other_half(const struct call_of_peer *k) {
     for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
     for (int i = 1; i < c->size; i++) {
         int r = (c->rank + i) % c->size;
-        TRY(follow(k, stall_of(k, r)->half));
+        TRY(peer_follow(k, stall_of(k, r)->half));
         TRY(copy_part(k, r, part, r));
     }
     return ERR_NONE;
 }
 
 /* Whether rank r reads memory of 'from' in this call. */
-static bool reads(const struct collective *c, int r, int from) {
+static bool peer_reads(const struct collective *c, int r, int from) {
     if (r == from) return false;
     if (c->kind == KIND_REDUCE) return r == c->root;
     return c->kind != KIND_BROADCAST || from == c->root;
@@ -296,7 +293,7 @@ static bool reads(const struct collective *c, int r, int from) {
 /* What is asked of this lane next may change the buffer. */
 static enum error follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (reads(k->c, r, k->c->rank)) TRY(follow(k, stall_of(k, r)->done));
+        if (peer_reads(k->c, r, k->c->rank)) TRY(peer_follow(k, stall_of(k, r)->done));
     return ERR_NONE;
 }
 
@@ -306,19 +303,19 @@ typedef enum error (*looking_fn)(const struct call_of_peer *k);
 
 static enum error while_looking(const struct call_of_peer *k, looking_fn fn) {
     struct link *link = k->c->link;
-    if (!look(k->p->hall)) {
+    if (!hall_look(k->p->hall)) {
         TRY(link->ops->failure(link));
         return FAIL(ERR_PEER, "another rank has left");
     }
     enum error err = fn(k);
-    look_away(k->p->hall);
+    hall_look_away(k->p->hall);
     return err;
 }
 
 /* The mark also tells whoever leaves what has been asked for in vain. */
 static enum error do_and_mark(const struct call_of_peer *k, looking_fn fn) {
     struct stall *mine = &k->p->hall->stand[k->c->rank].stalls[k->c->lane];
-    enum error err = fn(k), marked = set(k, mine->done);
+    enum error err = fn(k), marked = peer_mark(k, mine->done);
     return err ? err : marked;
 }
 
@@ -335,28 +332,24 @@ static enum error do_second(const struct call_of_peer *k) {
     return do_and_mark(k, do_other_half);
 }
 
-static bool adds(const struct collective *c) {
-    return c->kind == KIND_ALL_REDUCE || c->kind == KIND_REDUCE || c->kind == KIND_REDUCE_SCATTER;
-}
-
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
     (void)cr;
-    if (adds(c)) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
+    if (kind_adds(c->kind)) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
     return c->kind == KIND_BROADCAST || c->kind == KIND_ALL_GATHER;
 }
 
 /* How many elements this rank adds. */
 static int64_t to_add(const struct collective *c) {
-    if (!adds(c)) return 0;
+    if (!kind_adds(c->kind)) return 0;
     if (c->kind == KIND_ALL_REDUCE) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
     return c->part[c->rank + 1] - c->part[c->rank];
 }
 
 /* Slots for what comes from other units; before the call, since it may wait. */
-static enum error reserve(struct call_of_peer *k) {
+static enum error peer_reserve(struct call_of_peer *k) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
-    struct peer *p = k->p;
+    struct peer_carrier *p = k->p;
     int64_t n = to_add(k->c);
     bool here = true;
     for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
@@ -369,11 +362,11 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     struct call_of_peer k = {.p = peer_of(cr), .c = c, .l = l};
     const struct link_ops *link = c->link->ops;
     struct stall *mine = &k.p->hall->stand[c->rank].stalls[c->lane];
-    TRY(reserve(&k));
+    TRY(peer_reserve(&k));
     mine->buf = c->buf;
-    TRY(set(&k, mine->ready));
+    TRY(peer_mark(&k, mine->ready));
     TRY(carrier_meet(cr, c));
-    carrier_count(c);
+    collective_count_ideal(c, c->kind);
     TRY(while_looking(&k, do_first));
     TRY(link->sync(c->link, c->lane));
     if (c->kind == KIND_ALL_REDUCE) {

@@ -1,8 +1,7 @@
-/* Carrier "staged": through the host's memory. What a rank gives is copied from its device to a
- * buffer of the host, the call is made there, over any link, by any algorithm and in the group's
- * order, and what the rank receives is copied back. So the bits are those of a run on processors, it
- * works between any devices (and ranks that have none), and it is what the other carriers are tested
- * against.
+/* Carrier "staged": through the host's memory. What a rank gives is copied from its device to a buffer of the host, the
+ * call is made there, over any link, by any algorithm and in the group's order, and what the rank receives is copied
+ * back. So the bits are those of a run on processors, it works between any devices (and ranks that have none), and it
+ * is what the other carriers are tested against.
  *
  * Bytes: as on the host, and each twice more between host and device. */
 #include "transport/carrier/carrier.h"
@@ -40,7 +39,8 @@ static void staged_close(struct carrier *cr) {
     carrier_free(cr);
 }
 
-static enum error reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l, size_t bytes, char **out) {
+static enum error stage_reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l, size_t bytes,
+                                char **out) {
     if (bytes > s->bytes[i]) {
         void *memory;
         TRY(cr->runtime->host_alloc(cr->device, bytes, &memory));
@@ -55,27 +55,23 @@ static enum error reserve(struct carrier *cr, struct stage *s, int i, enum devic
 
 /* ---- what goes down, and what comes up again ---- */
 
-struct range {
-    int64_t lo, hi;
-};
-
-static struct range whole(const struct collective *c) {
-    return (struct range){c->part ? c->part[0] : 0, c->sum.count};
+static struct element_range whole_range(const struct collective *c) {
+    return (struct element_range){c->part ? c->part[0] : 0, c->sum.count};
 }
 
-static struct range own_part(const struct collective *c) {
-    return (struct range){c->part[c->rank], c->part[c->rank + 1]};
+static struct element_range own_part(const struct collective *c) {
+    return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
 }
 
 /* Of buf, which this rank gives. */
-static struct range given(const struct collective *c) {
-    const struct range none = {0, 0};
+static struct element_range given_range(const struct collective *c) {
+    const struct element_range none = {0, 0};
     switch (c->kind) {
     case KIND_REDUCE:
-        return own_terms(c) ? whole(c) : none;
+        return own_terms(c) ? whole_range(c) : none;
     case KIND_BROADCAST:
     case KIND_SCATTER:
-        return c->rank == c->root ? whole(c) : none;
+        return c->rank == c->root ? whole_range(c) : none;
     case KIND_GATHER:
         return c->rank == c->root ? none : own_part(c);
     case KIND_ALL_GATHER:
@@ -84,22 +80,22 @@ static struct range given(const struct collective *c) {
     case KIND_RECV:
         return none;
     default:
-        return whole(c);
+        return whole_range(c);
     }
 }
 
-/* Of buf, which this rank receives: what comes is before and behind its own part, or one range. */
-static void received(const struct collective *c, struct range out[2]) {
+/* Of buf, which this rank receives: what comes is before and after its own part, or one range. */
+static void received_ranges(const struct collective *c, struct element_range out[2]) {
     bool root = c->rank == c->root;
-    out[0] = out[1] = (struct range){0, 0};
+    out[0] = out[1] = (struct element_range){0, 0};
     if (c->kind == KIND_ALL_GATHER || (c->kind == KIND_GATHER && root)) {
-        out[0] = (struct range){c->part[0], c->part[c->rank]};
-        out[1] = (struct range){c->part[c->rank + 1], c->part[c->size]};
+        out[0] = (struct element_range){c->part[0], c->part[c->rank]};
+        out[1] = (struct element_range){c->part[c->rank + 1], c->part[c->size]};
     } else if (c->kind == KIND_REDUCE_SCATTER || (c->kind == KIND_SCATTER && !root)) {
         out[0] = own_part(c);
     } else if (c->kind == KIND_ALL_REDUCE || c->kind == KIND_RECV || c->kind == KIND_ALL_TO_ALL ||
                (c->kind == KIND_REDUCE && root) || (c->kind == KIND_BROADCAST && !root)) {
-        out[0] = whole(c);
+        out[0] = whole_range(c);
     }
 }
 
@@ -115,14 +111,14 @@ struct below {
 };
 
 /* terms: how many times the range, each in another term; 1: there is but one. */
-static enum error fetch(const struct below *b, const struct collective *c, struct range r, int terms) {
+static enum error stage_fetch(const struct below *b, const struct collective *c, struct element_range r, int terms) {
     for (int k = 0; k < terms && r.hi > r.lo; k++)
         TRY(b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, k * c->apart + r.lo),
                                  element(c, b->buf, k * b->apart + r.lo), bytes_of(c, r.hi - r.lo)));
     return ERR_NONE;
 }
 
-static enum error bring(const struct below *b, const struct collective *c, struct range r) {
+static enum error stage_bring(const struct below *b, const struct collective *c, struct element_range r) {
     if (r.hi <= r.lo) return ERR_NONE;
     return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo), element(c, b->h, r.lo),
                                  bytes_of(c, r.hi - r.lo));
@@ -131,15 +127,15 @@ static enum error bring(const struct below *b, const struct collective *c, struc
 /* Also what was written before from the same memory has then arrived. */
 static enum error go_down(struct below *b, struct collective *c) {
     struct carrier *cr = b->cr;
-    if (b->h) TRY(fetch(b, c, given(c), c->apart ? own_terms(c) : 1));
+    if (b->h) TRY(stage_fetch(b, c, given_range(c), c->apart ? own_terms(c) : 1));
     if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
     return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
 }
 
 static enum error come_up(struct below *b, struct collective *c) {
-    struct range ranges[2];
-    received(c, ranges);
-    for (int i = 0; i < 2 && b->h; i++) TRY(bring(b, c, ranges[i]));
+    struct element_range ranges[2];
+    received_ranges(c, ranges);
+    for (int i = 0; i < 2 && b->h; i++) TRY(stage_bring(b, c, ranges[i]));
     return ERR_NONE;
 }
 
@@ -149,13 +145,14 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
     struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send, .apart = c->apart};
     int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
     if (device_holds(cr->device, c->buf))
-        TRY(reserve(cr, s, 0, l, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1)), &b.h));
-    if (send && device_holds(cr->device, send)) TRY(reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
+        TRY(stage_reserve(cr, s, 0, l, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1)), &b.h));
+    if (send && device_holds(cr->device, send))
+        TRY(stage_reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
     if (b.h && c->apart) c->apart = c->sum.count;
     TRY(go_down(&b, c));
     if (b.h) c->buf = b.h;
     if (b.s) c->send = b.s;
-    enum error err = call_move(cr->group, c);
+    enum error err = collective_move(c);
     c->buf = b.buf;
     c->send = send;
     c->apart = b.apart;

@@ -38,7 +38,8 @@ static bool find_folder(char out[PATH_MAX]) {
     return n > 0 && n < PATH_MAX - FLIGHT_NAME - 32;
 }
 
-enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
+/* One of them, with the ranks whose files can be read. */
+static enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
     *out = (struct flight_group){.name = name, .ranks = pool_alloc(pool, RANKS_MAX * sizeof *out->ranks)};
     if (!out->ranks) return ERR_MEMORY;
     for (int rank = 0; rank < RANKS_MAX; rank++) {
@@ -63,14 +64,14 @@ static int by_age(const void *a, const void *b) {
 }
 
 enum { GROUPS_MAX = 4096 };
-struct list {
+struct flight_listing {
     struct pool *pool;
     struct flight_group *of;
     int n;
     bool brief; /* without the recordings */
 };
 
-static enum error add_group(struct list *l, const char *folder, const char *name) {
+static enum error add_group(struct flight_listing *l, const char *folder, const char *name) {
     struct flight_group *g = &l->of[l->n];
     struct pool *pool = l->pool;
     if (l->brief) TRY(pool_create(&pool));
@@ -83,7 +84,7 @@ static enum error add_group(struct list *l, const char *folder, const char *name
     return err;
 }
 
-static enum error list_groups(const char *folder, struct list *l) {
+static enum error list_groups(const char *folder, struct flight_listing *l) {
     DIR *dir = opendir(folder);
     enum error err = ERR_NONE;
     l->of = pool_alloc(l->pool, GROUPS_MAX * sizeof *l->of);
@@ -100,7 +101,7 @@ static enum error list_groups(const char *folder, struct list *l) {
 
 enum error flight_list(struct pool *pool, struct flight_group **out, int *n) {
     char folder[PATH_MAX];
-    struct list l = {.pool = pool};
+    struct flight_listing l = {.pool = pool};
     *n = 0;
     if (!find_folder(folder)) return ERR_NONE;
     TRY(list_groups(folder, &l));
@@ -139,8 +140,8 @@ static void leave_at_exit(void) {
 }
 
 /* Removes the oldest groups that nobody writes any more, once newer ones fill the room. */
-static void sweep(const char *folder) {
-    struct list l = {.brief = true};
+static void flight_sweep(const char *folder) {
+    struct flight_listing l = {.brief = true};
     char path[PATH_MAX];
     size_t kept = 0;
     if (pool_create(&l.pool) != ERR_NONE) return;
@@ -192,7 +193,7 @@ static enum error open_file(const struct group *g, struct flight *f) {
     return err ? recorder_open(&p, &f->recorder) : err;
 }
 
-static void enlist(struct flight *f) {
+static void flight_enlist(struct flight *f) {
     static bool registered;
     pthread_mutex_lock(&mutex);
     if (!registered) registered = atexit(leave_at_exit) == 0;
@@ -219,14 +220,14 @@ enum error flight_open(struct group *g, const struct flight *parent, int split, 
     }
     snprintf(f->folder, sizeof f->folder, "%s/%s", folder, f->name);
     err = make_folder(folder);
-    if (!err && !split && is_first_here(g)) sweep(folder);
+    if (!err && !split && is_first_here(g)) flight_sweep(folder);
     if (!err) err = open_file(g, f);
     if (err) {
         log_warn("no flight recorder: %s", error_message());
         memory_free(f);
         return ERR_NONE;
     }
-    enlist(f);
+    flight_enlist(f);
     g->params.recorder = f->recorder;
     *out = f;
     return ERR_NONE;

@@ -29,5 +29,3 @@ struct flight_group {
 };
 /* All groups that have recordings here, the oldest first. Damaged files and files of other users are left out. */
 MUST_CHECK enum error flight_list(struct pool *pool, struct flight_group **out, int *n);
-/* One of them, with the ranks whose files can be read. */
-MUST_CHECK enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out);

@@ -1,12 +1,11 @@
-/* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in
- * the page cache, whatever kills the process a moment later; only the host's own end loses it. Each
- * lane has places of its own and one writer, so no store needs a lock, and a call that never ends
- * is not overwritten by calls of the other lane. */
+/* The flight recorder's writing side. The file is mapped and shared, so what was stored in it is in the page cache,
+ * whatever kills the process a moment later; only the host's own end loses it. Each lane has places of its own and one
+ * writer, so no store needs a lock, and a call that never ends is not overwritten by calls of the other lane. */
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
 #include "engine/base/process.h"
-#include "transport/algo/algo.h"
+#include "transport/base/types.h"
 #include "transport/flight/recorder_file.h"
 
 #include <assert.h>
@@ -20,18 +19,13 @@
 
 struct recorder {
     struct record_head *head; /* the mapping */
-    struct record *records;
+    struct flight_record *records;
     uint32_t lanes, a_lane;
     _Atomic uint64_t calls[ALL_LANES]; /* so far */
     _Atomic bool failed;
 };
 
-static const char *const kind_names[] = {
-#define X(name, text) [KIND_##name] = text,
-    KINDS_OF_CALL(X)
-#undef X
-};
-_Static_assert(sizeof kind_names / sizeof *kind_names <= RECORD_KINDS, "all kinds have a name");
+_Static_assert(KINDS <= (int)RECORD_KINDS, "all kinds have a name");
 _Static_assert(DTYPES <= (int)RECORD_TYPES, "all types have a name");
 
 uint32_t record_head_check(const struct record_head *h) {
@@ -61,8 +55,7 @@ static void write_head(struct record_head *h, const struct recorder_params *p) {
     h->wall = wall_ns();
     h->clock = clock_ns();
     (void)gethostname(h->host, sizeof h->host - 1);
-    for (size_t i = 0; i < sizeof kind_names / sizeof *kind_names; i++)
-        snprintf(h->kinds[i], sizeof h->kinds[i], "%s", kind_names[i]);
+    for (int k = 0; k < KINDS; k++) snprintf(h->kinds[k], sizeof h->kinds[k], "%s", kind_name((enum kind)k));
     for (int t = 0; t < DTYPES; t++) {
         snprintf(h->types[t], sizeof h->types[t], "%s", dtype_name((enum dtype)t));
         h->bytes[t] = (uint8_t)dtype_size((enum dtype)t);
@@ -80,7 +73,7 @@ static enum error make_folder_of(const char *path) {
 }
 
 static size_t file_bytes(const struct recorder_params *p) {
-    return RECORD_HEAD + (size_t)lanes_of(p) * (size_t)p->calls * sizeof(struct record);
+    return RECORD_HEAD + (size_t)lanes_of(p) * (size_t)p->calls * sizeof(struct flight_record);
 }
 
 /* The file gets all its blocks here: a full disk is an error now, and not a signal later. */
@@ -124,7 +117,7 @@ enum error recorder_open(const struct recorder_params *p, struct recorder **out)
     }
     struct recorder *r = *out = memory;
     r->head = map;
-    r->records = (struct record *)(void *)((char *)map + RECORD_HEAD);
+    r->records = (struct flight_record *)(void *)((char *)map + RECORD_HEAD);
     r->lanes = lanes_of(p);
     r->a_lane = (uint32_t)p->calls;
     write_head(r->head, p);
@@ -138,7 +131,7 @@ void recorder_leave(struct recorder *r, enum recorded_end how) {
 void recorder_close(struct recorder *r, bool clean) {
     if (!r) return;
     recorder_leave(r, clean ? RECORDED_CLEAN : RECORDED_FAILED);
-    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * r->lanes * sizeof(struct record));
+    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * r->lanes * sizeof(struct flight_record));
     memory_free(r);
 }
 
@@ -150,12 +143,12 @@ bool recorder_failed(const struct recorder *r) {
     return atomic_load(&r->failed);
 }
 
-static struct record *record_of(const struct recorder *r, int lane, uint64_t number) {
+static struct flight_record *record_of(const struct recorder *r, int lane, uint64_t number) {
     return &r->records[(size_t)lane * r->a_lane + number % r->a_lane];
 }
 
-static void record_write(struct record *e, uint64_t number, const struct recorded_call *c, int64_t began, int64_t ended,
-                         int error) {
+static void record_write(struct flight_record *e, uint64_t number, const struct recorded_call *c, int64_t began,
+                         int64_t ended, int error) {
     atomic_store_explicit(&e->check, 0, memory_order_relaxed);
     atomic_thread_fence(memory_order_release); /* no reader sees the stores below with the old check */
     atomic_store_explicit(&e->ended, ended, memory_order_relaxed);
@@ -187,7 +180,7 @@ void recorder_begin(struct recorder *r, const struct recorded_call *c) {
 void recorder_end(struct recorder *r, int lane, int error) {
     if (!r) return;
     assert(lane >= 0 && lane < (int)r->lanes && r->calls[lane] > 0);
-    struct record *e = record_of(r, lane, r->calls[lane] - 1);
+    struct flight_record *e = record_of(r, lane, r->calls[lane] - 1);
     if (error) atomic_store(&r->failed, true);
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     atomic_store_explicit(&e->ended, clock_ns(), memory_order_release);
@@ -227,7 +220,7 @@ int recorder_recall(const struct recorder *r, int lane, int64_t number, struct r
     int64_t oldest = calls > r->a_lane ? calls - r->a_lane : 0;
     int count = 0;
     for (int64_t i = number > oldest ? number : oldest; i < calls && count < n; i++) {
-        struct record e, *at = record_of(r, lane, (uint64_t)i);
+        struct flight_record e, *at = record_of(r, lane, (uint64_t)i);
         memcpy(&e, at, sizeof e);
         if (record_read(r->head, &e, (size_t)(at - r->records), &out[count])) count += out[count].number == i;
     }

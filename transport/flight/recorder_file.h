@@ -16,7 +16,7 @@ enum {
 
 /* One call. 'check' is 0 while the rest is being written, and fits it otherwise; the end of the
  * call is not part of it. Call number n of a lane lies at place n modulo a_lane. */
-struct record {
+struct flight_record {
     _Atomic uint32_t check;
     _Atomic int32_t error;
     _Atomic int64_t ended;
@@ -27,7 +27,7 @@ struct record {
     uint8_t lane, kind, type, op;
     uint8_t unused[4];
 };
-_Static_assert(sizeof(struct record) == 64, "records are a line each");
+_Static_assert(sizeof(struct flight_record) == 64, "records are a line each");
 
 struct record_head {
     char magic[16];
@@ -45,12 +45,12 @@ struct record_head {
     _Atomic int64_t noted, step;
     _Atomic uint64_t doing[RECORDER_TEXT / 8];
     char label[RECORDER_TEXT];
-    struct record wait; /* number 0 of LANE_IN, which has not ended; check 0: the rank waits for no message */
+    struct flight_record wait; /* number 0 of LANE_IN, which has not ended; check 0: the rank waits for no message */
 };
 _Static_assert(sizeof(struct record_head) <= RECORD_HEAD, "the head is one page");
 
 /* Never 0. */
-static inline uint32_t record_check(const struct record *r) {
+static inline uint32_t record_check(const struct flight_record *r) {
     uint64_t what = (uint64_t)r->lane | (uint64_t)r->kind << 8 | (uint64_t)r->type << 16 | (uint64_t)r->op << 24 |
                     (uint64_t)(uint32_t)r->peer << 32;
     const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)r->count, (uint64_t)r->tag, r->sequence, what};
@@ -63,6 +63,6 @@ static inline uint32_t record_check(const struct record *r) {
 }
 
 /* The record's call: false where it is torn or damaged. place: where it lies, of all lanes' records. */
-bool record_read(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out);
+bool record_read(const struct record_head *h, const struct flight_record *e, size_t place, struct recording_call *out);
 /* Of the head's part that is written once. */
 uint32_t record_head_check(const struct record_head *h);

@@ -59,14 +59,14 @@ static void read_head(const struct record_head *h, struct recording *out) {
     out->noted = h->noted;
 }
 
-static int64_t payload(const struct record_head *h, const struct record *e) {
+static int64_t record_payload(const struct record_head *h, const struct flight_record *e) {
     int64_t bytes;
     if (e->type >= RECORD_TYPES || e->count < 0) return 0;
     return __builtin_mul_overflow(e->count, (int64_t)h->bytes[e->type], &bytes) ? 0 : bytes;
 }
 
 /* Gives false for a place that was never used, too. */
-bool record_read(const struct record_head *h, const struct record *e, size_t place, struct recording_call *out) {
+bool record_read(const struct record_head *h, const struct flight_record *e, size_t place, struct recording_call *out) {
     if (e->check == 0 || e->check != record_check(e)) return false;
     if (e->lane != place / h->a_lane || e->number % h->a_lane != place % h->a_lane) return false;
     if (e->ended != 0 && e->ended < e->began) return false;
@@ -81,7 +81,7 @@ bool record_read(const struct record_head *h, const struct record *e, size_t pla
                                    .began = e->began,
                                    .ended = e->ended,
                                    .number = (int64_t)e->number,
-                                   .bytes = payload(h, e),
+                                   .bytes = record_payload(h, e),
                                    .error = e->error >= 0 && e->error < KNOWN_ERRORS ? e->error : (int)ERR_BUG};
     if (e->kind < RECORD_KINDS && *h->kinds[e->kind])
         copy_text(out->name, sizeof out->name, h->kinds[e->kind], sizeof h->kinds[0]);
@@ -106,14 +106,14 @@ enum error recording_read(const char *path, struct pool *pool, struct recording 
     memcpy(&head, bytes, sizeof head);
     TRY(check_head(path, &head));
     size_t places = (size_t)head.a_lane * head.lanes;
-    if (n != RECORD_HEAD + places * sizeof(struct record))
+    if (n != RECORD_HEAD + places * sizeof(struct flight_record))
         return FAIL(ERR_DATA, "'%s' has %zu bytes, and should have %zu", path, n,
-                    RECORD_HEAD + places * sizeof(struct record));
+                    RECORD_HEAD + places * sizeof(struct flight_record));
     read_head(&head, out);
     out->calls = pool_alloc(pool, (places + 1) * sizeof *out->calls);
     if (!out->calls) return ERR_MEMORY;
     for (size_t i = 0; i < places; i++) {
-        struct record e;
+        struct flight_record e;
         memcpy(&e, bytes + RECORD_HEAD + i * sizeof e, sizeof e);
         out->ncalls += record_read(&head, &e, i, &out->calls[out->ncalls]);
     }

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct merge {
+struct merge_report {
     const struct recording *ranks;
     int n;
     FILE *out;
@@ -64,7 +64,7 @@ static double last_sign(const struct recording *r) {
 }
 
 /* How long a call has lasted; one that never ended is counted until m->end. */
-static double lasted(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+static double call_lasted(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
     return c->ended ? ((double)c->ended - (double)c->began) * 1e-9 : m->end - wall_of(r, c->began);
 }
 
@@ -86,7 +86,7 @@ static const struct recording_call *open_call(const struct recording *r, int lan
 /* ---- words ---- */
 
 /* "from rank 1" */
-static void print_peer(const struct merge *m, const struct recording_call *c) {
+static void print_peer(const struct merge_report *m, const struct recording_call *c) {
     fprintf(m->out, c->call.lane == LANE_IN ? "from " : "to ");
     if (c->call.peer >= 0)
         fprintf(m->out, "rank %d", c->call.peer);
@@ -94,7 +94,7 @@ static void print_peer(const struct merge *m, const struct recording_call *c) {
         fprintf(m->out, "any rank");
 }
 
-static void print_call(const struct merge *m, const struct recording_call *c) {
+static void print_call(const struct merge_report *m, const struct recording_call *c) {
     fprintf(m->out, "%s", c->name);
     char bytes[32];
     if (c->call.sequence) fprintf(m->out, " %u", (unsigned)c->call.sequence);
@@ -108,7 +108,7 @@ static void print_call(const struct merge *m, const struct recording_call *c) {
 }
 
 /* "10:02:11", in this host's time zone. */
-static void print_time(const struct merge *m, double wall) {
+static void print_time(const struct merge_report *m, double wall) {
     time_t seconds = (time_t)wall;
     struct tm t;
     char text[16];
@@ -116,14 +116,14 @@ static void print_time(const struct merge *m, double wall) {
 }
 
 /* "all_reduce(f32, 1024, operation 0)": all that may differ. */
-static void print_whole(const struct merge *m, const struct recording_call *c) {
+static void print_whole(const struct merge_report *m, const struct recording_call *c) {
     fprintf(m->out, "%s(%s, %lld, operation %u", c->name, c->type, (long long)c->call.count, c->call.op);
     if (c->call.peer >= 0) fprintf(m->out, ", root %d", c->call.peer);
     fprintf(m->out, ")");
 }
 
 /* "ranks 0, 1, 3": those that have entered the collective, or those that have not. Gives how many. */
-static int print_ranks(const struct merge *m, int lane, uint32_t sequence, bool entered) {
+static int print_ranks(const struct merge_report *m, int lane, uint32_t sequence, bool entered) {
     int count = 0, shown = 0;
     for (int i = 0; i < m->n; i++) count += (find_call(&m->ranks[i], lane, sequence) != NULL) == entered;
     if (count) fprintf(m->out, count == 1 ? "rank " : "ranks ");
@@ -133,7 +133,7 @@ static int print_ranks(const struct merge *m, int lane, uint32_t sequence, bool 
     return count;
 }
 
-static const struct recording_call *any_call(const struct merge *m, int lane, uint32_t sequence) {
+static const struct recording_call *any_call(const struct merge_report *m, int lane, uint32_t sequence) {
     for (int i = 0; i < m->n; i++) {
         const struct recording_call *c = find_call(&m->ranks[i], lane, sequence);
         if (c) return c;
@@ -143,7 +143,7 @@ static const struct recording_call *any_call(const struct merge *m, int lane, ui
 
 /* ---- one lane ---- */
 
-static uint32_t next_of(const struct merge *m, int lane) {
+static uint32_t next_of(const struct merge_report *m, int lane) {
     uint32_t least = UINT32_MAX;
     bool used = false;
     for (int i = 0; i < m->n; i++) {
@@ -154,7 +154,7 @@ static uint32_t next_of(const struct merge *m, int lane) {
     return used && least < UINT32_MAX ? least + 1 : 0;
 }
 
-static void print_mismatches(const struct merge *m, int lane, const struct recording_call *first) {
+static void print_mismatches(const struct merge_report *m, int lane, const struct recording_call *first) {
     int who = 0;
     while (find_call(&m->ranks[who], lane, first->call.sequence) != first) who++;
     for (int i = who + 1; i < m->n; i++) {
@@ -168,16 +168,16 @@ static void print_mismatches(const struct merge *m, int lane, const struct recor
     }
 }
 
-static double longest_wait(const struct merge *m, int lane) {
+static double longest_wait(const struct merge_report *m, int lane) {
     double longest = 0;
     for (int i = 0; i < m->n; i++) {
         const struct recording_call *c = find_call(&m->ranks[i], lane, m->next[lane]);
-        if (c && lasted(m, &m->ranks[i], c) > longest) longest = lasted(m, &m->ranks[i], c);
+        if (c && call_lasted(m, &m->ranks[i], c) > longest) longest = call_lasted(m, &m->ranks[i], c);
     }
     return longest;
 }
 
-static void print_lane(const struct merge *m, int lane) {
+static void print_lane(const struct merge_report *m, int lane) {
     uint32_t next = m->next[lane];
     const struct recording_call *done = any_call(m, lane, next - 1), *open = any_call(m, lane, next);
     fprintf(m->out, lane ? "communication lane: " : "the ranks' own calls: ");
@@ -221,12 +221,13 @@ static bool has_forgotten(const struct recording *r) {
 }
 
 /* "11.2 s ago" */
-static void print_ago(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+static void print_ago(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
     fprintf(m->out, "%.1f s %s", m->end - wall_of(r, c->ended), is_here(r) ? "ago" : "before the end");
 }
 
 /* What r has sent to the rank that waits for c. */
-static void print_sent(const struct merge *m, const struct recording *r, int to, const struct recording_call *c) {
+static void print_sent(const struct merge_report *m, const struct recording *r, int to,
+                       const struct recording_call *c) {
     const struct recording_call *same = last_sent(r, to, &c->call.tag), *any = last_sent(r, to, NULL);
     fprintf(m->out, "rank %d ", r->rank);
     if (same && !same->ended)
@@ -244,7 +245,7 @@ static void print_sent(const struct merge *m, const struct recording *r, int to,
 }
 
 /* What the peer of a message does instead. */
-static void print_state(const struct merge *m, const struct recording *r) {
+static void print_state(const struct merge_report *m, const struct recording *r) {
     const struct recording_call *c = open_call(r, LANE_IN);
     bool waits = c != NULL, here = is_here(r);
     for (int lane = 0; lane <= LANE_OUT && !c; lane++) c = open_call(r, lane);
@@ -259,14 +260,14 @@ static void print_state(const struct merge *m, const struct recording *r) {
         fprintf(m->out, r->process == PROCESS_GONE ? "was killed" : here ? "is in no call" : "was in no call");
 }
 
-static void print_message(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+static void print_message(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
     bool here = is_here(r), receives = c->call.lane == LANE_IN;
     const char *verb = receives ? here ? "waits for" : "waited for" : here ? "is sending" : "was sending";
     char bytes[32];
     fprintf(m->out, "rank %d %s a message of %s with tag %lld ", r->rank, verb, text_of_bytes((double)c->bytes, bytes),
             (long long)c->call.tag);
     print_peer(m, c);
-    fprintf(m->out, " for %.1f s", lasted(m, r, c));
+    fprintf(m->out, " for %.1f s", call_lasted(m, r, c));
     if (here) {
         fprintf(m->out, ", since ");
         print_time(m, wall_of(r, c->began));
@@ -284,7 +285,7 @@ static void print_message(const struct merge *m, const struct recording *r, cons
     fprintf(m->out, "\n");
 }
 
-static void print_messages(const struct merge *m) {
+static void print_messages(const struct merge_report *m) {
     for (int i = 0; i < m->n; i++)
         for (int lane = LANE_OUT; lane <= LANE_IN; lane++) {
             const struct recording_call *c = open_call(&m->ranks[i], lane);
@@ -294,24 +295,24 @@ static void print_messages(const struct merge *m) {
 
 /* ---- one rank ---- */
 
-static void print_last_call(const struct merge *m, const struct recording *r, const struct recording_call *c) {
+static void print_last_call(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
     bool here = is_here(r) && !c->ended;
     fprintf(m->out, is_done(c) ? "was last in " : here ? "is in " : "was in ");
     print_call(m, c);
     if (is_done(c))
         fprintf(m->out, ", done");
     else if (c->ended)
-        fprintf(m->out, " for %.1f s, which failed: %s", lasted(m, r, c), error_text((enum error)c->error));
+        fprintf(m->out, " for %.1f s, which failed: %s", call_lasted(m, r, c), error_text((enum error)c->error));
     else if (!here)
-        fprintf(m->out, " for %.1f s, which never ended", lasted(m, r, c));
+        fprintf(m->out, " for %.1f s, which never ended", call_lasted(m, r, c));
     else {
-        fprintf(m->out, " for %.1f s, since ", lasted(m, r, c));
+        fprintf(m->out, " for %.1f s, since ", call_lasted(m, r, c));
         print_time(m, wall_of(r, c->began));
     }
 }
 
 /* What the rank missed on a lane, and how long the others waited there. */
-static void print_missed(const struct merge *m, const struct recording *r, int lane) {
+static void print_missed(const struct merge_report *m, const struct recording *r, int lane) {
     const struct recording_call *open = any_call(m, lane, m->next[lane]);
     if (!open || find_call(r, lane, m->next[lane])) return;
     fprintf(m->out, is_here(r) ? "; it has not entered " : "; it never entered ");
@@ -322,7 +323,7 @@ static void print_missed(const struct merge *m, const struct recording *r, int l
 }
 
 /* The calls before the last one, the latest first. */
-static void print_before(const struct merge *m, const struct recording *r) {
+static void print_before(const struct merge_report *m, const struct recording *r) {
     enum { SHOWN = 4 };
     char took[32];
     if (r->ncalls < 2) return;
@@ -331,12 +332,12 @@ static void print_before(const struct merge *m, const struct recording *r) {
         const struct recording_call *c = &r->calls[i];
         fprintf(m->out, k ? ", " : "");
         print_call(m, c);
-        fprintf(m->out, c->ended ? " %s" : " open", text_of_seconds(lasted(m, r, c), took));
+        fprintf(m->out, c->ended ? " %s" : " open", text_of_seconds(call_lasted(m, r, c), took));
     }
     fprintf(m->out, "\n");
 }
 
-static void print_rank(const struct merge *m, const struct recording *r) {
+static void print_rank(const struct merge_report *m, const struct recording *r) {
     const struct recording_call *last = r->ncalls ? &r->calls[r->ncalls - 1] : NULL;
     fprintf(m->out, "rank %d (pid %d on %s%s) ", r->rank, r->pid, r->host,
             !r->closed && r->process == PROCESS_STOPPED ? ", stopped" : "");
@@ -360,7 +361,7 @@ static void print_rank(const struct merge *m, const struct recording *r) {
 
 /* ---- all ---- */
 
-static void print_missing(const struct merge *m) {
+static void print_missing(const struct merge_report *m) {
     int size = 0;
     bool here[RANKS_MAX] = {false};
     for (int i = 0; i < m->n; i++) {
@@ -372,7 +373,7 @@ static void print_missing(const struct merge *m) {
 }
 
 /* As a rule a rank that was killed caused the failure: the others notice, report it, and close their recordings. */
-static void print_open(const struct merge *m) {
+static void print_open(const struct merge_report *m) {
     static const char *const words[] = {[PROCESS_UNKNOWN] = "killed, or still running",
                                         [PROCESS_GONE] = "killed",
                                         [PROCESS_LIVES] = "running",
@@ -388,7 +389,7 @@ static void print_open(const struct merge *m) {
     }
 }
 
-static void print_all(struct merge *m, bool whole) {
+static void print_all(struct merge_report *m, bool whole) {
     int clean = 0, calls = 0;
     for (int i = 0; i < m->n; i++) {
         const struct recording *r = &m->ranks[i];
@@ -412,7 +413,7 @@ static void print_all(struct merge *m, bool whole) {
 enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text) {
     char *written = NULL;
     size_t length = 0;
-    struct merge m = {.ranks = ranks, .n = n, .out = open_memstream(&written, &length)};
+    struct merge_report m = {.ranks = ranks, .n = n, .out = open_memstream(&written, &length)};
     if (!m.out) return FAIL(ERR_MEMORY, "cannot allocate a text");
     print_all(&m, whole);
     bool good = !ferror(m.out);

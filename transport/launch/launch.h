@@ -1,26 +1,12 @@
-/* Starting ranks on this host and bringing them together: as threads of this process, or as
- * processes that run this program again (posix_spawn, never fork). Starters watch what they
- * started. */
+/* Starting ranks on this host and bringing them together: as threads of this process, or as processes that run this
+ * program again (posix_spawn, never fork). Starters watch what they started. */
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
+#include "transport/link/meeting.h"
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
-
-/* The meeting place of the ranks of one group, made before they start. Thread ranks share the object; process ranks
- * inherit its descriptor and join by meeting_join. It is for one group, and memory that the group allocates lives as
- * long as the meeting: free it after the last rank has ended. */
-struct meeting;
-MUST_CHECK enum error meeting_create(int size, struct meeting **out);        /* for threads */
-MUST_CHECK enum error meeting_create_shared(int size, struct meeting **out); /* for processes; a memfd */
-MUST_CHECK enum error meeting_join(int fd, int size, struct meeting **out);  /* in a started process */
-void meeting_free(struct meeting *m);
-/* The descriptor for meeting_join, -1 where the meeting is for threads. It is close-on-exec: a
- * starter hands it on (posix_spawn_file_actions_adddup2). */
-int meeting_fd(const struct meeting *m);
-/* The descriptor of another process of this host, opened here for meeting_join; -1 with errno. */
-int meeting_fd_of(int64_t pid, int64_t fd);
 
 /* Runs fn(user, rank) in 'size' threads and waits for all. Gives the first failure (by time) that is
  * not just another's (ERR_PEER), with its message in this thread's error. */
@@ -67,24 +53,21 @@ struct launch_result {
     int lost[RANKS_MAX], nlost;
     char lines[2048]; /* the last lines it wrote, without control characters */
 };
-/* Starts the processes and watches them until all have ended; a rank must call launch_self before
- * all else. What they write to standard output and error is copied to their log and, line by line
- * with "[rank r] " before it, to p->log. Rank 0 has this process's standard output and error as its
- * console (launch_self); standard input is empty for all.
+/* Starts the processes and watches them until all have ended; a rank must call launch_self before all else. What they
+ * write to standard output and error is copied to their log and, line by line with "[rank r] " before it, to p->log.
+ * Rank 0 has this process's standard output and error as its console (launch_self); standard input is empty for all.
  *
- * When one dies by a signal or with a non-zero code, the others, who learn of it from their group,
- * have 'grace' to end; then they are killed. The ranks are a process group of their own, so a
- * terminal's Ctrl-C reaches this process alone: the first SIGINT or SIGTERM (SIGHUP is one) is passed on to all
- * ranks, once; a SIGINT after that kills them. A rank that stops as if told to (130, 143) has been
- * told by somebody else: then so are all. No child outlives this process: each asks the kernel
- * to be killed with it (with the calling thread, in fact).
+ * When one dies by a signal or with a non-zero code, the others, who learn of it from their group, have 'grace' to end;
+ * then they are killed. The ranks are a process group of their own, so a terminal's Ctrl-C reaches this process alone:
+ * the first SIGINT or SIGTERM (SIGHUP is one) is passed on to all ranks, once; a SIGINT after that kills them. A rank
+ * that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
+ * each asks the kernel to be killed with it (with the calling thread, in fact).
  *
- * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to
- * pass on. *out is always filled. One launch at a time. */
+ * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to pass on. *out is
+ * always filled. One launch at a time. */
 MUST_CHECK enum error launch_processes(const struct launch_params *p, struct launch_result *out);
 
-/* In a process that launch_processes started: who it is. Call it first in main, before there are
- * threads. */
+/* In a process that launch_processes started: who it is. Call it first in main, before there are threads. */
 struct launch_self {
     int rank, size;
     int local, locals;            /* of those that its starter has started */

@@ -11,7 +11,7 @@
 
 typedef const char *(*lookup)(const char *name);
 
-static const struct kind {
+static const struct launcher_kind {
     const char *name, *sign; /* sign: must be set, too; NULL: rank and size suffice */
     const char *rank, *size, *local, *locals, *job;
     bool ours; /* tells where its ranks meet, in MASTER_ADDR and MASTER_PORT */
@@ -27,7 +27,7 @@ static const struct kind {
 };
 enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 2, SLURM = KINDS - 1 };
 
-static const char *value(lookup get, const char *name) {
+static const char *variable_value(lookup get, const char *name) {
     const char *text = !name ? NULL : get ? get(name) : getenv(name);
     return text && *text ? text : NULL;
 }
@@ -39,7 +39,7 @@ static void note_used(struct launcher *l, const char *name) {
 
 /* A number of the environment; absent: 'out' stays. */
 static enum error read_number(lookup get, const char *name, struct launcher *l, int *out) {
-    const char *text = value(get, name);
+    const char *text = variable_value(get, name);
     int64_t n;
     if (!text) return ERR_NONE;
     if (!text_int(text, &n) || n < 0 || n > 1000000)
@@ -51,19 +51,18 @@ static enum error read_number(lookup get, const char *name, struct launcher *l, 
 
 /* ---- where they meet ---- */
 
-/* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at
- * the next. */
+/* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at the next. */
 static enum error read_master(lookup get, struct launcher *l) {
-    const char *address = value(get, "MASTER_ADDR"), *agent;
+    const char *address = variable_value(get, "MASTER_ADDR"), *agent;
     int port = 0;
     if (!address) return ERR_NONE;
     note_used(l, "MASTER_ADDR");
     TRY(read_number(get, "MASTER_PORT", l, &port));
-    agent = value(get, "TORCHELASTIC_USE_AGENT_STORE");
+    agent = variable_value(get, "TORCHELASTIC_USE_AGENT_STORE");
     if (agent && !strcmp(agent, "True") && port) port++;
     if (port < 1 || port > 65535)
         return FAIL(ERR_USAGE, "MASTER_ADDR is set, but MASTER_PORT %s\nset it, or set run.init: none",
-                    value(get, "MASTER_PORT") ? "is no port from 1 to 65535" : "is not");
+                    variable_value(get, "MASTER_PORT") ? "is no port from 1 to 65535" : "is not");
     bool six = strchr(address, ':') && *address != '[';
     int n = snprintf(l->master, sizeof l->master, six ? "[%s]:%d" : "%s:%d", address, port);
     return n < (int)sizeof l->master ? ERR_NONE : FAIL(ERR_USAGE, "MASTER_ADDR is too long");
@@ -101,14 +100,15 @@ static int tasks_of_node(const char *text, int node) {
 
 /* Steps of one cluster meet at different ports, as far as 10,000 ports go. */
 static enum error read_slurm(lookup get, struct launcher *l) {
-    const char *nodes = value(get, "SLURM_STEP_NODELIST"), *tasks = value(get, "SLURM_STEP_TASKS_PER_NODE");
+    const char *nodes = variable_value(get, "SLURM_STEP_NODELIST"),
+               *tasks = variable_value(get, "SLURM_STEP_TASKS_PER_NODE");
     int node = 0, count = 0, job = 0, step = 0;
     char host[200];
     TRY(read_number(get, "SLURM_NODEID", l, &node));
     TRY(read_number(get, "SLURM_STEP_NUM_NODES", l, &count));
     TRY(read_number(get, "SLURM_STEP_ID", l, &step));
     if (tasks) l->locals = tasks_of_node(tasks, node), note_used(l, "SLURM_STEP_TASKS_PER_NODE");
-    if (value(get, "SLURM_JOB_ID")) job = atoi(value(get, "SLURM_JOB_ID"));
+    if (variable_value(get, "SLURM_JOB_ID")) job = atoi(variable_value(get, "SLURM_JOB_ID"));
     snprintf(l->job, sizeof l->job, "slurm-%d.%d", job, step);
     if (*l->master) return ERR_NONE;
     if (count == 1) {
@@ -116,9 +116,7 @@ static enum error read_slurm(lookup get, struct launcher *l) {
         return ERR_NONE;
     }
     if (!nodes || !first_host(nodes, host, sizeof host))
-        return FAIL(ERR_USAGE,
-                    "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR "
-                    "and MASTER_PORT",
+        return FAIL(ERR_USAGE, "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR and MASTER_PORT",
                     nodes ? nodes : "");
     note_used(l, "SLURM_STEP_NODELIST");
     snprintf(l->master, sizeof l->master, "%s:%d", host,
@@ -128,13 +126,13 @@ static enum error read_slurm(lookup get, struct launcher *l) {
 
 /* ---- who ---- */
 
-static bool is_there(lookup get, const struct kind *k) {
-    const char *size = value(get, k->size);
-    if (!size || !value(get, k->rank) || (k->sign && !value(get, k->sign))) return false;
+static bool is_there(lookup get, const struct launcher_kind *k) {
+    const char *size = variable_value(get, k->size);
+    if (!size || !variable_value(get, k->rank) || (k->sign && !variable_value(get, k->sign))) return false;
     return k != &kinds[SLURM] || strcmp(size, "1"); /* such a step is a shell or a batch script */
 }
 
-static enum error check_ranks(const struct launcher *l, const struct kind *k) {
+static enum error check_ranks(const struct launcher *l, const struct launcher_kind *k) {
     if (l->size < 1) return FAIL(ERR_USAGE, "%s=%d: no ranks\nunset it, or set run.init: none", k->size, l->size);
     if (l->rank >= l->size)
         return FAIL(ERR_USAGE, "%s=%d, but %s=%d: ranks are from 0 to %d\nunset them, or set run.init: none", k->rank,
@@ -154,9 +152,7 @@ static enum error check_conflict(lookup get, const struct launcher *l) {
         TRY(read_number(get, kinds[i].rank, &other, &rank));
         TRY(read_number(get, kinds[i].size, &other, &size));
         if (size == l->size && rank != l->rank)
-            return FAIL(ERR_USAGE,
-                        "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which "
-                        "by run.init",
+            return FAIL(ERR_USAGE, "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which by run.init",
                         l->rank, kinds[i].rank, rank, size);
     }
     return ERR_NONE;
@@ -173,7 +169,7 @@ static void guess_locals(struct launcher *l) {
     l->locals = l->size;
 }
 
-static enum error read_kind(lookup get, const struct kind *k, struct launcher *l) {
+static enum error read_kind(lookup get, const struct launcher_kind *k, struct launcher *l) {
     *l = (struct launcher){.name = k->name, .local = -1};
     TRY(read_number(get, k->rank, l, &l->rank));
     TRY(read_number(get, k->size, l, &l->size));
@@ -182,22 +178,21 @@ static enum error read_kind(lookup get, const struct kind *k, struct launcher *l
     TRY(read_master(get, l));
     if (k == &kinds[SLURM])
         TRY(read_slurm(get, l));
-    else if (value(get, k->job))
-        snprintf(l->job, sizeof l->job, "%.100s", value(get, k->job));
+    else if (variable_value(get, k->job))
+        snprintf(l->job, sizeof l->job, "%.100s", variable_value(get, k->job));
     guess_locals(l);
     TRY(check_ranks(l, k));
     if (k->ours && !*l->master)
         return FAIL(ERR_USAGE,
-                    "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset "
-                    "them, or set run.init: none",
+                    "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset them, or set run.init: none",
                     k->rank, k->size);
     return k == &kinds[ENV] ? check_conflict(get, l) : ERR_NONE;
 }
 
 /* Half of the classic variables: whoever started this process did not mean it to run alone. */
 static enum error check_half(lookup get) {
-    const char *rank = value(get, "RANK"), *size = value(get, "WORLD_SIZE");
-    if (!value(get, "MASTER_ADDR") || !rank == !size) return ERR_NONE;
+    const char *rank = variable_value(get, "RANK"), *size = variable_value(get, "WORLD_SIZE");
+    if (!variable_value(get, "MASTER_ADDR") || !rank == !size) return ERR_NONE;
     return FAIL(ERR_USAGE, "MASTER_ADDR and %s are set, but %s is not\nset it, or set run.init: none",
                 rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");
 }
@@ -214,8 +209,8 @@ enum error launcher_find(lookup get, struct launcher *out, bool *found) {
 
 /* torchrun's run id may be given again and again, or be "none"; its process is there once. */
 enum error launcher_job(lookup get, struct launcher_job *out) {
-    const char *torch = value(get, "TORCHELASTIC_RESTART_COUNT"), *slurm = value(get, "SLURM_JOB_ID"),
-               *step = value(get, "SLURM_STEP_ID");
+    const char *torch = variable_value(get, "TORCHELASTIC_RESTART_COUNT"), *slurm = variable_value(get, "SLURM_JOB_ID"),
+               *step = variable_value(get, "SLURM_STEP_ID");
     struct launcher ignored = {.local = -1};
     char host[100] = "";
     *out = (struct launcher_job){.restarts = 0};

@@ -4,7 +4,7 @@
  *
  * Where fewer devices are enough, each node of the round that failed first writes "left/NAME.NODE": how many ranks it
  * can still start, and which of them were lost. Node 0 waits for that from all whom it does not know to be lost (their
- * connection has ended, or they say nothing for too long), and then writes behind the next round's name which nodes are
+ * connection has ended, or they say nothing for too long), and then writes after the next round's name which nodes are
  * in it ("NAME 0,2"; all are, where it names none), or instead of a name why there is no other round ("end ..."). A node
  * that is in none writes "come/NODE", and waits for one that it is in. */
 #include "transport/launch/nodes.h"
@@ -12,6 +12,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/limits.h"
 #include "engine/base/log.h"
+#include "engine/base/process.h"
 #include "transport/launch/token.h"
 
 #include <stdio.h>
@@ -55,8 +56,7 @@ enum error nodes_secret(const char *spec, int count, struct pool *pool, const ch
     TRY(token_find(spec, pool, out));
     if (**out || count == 1) return ERR_NONE;
     return FAIL(ERR_CONFIG, "several hosts need a secret in common: run.token, or ENGINE_TOKEN\nexport "
-                            "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody "
-                            "join");
+                            "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody join");
 }
 
 enum { LOOK_MS = 50, TRY_S = 2, TELL_S = 5 };
@@ -118,7 +118,7 @@ static void add_lost(struct nodes_loss *all, int rank) {
 }
 
 /* Whether the node has said what it has left; that is then in at->locals, and added to the loss. */
-static enum error heard(struct nodes *n, struct present *at, struct nodes_loss *all, bool *out) {
+static enum error node_heard(struct nodes *n, struct present *at, struct nodes_loss *all, bool *out) {
     char key[96], *text, *end;
     size_t length;
     snprintf(key, sizeof key, "left/%s.%d", n->last, at->index);
@@ -131,7 +131,7 @@ static enum error heard(struct nodes *n, struct present *at, struct nodes_loss *
                                                       : FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
 }
 
-static void forget(struct present *at, struct nodes_loss *all) {
+static void node_forget(struct present *at, struct nodes_loss *all) {
     for (int k = 0; k < at->locals; k++) add_lost(all, at->first + k);
     at->locals = 0;
 }
@@ -144,10 +144,10 @@ static enum error await_others(struct nodes *n, struct nodes_loss *all) {
         struct present *at = &n->at[i];
         for (bool here = false; !here;) {
             double waited = clock_seconds(clock_ns() - start);
-            TRY(heard(n, at, all, &here));
+            TRY(node_heard(n, at, all, &here));
             if (here) break;
             if (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))) {
-                forget(at, all);
+                node_forget(at, all);
                 break;
             }
             nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
@@ -293,8 +293,8 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
     TRY(was_met(n, value, &met));
     if (met && !n->p->again)
         return FAIL(ERR_MISMATCH,
-                    "the run has begun with another node %d\nstart all nodes again; "
-                    "with run.restarts a lost node may come back",
+                    "the run has begun with another node %d\nstart all nodes again; with run.restarts a lost node may "
+                    "come back",
                     n->p->index);
     if (!met && n->own >= 0) memcpy(text, value, length + 1);
     *waits = n->p->least && n->own < 0;
@@ -353,11 +353,11 @@ static enum error find_round(struct nodes *n, const struct nodes_loss *loss, cha
 
 /* ---- the meeting ---- */
 
-/* A node's blob: its number of ranks, and what the store knows it by. */
-static enum error read_members(struct nodes *n, const struct member *m, struct nodes_round *out) {
+/* A node's text: its number of ranks, and what the store knows it by. */
+static enum error read_members(struct nodes *n, const struct attendant *m, struct nodes_round *out) {
     for (int i = 0; i < n->count; i++) {
         struct present *at = &n->at[i];
-        if (sscanf(m[i].blob, "%4d %llu", &at->locals, &at->member) != 2 || at->locals < 1)
+        if (sscanf(m[i].text, "%4d %llu", &at->locals, &at->member) != 2 || at->locals < 1)
             return FAIL(ERR_DATA, "node %d (%s) sent a message that makes no sense", at->index, m[i].who);
         at->first = out->world;
         out->world += at->locals;
@@ -370,12 +370,12 @@ static enum error read_members(struct nodes *n, const struct member *m, struct n
     return ERR_NONE;
 }
 
-static enum error meet(struct nodes *n, int locals, struct nodes_round *out) {
+static enum error round_meet(struct nodes *n, int locals, struct nodes_round *out) {
     char who[128], key[96];
-    struct member *members;
-    rendezvous_who(who);
-    char *blob = pool_printf(n->pool, "%d %llu", locals, (unsigned long long)store_member(n->store));
-    if (!blob) return ERR_MEMORY;
+    struct attendant *members;
+    process_who(who);
+    char *text = pool_printf(n->pool, "%d %llu", locals, (unsigned long long)store_member(n->store));
+    if (!text) return ERR_MEMORY;
     struct rendezvous r = {.store = n->store,
                            .what = "node",
                            .round = out->name,
@@ -384,8 +384,7 @@ static enum error meet(struct nodes *n, int locals, struct nodes_round *out) {
                            .who = who,
                            .facts = n->p->facts,
                            .nfacts = n->p->nfacts,
-                           .blob = blob,
-                           .bytes = strlen(blob) + 1,
+                           .text = text,
                            .timeout = n->p->timeout,
                            .keeps = n->p->index == 0};
     TRY(rendezvous_meet(&r, n->pool, &members));
@@ -409,5 +408,5 @@ enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_rou
         return FAIL(ERR_PEER, "the run continues without node %d, of which %s", n->p->index,
                     loss && !loss->locals ? "no device is left" : "nothing was heard in time");
     out->taken_in = !loss && strchr(text, ' ');
-    return meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);
+    return round_meet(n, loss && strchr(text, ' ') ? loss->locals : n->p->locals, out);
 }

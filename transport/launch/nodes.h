@@ -1,8 +1,7 @@
-/* Several hosts run 'engine run' for one run: node 0 keeps the store, and before ranks are started
- * all nodes meet in it. When ranks are lost they meet again, in another round; a node that was lost
- * with all its processes may come back for it, node 0 too. Where fewer devices are enough, the nodes
- * that are left meet without it; but node 0 has to be among them. One that comes back then waits until they meet to
- * take it in. */
+/* Several hosts run 'engine run' for one run: node 0 keeps the store, and before ranks are started all nodes meet in
+ * it. When ranks are lost they meet again, in another round; a node that was lost with all its processes may come back
+ * for it, node 0 too. Where fewer devices are enough, the nodes that are left meet without it; but node 0 has to be
+ * among them. One that comes back then waits until they meet to take it in. */
 #pragma once
 #include "engine/base/limits.h"
 #include "transport/launch/rendezvous.h"

@@ -28,7 +28,7 @@ enum error output_open(struct rank_output *o, int rank, const char *folder, FILE
 static bool has_been_told(struct rank_output *o) {
     const char *text = o->line + o->prefix;
     size_t n = o->length - o->prefix;
-    struct told *t = o->told;
+    struct told_lines *t = o->told;
     bool error = n > 7 && !memcmp(text, "error: ", 7), hint = n > 6 && !memcmp(text, "hint: ", 6);
     if (!t || !(error || hint) || n >= OUTPUT_LINE) return false;
     for (int i = 0; i < t->count && i < TOLD_LINES; i++)

@@ -5,18 +5,18 @@
 enum { OUTPUT_LINE = 4096, OUTPUT_TAIL = 2047 };
 /* The newest lines of errors and hints that ranks have told, for all of them to share. */
 enum { TOLD_LINES = 8 };
-struct told {
+struct told_lines {
     int count, rank[TOLD_LINES];
     char line[TOLD_LINES][OUTPUT_LINE];
 };
 struct rank_output {
     int rank;
-    struct told *told; /* lines in it are not told by another rank again; NULL: all are */
-    int pipe;          /* the end that we read; -1 when it has ended */
-    int file;          /* -1: none */
-    FILE *log;         /* NULL: none */
-    size_t prefix;     /* of line: "[rank 2] " */
-    size_t length;     /* of line, prefix included */
+    struct told_lines *told; /* lines in it are not told by another rank again; NULL: all are */
+    int pipe;                /* the end that we read; -1 when it has ended */
+    int file;                /* -1: none */
+    FILE *log;               /* NULL: none */
+    size_t prefix;           /* of line: "[rank 2] " */
+    size_t length;           /* of line, prefix included */
     size_t tail_length;
     char tail[OUTPUT_TAIL];     /* the last of all it wrote */
     char line[OUTPUT_LINE + 1]; /* the line that is not complete yet, room for its end */

@@ -6,10 +6,9 @@
  *                      the next SIGINT kills them
  *   the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
  *
- * Signals come by a handler that writes their number to a pipe, so that they wake the loop
- * whichever thread they hit. The dead stay unreaped until all have ended: as long as they do,
- * neither a process's number nor the group's can pass to a stranger, and the last act is a SIGKILL
- * to the group, for what the ranks themselves have started. */
+ * Signals come by a handler that writes their number to a pipe, so that they wake the loop whichever thread they hit.
+ * The dead stay unreaped until all have ended: as long as they do, neither a process's number nor the group's can pass
+ * to a stranger, and the last act is a SIGKILL to the group, for what the ranks themselves have started. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "transport/launch/output.h"
@@ -88,40 +87,40 @@ struct rank_process {
     bool stuck;  /* it had to be killed */
     struct rank_output output;
 };
-struct watch {
+struct launch_watch {
     const struct launch_params *p;
     struct rank_process *ranks;
     struct pollfd *fds; /* signals, then the ranks' pipes */
     struct signals signals;
     pid_t group;
     int started, running;
-    int asked;         /* the signal that was passed on, 0: none */
-    bool obeyed;       /* a rank has ended as it was told to */
-    bool killed;       /* all were, at the user's wish or when the grace was over */
-    int64_t deadline;  /* when the rest are killed; 0: never */
-    int64_t pass;      /* the time of this look around */
-    int64_t last;      /* the time of the last end */
-    int64_t failed;    /* the time of the failure */
-    struct told *told; /* NULL: each rank tells all */
-    siginfo_t failure; /* how the rank that failed first ended */
+    int asked;               /* the signal that was passed on, 0: none */
+    bool obeyed;             /* a rank has ended as it was told to */
+    bool killed;             /* all were, at the user's wish or when the grace was over */
+    int64_t deadline;        /* when the rest are killed; 0: never */
+    int64_t pass;            /* the time of this look around */
+    int64_t last;            /* the time of the last end */
+    int64_t failed;          /* the time of the failure */
+    struct told_lines *told; /* NULL: each rank tells all */
+    siginfo_t failure;       /* how the rank that failed first ended */
     struct launch_result *out;
 };
 
-static void signal_ranks(struct watch *w, int signo) {
+static void signal_ranks(struct launch_watch *w, int signo) {
     if (w->group) kill(-w->group, signo);
 }
 
-static void ask_ranks(struct watch *w, int signo) {
+static void ask_ranks(struct launch_watch *w, int signo) {
     w->asked = signo;
     signal_ranks(w, signo);
 }
 
-static void kill_ranks(struct watch *w) {
+static void kill_ranks(struct launch_watch *w) {
     w->killed = true;
     signal_ranks(w, SIGKILL);
 }
 
-static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
+static enum error spawn_rank(struct launch_watch *w, int local, const int console[2]) {
     const struct launch_params *p = w->p;
     struct rank_process *r = &w->ranks[local];
     int rank = p->first + local;
@@ -135,7 +134,7 @@ static enum error spawn_rank(struct watch *w, int local, const int console[2]) {
                                .own = !p->program};
     int rank_end;
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
-    enum error err = rank_spawn(p->program, p->argv, &self, p->variables, rank_end, w->group, &r->pid);
+    enum error err = rank_spawn(p, &self, rank_end, w->group, &r->pid);
     close(rank_end);
     r->output.told = w->told;
     if (err != ERR_NONE) return err;
@@ -153,7 +152,7 @@ static enum error check_standard_files(void) {
     return ERR_NONE;
 }
 
-static enum error spawn_all(struct watch *w) {
+static enum error spawn_all(struct launch_watch *w) {
     TRY(check_standard_files());
     enum error err = ERR_NONE;
     int console[2] = {fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
@@ -176,14 +175,13 @@ static bool is_victim(const siginfo_t *end) {
 
 /* Ended as it was told to, by us or another: by its handler's code or, before it had a handler, by
  * the signal itself. */
-static bool was_told(const struct watch *w, const siginfo_t *end) {
+static bool was_told(const struct launch_watch *w, const siginfo_t *end) {
     if (end->si_code == CLD_EXITED) return end->si_status == CODE_INT || end->si_status == CODE_TERM;
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
-/* Where only victims have ended, the cause is still on its way out, which takes longer on a busy
- * machine. */
-static void set_deadline(struct watch *w) {
+/* Where only victims have ended, the cause is still on its way out, which takes longer on a busy machine. */
+static void set_deadline(struct launch_watch *w) {
     double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
     if (is_victim(&w->failure)) grace += PATIENCE;
     int64_t end = w->pass + (int64_t)(grace * 1e9);
@@ -191,13 +189,13 @@ static void set_deadline(struct watch *w) {
 }
 
 /* It has done what it was to do. */
-static bool was_done(struct watch *w, const siginfo_t *end) {
+static bool was_done(struct launch_watch *w, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, again = exited && w->p->again && end->si_status == w->p->again;
     if (again && !w->out->again) w->out->again = true, w->out->seen = w->pass;
     return again || (exited && end->si_status == 0);
 }
 
-static void note_end(struct watch *w, int local, const siginfo_t *end) {
+static void note_end(struct launch_watch *w, int local, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, told = was_told(w, end), done = was_done(w, end);
     w->ranks[local].ended = true;
     w->ranks[local].failed = !told && !is_victim(end) && !done;
@@ -219,7 +217,7 @@ static void note_end(struct watch *w, int local, const siginfo_t *end) {
     set_deadline(w);
 }
 
-static void look_for_ends(struct watch *w) {
+static void look_for_ends(struct launch_watch *w) {
     for (int i = 0; i < w->started; i++) {
         struct rank_process *r = &w->ranks[i];
         siginfo_t end = {0};
@@ -233,7 +231,7 @@ static void look_for_ends(struct watch *w) {
     }
 }
 
-static void take_signals(struct watch *w) {
+static void take_signals(struct launch_watch *w) {
     unsigned char got[64];
     ssize_t n = read(w->signals.pipe[0], got, sizeof got);
     for (ssize_t i = 0; i < n; i++) {
@@ -248,20 +246,20 @@ static void take_signals(struct watch *w) {
 
 /* ---- the loop ---- */
 
-static int wait_ms(const struct watch *w) {
+static int wait_ms(const struct launch_watch *w) {
     if (!w->deadline || w->killed) return -1;
     int64_t left = w->deadline - clock_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
-static void wait_for_something(struct watch *w, int timeout) {
+static void wait_for_something(struct launch_watch *w, int timeout) {
     w->fds[0] = (struct pollfd){.fd = w->signals.pipe[0], .events = POLLIN};
     for (int i = 0; i < w->started; i++)
         w->fds[1 + i] = (struct pollfd){.fd = w->ranks[i].output.pipe, .events = POLLIN};
     (void)poll(w->fds, (nfds_t)w->started + 1, timeout); /* whatever it says, we look at all */
 }
 
-static void end_grace(struct watch *w) {
+static void end_grace(struct launch_watch *w) {
     if (w->p->busy && w->p->busy(w->p->user, !is_victim(&w->failure))) {
         w->deadline = w->pass + LOOK_NS;
         return;
@@ -271,7 +269,7 @@ static void end_grace(struct watch *w) {
     kill_ranks(w);
 }
 
-static void watch_ranks(struct watch *w) {
+static void watch_ranks(struct launch_watch *w) {
     while (w->running > 0) {
         wait_for_something(w, wait_ms(w));
         w->pass = clock_ns();
@@ -284,7 +282,7 @@ static void watch_ranks(struct watch *w) {
 
 /* What is still in the pipes. A process that a rank started and that left its group may hold one
  * open: it is not awaited. */
-static void drain(struct watch *w) {
+static void outputs_drain(struct launch_watch *w) {
     int64_t end = clock_ns() + DRAIN_NS;
     for (;;) {
         int open = 0;
@@ -298,9 +296,9 @@ static void drain(struct watch *w) {
     }
 }
 
-static void end_all(struct watch *w) {
+static void end_all(struct launch_watch *w) {
     signal_ranks(w, SIGKILL);
-    drain(w);
+    outputs_drain(w);
     for (int i = 0; i < w->started; i++) {
         while (waitpid(w->ranks[i].pid, NULL, 0) < 0 && errno == EINTR) {
         }
@@ -310,7 +308,7 @@ static void end_all(struct watch *w) {
 /* ---- the whole ---- */
 
 /* Where nobody failed by itself, those who had to be killed are what the others waited for. */
-static void find_lost(struct watch *w) {
+static void find_lost(struct launch_watch *w) {
     struct launch_result *out = w->out;
     for (int i = 0; i < w->started; i++)
         if (w->ranks[i].failed) out->lost[out->nlost++] = i;
@@ -318,7 +316,7 @@ static void find_lost(struct watch *w) {
         if (w->ranks[i].stuck) out->lost[out->nlost++] = i;
 }
 
-static enum error tell(struct watch *w) {
+static enum error launch_tell(struct launch_watch *w) {
     struct launch_result *out = w->out;
     /* Told to stop while they were meeting, some were gone before others knew. */
     if (w->obeyed && is_victim(&w->failure)) out->first = -1;
@@ -339,7 +337,7 @@ static enum error tell(struct watch *w) {
                 out->signal == SIGKILL ? "\nwhen memory runs out the kernel does that: see dmesg" : "");
 }
 
-static enum error watch_open(struct watch *w) {
+static enum error watch_open(struct launch_watch *w) {
     size_t size = (size_t)w->p->size, bytes;
     void *memory;
     TRY(memory_size(size, sizeof *w->ranks, "ranks", &bytes));
@@ -355,14 +353,14 @@ static enum error watch_open(struct watch *w) {
     return signals_take(&w->signals);
 }
 
-static void watch_close(struct watch *w) {
+static void watch_close(struct launch_watch *w) {
     for (int i = 0; w->ranks && i < w->p->size; i++) output_close(&w->ranks[i].output);
     memory_free(w->told);
     memory_free(w->ranks);
     memory_free(w->fds);
 }
 
-static enum error run_ranks(struct watch *w) {
+static enum error run_ranks(struct launch_watch *w) {
     int signo = w->p->stop ? w->p->stop() : 0;
     if (signo) {
         w->out->exit_code = 128 + signo;
@@ -380,12 +378,12 @@ static enum error run_ranks(struct watch *w) {
 enum error launch_processes(const struct launch_params *p, struct launch_result *out) {
     assert(p->size > 0);
     *out = (struct launch_result){.first = -1, .stuck = -1};
-    struct watch w = {.p = p, .out = out};
+    struct launch_watch w = {.p = p, .out = out};
     enum error err = watch_open(&w);
     if (err != ERR_NONE) goto done;
     err = run_ranks(&w);
     signals_give(&w.signals);
-    if (err == ERR_NONE) err = tell(&w);
+    if (err == ERR_NONE) err = launch_tell(&w);
 done:
     watch_close(&w);
     return err;

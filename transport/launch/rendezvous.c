@@ -25,7 +25,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BLOB_MAX = 32 << 10, INSTANCE = 17, NAME = 128, FIRST_WORD = 2, NEXT_WORD = 5, LINGER = 1 };
+enum { INSTANCE = 17, FIRST_WORD = 2, NEXT_WORD = 5, LINGER = 1 };
 static const struct json_limits limits = {.depth = 4, .entries = 1000, .text = STORE_VALUE_MAX};
 
 struct meet {
@@ -34,12 +34,6 @@ struct meet {
     char instance[INSTANCE]; /* a random number: of this call */
     int64_t began, deadline;
 };
-
-void rendezvous_who(char out[128]) {
-    char host[65] = "";
-    if (gethostname(host, sizeof host - 1) != 0) snprintf(host, sizeof host, "this host");
-    snprintf(out, 128, "%s, pid %d", host, (int)getpid());
-}
 
 static char *key_of(const struct meet *m, const char *name) {
     return pool_printf(m->pool, "%s.%s.%s", m->r->round, m->r->what, name);
@@ -55,27 +49,21 @@ static double seconds_left(const struct meet *m) {
 
 /* ---- what is written ---- */
 
+/* Of this member: its i-th fact, NULL after the last. The number of members is a fact of every meeting. */
+static const char *own_fact(const struct meet *m, int i) {
+    if (i == 0) return pool_printf(m->pool, "%d", m->r->count);
+    return i <= m->r->nfacts ? m->r->facts[i - 1].value : NULL;
+}
+
 static void write_facts(const struct meet *m, struct json *j) {
-    char count[16];
-    snprintf(count, sizeof count, "%d", m->r->count);
     json_open(j, "facts", '[');
-    json_string(j, NULL, count); /* of members: a fact of every meeting */
-    for (int i = 0; i < m->r->nfacts; i++) json_string(j, NULL, m->r->facts[i].value);
+    for (int i = 0; i <= m->r->nfacts; i++) json_string(j, NULL, own_fact(m, i));
     json_close(j, ']');
 }
 
-static char *hex_of(const struct meet *m) {
-    const unsigned char *b = m->r->blob;
-    char *text = pool_alloc(m->pool, 2 * m->r->bytes + 1);
-    for (size_t i = 0; text && i < m->r->bytes; i++) snprintf(text + 2 * i, 3, "%02x", b[i]);
-    return text;
-}
-
-/* {"instance","index","who", and the facts or the blob}, as text of the pool. */
-static enum error describe(const struct meet *m, bool facts, char **out) {
+/* {"instance","index","who", and the facts or the member's text}, as text of the pool. */
+static enum error member_describe(const struct meet *m, bool facts, char **out) {
     struct json j;
-    const char *blob = facts ? NULL : hex_of(m);
-    if (!facts && !blob) return ERR_MEMORY;
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "instance", m->instance);
@@ -84,7 +72,7 @@ static enum error describe(const struct meet *m, bool facts, char **out) {
     if (facts)
         write_facts(m, &j);
     else
-        json_string(&j, "blob", blob);
+        json_string(&j, "text", m->r->text ? m->r->text : "");
     json_close(&j, '}');
     enum error err = json_done(&j);
     *out = err ? NULL : pool_strndup(m->pool, j.text, j.length);
@@ -94,7 +82,7 @@ static enum error describe(const struct meet *m, bool facts, char **out) {
 
 /* ---- what is read: any who holds the token may have written it ---- */
 
-static enum error parse(const struct meet *m, const char *text, size_t n, const struct json_value **out) {
+static enum error member_parse(const struct meet *m, const char *text, size_t n, const struct json_value **out) {
     const struct json_value *index;
     enum error err = json_parse(text, n, limits, m->pool, out);
     if (err) return error_prefix(err, "what another %s left in the store: ", m->r->what);
@@ -108,21 +96,21 @@ static enum error parse(const struct meet *m, const char *text, size_t n, const 
 
 /* "ok", or the reason, which is an error here too. own: what this member has to say where all
  * others have met already. */
-static enum error heed(const char *outcome, const char *own) {
+static enum error outcome_heed(const char *outcome, const char *own) {
     if (strcmp(outcome, "ok")) return FAIL(ERR_MISMATCH, "%s", outcome);
     return own ? FAIL(ERR_MISMATCH, "%s", own) : ERR_NONE;
 }
 
-static enum error settle(const struct meet *m, const char *outcome, const char *own) {
+static enum error outcome_settle(const struct meet *m, const char *outcome, const char *own) {
     char *key = key_of(m, "outcome"), *now;
     bool first;
     if (!key || !outcome) return ERR_MEMORY;
     TRY(store_swap(m->r->store, key, NULL, outcome, m->pool, &first, &now));
-    return now ? heed(now, own) : FAIL(ERR_DATA, "the store lost the key '%s'", key);
+    return now ? outcome_heed(now, own) : FAIL(ERR_DATA, "the store lost the key '%s'", key);
 }
 
-static enum error refuse(const struct meet *m, const char *why) {
-    return settle(m, why, why);
+static enum error meeting_refuse(const struct meet *m, const char *why) {
+    return outcome_settle(m, why, why);
 }
 
 /* ---- (1) facts ---- */
@@ -135,24 +123,23 @@ static const char *fact_name(const struct meet *m, int i) {
 static enum error refuse_fact(const struct meet *m, const struct json_value *first, int i, const char *mine,
                               const char *theirs) {
     const struct rendezvous *r = m->r;
-    return refuse(m, pool_printf(m->pool,
-                                 "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s\n"
-                                 "all must have the same; a key, such as threads, is set by --set KEY=VALUE on each",
-                                 r->what, r->index, r->who, fact_name(m, i), mine, r->what,
-                                 (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
+    return meeting_refuse(
+        m, pool_printf(m->pool,
+                       "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s\n"
+                       "all must have the same; a key, such as threads, is set by --set KEY=VALUE on each",
+                       r->what, r->index, r->who, fact_name(m, i), mine, r->what,
+                       (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 
-static enum error compare_facts(const struct meet *m, const char *mine, const char *first) {
-    const struct json_value *a, *b;
-    TRY(parse(m, mine, strlen(mine), &a));
-    TRY(parse(m, first, strlen(first), &b));
-    const struct json_value *my = json_get(a, "facts"), *their = json_get(b, "facts");
+static enum error compare_facts(const struct meet *m, const char *first) {
+    const struct json_value *v;
+    TRY(member_parse(m, first, strlen(first), &v));
+    const struct json_value *their = json_get(v, "facts");
     if (!their || their->kind != JSON_ARRAY)
         return FAIL(ERR_DATA, "what the first %s left in the store makes no sense", m->r->what);
-    for (int i = 0; i < my->count || i < their->count; i++) {
-        const char *x = i < my->count ? my->children[i].text : NULL;
-        const char *y = i < their->count ? their->children[i].text : NULL;
-        if (!x || !y || strcmp(x, y)) return refuse_fact(m, b, i, x ? x : "none", y ? y : "none");
+    for (int i = 0; i <= m->r->nfacts || i < their->count; i++) {
+        const char *x = own_fact(m, i), *y = i < their->count ? their->children[i].text : NULL;
+        if (!x || !y || strcmp(x, y)) return refuse_fact(m, v, i, x ? x : "none", y ? y : "none");
     }
     return ERR_NONE;
 }
@@ -161,26 +148,26 @@ static enum error check_facts(const struct meet *m) {
     char *key = key_of(m, "facts"), *mine, *now;
     bool first;
     if (!key) return ERR_MEMORY;
-    TRY(describe(m, true, &mine));
+    TRY(member_describe(m, true, &mine));
     TRY(store_swap(m->r->store, key, NULL, mine, m->pool, &first, &now));
-    return first || !now ? ERR_NONE : compare_facts(m, mine, now);
+    return first || !now ? ERR_NONE : compare_facts(m, now);
 }
 
 /* ---- (2) the number ---- */
 
-static enum error claim(const struct meet *m) {
+static enum error number_claim(const struct meet *m) {
     const struct rendezvous *r = m->r;
     const struct json_value *other;
     char *key = member_key(m, r->index), *mine, *now;
     bool first;
     if (!key) return ERR_MEMORY;
-    TRY(describe(m, false, &mine));
+    TRY(member_describe(m, false, &mine));
     TRY(store_swap(r->store, key, NULL, mine, m->pool, &first, &now));
     if (first || !now) return ERR_NONE;
-    TRY(parse(m, now, strlen(now), &other));
+    TRY(member_parse(m, now, strlen(now), &other));
     if (!strcmp(json_get_text(other, "instance"), m->instance)) return ERR_NONE;
-    return refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what, r->index,
-                                 json_get_text(other, "who"), r->who));
+    return meeting_refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what, r->index,
+                                         json_get_text(other, "who"), r->who));
 }
 
 /* ---- (3) who is there ---- */
@@ -210,7 +197,7 @@ static enum error look_around(const struct meet *m, char **numbers, int *missing
 
 /* ---- (4) the outcome ---- */
 
-static enum error tell(const struct meet *m) {
+static enum error waiting_tell(const struct meet *m) {
     char *numbers, time[32];
     int missing;
     TRY(look_around(m, &numbers, &missing));
@@ -241,10 +228,8 @@ static enum error settle_late(const struct meet *m) {
     /* who serves the store may have given up a little before */
     if (look_around(m, &numbers, &missing) != ERR_NONE)
         return error_prefix(ERR_TIMEOUT, "the %d %ss have not all come within %s: ", m->r->count, m->r->what, time);
-    if (!missing) return settle(m, "ok", NULL);
-    return FAIL(ERR_TIMEOUT,
-                "%s%s %s of %d %s not come within %s%s\nhave all been started, with the "
-                "same address%s?",
+    if (!missing) return outcome_settle(m, "ok", NULL);
+    return FAIL(ERR_TIMEOUT, "%s%s %s of %d %s not come within %s%s\nhave all been started, with the same address%s?",
                 m->r->what, missing > 1 ? "s" : "", numbers, m->r->count, missing > 1 ? "have" : "has", time,
                 turned_away(m), *turned_away(m) ? " and the same ENGINE_TOKEN" : "");
 }
@@ -263,10 +248,10 @@ static enum error await_outcome(const struct meet *m) {
                                    : until > 0  ? until
                                                 : 0.01,
                                    m->pool, &outcome, &n);
-        if (!err) return heed(outcome, NULL);
+        if (!err) return outcome_heed(outcome, NULL);
         if (err != ERR_TIMEOUT) return err;
         if (seconds_left(m) <= 0) break;
-        TRY(tell(m));
+        TRY(waiting_tell(m));
         word += NEXT_WORD;
     }
     return settle_late(m);
@@ -274,78 +259,56 @@ static enum error await_outcome(const struct meet *m) {
 
 /* ---- what the others are ---- */
 
-static bool bytes_of_hex(const char *hex, char *out, size_t n) {
-    static const char digits[] = "0123456789abcdef";
-    for (size_t i = 0; i < n; i++) {
-        const char *high = strchr(digits, hex[2 * i]), *low = strchr(digits, hex[2 * i + 1]);
-        if (!high || !low) return false;
-        out[i] = (char)((high - digits) << 4 | (low - digits));
-    }
-    return true;
-}
-
-static enum error read_member(const struct meet *m, int index, struct pool *pool, struct member *out) {
+static enum error read_member(const struct meet *m, int index, struct pool *pool, struct attendant *out) {
     const struct json_value *v;
-    const char *key = member_key(m, index), *blob;
+    const char *key = member_key(m, index), *told;
     char *text;
     size_t n;
     if (!key) return ERR_MEMORY;
     TRY(store_find(m->r->store, key, m->pool, &text, &n));
     if (!text) return FAIL(ERR_DATA, "the store lost the key '%s'", key);
-    TRY(parse(m, text, n, &v));
-    blob = json_get_text(v, "blob");
-    n = blob ? strlen(blob) : 1;
+    TRY(member_parse(m, text, n, &v));
     snprintf(out->who, sizeof out->who, "%s", json_get_text(v, "who"));
-    out->bytes = n / 2;
-    out->blob = n > 2 * (size_t)BLOB_MAX ? NULL : pool_alloc(pool, n / 2 + 1);
-    if (n <= 2 * (size_t)BLOB_MAX && !out->blob) return ERR_MEMORY;
-    if (n % 2 || !out->blob || !bytes_of_hex(blob, out->blob, n / 2))
-        return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, index);
-    return ERR_NONE;
-}
-
-static enum error read_members(const struct meet *m, struct pool *pool, struct member **out) {
-    size_t bytes;
-    TRY(memory_size((size_t)m->r->count, sizeof **out, "members", &bytes));
-    struct member *members = pool_alloc(pool, bytes);
-    if (!members) return ERR_MEMORY;
-    for (int i = 0; i < m->r->count; i++) TRY(read_member(m, i, pool, &members[i]));
-    *out = members;
-    return ERR_NONE;
+    told = json_get_text(v, "text");
+    if (!told) return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, index);
+    out->text = pool_strndup(pool, told, strlen(told));
+    return out->text ? ERR_NONE : ERR_MEMORY;
 }
 
 /* ---- the whole ---- */
 
-static enum error check(const struct rendezvous *r) {
+static enum error rendezvous_check(const struct rendezvous *r) {
     if (r->count < 1 || r->index < 0 || r->index >= r->count)
         return FAIL(ERR_CONFIG, "%s %d of %d: there is none", r->what, r->index, r->count);
-    if (r->bytes > BLOB_MAX) return FAIL(ERR_BUG, "%zu bytes of %s %d for the others", r->bytes, r->what, r->index);
     return ERR_NONE;
 }
 
-static enum error meet(const struct meet *m, struct pool *pool, struct member **members) {
+static enum error rendezvous_run(const struct meet *m, struct pool *pool, struct attendant **all) {
     char *numbers;
     int missing;
     TRY(check_facts(m));
-    TRY(claim(m));
+    TRY(number_claim(m));
     TRY(look_around(m, &numbers, &missing));
     if (missing)
         TRY(await_outcome(m));
     else
-        TRY(settle(m, "ok", NULL));
-    return read_members(m, pool, members);
+        TRY(outcome_settle(m, "ok", NULL));
+    *all = pool_alloc(pool, (size_t)m->r->count * sizeof **all);
+    if (!*all) return ERR_MEMORY;
+    for (int i = 0; i < m->r->count; i++) TRY(read_member(m, i, pool, &(*all)[i]));
+    return ERR_NONE;
 }
 
-enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct member **members) {
+enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all) {
     struct meet m = {.r = r, .began = clock_ns()};
     uint64_t random;
-    TRY(check(r));
+    TRY(rendezvous_check(r));
     if (getrandom(&random, sizeof random, 0) != (ssize_t)sizeof random)
         return FAIL(ERR_IO, "no random numbers: %s", strerror(errno));
     snprintf(m.instance, sizeof m.instance, "%016llx", (unsigned long long)random);
     m.deadline = m.began + (int64_t)((r->timeout < 1e9 ? r->timeout : 1e9) * 1e9);
     TRY(pool_create(&m.pool));
-    enum error err = meet(&m, pool, members);
+    enum error err = rendezvous_run(&m, pool, all);
     if (err && r->keeps) nanosleep(&(struct timespec){.tv_sec = LINGER}, NULL);
     pool_free(m.pool);
     return err;

@@ -15,8 +15,7 @@ struct rendezvous {
     const char *who; /* "hostB, pid 4711": in messages of the others */
     const struct fact *facts;
     int nfacts;
-    const void *blob; /* what the others are given of this member, at most 32 KB */
-    size_t bytes;
+    const char *text; /* what the others are given of this member */
     double timeout;
     bool keeps; /* the store ends with this member: where the meeting fails, it stays for a second
                    more, in which the others hear why */
@@ -24,14 +23,11 @@ struct rendezvous {
     void (*waiting)(void *user, const char *text);
     void *user;
 };
-struct member {
+struct attendant {
     char who[128];
-    char *blob;
-    size_t bytes;
+    const char *text;
 };
-/* Returns when all are there: members[0 .. count), pool's. ERR_MISMATCH: two members of one index,
+/* Returns when all are there: all[0 .. count), pool's. ERR_MISMATCH: two members of one index,
  * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
  * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 3 of 4 have not come within 60 s". */
-MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct member **members);
-/* "hostname, pid N" of this process. */
-void rendezvous_who(char out[128]);
+MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all);

@@ -15,7 +15,7 @@
 
 /* Nine digits at most, so that nothing overflows; what is printed back must be what was read, so
  * that nothing is let pass. */
-static bool parse(const char *text, struct launch_self *s, int *parent) {
+static bool self_parse(const char *text, struct launch_self *s, int *parent) {
     int own;
     if (sscanf(text, "rank=%9d,size=%9d,local=%9d,locals=%9d,meeting=%9d,out=%9d,err=%9d,own=%9d,parent=%9d", &s->rank,
                &s->size, &s->local, &s->locals, &s->meeting_fd, &s->console_out, &s->console_err, &own, parent) != 9)
@@ -53,7 +53,7 @@ enum error launch_self(struct launch_self *out, bool *started) {
     *started = text != NULL;
     if (!text) return ERR_NONE;
     int parent;
-    if (!parse(text, out, &parent))
+    if (!self_parse(text, out, &parent))
         return FAIL(ERR_USAGE, "%s='%s' is not what a starter writes\nunset it: it is for the engine's own use",
                     LAUNCH_VARIABLE, text);
     if (!keep_fd(out->meeting_fd) || !keep_fd(out->console_out) || !keep_fd(out->console_err))

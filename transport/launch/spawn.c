@@ -1,6 +1,5 @@
-/* Starting one rank's process with posix_spawn: never fork, since threads may run here (a forked
- * child of CUDA or nng hangs). Every descriptor of this program is close-on-exec; those
- * that a rank inherits are named one by one. */
+/* Starting one rank's process with posix_spawn: never fork, since threads may run here (a forked child of CUDA or nng
+ * hangs). Every descriptor of this program is close-on-exec; those that a rank inherits are named one by one. */
 #include "transport/launch/spawn.h"
 
 #include "engine/base/memory.h"
@@ -94,8 +93,9 @@ static int describe_process(posix_spawnattr_t *attr, pid_t group) {
     return why;
 }
 
-enum error rank_spawn(const char *program, const char *const *argv, const struct launch_self *self,
-                      const char *const *variables, int output, pid_t group, pid_t *out) {
+enum error rank_spawn(const struct launch_params *p, const struct launch_self *self, int output, pid_t group,
+                      pid_t *out) {
+    const char *program = p->program;
     struct pool *pool;
     TRY(pool_create(&pool));
     posix_spawn_file_actions_t files;
@@ -104,14 +104,14 @@ enum error rank_spawn(const char *program, const char *const *argv, const struct
     posix_spawnattr_init(&attr);
     char **env;
     int why = 0;
-    enum error err = make_environment(self, variables, pool, &env);
+    enum error err = make_environment(self, p->variables, pool, &env);
     if (err != ERR_NONE) goto done;
     why = describe_files(&files, self, output);
     if (!why) why = describe_process(&attr, group);
     union { /* posix_spawn changes none of it, though its type says otherwise */
         const char *const *mine;
         char *const *theirs;
-    } words = {argv};
+    } words = {p->argv};
     if (!why) why = posix_spawnp(out, program ? program : "/proc/self/exe", &files, &attr, words.theirs, env);
     if (why)
         err = FAIL(ERR_CREATE, "cannot start %s as rank %d: %s", program ? program : "a process", self->rank,

@@ -7,8 +7,7 @@
 enum { LAUNCH_TEXT = 200 };
 void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent);
 
-/* Runs a program (NULL: this one again) with argv as 'self': standard output and error are
- * 'output', input is empty. Its process group is 'group', 0: a new one. All descriptors given must
- * be above 2. */
-MUST_CHECK enum error rank_spawn(const char *program, const char *const *argv, const struct launch_self *self,
-                                 const char *const *variables, int output, pid_t group, pid_t *out);
+/* Runs p's program as 'self': standard output and error are 'output', input is empty. Its process group is 'group', 0: a
+ * new one. All descriptors given must be above 2. */
+MUST_CHECK enum error rank_spawn(const struct launch_params *p, const struct launch_self *self, int output, pid_t group,
+                                 pid_t *out);

@@ -8,6 +8,7 @@
  *      its process and descriptor, by which they open it: nothing is left when they die. */
 #include "transport/launch/station.h"
 
+#include "engine/base/process.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/token.h"
@@ -21,9 +22,6 @@
 #include <unistd.h>
 
 enum { NODE_MAX = 120 };
-struct told { /* the blob of a rank: what the others learn of it */
-    char node[NODE_MAX], address[ADDRESS_MAX];
-};
 
 struct station {
     struct group_params group;
@@ -103,27 +101,29 @@ static enum error open_port(struct station *s, const struct station_params *p) {
 
 /* ---- the roster ---- */
 
-static enum error check_told(const struct member *m, int rank) {
-    const struct told *t = (const struct told *)(const void *)m->blob;
-    bool good = m->bytes >= sizeof *t && memchr(t->node, 0, NODE_MAX) && memchr(t->address, 0, ADDRESS_MAX);
-    return good ? ERR_NONE : FAIL(ERR_DATA, "rank %d (%s) sent a message that makes no sense", rank, m->who);
+/* What a rank tells the others: its port's address in a line, and its node. */
+static enum error read_text(const struct attendant *m, int rank, struct seat_of *seat, const char **node) {
+    size_t n = strcspn(m->text, "\n");
+    if (!m->text[n] || n >= sizeof seat->address)
+        return FAIL(ERR_DATA, "rank %d (%s) sent a message that makes no sense", rank, m->who);
+    snprintf(seat->address, sizeof seat->address, "%.*s", (int)n, m->text);
+    snprintf(seat->name, sizeof seat->name, "%.63s", m->who);
+    *node = m->text + n + 1;
+    return ERR_NONE;
 }
 
 /* Hosts are numbered in the order of their first ranks. */
-static enum error make_roster(struct station *s, const struct member *members, int size) {
+static enum error make_roster(struct station *s, const struct attendant *members, int size) {
     struct seat_of *of = pool_alloc(s->pool, (size_t)size * sizeof *of);
-    if (!of) return ERR_MEMORY;
+    const char **node = pool_alloc(s->pool, (size_t)size * sizeof *node);
+    if (!of || !node) return ERR_MEMORY;
     s->roster = (struct roster){.size = size, .of = of};
     for (int r = 0; r < size; r++) {
-        TRY(check_told(&members[r], r));
-        const struct told *mine = (const struct told *)(const void *)members[r].blob;
-        snprintf(of[r].name, sizeof of[r].name, "%.63s", members[r].who);
-        memcpy(of[r].address, mine->address, ADDRESS_MAX);
+        TRY(read_text(&members[r], r, &of[r], &node[r]));
         of[r].number = r;
         of[r].host = -1;
         for (int q = 0; q < r; q++) {
-            const struct told *other = (const struct told *)(const void *)members[q].blob;
-            if (strcmp(other->node, mine->node)) continue;
+            if (strcmp(node[q], node[r])) continue;
             of[r].host = of[q].host;
             of[r].local++;
         }
@@ -132,16 +132,13 @@ static enum error make_roster(struct station *s, const struct member *members, i
     return ERR_NONE;
 }
 
-static enum error meet(struct station *s, const struct station_params *p, struct member **members) {
-    struct told *mine = pool_alloc(s->pool, sizeof *mine);
-    if (!mine) return ERR_MEMORY;
-    if (p->node)
-        snprintf(mine->node, NODE_MAX, "%s", p->node);
-    else
-        name_node(mine->node);
-    if (s->port) snprintf(mine->address, ADDRESS_MAX, "%s", port_address(s->port));
-    char who[128];
-    rendezvous_who(who);
+static enum error station_meet(struct station *s, const struct station_params *p) {
+    struct attendant *members;
+    char node[NODE_MAX], who[128];
+    if (!p->node) name_node(node);
+    process_who(who);
+    const char *text = pool_printf(s->pool, "%s\n%s", s->port ? port_address(s->port) : "", p->node ? p->node : node);
+    if (!text) return ERR_MEMORY;
     struct rendezvous r = {.store = s->store,
                            .what = "rank",
                            .round = p->round,
@@ -150,12 +147,11 @@ static enum error meet(struct station *s, const struct station_params *p, struct
                            .who = who,
                            .facts = p->facts,
                            .nfacts = p->nfacts,
-                           .blob = mine,
-                           .bytes = sizeof *mine,
+                           .text = text,
                            .timeout = p->timeout,
                            .keeps = p->serve};
-    TRY(rendezvous_meet(&r, s->pool, members));
-    return make_roster(s, *members, p->size);
+    TRY(rendezvous_meet(&r, s->pool, &members));
+    return make_roster(s, members, p->size);
 }
 
 /* ---- the board of this host's ranks ---- */
@@ -176,8 +172,8 @@ static enum error join_board(struct station *s, const char *key, int locals) {
     int own = meeting_fd_of(pid, fd);
     if (own < 0)
         return FAIL(ERR_PEER,
-                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see "
-                    "each other, use comm.link: tcp",
+                    "cannot share memory with process %d: %s\nwhere ranks of one host may not see each other, use "
+                    "comm.link: tcp",
                     pid, strerror(errno));
     enum error err = meeting_join(own, locals, &s->meeting);
     close(own);
@@ -196,15 +192,15 @@ static enum error open_board(struct station *s, const struct station_params *p) 
 
 /* ---- the whole ---- */
 
-static const char *given(const char *name) {
+static const char *variable_given(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
 }
 
 enum error station_told(struct pool *pool, struct station_params *out) {
-    out->master = given(STORE_VARIABLE);
-    out->round = given(ROUND_VARIABLE);
-    out->node = given(NODE_VARIABLE);
+    out->master = variable_given(STORE_VARIABLE);
+    out->round = variable_given(ROUND_VARIABLE);
+    out->node = variable_given(NODE_VARIABLE);
     return token_inherited(pool, &out->token);
 }
 
@@ -218,19 +214,16 @@ static enum error check_link(struct station *s, const char *name) {
     const struct link_ops *ops = link_find(s->group.link);
     if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", s->group.link);
     if (!link_is_far(ops) && s->roster.hosts > 1)
-        return FAIL(ERR_CONFIG,
-                    "link %s stays on one host, but the ranks are on %d\nuse comm.link: "
-                    "auto",
+        return FAIL(ERR_CONFIG, "link %s stays on one host, but the ranks are on %d\nuse comm.link: auto",
                     s->group.link, s->roster.hosts);
     return ERR_NONE;
 }
 
 static enum error open_with_master(struct station *s, const struct station_params *p) {
-    struct member *members;
     const struct link_ops *asked = link_find(p->link); /* NULL: it depends on where the ranks are */
     TRY(open_store(s, p));
     if (!asked || link_is_far(asked)) TRY(open_port(s, p)); /* a port has nng's threads */
-    TRY(meet(s, p, &members));
+    TRY(station_meet(s, p));
     TRY(check_link(s, p->link));
     s->group.roster = &s->roster;
     s->group.port = s->port;

@@ -31,7 +31,7 @@ static bool gate_pass(struct crew *c) {
     return go;
 }
 
-static void tell(struct crew *c, enum error err) {
+static void crew_tell(struct crew *c, enum error err) {
     pthread_mutex_lock(&c->telling);
     if (c->error == ERR_NONE || (c->error == ERR_PEER && err != ERR_PEER)) {
         c->error = err;
@@ -45,7 +45,7 @@ static void *rank_main(void *arg) {
     struct crew *c = t->crew;
     if (!gate_pass(c)) return NULL;
     enum error err = c->fn(c->user, t->rank);
-    if (err != ERR_NONE) tell(c, err);
+    if (err != ERR_NONE) crew_tell(c, err);
     return NULL;
 }
 

@@ -29,8 +29,8 @@ static enum error read_variable(const char *spec, const char **out) {
     *out = getenv(name);
     if (strcmp(spec, "auto") != 0 && (!*out || !**out))
         return FAIL(ERR_CONFIG,
-                    "run.token is env:%s, but %s is not set\nexport the run's secret in it, as "
-                    "for the run's first start: it is in no file of the run",
+                    "run.token is env:%s, but %s is not set\nexport the run's secret in it, as for the run's first "
+                    "start: it is in no file of the run",
                     name, name);
     if (!*out) *out = "";
     return ERR_NONE;

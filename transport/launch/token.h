@@ -1,7 +1,7 @@
 /* The place of the secret that all processes of a run share. */
 #pragma once
 #include "engine/base/memory.h"
-#include "transport/secret.h"
+#include "transport/base/secret.h"
 
 #define TOKEN_VARIABLE "ENGINE_TOKEN"
 #define STORE_VARIABLE                                                                                                 \
@@ -11,8 +11,7 @@
  * it. ERR_CONFIG: a secret that is too short. */
 MUST_CHECK enum error token_find(const char *spec, struct pool *pool, const char **out);
 MUST_CHECK enum error token_random(struct pool *pool, const char **out);
-/* Of a started process: what its starter, which has found it, told by TOKEN_VARIABLE; "" where that
- * is not set. */
+/* Of a started process: what its starter, which has found it, told by TOKEN_VARIABLE; "" where that is not set. */
 MUST_CHECK enum error token_inherited(struct pool *pool, const char **out);
 /* Removes the variable that spec names from the environment, in memory, too: neither processes that
  * this one starts nor /proc have it any more. */

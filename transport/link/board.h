@@ -1,9 +1,7 @@
-/* The memory that the ranks of one host share: a header, a part for each rank, slots for small
- * messages, pipes, memory to lend, and behind them what the ranks allocate together. Ranks that are threads see one
- * mapping of it; ranks that are processes map the same file (a memfd), each at its own address.
- * Nothing in it is a pointer. */
+/* The memory that the ranks of one host share: a header, a part for each rank, slots for small messages, pipes, memory
+ * to lend, and after them what the ranks allocate together. Ranks that are threads see one mapping of it; ranks that
+ * are processes map the same file (a memfd), each at its own address. Nothing in it is a pointer. */
 #pragma once
-#include "transport/launch/launch.h"
 #include "transport/link/note.h"
 #include <stdatomic.h>
 
@@ -12,9 +10,8 @@ enum {
     SLOT_BYTES = 8 << 10,
 };
 
-/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so
- * that a rank one call ahead does not overwrite what a peer still reads; no rank can be two ahead.
- */
+/* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call
+ * ahead does not overwrite what a peer still reads; no rank can be two ahead. */
 struct posted {
     _Alignas(LINE) _Atomic uint32_t turn;
     struct call call;
@@ -23,15 +20,14 @@ struct posted {
 struct counter {
     _Alignas(LINE) _Atomic uint32_t value;
 };
-/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes
- * it. */
+/* Where a rank sleeps. A peer that did something it waits for rings: adds one to 'rung' and wakes it. */
 struct bell {
     _Alignas(LINE) _Atomic uint32_t rung;
     _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */
 };
 enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
 
-struct member {
+struct board_member {
     struct posted posted[LANES][2];
     struct counter steps[LANES]; /* syncs that the owner has reached */
     struct bell bell[ALL_LANES];
@@ -60,7 +56,7 @@ struct board {
     int32_t error;
     char reason[REASON_MAX];
     _Alignas(LINE) uint64_t used, allocated; /* rank 0's, for alloc: end of all memory, start of the newest */
-    struct member member[];
+    struct board_member member[];
 };
 
 /* Between each two ranks and directions. */

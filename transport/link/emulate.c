@@ -1,27 +1,25 @@
-/* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a
- * laptop shows what a network would.
+/* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a laptop shows what a
+ * network would.
  *
- * Each rank has one port, which its two lanes share, with a way out and a way in: each passes one
- * message after the other at B bytes/s, and the two do not disturb each other. A message of n bytes
- * that is handed over at time t
+ * Each rank has one port, which its two lanes share, with a way out and a way in: each passes one message after the
+ * other at B bytes/s, and the two do not disturb each other. A message of n bytes that is handed over at time t
  *
  *     leaves        from s = max(t, way out is free) to s + n/B
  *     arrives       from a = max(s + latency, way in is free) to a + n/B
  *
- * so it passes both ports at once (cut-through), and where many send to one, that one's port is
- * what they wait for. The sender's call ends at s + n/B, the receiver's at a + n/B; s travels with
- * the message as its stamp. The bytes themselves go through the inner link, as fast as it can:
- * meanwhile and afterwards the ranks wait.
+ * so it passes both ports at once (cut-through), and where many send to one, that one's port is what they wait for. The
+ * sender's call ends at s + n/B, the receiver's at a + n/B; s travels with the message as its stamp. The bytes
+ * themselves go through the inner link, as fast as it can: meanwhile and afterwards the ranks wait.
  *
- * Time is logical. A thread that waits for T wakes a little later, and were the next message to
- * begin then, a ring of many steps would take longer than it should. So each lane keeps by how much
- * it lags: the next call begins at T plus what the thread did since it woke. What a call costs on
- * the inner link, and the wait for a peer that is late, are no part of it either: when a message is
- * there follows from its stamp. A thread sleeps only when logical time is ahead of the clock. Lag
- * that is more than bad sleep and a full pipe can explain is real and is not made up for; and a
- * barrier begins anew at the clock, so what follows one is never faster than the formulas.
+ * Time is logical. A thread that waits for T wakes a little later, and were the next message to begin then, a ring of
+ * many steps would take longer than it should. So each lane keeps by how much it lags: the next call begins at T plus
+ * what the thread did since it woke. What a call costs on the inner link, and the wait for a peer that is late, are no
+ * part of it either: when a message is there follows from its stamp. A thread sleeps only when logical time is ahead of
+ * the clock. Lag that is more than bad sleep and a full pipe can explain is real and is not made up for; and a barrier
+ * begins anew at the clock, so what follows one is never faster than the formulas.
  *
- * Memory that peers could reach is hidden, so that every byte passes a port. */
+ * Memory that peers could reach is hidden, so that every byte passes a port. A link is emulated in its place: it gets a
+ * table of its own, in which the functions of this file stand before those that they call. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "engine/base/text.h"
@@ -35,9 +33,8 @@
 #include <sys/prctl.h>
 
 struct emulated {
-    struct link link;
-    struct link_ops ops; /* the inner link's, but for those of this file */
-    struct link *inner;
+    struct link_ops ops; /* the link's own, but for those of this file */
+    const struct link_ops *inner;
     struct emulation as;
     int64_t latency;  /* ns */
     double byte_time; /* ns */
@@ -49,16 +46,6 @@ struct emulated {
 
 enum { MICROSECOND = 1000, MILLISECOND = 1000 * MICROSECOND };
 static const int64_t forever = INT64_MAX / 64; /* a few may be added */
-
-static struct emulated *emulated_of(struct link *l) {
-    return (struct emulated *)l;
-}
-
-/* The inner link, about to be used on a lane. */
-static struct link *inner_of(struct emulated *e, int lane) {
-    e->inner->patient[lane] = e->link.patient[lane];
-    return e->inner;
-}
 
 /* ---- time ---- */
 
@@ -75,20 +62,19 @@ static void sleep_until(int64_t when) {
     prctl(PR_SET_TIMERSLACK, 0UL); /* the default again */
 }
 
-static enum error refuse_long(struct emulated *e, size_t bytes, int64_t ns) {
+static enum error refuse_long(struct link *l, size_t bytes, int64_t ns) {
     char n[32], rate[32], time[32], reason[DESCRIBED_MAX * 2];
     snprintf(reason, sizeof reason,
-             "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout "
-             "of %g s",
-             e->link.params.rank, text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time),
-             text_of_bytes(e->as.bandwidth, rate), e->link.params.timeout);
-    return e->inner->ops->fail(e->inner, ERR_TIMEOUT, reason);
+             "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout of %g s",
+             l->params.rank, text_of_bytes((double)bytes, n), text_of_seconds(clock_seconds(ns), time),
+             text_of_bytes(l->emulated->as.bandwidth, rate), l->params.timeout);
+    return l->ops->fail(l, ERR_TIMEOUT, reason);
 }
 
 /* The call ends at that time, or at once if it is past. Sleeps are short enough to learn of a
  * failure; the last of the way is spun where there is a core for it. */
-static enum error end_at(struct emulated *e, int lane, int64_t when) {
-    bool spins = e->roomy && e->link.patient[lane];
+static enum error end_at(struct link *l, int lane, int64_t when) {
+    bool spins = l->emulated->roomy && l->patient[lane];
     int64_t early = spins ? 60 * MICROSECOND : 0, now;
     while ((now = clock_ns()) < when) {
         int64_t until = when - early, most = now + 100 * MILLISECOND;
@@ -97,9 +83,9 @@ static enum error end_at(struct emulated *e, int lane, int64_t when) {
             continue;
         }
         sleep_until(until < most ? until : most);
-        TRY(e->inner->ops->failure(e->inner));
+        TRY(l->ops->failure(l));
     }
-    e->lag[lane] = now - when;
+    l->emulated->lag[lane] = now - when;
     return ERR_NONE;
 }
 
@@ -115,7 +101,7 @@ static int64_t later(int64_t a, int64_t b) {
 }
 
 /* Passes a message through one way of the port, not before 'from'; gives when it begins. */
-static int64_t pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
+static int64_t port_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
     pthread_mutex_lock(&e->mutex);
     int64_t begin = later(from, *way_free);
     *way_free = begin + takes;
@@ -125,146 +111,81 @@ static int64_t pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t
 
 /* When a message was handed over. The clock of another host says nothing here: from there it counts
  * as sent when it came. */
-static int64_t sent_at(const struct emulated *e, int peer, int64_t stamp, int64_t now) {
-    const struct roster *roster = e->link.params.roster;
-    bool far = roster && roster->of[peer].host != roster->of[e->link.params.rank].host;
+static int64_t sent_at(const struct link *l, int peer, int64_t stamp, int64_t now) {
+    const struct roster *roster = l->params.roster;
+    bool far = roster && roster->of[peer].host != roster->of[l->params.rank].host;
     return far || stamp < 0 || stamp > now + forever ? now : stamp;
 }
 
 static enum error emulated_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                     const struct incoming *in) {
-    struct emulated *e = emulated_of(l);
+    struct emulated *e = l->emulated;
     int64_t begin = logical_now(e, lane), end = begin, stamp = 0;
     struct outgoing o = {0};
     struct incoming i = {0};
     if (out) {
         int64_t takes = pass_time(e, out->bytes);
         o = *out;
-        o.stamp = pass(e, &e->out_free, begin, takes);
+        o.stamp = port_pass(e, &e->out_free, begin, takes);
         end = o.stamp + takes;
     }
     if (in) {
         i = *in;
         i.stamp = &stamp;
     }
-    struct link *inner = inner_of(e, lane);
-    TRY(inner->ops->exchange(inner, lane, label, out ? &o : NULL, in ? &i : NULL));
+    TRY(e->inner->exchange(l, lane, label, out ? &o : NULL, in ? &i : NULL));
     int64_t now = clock_ns();
     if (in) {
         int64_t takes = pass_time(e, in->bytes);
-        int64_t sent = sent_at(e, in->peer, stamp, now);
-        end = later(end, pass(e, &e->in_free, sent + e->latency, takes) + takes);
+        int64_t sent = sent_at(l, in->peer, stamp, now);
+        end = later(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
         if (in->stamp) *in->stamp = stamp;
     }
-    if (clock_seconds(end - now) > l->params.timeout) return refuse_long(e, later(o.bytes, i.bytes), end - now);
-    return end_at(e, lane, end);
+    if (clock_seconds(end - now) > l->params.timeout) return refuse_long(l, later(o.bytes, i.bytes), end - now);
+    return end_at(l, lane, end);
 }
 
 /* ---- the rest ---- */
 
 /* All ranks are here: messages between them have taken a latency, and time begins anew. */
-static enum error end_meeting(struct emulated *e, int lane) {
-    TRY(end_at(e, lane, clock_ns() + e->latency));
-    e->lag[lane] = 0;
+static enum error end_meeting(struct link *l, int lane) {
+    TRY(end_at(l, lane, clock_ns() + l->emulated->latency));
+    l->emulated->lag[lane] = 0;
     return ERR_NONE;
 }
 
-/* A meeting for a collective of nothing is a barrier. A lazy link's barrier is the sync that
- * follows. */
+/* A meeting for a collective of nothing is a barrier. A lazy link's barrier is the sync that follows. */
 static enum error emulated_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
-    struct emulated *e = emulated_of(l);
-    struct link *inner = inner_of(e, lane);
-    TRY(inner->ops->meet(inner, lane, c, NULL, at));
+    TRY(l->emulated->inner->meet(l, lane, c, NULL, at));
     for (int r = 0; r < l->params.size; r++) at[r] = r == l->params.rank ? mine : NULL;
-    return c->count == 0 && !e->ops.lazy ? end_meeting(e, lane) : ERR_NONE;
+    return c->count == 0 && !l->ops->lazy ? end_meeting(l, lane) : ERR_NONE;
 }
 
 static enum error emulated_sync(struct link *l, int lane) {
-    struct emulated *e = emulated_of(l);
-    struct link *inner = inner_of(e, lane);
-    TRY(inner->ops->sync(inner, lane));
-    return end_meeting(e, lane);
-}
-
-static enum error emulated_alloc(struct link *l, size_t bytes, void **out) {
-    struct link *inner = inner_of(emulated_of(l), 0);
-    return inner->ops->alloc(inner, bytes, out);
-}
-
-static enum error emulated_fail(struct link *l, enum error err, const char *reason) {
-    struct link *inner = emulated_of(l)->inner;
-    return inner->ops->fail(inner, err, reason);
-}
-
-static enum error emulated_failure(struct link *l) {
-    struct link *inner = emulated_of(l)->inner;
-    return inner->ops->failure(inner);
-}
-
-static enum error emulated_lost(struct link *l, int lane) {
-    struct link *inner = emulated_of(l)->inner;
-    return inner->ops->lost(inner, lane);
-}
-
-static enum error emulated_arrival(struct link *l, int *peer) {
-    struct link *inner = emulated_of(l)->inner;
-    return inner->ops->arrival(inner, peer);
-}
-
-static void emulated_poke(struct link *l) {
-    struct link *inner = emulated_of(l)->inner;
-    inner->ops->poke(inner);
-}
-
-static bool emulated_left(struct link *l, int rank) {
-    struct link *inner = emulated_of(l)->inner;
-    return inner->ops->left(inner, rank);
-}
-
-static void emulated_note(struct link *l, const char *doing, int64_t step) {
-    struct link *inner = emulated_of(l)->inner;
-    inner->ops->note(inner, doing, step);
+    TRY(l->emulated->inner->sync(l, lane));
+    return end_meeting(l, lane);
 }
 
 static void emulated_close(struct link *l) {
-    struct emulated *e = emulated_of(l);
-    e->inner->ops->close(e->inner);
+    struct emulated *e = l->emulated;
+    e->inner->close(l);
     pthread_mutex_destroy(&e->mutex);
     memory_free(e);
 }
 
 /* ---- opening ---- */
 
-static enum error emulated_await(struct link *l, const struct group_wait *w) {
-    return emulated_of(l)->inner->ops->await(emulated_of(l)->inner, w);
-}
-
-static void emulated_wake(struct link *l, int peer) {
-    emulated_of(l)->inner->ops->wake(emulated_of(l)->inner, peer);
-}
-
 static struct link_ops ops_over(const struct link_ops *inner) {
     struct link_ops ops = *inner;
-    ops.open = NULL; /* link_emulate is how it is opened */
     ops.close = emulated_close;
     ops.meet = emulated_meet;
     ops.sync = emulated_sync;
+    ops.exchange = emulated_exchange;
     ops.sync_near = NULL; /* no memory is near */
     ops.slot = NULL;
     ops.slot_bytes = 0;
     ops.lend = NULL;
     ops.lent = NULL;
-    ops.exchange = emulated_exchange;
-    ops.alloc = inner->alloc ? emulated_alloc : NULL;
-    ops.fail = emulated_fail;
-    ops.failure = emulated_failure;
-    ops.lost = inner->lost ? emulated_lost : NULL;
-    ops.await = inner->await ? emulated_await : NULL;
-    ops.wake = inner->wake ? emulated_wake : NULL;
-    ops.note = emulated_note;
-    ops.arrival = emulated_arrival;
-    ops.poke = emulated_poke;
-    ops.left = emulated_left;
     return ops;
 }
 
@@ -275,7 +196,7 @@ static bool has_cores(const struct link_params *p) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && near <= CPU_COUNT(&set);
 }
 
-static enum error check(const struct emulation *as) {
+static enum error emulation_check(const struct emulation *as) {
     if (!(as->bandwidth >= 0) || isinf(as->bandwidth))
         return FAIL(ERR_CONFIG, "an emulated link of %g bytes/s", as->bandwidth);
     if (!(as->latency >= 0) || as->latency > 3600)
@@ -283,26 +204,20 @@ static enum error check(const struct emulation *as) {
     return ERR_NONE;
 }
 
-enum error link_emulate(struct link *inner, const struct emulation *as, struct link **out) {
-    void *memory = NULL;
-    enum error err = check(as);
-    if (!err) err = memory_alloc(sizeof(struct emulated), &memory);
-    if (err) {
-        inner->ops->close(inner);
-        return err;
-    }
-    struct emulated *e = memory;
-    e->inner = inner;
+enum error link_emulate(struct link *l, const struct emulation *as) {
+    void *memory;
+    TRY(emulation_check(as));
+    TRY(memory_alloc(sizeof(struct emulated), &memory));
+    struct emulated *e = l->emulated = memory;
+    e->inner = l->ops;
     e->as = *as;
-    e->ops = ops_over(inner->ops);
+    e->ops = ops_over(l->ops);
     e->latency = (int64_t)(as->latency * 1e9);
     e->byte_time = as->bandwidth > 0 ? 1e9 / as->bandwidth : 0;
-    e->roomy = has_cores(&inner->params);
+    e->roomy = has_cores(&l->params);
     pthread_mutex_init(&e->mutex, NULL);
-    e->link = (struct link){.ops = &e->ops,
-                            .params = inner->params,
-                            .alpha = inner->alpha + as->latency,
-                            .beta = inner->beta + e->byte_time * 1e-9};
-    *out = &e->link;
+    l->ops = &e->ops;
+    l->alpha += as->latency;
+    l->beta += e->byte_time * 1e-9;
     return ERR_NONE;
 }

@@ -1,18 +1,17 @@
-/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a
- * link of each kind in one: near, in which the ranks of this host have numbers of their own, and
- * far, whose control streams join all ranks, and whose lanes join those of different hosts. Messages
- * by tags pass over far alone, so that one thread waits for them in one place.
+/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a link of each kind
+ * in one: near, in which the ranks of this host have numbers of their own, and far, whose control streams join all
+ * ranks, and whose lanes join those of different hosts. Messages by tags pass over far alone, so that one thread waits
+ * for them in one place.
  *
- * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the
- * kernel what it takes; the near ones run to their end; then the far ones are ended, both at once.
- * That cannot block for ever: a near half waits only for the same half at its peer, which that peer
- * runs before it waits for anything far. So once all ranks are in one step of an algorithm, the
- * near halves end, then all ranks are in the far halves, where nobody waits for order, and these
- * end. By induction over the steps, all steps end.
+ * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the kernel what it takes;
+ * the near ones run to their end; then the far ones are ended, both at once. That cannot block for ever: a near half
+ * waits only for the same half at its peer, which that peer runs before it waits for anything far. So once all ranks
+ * are in one step of an algorithm, the near halves end, then all ranks are in the far halves, where nobody waits for
+ * order, and these end. By induction over the steps, all steps end.
  *
- * Failure. The far link has the verdict (tcp_health.c), since it joins all ranks. A failure that
- * the near link finds is told to it; the far link's is told to the near one, so that those who wait
- * there wake up; and what callers get is the far one's words, on all ranks of all hosts. */
+ * Failure. The far link has the verdict (tcp_health.c), since it joins all ranks. A failure that the near link finds is
+ * told to it; the far link's is told to the near one, so that those who wait there wake up; and what callers get is the
+ * far one's words, on all ranks of all hosts. */
 #include "engine/base/memory.h"
 #include "transport/link/board.h"
 #include "transport/link/tcp.h"
@@ -20,7 +19,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct hosts {
+struct hosts_link {
     struct link link;
     struct link *near;
     struct link *far;
@@ -33,15 +32,15 @@ struct hosts {
 
 extern const struct link_ops link_hosts;
 
-static struct hosts *hosts_of(struct link *l) {
-    return (struct hosts *)l;
+static struct hosts_link *hosts_of(struct link *l) {
+    return (struct hosts_link *)l;
 }
 
-static bool is_near(const struct hosts *h, int rank) {
+static bool is_near(const struct hosts_link *h, int rank) {
     return h->link.params.roster->of[rank].host == h->host;
 }
 
-static int near_number(const struct hosts *h, int rank) {
+static int near_number(const struct hosts_link *h, int rank) {
     return h->link.params.roster->of[rank].local;
 }
 
@@ -49,7 +48,7 @@ static int near_number(const struct hosts *h, int rank) {
 
 /* A near call's error is the group's: the far link knows its words, or is told them now. Whom the
  * near link has waited for may itself wait for a rank of another host. */
-static enum error pass_on(struct hosts *h, int lane, enum error err) {
+static enum error pass_on(struct hosts_link *h, int lane, enum error err) {
     if (!err) return ERR_NONE;
     char reason[REASON_MAX];
     error_words(reason, sizeof reason);
@@ -57,7 +56,7 @@ static enum error pass_on(struct hosts *h, int lane, enum error err) {
 }
 
 static void far_failed(void *user, enum error err, const char *reason) {
-    struct hosts *h = user;
+    struct hosts_link *h = user;
     const struct link_params *p = &h->link.params;
     err = h->near->ops->fail(h->near, err, reason);
     if (p->failed) p->failed(p->user, err, reason);
@@ -68,14 +67,14 @@ static enum error hosts_fail(struct link *l, enum error err, const char *reason)
 }
 
 static enum error hosts_failure(struct link *l) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     TRY(tcp_failure(h->far));
     return pass_on(h, 0, h->near->ops->failure(h->near));
 }
 
 /* What the parts ask their user, they ask this one's. */
-static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
-    const struct hosts *h = user;
+static void hosts_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
+    const struct hosts_link *h = user;
     const struct link_params *p = &h->link.params;
     if (h->opened)
         p->describe(p->user, lane, out);
@@ -84,18 +83,18 @@ static void describe(void *user, int lane, char out[DESCRIBED_MAX]) {
 }
 
 static enum error disagree_far(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
-    const struct link_params *p = &((struct hosts *)user)->link.params;
+    const struct link_params *p = &((struct hosts_link *)user)->link.params;
     return p->disagree(p->user, lane, peer, mine, theirs);
 }
 
 static enum error disagree_near(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
-    return disagree_far(user, lane, ((struct hosts *)user)->world[peer], mine, theirs);
+    return disagree_far(user, lane, ((struct hosts_link *)user)->world[peer], mine, theirs);
 }
 
 /* ---- calls ---- */
 
 static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     void *near_at[RANKS_MAX];
     TRY(hosts_failure(l));
     h->near->patient[lane] = h->link.patient[lane];
@@ -106,21 +105,25 @@ static enum error hosts_meet(struct link *l, int lane, const struct call *c, voi
 }
 
 static enum error hosts_sync_near(struct link *l, int lane) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     return pass_on(h, lane, h->near->ops->sync(h->near, lane));
+}
+
+static struct circle hosts_leaders(const struct hosts_link *h) {
+    return (struct circle){h->leader, h->hosts, h->host};
 }
 
 /* The ranks of each host, then the hosts by their first ranks, then the ranks of each host. */
 static enum error hosts_sync(struct link *l, int lane) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     TRY(hosts_sync_near(l, lane));
-    if (h->rank == 0) TRY(tcp_gather(h->far, lane, h->leader, h->hosts, h->host));
+    if (h->rank == 0) TRY(tcp_gather(h->far, lane, hosts_leaders(h)));
     return hosts_sync_near(l, lane);
 }
 
 static enum error hosts_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                  const struct incoming *in) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     bool calls = lane < LANES, out_near = calls && out && is_near(h, out->peer);
     bool in_near = calls && in && is_near(h, in->peer);
     struct outgoing o;
@@ -144,14 +147,14 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
 }
 
 static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     TRY(pass_on(h, 0, h->near->ops->alloc(h->near, bytes, out)));
     return hosts_sync(l, 0);
 }
 
 /* Of the ranks here; the others' deaths are told by the streams. */
 static enum error hosts_lost(struct link *l, int lane) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     return pass_on(h, lane, h->near->ops->lost(h->near, lane));
 }
 
@@ -168,14 +171,14 @@ static bool hosts_left(struct link *l, int rank) {
 }
 
 static void hosts_note(struct link *l, const char *doing, int64_t step) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     h->near->ops->note(h->near, doing, step);
     tcp_note(h->far, doing, step);
 }
 
 /* ---- opening and closing ---- */
 
-static void count_ranks(struct hosts *h) {
+static void count_ranks(struct hosts_link *h) {
     const struct link_params *p = &h->link.params;
     const struct seat_of *seat = p->roster->of;
     h->host = seat[p->rank].host;
@@ -186,33 +189,22 @@ static void count_ranks(struct hosts *h) {
     }
 }
 
-/* A roster is made from what other hosts said. */
-static enum error check_seats(const struct link_params *p) {
-    int ranks[RANKS_MAX] = {0};
-    for (int r = 0; r < p->size; r++) {
-        const struct seat_of *seat = &p->roster->of[r];
-        if (seat->host < 0 || seat->host >= p->size || seat->local != ranks[seat->host]++)
-            return FAIL(ERR_DATA, "rank %d is number %d of host %d: that cannot be", r, seat->local, seat->host);
-    }
+static enum error check_params(const struct link_params *p) {
+    if (!p->port || !p->roster || !p->meeting)
+        return FAIL(ERR_CONFIG,
+                    "link hosts needs a port of each rank, a roster of all, and a meeting of the ranks of this host");
+    if (p->roster->size != p->size)
+        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return ERR_NONE;
 }
 
-static enum error check_params(const struct link_params *p) {
-    if (!p->port || !p->roster || !p->meeting)
-        return FAIL(ERR_CONFIG, "link hosts needs a port of each rank, a roster of all, and a "
-                                "meeting of the ranks of this host");
-    if (p->roster->size != p->size)
-        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
-    return check_seats(p);
-}
-
-static enum error open_near(struct hosts *h) {
+static enum error open_near(struct hosts_link *h) {
     struct link_params p = h->link.params;
     p.rank = h->rank;
     p.size = h->near_size;
     p.names = h->world;
     p.user = h;
-    p.describe = describe;
+    p.describe = hosts_describe;
     p.disagree = disagree_near;
     p.failed = NULL;
     p.mail = false;
@@ -222,19 +214,19 @@ static enum error open_near(struct hosts *h) {
     return ops->open(&p, &h->near);
 }
 
-static enum error open_far(struct hosts *h) {
+static enum error open_far(struct hosts_link *h) {
     struct link_params p = h->link.params;
     p.user = h;
-    p.describe = describe;
+    p.describe = hosts_describe;
     p.disagree = disagree_far;
     p.failed = far_failed;
     TRY(tcp_open(&p, &link_hosts, REACH_OTHER_HOSTS, &h->far));
-    if (h->rank == 0) TRY(tcp_measure(h->far, h->leader, h->hosts, h->host));
+    if (h->rank == 0) TRY(tcp_measure(h->far, hosts_leaders(h)));
     return ERR_NONE;
 }
 
 /* The first rank of the host tells the others what it has measured with those of other hosts. */
-static enum error share_measure(struct hosts *h) {
+static enum error share_measure(struct hosts_link *h) {
     double v[2] = {h->far->alpha, h->far->beta};
     struct call label = {.what = UINT64_MAX};
     struct outgoing out = {.data = v, .bytes = sizeof v};
@@ -247,13 +239,13 @@ static enum error share_measure(struct hosts *h) {
     return ERR_NONE;
 }
 
-static void set_opened(struct hosts *h) {
+static void set_opened(struct hosts_link *h) {
     h->opened = true;
     tcp_opened(h->far);
 }
 
 static void hosts_close(struct link *l) {
-    struct hosts *h = hosts_of(l);
+    struct hosts_link *h = hosts_of(l);
     if (h->far) tcp_close(h->far);
     if (h->near) h->near->ops->close(h->near);
     memory_free(h);
@@ -263,8 +255,8 @@ static enum error hosts_open(const struct link_params *p, struct link **out) {
     void *memory;
     enum error err;
     TRY(check_params(p));
-    TRY(memory_alloc(sizeof(struct hosts), &memory));
-    struct hosts *h = memory;
+    TRY(memory_alloc(sizeof(struct hosts_link), &memory));
+    struct hosts_link *h = memory;
     h->link.ops = &link_hosts;
     h->link.params = *p;
     count_ranks(h);

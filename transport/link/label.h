@@ -9,8 +9,7 @@ struct label {
     int64_t stamp;
 };
 
-/* Whether it stands before what this rank expects. The detail of a call is compared where ranks
- * meet. */
+/* Whether it stands before what this rank expects. The detail of a call is compared where ranks meet. */
 static inline bool label_fits(const struct label *l, const struct call *mine, size_t bytes) {
     const struct call *c = &l->call;
     return c->what == mine->what && c->count == mine->count && c->sequence == mine->sequence && l->bytes == bytes;

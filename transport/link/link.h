@@ -1,16 +1,16 @@
-/* A link moves bytes between this rank and its peers. It knows neither collectives nor floats. The
- * kinds are listed in engine/base/links.def. Every function that waits has a deadline (link_params.timeout
- * without progress), looks for ranks that left or died, and gives the group's failure once there is
- * one.
+/* A link moves bytes between this rank and its peers. It knows neither collectives nor floats. The kinds are listed in
+ * engine/base/links.def. Every function that waits has a deadline (link_params.timeout without progress), looks for
+ * ranks that left or died, and gives the group's failure once there is one.
  *
- * A link has two lanes for calls, each with flags and pipes of its own, so that the two never meet,
- * and where params.mail is set, two for messages by tags (transport/mail.c), on which there is nothing
- * but exchange: what leaves on LANE_OUT comes on LANE_IN. One thread at a time works on a lane. */
+ * A link has two lanes for calls, each with flags and pipes of its own, so that the two never meet, and where
+ * params.mail is set, two for messages by tags (transport/mail.c), on which there is nothing but exchange: what leaves
+ * on LANE_OUT comes on LANE_IN. One thread at a time works on a lane. */
 #pragma once
 #include "engine/base/error.h"
 #include "engine/base/limits.h"
 #include "engine/base/links.h"
-#include "transport/place.h"
+#include "transport/base/place.h"
+#include "transport/base/types.h"
 #include <stdint.h>
 
 enum { LANES = 2, LANE_OUT = LANES, LANE_IN, ALL_LANES, DESCRIBED_MAX = 160 };
@@ -32,7 +32,6 @@ struct call {
     uint32_t sequence; /* of calls on this lane; compared */
 };
 
-struct collective;
 struct group_wait;
 struct meeting;
 struct link_params {
@@ -57,9 +56,10 @@ struct link_params {
 struct link { /* embedded first in each kind's own struct */
     const struct link_ops *ops;
     struct link_params params;
-    bool patient[ALL_LANES]; /* waits may spin: the waiting thread has a core to itself */
-    double alpha, beta;      /* seconds a message, seconds a byte: set by open, equal on all ranks */
-    size_t lent_bytes;       /* of a lent memory; set by open, equal on all ranks */
+    bool patient[ALL_LANES];   /* waits may spin: the waiting thread has a core to itself */
+    double alpha, beta;        /* seconds a message, seconds a byte: set by open, equal on all ranks */
+    size_t lent_bytes;         /* of a lent memory; set by open, equal on all ranks */
+    struct emulated *emulated; /* of emulate.c; NULL: the link is as it is */
 };
 
 struct outgoing {
@@ -68,15 +68,24 @@ struct outgoing {
     size_t bytes;
     int64_t stamp; /* travels with the message, not understood */
 };
-/* What arrives is given to sink piece by piece, in order; offset and data are multiples of 64
- * bytes. Where it is only to be copied, sink is sink_copy and ctx the memory: a link may then put
- * it there itself. */
+/* What arrives is given to sink piece by piece, in order; offset and data are multiples of 64 bytes. Where it is only
+ * to be copied, sink is sink_copy and ctx the memory: a link may then put it there itself. */
 struct incoming {
     int peer;
     size_t bytes;
     void (*sink)(void *ctx, size_t offset, const void *data, size_t n);
     void *ctx;
     int64_t *stamp; /* where the sender's goes; NULL: nowhere */
+};
+
+/* An all_reduce, reduce or broadcast of the link's own. */
+struct native_call {
+    enum kind kind;
+    enum dtype type;
+    enum redop op;
+    int root;
+    int64_t count; /* elements */
+    char *buf;
 };
 
 struct link_ops {
@@ -88,19 +97,17 @@ struct link_ops {
     /* Tells the peers that this rank has left; waits for no one. */
     void (*close)(struct link *l);
 
-    /* Shows my call and waits for every peer's; at[r] = where rank r's 'mine' can be read and
-     * written by this rank, or NULL. Two ranks that disagree fail. What this rank wrote before it,
-     * peers may read after it. A lazy link waits only for those whose memory it gives (perhaps for
-     * nobody): there the messages that follow bear the call, and ranks disagree when they read
-     * them. */
+    /* Shows my call and waits for every peer's; at[r] = where rank r's 'mine' can be read and written by this rank, or
+     * NULL. Two ranks that disagree fail. What this rank wrote before it, peers may read after it. A lazy link waits
+     * only for those whose memory it gives (perhaps for nobody): there the messages that follow bear the call, and
+     * ranks disagree when they read them. */
     enum error (*meet)(struct link *l, int lane, const struct call *c, void *mine, void **at);
     /* All ranks have called as often as this one. As meet, for the call of the last meet. */
     enum error (*sync)(struct link *l, int lane);
     /* Like sync, but among the ranks of this host. NULL: all ranks are on one host. */
     enum error (*sync_near)(struct link *l, int lane);
-    /* Memory of rank r that all ranks can read: a small message laid there by its owner before the
-     * meet number 'sequence' may be read after it, and is overwritten no earlier than two meets
-     * later. NULL: the link has none. */
+    /* Memory of rank r that all ranks can read: a small message laid there by its owner before the meet number
+     * 'sequence' may be read after it, and is overwritten no earlier than two meets later. NULL: the link has none. */
     void *(*slot)(struct link *l, int lane, int rank, uint32_t sequence);
     size_t slot_bytes;
     /* Where peers can reach what this rank keeps at buf: *mine is buf, or the memory that the link
@@ -114,7 +121,7 @@ struct link_ops {
     enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
 
-    /* Waits until a message begins to come on LANE_IN, from *peer then; the ranks behind the one that *peer
+    /* Waits until a message begins to come on LANE_IN, from *peer then; the ranks after the one that *peer
      * names are looked at first. -1: there was none, but poke was called, or nothing happened. */
     enum error (*arrival)(struct link *l, int *peer);
     void (*poke)(struct link *l); /* any thread */
@@ -123,14 +130,12 @@ struct link_ops {
 
     /* Does an all_reduce, reduce or broadcast by itself (no half floats), in an order of its own;
      * an average is left undivided. NULL: the link cannot. */
-    enum error (*native)(struct collective *c);
+    enum error (*native)(struct link *l, int lane, const struct native_call *c);
 
-    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the
-     * link has none. */
+    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the link has none. */
     enum error (*alloc)(struct link *l, size_t bytes, void **out);
 
-    /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won,
-     * recorded. */
+    /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won, recorded. */
     enum error (*fail)(struct link *l, enum error err, const char *reason);
     /* The failure, recorded as this thread's error; ERR_NONE when there is none. */
     enum error (*failure)(struct link *l);
@@ -158,7 +163,5 @@ static inline int link_rank_name(const struct link_params *p, int rank) {
 /* A sink that copies to ctx. */
 void sink_copy(void *ctx, size_t offset, const void *data, size_t n);
 
-/* A link of the same ranks with emulated ports (emulate.c). It takes over inner, also when it
- * fails.
- */
-MUST_CHECK enum error link_emulate(struct link *inner, const struct emulation *e, struct link **out);
+/* Gives an open link emulated ports (emulate.c). */
+MUST_CHECK enum error link_emulate(struct link *l, const struct emulation *e);

@@ -16,7 +16,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/memory.h"
-#include "transport/algo/algo.h"
 #include "transport/link/mpi_module.h"
 #include "transport/link/tcp_impl.h"
 
@@ -47,17 +46,17 @@ struct mpi_lane {
     char *first_out, *first_in, *held;
 };
 /* What the link over TCP carries along for this one. */
-struct carried {
+struct mpi_carried {
     const struct mpi *mpi;
     struct mpi_lane lane[LANES];
 };
 
 static struct mpi_lane *lane_of(struct tcp *t, int lane) {
-    return &((struct carried *)t->carried)->lane[lane];
+    return &((struct mpi_carried *)t->carried)->lane[lane];
 }
 
 static const struct mpi_calls *calls_of(const struct tcp *t) {
-    return ((const struct carried *)t->carried)->mpi->calls;
+    return ((const struct mpi_carried *)t->carried)->mpi->calls;
 }
 
 /* ---- pieces ---- */
@@ -77,7 +76,7 @@ static unsigned flying(const struct flights *f) {
 }
 
 /* The peer cannot be reached: what control has to say of it is worth more than MPI's words. */
-static enum error broken(struct tcp *t, int lane, int peer, const char *words) {
+static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *words) {
     log_warn("MPI: %s", words);
     return tcp_broken(t, lane, peer);
 }
@@ -96,7 +95,7 @@ static enum error post_sends(struct tcp *t, int lane) {
             if (n > sizeof s->label) memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
         }
         if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW], words))
-            return broken(t, lane, s->peer, words);
+            return mpi_broken(t, lane, s->peer, words);
         m->out.began++;
         m->out.posted += n;
     }
@@ -113,7 +112,7 @@ static enum error land_sends(struct tcp *t, int lane, bool *some) {
         bool good = calls_of(t)->landed(flight, &done, &none, words);
         if (!done) break;
         m->out.ended++;
-        if (!good) return broken(t, lane, s->peer, words);
+        if (!good) return mpi_broken(t, lane, s->peer, words);
         s->done += piece_bytes(s->done, s->total);
         *some = true;
     }
@@ -143,7 +142,7 @@ static enum error post_receives(struct tcp *t, int lane) {
         if (flying(&m->in) == (only_copies(r) ? (unsigned)WINDOW : (unsigned)HELD)) break;
         if (!calls_of(t)->receive(m->space, r->peer, landing_place(m, r, at), at ? n : FIRST,
                                   &m->in.of[m->in.began % WINDOW], words))
-            return broken(t, lane, r->peer, words);
+            return mpi_broken(t, lane, r->peer, words);
         m->in.began++;
         m->in.posted += n;
     }
@@ -184,7 +183,7 @@ static enum error land_receives(struct tcp *t, int lane, bool *some) {
         bool good = calls_of(t)->landed(flight, &done, &n, words);
         if (!done) break;
         m->in.ended++;
-        if (!good) return broken(t, lane, t->lane[lane].in.peer, words);
+        if (!good) return mpi_broken(t, lane, t->lane[lane].in.peer, words);
         TRY(use_piece(t, lane, n));
         *some = true;
     }
@@ -332,7 +331,7 @@ static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
     }
 }
 
-static struct mpi_collective as_mpi_calls_it(const struct collective *c) {
+static struct mpi_collective as_mpi_calls_it(const struct native_call *c) {
     static const enum mpi_kind kinds[COLLECTIVES] = {
         [KIND_ALL_REDUCE] = COLLECT_ALL_REDUCE, [KIND_REDUCE] = COLLECT_REDUCE, [KIND_BROADCAST] = COLLECT_BROADCAST};
     static const enum mpi_type types[DTYPES] = {
@@ -340,26 +339,25 @@ static struct mpi_collective as_mpi_calls_it(const struct collective *c) {
     static const enum mpi_op ops[REDOPS] = {
         [REDOP_SUM] = BY_SUM, [REDOP_PROD] = BY_PROD, [REDOP_MIN] = BY_MIN,     [REDOP_MAX] = BY_MAX,
         [REDOP_AND] = BY_AND, [REDOP_OR] = BY_OR,     [REDOP_AVERAGE] = BY_SUM, [REDOP_XOR] = BY_XOR};
-    return (struct mpi_collective){
-        .kind = kinds[c->kind], .type = types[c->sum.type], .op = ops[c->sum.op], .root = c->root};
+    return (struct mpi_collective){.kind = kinds[c->kind], .type = types[c->type], .op = ops[c->op], .root = c->root};
 }
 
 /* MPI checks nothing and waits for ever: the ranks first agree, by messages of their own, that all
  * have come to this call. */
-static enum error mpi_native(struct collective *c) {
+static enum error mpi_native(struct link *l, int lane, const struct native_call *c) {
     enum { MOST = 1 << 28 };
-    struct tcp *t = tcp_of(c->link);
+    struct tcp *t = tcp_of(l);
     struct mpi_collective part = as_mpi_calls_it(c);
     char words[MPI_WORDS];
-    enum error err = tcp_sync(c->link, c->lane);
-    for (int64_t at = 0; at < c->sum.count && !err; at += MOST) {
-        int64_t left = c->sum.count - at;
+    enum error err = tcp_sync(l, lane);
+    for (int64_t at = 0; at < c->count && !err; at += MOST) {
+        int64_t left = c->count - at;
         uint64_t flight;
-        part.buf = element(c, c->buf, at);
+        part.buf = c->buf + (size_t)at * dtype_size(c->type);
         part.count = (size_t)(left < MOST ? left : MOST);
-        if (!calls_of(t)->collect(lane_of(t, c->lane)->space, &part, &flight, words))
+        if (!calls_of(t)->collect(lane_of(t, lane)->space, &part, &flight, words))
             return tcp_fail(&t->link, ERR_PEER, words);
-        err = await_collective(t, c->lane, &flight);
+        err = await_collective(t, lane, &flight);
     }
     return err;
 }
@@ -371,9 +369,9 @@ static enum error check_ranks(const struct link_params *p, const struct mpi *m) 
         int number = p->roster->of[r].number;
         if (number < 0 || number >= m->size || (r == p->rank && number != m->rank))
             return FAIL(ERR_MISMATCH,
-                        "link mpi: rank %d is rank %d of all, but MPI counts %d ranks, and takes "
-                        "this process for rank %d\nstart all by one mpirun of the library that the "
-                        "engine was built with: each reads its rank from it",
+                        "link mpi: rank %d is rank %d of all, but MPI counts %d ranks, and takes this process for rank "
+                        "%d\nstart all by one mpirun of the library that the engine was built with: each reads its "
+                        "rank from it",
                         link_rank_name(p, r), number, m->size, m->rank);
     }
     return ERR_NONE;
@@ -399,7 +397,7 @@ static enum error open_lane(struct tcp *t, int lane) {
 /* No rank waits for another here. Ends only what has not failed: MPI would wait for the lost. */
 static void mpi_close(struct link *l) {
     struct tcp *t = tcp_of(l);
-    struct carried *c = t->carried;
+    struct mpi_carried *c = t->carried;
     bool failed = tcp_failure(l) != ERR_NONE;
     for (int i = 0; c && i < LANES; i++) {
         if (c->lane[i].joined && !failed) c->mpi->calls->part(c->lane[i].space);
@@ -413,8 +411,8 @@ static void mpi_close(struct link *l) {
 static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
     void *memory;
     TRY(check_ranks(&t->link.params, mpi));
-    TRY(memory_alloc(sizeof(struct carried), &memory));
-    struct carried *c = t->carried = memory;
+    TRY(memory_alloc(sizeof(struct mpi_carried), &memory));
+    struct mpi_carried *c = t->carried = memory;
     c->mpi = mpi;
     for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
     t->exchange = mpi_exchange;

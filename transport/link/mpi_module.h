@@ -3,8 +3,7 @@
 #include "engine/base/error.h"
 #include "transport/link/mpi/module.h"
 
-/* MPI as this process has it. It is loaded and started once and stays: no MPI library can be
- * started twice. */
+/* MPI as this process has it. It is loaded and started once and stays: no MPI library can be started twice. */
 struct mpi {
     const struct mpi_calls *calls;
     int rank, size; /* of all that were started together */

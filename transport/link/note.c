@@ -1,5 +1,4 @@
-/* Notes. Stores and loads of the text are ordered, so a reader that sees one version twice has seen
- * one text. */
+/* Notes. Stores and loads of the text are ordered, so a reader that sees one version twice has seen one text. */
 #include "transport/link/note.h"
 
 #include "engine/base/clock.h"

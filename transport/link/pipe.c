@@ -1,7 +1,6 @@
-/* Pipes: one ring of cache lines for each pair of ranks, direction and lane. The writer owns one
- * counter, the reader the other. Each message is labelled with the call it belongs to, so ranks
- * that are out of step find out before a byte is misread. Pieces are handed over every 16 KB, so
- * that the reader works while the writer writes. */
+/* Pipes: one ring of cache lines for each pair of ranks, direction and lane. The writer owns one counter, the reader
+ * the other. Each message is labelled with the call it belongs to, so ranks that are out of step find out before a byte
+ * is misread. Pieces are handed over every 16 KB, so that the reader works while the writer writes. */
 #include "engine/base/futex.h"
 #include "transport/link/label.h"
 #include "transport/link/shared.h"
@@ -35,8 +34,7 @@ static struct transfer transfer_of(struct pipe *p, const struct counter *mine, i
                              .bytes = bytes};
 }
 
-/* The next run of lines: not more than 'there' are, than the message needs, or than lie in one
- * piece. */
+/* The next run of lines: not more than 'there' are, than the message needs, or than lie in one piece. */
 static uint32_t run_lines(const struct shared *s, const struct transfer *t, uint32_t there) {
     uint32_t n = s->board->pipe_lines - t->done % s->board->pipe_lines;
     if (n > there) n = there;
@@ -54,30 +52,30 @@ static size_t run_bytes(const struct transfer *t, uint32_t lines) {
     return n < left ? n : left;
 }
 
-static void advance(struct transfer *t, uint32_t lines, size_t bytes) {
+static void transfer_advance(struct transfer *t, uint32_t lines, size_t bytes) {
     t->done += lines;
     t->lines -= lines;
     t->offset += bytes;
     t->labelled = true;
 }
 
-static uint32_t space(const struct shared *s, const struct transfer *t) {
+static uint32_t transfer_space(const struct shared *s, const struct transfer *t) {
     return s->board->pipe_lines - (t->done - atomic_load(&t->pipe->read.value));
 }
 
 static bool send_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
                       const struct outgoing *out) {
-    uint32_t n = run_lines(s, t, space(s, t));
+    uint32_t n = run_lines(s, t, transfer_space(s, t));
     if (n == 0) return false;
     if (!t->labelled) {
         struct label l = {.call = *label, .bytes = t->bytes, .stamp = out->stamp};
         memcpy(run_data(s, t), &l, sizeof l);
-        advance(t, 1, 0);
-        n = run_lines(s, t, space(s, t));
+        transfer_advance(t, 1, 0);
+        n = run_lines(s, t, transfer_space(s, t));
     }
     size_t bytes = run_bytes(t, n);
     if (bytes) memcpy(run_data(s, t), (const char *)out->data + t->offset, bytes);
-    advance(t, n, bytes);
+    transfer_advance(t, n, bytes);
     atomic_store(&t->pipe->written.value, t->done);
     wake(s, lane_facing(lane), t->peer);
     return true;
@@ -102,13 +100,13 @@ static enum error receive_some(struct shared *s, int lane, struct transfer *t, c
     if (there == 0) return ERR_NONE;
     if (!t->labelled) {
         TRY(check_label(s, lane, t, label, in));
-        advance(t, 1, 0);
+        transfer_advance(t, 1, 0);
         there--;
     }
     uint32_t n = run_lines(s, t, there);
     size_t bytes = run_bytes(t, n);
     if (bytes) in->sink(in->ctx, t->offset, run_data(s, t), bytes);
-    advance(t, n, bytes);
+    transfer_advance(t, n, bytes);
     atomic_store(&t->pipe->read.value, t->done);
     wake(s, lane_facing(lane), t->peer);
     return ERR_NONE;

@@ -1,6 +1,5 @@
-/* The link over shared memory: ranks show their calls, count their steps and leave small messages
- * on the board, and reach each other's buffers where these lie in it. Flags are written by one rank
- * and polled by the others. */
+/* The link over shared memory: ranks show their calls, count their steps and leave small messages on the board, and
+ * reach each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
@@ -18,7 +17,7 @@ static struct shared *shared_of(struct link *l) {
 
 /* ---- coming and going ---- */
 
-static enum error take_part(struct member *own, int rank) {
+static enum error take_part(struct board_member *own, int rank) {
     int32_t nobody = 0;
     if (atomic_compare_exchange_strong(&own->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
     if (atomic_load(&own->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);

@@ -6,7 +6,7 @@ struct shared {
     struct link link;
     struct meeting *meeting;
     struct board *board;
-    struct member *me;
+    struct board_member *me;
     uint32_t steps[LANES]; /* syncs so far */
     bool roomy;            /* each rank has a core to itself */
     uint64_t space;        /* process_space of this rank */

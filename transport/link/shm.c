@@ -1,5 +1,4 @@
-/* Link "shm": ranks are processes of one host; each maps the board, a memfd, at an address of its
- * own. */
+/* Link "shm": ranks are processes of one host; each maps the board, a memfd, at an address of its own. */
 #include "transport/link/shared.h"
 
 static enum error open_shm(const struct link_params *p, struct link **out);

@@ -1,7 +1,7 @@
 /* Link "tcp": ranks reach each other over TCP, as threads or processes, on one host or on many.
  * It is lazy: a call is published and nobody is waited for; the messages that follow bear it. */
 #include "engine/base/clock.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <stdlib.h>
@@ -24,26 +24,31 @@ enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, 
     return ERR_NONE;
 }
 
+/* The rank that is 'by' places on; in the circle -by is n - by. */
+static int circle_on(struct circle c, int by) {
+    return c.who[(c.at + by) % c.n];
+}
+
 /* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
  * log2 n rounds each has heard, through others, of all. */
-enum error tcp_gather(struct link *l, int lane, const int *who, int n, int at) {
+enum error tcp_gather(struct link *l, int lane, struct circle c) {
     struct call label = tcp_of(l)->lane[lane].met;
-    for (int k = 1; k < n; k *= 2) {
-        struct outgoing out = {.peer = who[(at + k) % n]};
-        struct incoming in = {.peer = who[(at - k + n) % n], .sink = sink_copy};
+    for (int k = 1; k < c.n; k *= 2) {
+        struct outgoing out = {.peer = circle_on(c, k)};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .sink = sink_copy};
         TRY(tcp_of(l)->exchange(l, lane, &label, &out, &in));
     }
     return ERR_NONE;
 }
 
-static void everybody(const struct link *l, int who[RANKS_MAX]) {
+static struct circle circle_of_all(const struct link *l, int who[RANKS_MAX]) {
     for (int r = 0; r < l->params.size; r++) who[r] = r;
+    return (struct circle){who, l->params.size, l->params.rank};
 }
 
 enum error tcp_sync(struct link *l, int lane) {
     int who[RANKS_MAX];
-    everybody(l, who);
-    return tcp_gather(l, lane, who, l->params.size, l->params.rank);
+    return tcp_gather(l, lane, circle_of_all(l, who));
 }
 
 /* ---- memory ---- */
@@ -55,12 +60,12 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
     void *memory = NULL;
     char words[REASON_MAX];
     enum error err;
-    if (__builtin_add_overflow(bytes, sizeof(struct block), &whole))
+    if (__builtin_add_overflow(bytes, sizeof(struct tcp_block), &whole))
         err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     else
         err = memory_alloc(whole, &memory);
     if (err) return tcp_fail(l, err, error_words(words, sizeof words));
-    struct block *b = memory;
+    struct tcp_block *b = memory;
     b->next = t->blocks;
     t->blocks = b;
     TRY(tcp_sync(l, 0));
@@ -71,11 +76,10 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 /* ---- alpha and beta ---- */
 
 /* Seconds of one message to the next in the circle while one comes from the one before. */
-static enum error pass(struct link *l, const int *who, int n, int at, void *buf, size_t bytes, double *seconds) {
+static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
     struct call label = {.what = UINT64_MAX};
-    struct outgoing out = {.peer = who[(at + 1) % n], .data = buf, .bytes = bytes / 2};
-    struct incoming in = {
-        .peer = who[(at - 1 + n) % n], .bytes = bytes / 2, .sink = sink_copy, .ctx = (char *)buf + bytes / 2};
+    struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
+    struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
     int64_t start = clock_ns();
     TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
@@ -87,12 +91,12 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static enum error pass_often(struct link *l, const int *who, int n, int at, size_t bytes, int times, double *median) {
+static enum error pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
     enum error err = ERR_NONE;
-    for (int i = 0; i < times && !err; i++) err = pass(l, who, n, at, buf, 2 * bytes, &seconds[i]);
+    for (int i = 0; i < times && !err; i++) err = circle_pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
     qsort(seconds, (size_t)times, sizeof *seconds, by_value);
     *median = seconds[times / 2];
@@ -100,13 +104,13 @@ static enum error pass_often(struct link *l, const int *who, int n, int at, size
 }
 
 /* The greatest of all, in the rounds of tcp_gather. */
-static enum error agree(struct link *l, const int *who, int n, int at, double *v, int count) {
+static enum error circle_agree(struct link *l, struct circle c, double *v, int count) {
     struct call label = {.what = UINT64_MAX};
-    for (int k = 1; k < n; k *= 2) {
+    for (int k = 1; k < c.n; k *= 2) {
         double theirs[2];
         size_t bytes = (size_t)count * sizeof *v;
-        struct outgoing out = {.peer = who[(at + k) % n], .data = v, .bytes = bytes};
-        struct incoming in = {.peer = who[(at - k + n) % n], .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
         TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
         for (int i = 0; i < count; i++)
             if (theirs[i] > v[i]) v[i] = theirs[i];
@@ -114,15 +118,15 @@ static enum error agree(struct link *l, const int *who, int n, int at, double *v
     return ERR_NONE;
 }
 
-enum error tcp_measure(struct link *l, const int *who, int n, int at) {
+enum error tcp_measure(struct link *l, struct circle c) {
     enum { SMALL = 8, LARGE = 64 << 10 };
     double small, large;
-    if (n < 2) return ERR_NONE;
-    TRY(tcp_gather(l, 0, who, n, at));
-    TRY(pass_often(l, who, n, at, SMALL, 9, &small));
-    TRY(pass_often(l, who, n, at, LARGE, 3, &large));
+    if (c.n < 2) return ERR_NONE;
+    TRY(tcp_gather(l, 0, c));
+    TRY(pass_often(l, c, SMALL, 9, &small));
+    TRY(pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
-    TRY(agree(l, who, n, at, v, 2));
+    TRY(circle_agree(l, c, v, 2));
     l->alpha = v[0];
     l->beta = v[1];
     return ERR_NONE;
@@ -164,10 +168,10 @@ static enum error join_streams(struct tcp *t) {
 }
 
 /* The one who dialed sends in direction 'D'. */
-static enum error line_open(const struct stream *s, struct line **out) {
+static enum error line_open(const struct stream *s, struct tcp_line **out) {
     void *memory;
-    TRY(memory_alloc(sizeof(struct line), &memory));
-    struct line *l = memory;
+    TRY(memory_alloc(sizeof(struct tcp_line), &memory));
+    struct tcp_line *l = memory;
     sealer_init(&l->out, s->session, s->dialed ? 'D' : 'L');
     sealer_init(&l->in, s->session, s->dialed ? 'L' : 'D');
     *out = l;
@@ -177,7 +181,7 @@ static enum error line_open(const struct stream *s, struct line **out) {
 static enum error lines_open(struct tcp *t) {
     for (int r = 0; r < t->link.params.size; r++)
         for (int i = 0; i < STREAMS; i++) {
-            struct peer *p = &t->peers[r];
+            struct tcp_peer *p = &t->peers[r];
             if (p->stream[i].s) TRY(line_open(&p->stream[i], &p->line[i]));
         }
     return ERR_NONE;
@@ -200,7 +204,7 @@ static enum error check_params(const struct link_params *p) {
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
     void *memory, *peers;
-    TRY(memory_alloc((size_t)p->size * sizeof(struct peer), &peers));
+    TRY(memory_alloc((size_t)p->size * sizeof(struct tcp_peer), &peers));
     enum error err = memory_alloc(sizeof(struct tcp), &memory);
     if (err) {
         memory_free(peers);
@@ -248,7 +252,7 @@ void tcp_close(struct link *l) {
     health_close(t);
     lines_close(t);
     lanes_close(t);
-    for (struct block *b = t->blocks, *next; b; b = next) {
+    for (struct tcp_block *b = t->blocks, *next; b; b = next) {
         next = b->next;
         memory_free(b);
     }
@@ -268,8 +272,7 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 
 enum error tcp_begin_use(struct link *l) {
     int who[RANKS_MAX];
-    everybody(l, who);
-    TRY(tcp_measure(l, who, l->params.size, l->params.rank));
+    TRY(tcp_measure(l, circle_of_all(l, who)));
     tcp_opened(l);
     return ERR_NONE;
 }

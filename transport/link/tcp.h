@@ -10,17 +10,21 @@ MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_op
 void tcp_opened(struct link *l);
 void tcp_close(struct link *l);
 
-/* The two halves of exchange: begin starts both directions and waits for neither; end must follow.
- */
+/* The two halves of exchange: begin starts both directions and waits for neither; end must follow. */
 MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                 const struct incoming *in);
 MUST_CHECK enum error tcp_end(struct link *l, int lane);
 /* The half of meet that shows a call to others. */
 void tcp_publish(struct link *l, int lane, const struct call *c);
-/* All ranks of who[0..n) have called as often as this one, which is who[at]. */
-MUST_CHECK enum error tcp_gather(struct link *l, int lane, const int *who, int n, int at);
+/* Ranks who[0..n), of which this one is who[at]. */
+struct circle {
+    const int *who;
+    int n, at;
+};
+/* All ranks of the circle have called as often as this one. */
+MUST_CHECK enum error tcp_gather(struct link *l, int lane, struct circle c);
 /* Measures alpha and beta among these ranks. */
-MUST_CHECK enum error tcp_measure(struct link *l, const int *who, int n, int at);
+MUST_CHECK enum error tcp_measure(struct link *l, struct circle c);
 
 enum error tcp_fail(struct link *l, enum error err, const char *reason);
 /* Fails the group because the lane's call takes too long: with words for a rank that has not come

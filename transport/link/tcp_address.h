@@ -1,6 +1,6 @@
 /* The addresses of this host. */
 #pragma once
-#include "transport/place.h"
+#include "transport/base/place.h"
 #include <stdbool.h>
 
 /* port_params.interface as an address, without brackets. */

@@ -39,39 +39,39 @@ struct timespec tcp_until(double seconds) {
 
 /* ---- telling (all with the mutex) ---- */
 
-static struct state own_state(struct tcp *t) {
-    struct state s = {0};
+static struct peer_state own_state(struct tcp *t) {
+    struct peer_state s = {0};
     for (int i = 0; i < LANES; i++) s.call[i] = t->lane[i].met;
     s.seen = note_read(&t->note);
     return s;
 }
 
-static void frame_send(struct peer *p) {
+static void frame_send(struct tcp_peer *p) {
     nng_iov iov = {.iov_buf = (char *)&p->out + p->out_done, .iov_len = sizeof p->out - p->out_done};
     nng_aio_set_iov(p->send, 1, &iov);
     nng_stream_send(p->stream[CONTROL].s, p->send);
 }
 
 /* The most urgent of what is due. */
-static void frame_next(struct peer *p) {
+static void frame_next(struct tcp_peer *p) {
     static const unsigned urgency[] = {FRAME_FAIL, FRAME_LEAVE, FRAME_ASK, FRAME_STATE};
     if (p->sending || p->ended || p->left || !p->due) return;
     unsigned kind = FRAME_STATE;
     for (int i = 3; i >= 0; i--)
         if (p->due & urgency[i]) kind = urgency[i];
     p->due &= ~kind;
-    p->out = (struct frame){.kind = kind};
+    p->out = (struct tcp_frame){.kind = kind};
     if (kind == FRAME_FAIL)
         p->out.verdict = p->of->verdict;
     else
         p->out.state = own_state(p->of);
-    seal_make(&p->line[CONTROL]->out, &p->out, offsetof(struct frame, seal), p->out.seal);
+    seal_make(&p->line[CONTROL]->out, &p->out, offsetof(struct tcp_frame, seal), p->out.seal);
     p->out_done = 0;
     p->sending = true;
     frame_send(p);
 }
 
-static void tell(struct peer *p, unsigned kind) {
+static void tell(struct tcp_peer *p, unsigned kind) {
     p->due |= kind;
     frame_next(p);
 }
@@ -82,7 +82,7 @@ void health_tell_all(struct tcp *t, unsigned kind) {
 }
 
 static void on_told(void *arg) {
-    struct peer *p = arg;
+    struct tcp_peer *p = arg;
     struct tcp *t = p->of;
     int rv = nng_aio_result(p->send);
     pthread_mutex_lock(&t->mutex);
@@ -99,7 +99,7 @@ static void on_told(void *arg) {
 
 /* ---- failing ---- */
 
-static bool can_speak(const struct tcp *t, const struct peer *p, int64_t now) {
+static bool can_speak(const struct tcp *t, const struct tcp_peer *p, int64_t now) {
     double silent = clock_seconds(now - p->heard);
     return p->rank != t->link.params.rank && !p->told && !p->left && !p->ended && silent < t->link.params.heartbeat / 2;
 }
@@ -121,9 +121,8 @@ void health_announce(struct tcp *t) {
     if (p->failed && t->opened) p->failed(p->user, (enum error)t->verdict.error, t->verdict.reason);
 }
 
-/* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them.
- */
-static void take_verdict(struct tcp *t, const struct verdict *v) {
+/* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them. */
+static void take_verdict(struct tcp *t, const struct tcp_verdict *v) {
     t->verdict = *v;
     t->judging_since = clock_ns();
     t->judging = SETTLING;
@@ -135,11 +134,10 @@ static void take_verdict(struct tcp *t, const struct verdict *v) {
     pthread_cond_broadcast(&t->changed);
 }
 
-/* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when
- * it has settled. */
+/* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when it has settled. */
 static bool judge(struct tcp *t, enum error err, bool end, const char *reason) {
     if (t->judging == FINE) {
-        struct verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
+        struct tcp_verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
         memcpy(v.reason, reason, strnlen(reason, sizeof v.reason - 1));
         take_verdict(t, &v);
     }
@@ -172,7 +170,7 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason) {
 
 /* ---- peers that are lost ---- */
 
-struct sighting health_seen(const struct peer *p) {
+struct sighting health_seen(const struct tcp_peer *p) {
     struct sighting s = p->state.seen;
     if (p->stated) s.ago += clock_seconds(clock_ns() - p->stated);
     return s;
@@ -185,7 +183,7 @@ static const char *waits_for(const struct tcp *t, int peer) {
     return NULL;
 }
 
-static bool judge_peer(struct tcp *t, const struct peer *p, bool end, const char *how) {
+static bool judge_peer(struct tcp *t, const struct tcp_peer *p, bool end, const char *how) {
     const struct link_params *lp = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
     struct sighting seen = health_seen(p);
@@ -194,7 +192,7 @@ static bool judge_peer(struct tcp *t, const struct peer *p, bool end, const char
     return judge(t, ERR_PEER, end, reason);
 }
 
-bool health_lost(struct tcp *t, const struct peer *p, const char *how) {
+bool health_lost(struct tcp *t, const struct tcp_peer *p, const char *how) {
     return judge_peer(t, p, true, how);
 }
 
@@ -203,7 +201,7 @@ static bool judge_silence(struct tcp *t, int64_t now) {
     double most = t->link.params.heartbeat;
     snprintf(how, sizeof how, "is silent for %.3g s: stopped, or its network is cut", most);
     for (int r = 0; r < t->link.params.size; r++) {
-        const struct peer *p = &t->peers[r];
+        const struct tcp_peer *p = &t->peers[r];
         if (r == t->link.params.rank || p->left || p->ended) continue;
         if (clock_seconds(now - p->heard) >= most) return health_lost(t, p, how);
     }
@@ -234,18 +232,18 @@ static void on_beat(void *arg) {
 
 /* ---- hearing ---- */
 
-static void frame_hear(struct peer *p) {
+static void frame_hear(struct tcp_peer *p) {
     nng_iov iov = {.iov_buf = (char *)&p->in + p->in_done, .iov_len = sizeof p->in - p->in_done};
     nng_aio_set_iov(p->recv, 1, &iov);
     nng_stream_recv(p->stream[CONTROL].s, p->recv);
 }
 
-static bool wins(const struct verdict *v, const struct verdict *over) {
+static bool wins(const struct tcp_verdict *v, const struct tcp_verdict *over) {
     return !v->end != !over->end ? !v->end : v->origin < over->origin;
 }
 
-static bool hear_verdict(struct tcp *t, struct peer *p) {
-    struct verdict *v = &p->in.verdict;
+static bool hear_verdict(struct tcp *t, struct tcp_peer *p) {
+    struct tcp_verdict *v = &p->in.verdict;
     v->reason[sizeof v->reason - 1] = '\0';
     p->told = true;
     if (v->error <= ERR_NONE || v->error > ERR_CONFIG) v->error = ERR_PEER;
@@ -257,8 +255,8 @@ static bool hear_verdict(struct tcp *t, struct peer *p) {
 }
 
 /* With the mutex; true when the group has settled on a failure. */
-static bool frame_heard(struct tcp *t, struct peer *p) {
-    if (!seal_holds(&p->line[CONTROL]->in, &p->in, offsetof(struct frame, seal), p->in.seal))
+static bool frame_heard(struct tcp *t, struct tcp_peer *p) {
+    if (!seal_holds(&p->line[CONTROL]->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
         return judge_peer(t, p, false, "sent a message that was changed on the way (link tcp, control)");
     switch (p->in.kind) {
     case FRAME_FAIL:
@@ -280,7 +278,7 @@ static bool frame_heard(struct tcp *t, struct peer *p) {
     }
 }
 
-static bool bytes_heard(struct tcp *t, struct peer *p, size_t n) {
+static bool bytes_heard(struct tcp *t, struct tcp_peer *p, size_t n) {
     p->heard = clock_ns();
     p->in_done += n;
     if (p->in_done < sizeof p->in) return false;
@@ -289,7 +287,7 @@ static bool bytes_heard(struct tcp *t, struct peer *p, size_t n) {
 }
 
 /* nng gives up a stream that is reset, with what has arrived on it: that is read here. */
-static bool stream_ended(struct tcp *t, struct peer *p) {
+static bool stream_ended(struct tcp *t, struct tcp_peer *p) {
     bool settled = false;
     ssize_t n;
     while (!t->closing &&
@@ -302,7 +300,7 @@ static bool stream_ended(struct tcp *t, struct peer *p) {
 }
 
 static void on_heard(void *arg) {
-    struct peer *p = arg;
+    struct tcp_peer *p = arg;
     struct tcp *t = p->of;
     int rv = nng_aio_result(p->recv);
     bool settled = false;
@@ -322,7 +320,7 @@ static void on_heard(void *arg) {
 enum error health_open(struct tcp *t) {
     int64_t now = clock_ns();
     for (int r = 0; r < t->link.params.size; r++) {
-        struct peer *p = &t->peers[r];
+        struct tcp_peer *p = &t->peers[r];
         p->heard = now;
         if (r == t->link.params.rank) continue;
         if (nng_aio_alloc(&p->send, on_told, p) != 0 || nng_aio_alloc(&p->recv, on_heard, p) != 0)
@@ -345,7 +343,7 @@ static void take_leave(struct tcp *t) {
     t->closing = true;
     health_tell_all(t, FRAME_LEAVE);
     for (int r = 0; r < t->link.params.size; r++) {
-        struct peer *p = &t->peers[r];
+        struct tcp_peer *p = &t->peers[r];
         while ((p->sending || p->due) && !p->ended && p->stream[CONTROL].s &&
                pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
         }
@@ -359,7 +357,7 @@ void health_close(struct tcp *t) {
     if (open) nng_aio_stop(t->beat);
     timer_clear(&t->beat_timer);
     for (int r = 0; r < t->link.params.size; r++) {
-        struct peer *p = &t->peers[r];
+        struct tcp_peer *p = &t->peers[r];
         if (p->send) nng_aio_stop(p->send);
         if (p->recv) nng_aio_stop(p->recv);
         nng_aio_free(p->send);

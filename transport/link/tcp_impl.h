@@ -17,13 +17,13 @@
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
+#include "transport/base/secret.h"
+#include "transport/base/timer.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
 #include "transport/link/seal.h"
 #include "transport/link/tcp.h"
 #include "transport/link/words.h"
-#include "transport/secret.h"
-#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -75,21 +75,21 @@ static inline bool has_stream(const struct link_params *p, uint32_t kind, bool l
 /* ---- the link ---- */
 
 /* The state that a rank reports about itself, from time to time and on request. */
-struct state {
+struct peer_state {
     struct call call[LANES];
     struct sighting seen;
 };
-struct verdict {
+struct tcp_verdict {
     int32_t error, origin; /* enum error; the rank that found it */
     uint32_t end; /* a peer has ended or does not come, which a fault that another rank found may have caused */
     char reason[REASON_MAX];
 };
 enum frame_kind { FRAME_STATE = 1, FRAME_ASK = 2, FRAME_FAIL = 4, FRAME_LEAVE = 8 };
-struct frame {
+struct tcp_frame {
     uint32_t kind, unused;
     union {
-        struct state state; /* FRAME_STATE, FRAME_ASK: the other is to tell, too */
-        struct verdict verdict;
+        struct peer_state state; /* FRAME_STATE, FRAME_ASK: the other is to tell, too */
+        struct tcp_verdict verdict;
     };
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
@@ -97,25 +97,25 @@ struct frame {
 typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                   const struct incoming *in);
 struct tcp;
-struct line { /* how a stream's two directions are sealed */
+struct tcp_line { /* how a stream's two directions are sealed */
     struct sealer out, in;
 };
-struct peer {
+struct tcp_peer {
     struct tcp *of;
     int rank;
     struct stream stream[STREAMS];
-    struct line *line[STREAMS]; /* NULL where there is no stream */
-    int fd[STREAMS];            /* of the streams, which own them; else -1 */
-    _Atomic bool mute;          /* no message of it comes any more */
+    struct tcp_line *line[STREAMS]; /* NULL where there is no stream */
+    int fd[STREAMS];                /* of the streams, which own them; else -1 */
+    _Atomic bool mute;              /* no message of it comes any more */
     /* t->mutex protects the following members. */
     nng_aio *send, *recv;
-    struct frame out, in;
+    struct tcp_frame out, in;
     size_t out_done, in_done;
     bool sending;
     unsigned due;           /* kinds of frames to be sent */
     bool left, ended, told; /* took leave; its stream ended; has told its verdict */
     int64_t heard;
-    struct state state;
+    struct peer_state state;
     int64_t stated; /* when; 0: never */
 };
 
@@ -144,7 +144,7 @@ struct receiving {
     struct sealer *sealer;
     struct mixture mixed; /* bytes that have come */
 };
-struct vigil { /* of one exchange */
+struct tcp_vigil { /* of one exchange */
     int64_t start;
     size_t progress;
     bool warned;
@@ -154,14 +154,14 @@ struct tcp_lane {
     struct sending out;
     struct receiving in;
     const struct call *label;
-    struct vigil vigil;
+    struct tcp_vigil vigil;
     struct call met;           /* the last; t->mutex's */
     char waits[DESCRIBED_MAX]; /* in what its thread waits, "" : it does not; t->mutex's */
     int awaited;               /* the rank that is waited for; -1: none */
 };
 
-struct block { /* of memory that alloc gave */
-    _Alignas(64) struct block *next;
+struct tcp_block { /* of memory that alloc gave */
+    _Alignas(64) struct tcp_block *next;
 };
 enum judging { FINE, SETTLING, SETTLED };
 struct tcp {
@@ -170,10 +170,10 @@ struct tcp {
     exchange_fn exchange; /* what carries the messages of all calls: tcp_exchange or another's */
     void *carried;        /* another's own */
     _Atomic bool opened;  /* the caller's callbacks may be asked */
-    struct peer *peers;
+    struct tcp_peer *peers;
     struct tcp_lane lane[ALL_LANES];
     int poked; /* an eventfd, where there are messages; else -1 */
-    struct block *blocks;
+    struct tcp_block *blocks;
 
     nng_aio *beat;
     struct timer beat_timer;
@@ -185,7 +185,7 @@ struct tcp {
     pthread_cond_t changed;
     _Atomic int judging; /* enum judging */
     int64_t judging_since;
-    struct verdict verdict;
+    struct tcp_verdict verdict;
     bool closing;
 };
 
@@ -193,8 +193,7 @@ static inline struct tcp *tcp_of(struct link *l) {
     return (struct tcp *)l;
 }
 
-/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its
- * two addresses. */
+/* The descriptor of a stream, which nng does not tell: the one socket of this process that has its two addresses. */
 MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */
 
 /* ---- tcp_stream.c ---- */
@@ -226,17 +225,16 @@ void health_close(struct tcp *t);
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
 /* These four are called with the mutex, but for health_announce. */
 void health_tell_all(struct tcp *t, unsigned kind); /* a frame of that kind */
-struct sighting health_seen(const struct peer *p);
+struct sighting health_seen(const struct tcp_peer *p);
 /* A peer is lost: "has died". True when the group has settled on a failure, which the caller then
  * announces without the mutex. */
-MUST_CHECK bool health_lost(struct tcp *t, const struct peer *p, const char *how);
+MUST_CHECK bool health_lost(struct tcp *t, const struct tcp_peer *p, const char *how);
 void health_announce(struct tcp *t);
 /* Some time from now, for waits on t->changed. */
 struct timespec tcp_until(double seconds);
 
 /* ---- tcp_watch.c ---- */
-/* Looks around while the lane's thread waits: for the failure, for calls that differ, for the
- * deadline. */
+/* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
 /* The message of 'peer' was changed on the way: fails the group. */
 MUST_CHECK enum error tcp_changed(struct tcp *t, int lane, int peer);

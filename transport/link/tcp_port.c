@@ -7,10 +7,10 @@
  * house tries again. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
+#include "transport/base/remote.h"
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
-#include "transport/remote.h"
 
 #include <assert.h>
 #include <errno.h>

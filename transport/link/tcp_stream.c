@@ -1,14 +1,13 @@
 /* Messages on a lane: a label, then the bytes, straight from and into the caller's memory.
  *
- * nng makes the streams, checks who is there, and carries control. Messages are written and read by
- * the lane's own thread, on the streams' descriptors: through nng's requests every message wakes a
- * thread that polls and one that completes before it wakes the one that waits, which took 2.5 times
- * as long at 1 KB.
+ * nng makes the streams, checks who is there, and carries control. Messages are written and read by the lane's own
+ * thread, on the streams' descriptors: through nng's requests every message wakes a thread that polls and one that
+ * completes before it wakes the one that waits, which took 2.5 times as long at 1 KB.
  *
- * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and
- * waits for either. So ranks in a circle do not wait for each other, however long the messages and
- * however small the kernel's buffers are. Bytes are mixed for their seal just before they leave and
- * just after they have come, so that they are still in a cache. */
+ * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and waits for either.
+ * So ranks in a circle do not wait for each other, however long the messages and however small the kernel's buffers
+ * are. Bytes are mixed for their seal just before they leave and just after they have come, so that they are still in a
+ * cache. */
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
@@ -34,18 +33,20 @@ static size_t least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
-/* What is left of the head, n of the bytes, and, when these are the last, what is left of their
- * seal, which takes 'sealed' bytes. */
-static struct msghdr message(struct iovec iov[3], size_t done, struct label *head, void *data, size_t n, uint8_t *tail,
-                             size_t sealed) {
+/* What is left of the head after 'done' bytes. */
+static struct iovec head_left(struct label *head, size_t done) {
+    return (struct iovec){(char *)head + done, done < HEAD ? HEAD - done : 0};
+}
+
+/* Of the head, the bytes and, when these are the last, their seal, those that are not empty. */
+static struct msghdr message(struct iovec iov[3]) {
     struct msghdr m = {.msg_iov = iov};
-    if (done < HEAD) iov[m.msg_iovlen++] = (struct iovec){(char *)head + done, HEAD - done};
-    if (n) iov[m.msg_iovlen++] = (struct iovec){data, n};
-    if (sealed) iov[m.msg_iovlen++] = (struct iovec){tail, sealed};
+    for (int i = 0; i < 3; i++)
+        if (iov[i].iov_len) iov[m.msg_iovlen++] = iov[i];
     return m;
 }
 
-/* Of the bytes behind the head. */
+/* Of the bytes after the head. */
 static size_t moved_bytes(size_t done, size_t bytes) {
     return done > HEAD ? least(done - HEAD, bytes) : 0;
 }
@@ -71,14 +72,15 @@ static void mix_ahead(struct sending *s, size_t sent) {
 }
 
 static enum moved send_some(struct sending *s) {
-    struct iovec iov[3];
     if (s->done == s->total) return MOVED_NOTHING;
     size_t sent = moved_bytes(s->done, s->bytes);
     mix_ahead(s, sent);
     size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
     size_t left = least(tail, s->total - s->done);
-    struct msghdr m = message(iov, s->done, &s->label, (char *)(uintptr_t)s->data + sent, /* read only */
-                              n, s->tail + tail - left, left);
+    struct iovec iov[3] = {head_left(&s->label, s->done),
+                           {(char *)(uintptr_t)s->data + sent, n}, /* read only */
+                           {s->tail + tail - left, left}};
+    struct msghdr m = message(iov);
     ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (gone > 0) s->done += (size_t)gone;
     return moved(gone);
@@ -108,14 +110,14 @@ static size_t received(const struct receiving *r) {
 }
 
 static enum moved recv_some(struct receiving *r) {
-    struct iovec iov[3];
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
     size_t room = only_copies(r) ? left : PIECE - r->held;
     size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
-    struct msghdr m =
-        message(iov, r->done, &r->label, only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n,
-                r->tail + r->sealed - tail, tail);
+    struct iovec iov[3] = {head_left(&r->label, r->done),
+                           {only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n},
+                           {r->tail + r->sealed - tail, tail}};
+    struct msghdr m = message(iov);
     ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
     if (got <= 0) return moved(got);
     r->done += (size_t)got;
@@ -200,7 +202,7 @@ static enum error wait_either(struct tcp *t, int lane) {
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
                  const struct incoming *in) {
     t->lane[lane].label = label;
-    t->lane[lane].vigil = (struct vigil){0};
+    t->lane[lane].vigil = (struct tcp_vigil){0};
     send_begin(t, lane, label, out);
     recv_begin(t, lane, in);
 }
@@ -271,7 +273,7 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
 /* ---- messages from anybody ---- */
 
 /* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
-static bool has_ended(struct peer *p) {
+static bool has_ended(struct tcp_peer *p) {
     char byte;
     ssize_t n = recv(p->fd[MAIL_WAY], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
@@ -306,7 +308,7 @@ void tcp_poke(struct link *l) {
 
 /* Its stream ends when it dies, too; then control tells. */
 bool tcp_left(struct link *l, int rank) {
-    struct peer *p = &tcp_of(l)->peers[rank];
+    struct tcp_peer *p = &tcp_of(l)->peers[rank];
     pthread_mutex_lock(&p->of->mutex);
     bool left = p->left;
     pthread_mutex_unlock(&p->of->mutex);
@@ -323,7 +325,7 @@ enum error lanes_open(struct tcp *t) {
     }
     for (int i = 0; i < STREAMS; i++)
         for (int r = 0; r < t->link.params.size; r++) {
-            struct peer *p = &t->peers[r];
+            struct tcp_peer *p = &t->peers[r];
             enum error err = p->stream[i].s ? stream_descriptor(p->stream[i].s, &p->fd[i]) : ERR_NONE;
             if (err && i != CONTROL) return err; /* control reports itself that a rank has ended */
         }

@@ -42,8 +42,7 @@ static enum error compare_calls(struct tcp *t, int lane) {
     return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);
 }
 
-/* A peer that has not come to this rank's call, as far as is known; -1: all have. With the mutex.
- */
+/* A peer that has not come to this rank's call, as far as is known; -1: all have. With the mutex. */
 static int find_absent(const struct tcp *t, int lane) {
     const struct call *mine = &t->lane[lane].met;
     for (int r = 0; r < t->link.params.size; r++) {
@@ -53,7 +52,7 @@ static int find_absent(const struct tcp *t, int lane) {
     return -1;
 }
 
-static void complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
+static void watch_complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
@@ -64,15 +63,15 @@ static void complain(struct tcp *t, int lane, int peer, enum late how, double se
 }
 
 /* Of one that has not come to the call, if there is one; else of the one awaited. */
-static void blame(struct tcp *t, int lane, double seconds, char out[REASON_MAX]) {
+static void watch_blame(struct tcp *t, int lane, double seconds, char out[REASON_MAX]) {
     const struct tcp_lane *n = &t->lane[lane];
     pthread_mutex_lock(&t->mutex);
     int absent = n->label->sequence ? find_absent(t, lane) : -1;
     pthread_mutex_unlock(&t->mutex);
     if (absent < 0)
-        complain(t, lane, n->awaited, LATE_WITHIN, seconds, out);
+        watch_complain(t, lane, n->awaited, LATE_WITHIN, seconds, out);
     else
-        complain(t, lane, absent, LATE_ENTERING, seconds, out);
+        watch_complain(t, lane, absent, LATE_ENTERING, seconds, out);
 }
 
 enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
@@ -87,7 +86,7 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     int absent = find_absent(t, lane);
     pthread_mutex_unlock(&t->mutex);
     if (absent < 0) return tcp_fail(l, ERR_TIMEOUT, otherwise);
-    complain(t, lane, absent, LATE_ENTERING, timeout, text);
+    watch_complain(t, lane, absent, LATE_ENTERING, timeout, text);
     return tcp_fail(l, ERR_TIMEOUT, text);
 }
 
@@ -107,30 +106,30 @@ static void ask_around(struct tcp *t, int lane, int64_t now) {
 }
 
 enum error tcp_watch(struct tcp *t, int lane) {
-    struct vigil *v = &t->lane[lane].vigil;
+    struct tcp_vigil *v = &t->lane[lane].vigil;
     int64_t now = clock_ns();
     double timeout = t->link.params.timeout;
     char text[REASON_MAX];
     TRY(tcp_failure(&t->link));
     size_t progress = t->lane[lane].out.done + t->lane[lane].in.done + 1; /* at first: some */
-    if (progress != v->progress) *v = (struct vigil){.start = now, .progress = progress};
+    if (progress != v->progress) *v = (struct tcp_vigil){.start = now, .progress = progress};
     ask_around(t, lane, now);
     if (t->opened) TRY(compare_calls(t, lane));
     double waited = clock_seconds(now - v->start);
     if (waited >= timeout) {
-        blame(t, lane, timeout, text);
+        watch_blame(t, lane, timeout, text);
         return tcp_fail(&t->link, ERR_TIMEOUT, text);
     }
     if (waited >= timeout / 6 && !v->warned) {
         v->warned = true;
-        blame(t, lane, waited, text);
+        watch_blame(t, lane, waited, text);
         log_warn("%s", text);
     }
     return ERR_NONE;
 }
 
 enum error tcp_broken(struct tcp *t, int lane, int peer) {
-    struct peer *p = &t->peers[peer];
+    struct tcp_peer *p = &t->peers[peer];
     struct timespec until = tcp_until(reason_seconds);
     char doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);

@@ -1,14 +1,13 @@
-/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel
- * takes fifty to wake a sleeper; then give the core away; then sleep on a futex. How long depends
- * on whether this thread has a core to itself.
+/* Waiting for a peer: first spin, since a prompt peer answers within a microsecond and the kernel takes fifty to wake a
+ * sleeper; then give the core away; then sleep on a futex. How long depends on whether this thread has a core to
+ * itself.
  *
- * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer
- * advances the counter and then looks whether it is awaited. Both are sequentially consistent, so
- * at least one sees the other. */
+ * No wake-up is lost: a sleeper says whom it awaits and then looks at the counter again; a peer advances the counter
+ * and then looks whether it is awaited. Both are sequentially consistent, so at least one sees the other. */
 #include "engine/base/clock.h"
 #include "engine/base/futex.h"
 #include "engine/base/log.h"
-#include "transport/group.h"
+#include "transport/base/await.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>
@@ -57,11 +56,10 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
         snprintf(out, 48, "rank %d", number);
 }
 
-/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that
- * peer; with it. */
+/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. */
 static int find_missing(const struct shared *s, int lane, const struct wait *w, int missing[RANKS_MAX]) {
     const struct link_params *p = &s->link.params;
-    const struct member *member = s->board->member;
+    const struct board_member *member = s->board->member;
     bool joined = atomic_load(&member[w->peer[0]].pid) != 0;
     int n = 0;
     for (int r = 0; r < p->size; r++) {
@@ -72,9 +70,9 @@ static int find_missing(const struct shared *s, int lane, const struct wait *w, 
     return n;
 }
 
-static void complain(struct shared *s, int lane, const struct wait *w, double seconds, char out[REASON_MAX]) {
+static void wait_complain(struct shared *s, int lane, const struct wait *w, double seconds, char out[REASON_MAX]) {
     const struct link_params *p = &s->link.params;
-    const struct member *peer = &s->board->member[w->peer[0]];
+    const struct board_member *peer = &s->board->member[w->peer[0]];
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     struct sighting seen = note_read(&peer->note);
     int missing[RANKS_MAX], n = find_missing(s, lane, w, missing);
@@ -108,7 +106,7 @@ static bool process_ended(int pid) {
 
 /* Who has left has ended its part before, and may have ended since. */
 static bool has_died(const struct shared *s, int rank) {
-    const struct member *peer = &s->board->member[rank];
+    const struct board_member *peer = &s->board->member[rank];
     return rank != s->link.params.rank && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
            process_ended(atomic_load(&peer->pid));
 }
@@ -118,7 +116,7 @@ static bool any_reached(const struct wait *w) {
 }
 
 /* awaited: this rank waits for it. */
-static enum error lose(struct shared *s, int lane, int peer, const char *how, bool awaited) {
+static enum error wait_lose(struct shared *s, int lane, int peer, const char *how, bool awaited) {
     const struct link_params *p = &s->link.params;
     char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
     name_peer(s, peer, name);
@@ -137,7 +135,7 @@ static int find_dead(const struct shared *s) {
 enum error shared_lost(struct link *l, int lane) {
     struct shared *s = (struct shared *)l;
     int dead = find_dead(s);
-    return dead < 0 ? ERR_NONE : lose(s, lane, dead, "has died", true);
+    return dead < 0 ? ERR_NONE : wait_lose(s, lane, dead, "has died", true);
 }
 
 /* A peer that left or died may have done its part before: look again. Whoever else has died ends
@@ -147,36 +145,36 @@ static enum error check_lost(struct shared *s, int lane, const struct wait *w, b
         bool left = atomic_load(&s->board->member[w->peer[i]].left);
         if (!left && !(look_for_death && has_died(s, w->peer[i]))) continue;
         if (any_reached(w)) return ERR_NONE;
-        return lose(s, lane, w->peer[i], left ? "has left" : "has died", true);
+        return wait_lose(s, lane, w->peer[i], left ? "has left" : "has died", true);
     }
     int other = look_for_death ? find_dead(s) : -1;
-    return other < 0 ? ERR_NONE : lose(s, lane, other, "has died", false);
+    return other < 0 ? ERR_NONE : wait_lose(s, lane, other, "has died", false);
 }
 
 /* ---- the wait ---- */
 
-struct vigil { /* of one sleep */
+struct shared_vigil { /* of one sleep */
     int64_t start;
     bool warned;
     bool quiet; /* it was not a peer that ended the last sleep */
 };
 
-static enum error check_time(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
+static enum error check_time(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
     double timeout = s->link.params.timeout, waited = clock_seconds(clock_ns() - v->start);
     char text[REASON_MAX];
     if (waited >= timeout) {
-        complain(s, lane, w, timeout, text);
+        wait_complain(s, lane, w, timeout, text);
         return shared_fail(&s->link, ERR_TIMEOUT, text);
     }
     if (waited >= timeout / 6 && !v->warned) {
         v->warned = true;
-        complain(s, lane, w, waited, text);
+        wait_complain(s, lane, w, waited, text);
         log_warn("%s", text);
     }
     return ERR_NONE;
 }
 
-static enum error check_all(struct shared *s, int lane, const struct wait *w, struct vigil *v) {
+static enum error check_all(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
     TRY(shared_failure(&s->link));
     TRY(check_lost(s, lane, w, v->quiet));
     return check_time(s, lane, w, v);
@@ -191,7 +189,7 @@ static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
 
 static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {
     struct bell *b = &s->me->bell[lane];
-    struct vigil v = {.start = clock_ns()};
+    struct shared_vigil v = {.start = clock_ns()};
     uint32_t awaited = w->n == 1 ? (uint32_t)w->peer[0] + 1 : ANY_PEER;
     enum error err = ERR_NONE;
     for (;;) {
@@ -207,7 +205,7 @@ static enum error sleep_until(struct shared *s, int lane, const struct wait *w) 
 /* How long to spin (ns), then how often to give the core away. Who has a core to himself spins for
  * a few times what sleeping and waking cost, so that he never loses much by either. The
  * communication lane shares its core with computing. */
-static const struct patience {
+static const struct spin_patience {
     int64_t spin;
     int yields;
 } patiences[2][2] = {{{0, 2}, {1000, 40}},      /* more ranks than cores: comm lane, caller */
@@ -217,7 +215,7 @@ static bool stop_waiting(const struct shared *s, const struct wait *w) {
     return any_reached(w) || atomic_load_explicit(&s->board->failed, memory_order_relaxed);
 }
 
-static bool spin(const struct shared *s, const struct wait *w, int64_t ns) {
+static bool wait_spin(const struct shared *s, const struct wait *w, int64_t ns) {
     for (int64_t end = clock_ns() + ns; clock_ns() < end;)
         for (int i = 0; i < 32; i++) {
             if (stop_waiting(s, w)) return true;
@@ -227,8 +225,8 @@ static bool spin(const struct shared *s, const struct wait *w, int64_t ns) {
 }
 
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
-    const struct patience *p = &patiences[s->roomy][s->link.patient[lane]];
-    bool stop = spin(s, w, p->spin);
+    const struct spin_patience *p = &patiences[s->roomy][s->link.patient[lane]];
+    bool stop = wait_spin(s, w, p->spin);
     for (int i = 0; i < p->yields && !stop; i++) {
         sched_yield();
         stop = stop_waiting(s, w);

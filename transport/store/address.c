@@ -12,9 +12,7 @@
 
 static enum error fail_text(const char *text) {
     return FAIL(ERR_CONFIG,
-                "'tcp:%.300s' is not the address of a store\nwrite tcp://HOST:PORT, an IPv6 "
-                "number in brackets",
-                text);
+                "'tcp:%.300s' is not the address of a store\nwrite tcp://HOST:PORT, an IPv6 number in brackets", text);
 }
 
 enum error address_parse(const char *text, struct address *out) {
@@ -54,7 +52,7 @@ static bool is_any(const struct sockaddr *s) {
     return true;
 }
 
-static void describe(const struct sockaddr *s, int port, struct endpoint *out) {
+static void endpoint_describe(const struct sockaddr *s, int port, struct endpoint *out) {
     char number[INET6_ADDRSTRLEN];
     inet_ntop(s->sa_family, number_of(s), number, sizeof number);
     snprintf(out->text, sizeof out->text, s->sa_family == AF_INET ? "%s:%d" : "[%s]:%d", number, port);
@@ -67,7 +65,7 @@ static void describe(const struct sockaddr *s, int port, struct endpoint *out) {
 static void add_family(const struct addrinfo *list, int family, int port, struct endpoint out[ENDPOINTS_MAX],
                        int *count) {
     for (const struct addrinfo *i = list; i && *count < ENDPOINTS_MAX; i = i->ai_next)
-        if (i->ai_family == family) describe(i->ai_addr, port, &out[(*count)++]);
+        if (i->ai_family == family) endpoint_describe(i->ai_addr, port, &out[(*count)++]);
 }
 
 enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX], int *count) {

@@ -8,13 +8,12 @@
  *
  * Two bytes are locked: one for the time of an operation, one, shared, as long as the store is
  * open. The latter tells a file that is in use from one that an earlier run left behind, which is
- * begun afresh. A log much longer than what it holds is copied to a new file that takes the old
- * one's name; who has the old one open notices and opens the new one.
+ * begun afresh. The log only grows: ranks write to it while they meet, and little afterwards.
  *
  * Over NFS this needs version 4 (locks) and a server that is alive: a lock there may outlive its
  * holder by the server's lease, and a folder that is mounted without locks (nolock) does not do. */
 #include "engine/base/file.h"
-#include "transport/launch/rendezvous.h"
+#include "engine/base/process.h"
 #include "transport/store/file_log.h"
 
 #include <errno.h>
@@ -27,18 +26,16 @@
 #include <unistd.h>
 
 enum { BYTE_WORK, BYTE_USED };                     /* the two that are locked */
-static const size_t SPARE = 1 << 20;               /* a log may be longer than four times its content by that */
 enum { FIRST_PAUSE = 100, LONGEST_PAUSE = 20000 }; /* us */
 
 struct file {
     struct store store;
     pthread_mutex_t lock; /* of this store's threads: they share one file description */
-    char *path, *run;     /* run NULL: any */
+    char *path;
     int fd;
-    uint64_t life; /* of the log that the table was read from; 0: of none */
-    struct table *table;
+    uint64_t life; /* of the log that the table was read from */
+    struct store_table *table;
     off_t end; /* of what was read of it */
-    size_t spare;
 };
 
 /* ---- locks ---- */
@@ -74,9 +71,9 @@ static enum error lock_work(const struct file *f, int fd, int64_t deadline) {
 
 /* ---- opening ---- */
 
-static enum error open_file(const char *path, int flags, int *fd) {
+static enum error open_file(const char *path, int *fd) {
     struct stat st = {0};
-    *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0600);
+    *fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_CREAT, 0600);
     if (*fd < 0)
         return FAIL(ERR_CREATE, "cannot open the store '%s': %s", path,
                     errno == ELOOP ? "it is a symbolic link" : strerror(errno));
@@ -93,9 +90,9 @@ static bool is_current(const struct file *f, int fd) {
 }
 
 /* Opens the file that the path leads to, and locks it. */
-static enum error open_locked(const struct file *f, int flags, int64_t deadline, int *fd) {
+static enum error open_locked(const struct file *f, int64_t deadline, int *fd) {
     for (;;) {
-        TRY(open_file(f->path, flags, fd));
+        TRY(open_file(f->path, fd));
         enum error err = lock_work(f, *fd, deadline);
         if (!err && is_current(f, *fd)) return ERR_NONE;
         close(*fd);
@@ -103,30 +100,23 @@ static enum error open_locked(const struct file *f, int flags, int64_t deadline,
     }
 }
 
-/* fd is open, locked, and the one that everybody has. */
-static void take_file(struct file *f, int fd, uint64_t life) {
-    if (f->fd >= 0) close(f->fd);
-    f->fd = fd;
-    f->life = life;
-    f->end = LOG_START;
-    table_clear(f->table);
-    (void)lock_byte(fd, BYTE_USED, F_RDLCK); /* taken alone under the other lock: never refused */
-}
-
-static enum error join(struct file *f, int fd) {
+/* run: "" for any. */
+static enum error file_join(struct file *f, int fd, const char *run) {
     struct log_header h;
     enum log_state state;
     char who[128];
-    const char *run = f->run ? f->run : "";
     TRY(log_read_header(fd, f->path, &h, &state));
-    bool other = state == LOG_WHOLE && f->run && strcmp(h.run, run) != 0;
+    bool other = state == LOG_WHOLE && *run && strcmp(h.run, run) != 0;
     if (other && is_used(fd))
         return FAIL(ERR_CREATE, "the store '%s' is in use by run '%s' (begun by %s)", f->path, h.run, h.who);
     if (other || state == LOG_EMPTY) {
-        rendezvous_who(who);
+        process_who(who);
         TRY(log_begin(fd, f->path, run, who, &h));
     }
-    take_file(f, fd, h.life);
+    f->fd = fd;
+    f->life = h.life;
+    f->end = LOG_START;
+    (void)lock_byte(fd, BYTE_USED, F_RDLCK); /* taken alone under the other lock: never refused */
     return ERR_NONE;
 }
 
@@ -136,19 +126,17 @@ static void file_close(struct store *s) {
     pthread_mutex_destroy(&f->lock);
     table_free(f->table);
     free(f->path);
-    free(f->run);
     free(f);
 }
 
 static enum error file_start(struct file *f, const struct store_params *p, const char *path, int64_t deadline) {
     int fd;
     f->path = strdup(path);
-    f->run = p->run ? strdup(p->run) : NULL;
-    if (!f->path || (p->run && !f->run)) return FAIL(ERR_MEMORY, "cannot allocate a store");
+    if (!f->path) return FAIL(ERR_MEMORY, "cannot allocate a store");
     TRY(table_create(&f->table));
     TRY(store_name(&f->store, "file://%s", path));
-    TRY(open_locked(f, O_CREAT, deadline, &fd));
-    enum error err = join(f, fd);
+    TRY(open_locked(f, deadline, &fd));
+    enum error err = file_join(f, fd, p->run ? p->run : "");
     if (err) {
         close(fd);
         return err;
@@ -163,7 +151,6 @@ static enum error file_open(const struct store_params *p, const char *where, int
     struct file *f = calloc(1, sizeof *f);
     if (!f) return FAIL(ERR_MEMORY, "cannot allocate a store");
     f->fd = -1;
-    f->spare = SPARE;
     pthread_mutex_init(&f->lock, NULL);
     enum error err = file_start(f, p, where + 2, deadline);
     if (err) {
@@ -177,61 +164,16 @@ static enum error file_open(const struct store_params *p, const char *where, int
 
 /* ---- operations, under both locks ---- */
 
-/* Another process has copied the log to a new file. */
-static enum error follow(struct file *f, int64_t deadline) {
-    struct log_header h;
-    enum log_state state;
-    int fd;
-    uint64_t life = f->life;
-    TRY(open_locked(f, 0, deadline, &fd));
-    enum error err = log_read_header(fd, f->path, &h, &state);
-    if (!err && (state == LOG_EMPTY || h.life != life))
-        err = FAIL(ERR_PEER, "another run has begun the store '%s' afresh", f->path);
-    if (err)
-        close(fd);
-    else
-        take_file(f, fd, life);
-    return err;
-}
-
-static enum error check_life(struct file *f) {
-    uint64_t life;
-    TRY(file_pread_all(f->fd, &life, sizeof life, offsetof(struct log_header, life), f->path));
+/* The path still leads to the log that this process has open, and nobody has emptied it since. */
+static enum error check_life(const struct file *f) {
+    uint64_t life = 0;
+    if (access(f->path, F_OK) != 0) return FAIL(ERR_CREATE, "cannot open the store '%s': %s", f->path, strerror(errno));
+    if (is_current(f, f->fd))
+        TRY(file_pread_all(f->fd, &life, sizeof life, offsetof(struct log_header, life), f->path));
     return life == f->life ? ERR_NONE : FAIL(ERR_PEER, "another run has begun the store '%s' afresh", f->path);
 }
 
-static enum error copy_to(struct file *f, int fd, const char *path) {
-    struct log_header h;
-    enum log_state state;
-    off_t end;
-    TRY(log_read_header(f->fd, f->path, &h, &state));
-    if (!lock_byte(fd, BYTE_WORK, F_WRLCK)) return fail_locked(f);
-    TRY(log_copy(fd, path, &h, f->table, &end));
-    if (rename(path, f->path) != 0) return FAIL(ERR_IO, "cannot rename to '%s': %s", f->path, strerror(errno));
-    (void)lock_byte(fd, BYTE_USED, F_RDLCK);
-    close(f->fd);
-    f->fd = fd;
-    f->end = end;
-    return ERR_NONE;
-}
-
-/* What is copied is what the table holds. Where that fails, as on a full disk, all is as it was. */
-static enum error shorten(struct file *f) {
-    char path[4096];
-    int fd;
-    if (snprintf(path, sizeof path, "%s.tmp", f->path) >= (int)sizeof path)
-        return FAIL(ERR_CREATE, "the path '%.64s...' is too long", f->path);
-    (void)unlink(path); /* of someone who was killed: whoever is here holds the lock */
-    TRY(open_file(path, O_CREAT | O_EXCL, &fd));
-    enum error err = copy_to(f, fd, path);
-    if (err) {
-        close(fd);
-        (void)unlink(path);
-    }
-    return err;
-}
-
-static enum error work(struct file *f, const struct request *q, struct pool *pool, struct answer *a) {
+static enum error file_work(struct file *f, const struct request *q, struct pool *pool, struct store_answer *a) {
     TRY(check_life(f));
     TRY(log_replay(f->fd, f->path, f->table, &f->end));
     table_apply(f->table, q, a);
@@ -243,19 +185,13 @@ static enum error work(struct file *f, const struct request *q, struct pool *poo
             return err;
         }
     }
-    TRY(store_keep(pool, &a->value));
-    if ((size_t)f->end > f->spare + 4 * table_bytes(f->table) && shorten(f) != ERR_NONE)
-        f->spare *= 2; /* the operation was done all the same */
-    return ERR_NONE;
+    return store_keep(pool, &a->value);
 }
 
-/* ---- operations ---- */
-
 static enum error work_locked(struct file *f, const struct request *q, int64_t deadline, struct pool *pool,
-                              struct answer *a) {
+                              struct store_answer *a) {
     TRY(lock_work(f, f->fd, deadline));
-    enum error err = is_current(f, f->fd) ? ERR_NONE : follow(f, deadline);
-    if (!err) err = work(f, q, pool, a);
+    enum error err = file_work(f, q, pool, a);
     (void)lock_byte(f->fd, BYTE_WORK, F_UNLCK);
     return err;
 }
@@ -270,7 +206,7 @@ static enum error lock_thread(struct file *f, int64_t deadline) {
 }
 
 static enum error file_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
-                            struct answer *a) {
+                            struct store_answer *a) {
     struct file *f = (struct file *)s;
     int64_t us = FIRST_PAUSE;
     do {

@@ -15,11 +15,11 @@
 
 static const char magic[8] = {'E', 'N', 'G', 'S', 'T', 'O', 'R', '1'};
 
-struct record {
+struct log_record {
     uint32_t head_crc, crc; /* of the rest of the head; of key and value */
     uint32_t key, value;    /* bytes of both; value GONE: the key was deleted */
 };
-enum { RECORD_MAX = sizeof(struct record) + STORE_KEY_MAX + STORE_VALUE_MAX };
+enum { RECORD_MAX = sizeof(struct log_record) + STORE_KEY_MAX + STORE_VALUE_MAX };
 static const uint32_t GONE = UINT32_MAX;
 _Static_assert(sizeof(struct log_header) == 408, "the header has no holes");
 
@@ -69,62 +69,63 @@ enum error log_begin(int fd, const char *path, const char *run, const char *who,
 
 /* ---- reading ---- */
 
-static uint32_t head_crc(const struct record *r) {
+static uint32_t head_crc(const struct log_record *r) {
     return crc32c(0, &r->crc, sizeof *r - sizeof r->head_crc);
 }
 
-static size_t value_bytes(const struct record *r) {
+static size_t value_bytes(const struct log_record *r) {
     return r->value == GONE ? 0 : r->value;
 }
 
-static bool head_ok(const struct record *r) {
+static bool head_ok(const struct log_record *r) {
     return r->head_crc == head_crc(r) && r->key <= STORE_KEY_MAX && value_bytes(r) <= STORE_VALUE_MAX;
 }
 
-static enum error damaged(const char *path, off_t at) {
+static enum error log_damaged(const char *path, off_t at) {
     return FAIL(ERR_DATA, "the store '%s' is damaged at byte %lld\nremove it", path, (long long)at);
 }
 
 /* The record at 'at' into the buffer; *n is 0 when it is not whole. */
 static enum error read_record(int fd, const char *path, off_t at, off_t size, char *buffer, size_t *n) {
-    struct record r;
+    struct log_record r;
     *n = 0;
     if (size - at < (off_t)sizeof r) return ERR_NONE;
     TRY(file_pread_all(fd, &r, sizeof r, at, path));
-    if (!head_ok(&r)) return damaged(path, at);
+    if (!head_ok(&r)) return log_damaged(path, at);
     size_t bytes = r.key + value_bytes(&r);
     if ((size_t)(size - at) < sizeof r + bytes) return ERR_NONE;
     memcpy(buffer, &r, sizeof r);
     TRY(file_pread_all(fd, buffer + sizeof r, bytes, at + (off_t)sizeof r, path));
-    if (crc32c(0, buffer + sizeof r, bytes) != r.crc) return damaged(path, at);
+    if (crc32c(0, buffer + sizeof r, bytes) != r.crc) return log_damaged(path, at);
     *n = sizeof r + bytes;
     return ERR_NONE;
 }
 
-static enum error apply(const char *buffer, struct table *t, const char *path, off_t at) {
-    struct record r;
+static enum error record_apply(const char *buffer, struct store_table *t, const char *path, off_t at) {
+    struct log_record r;
     char key[STORE_KEY_MAX + 1] = {0};
     memcpy(&r, buffer, sizeof r);
     memcpy(key, buffer + sizeof r, r.key);
-    if (!store_key_ok(key, r.key, false)) return damaged(path, at);
+    if (!store_key_ok(key, r.key, false)) return log_damaged(path, at);
     struct bytes value = {r.value == GONE ? NULL : buffer + sizeof r + r.key, value_bytes(&r)};
     enum answer_status status = table_put(t, key, value);
-    if (status == ANSWER_FULL) return damaged(path, at);
+    if (status == ANSWER_FULL) return log_damaged(path, at);
     return status ? FAIL(ERR_MEMORY, "no memory for the store '%s'", path) : ERR_NONE;
 }
 
-static enum error replay(int fd, const char *path, off_t size, char *buffer, struct table *t, off_t *end) {
+static enum error records_replay(int fd, const char *path, off_t size, char *buffer, struct store_table *t,
+                                 off_t *end) {
     while (*end < size) {
         size_t n;
         TRY(read_record(fd, path, *end, size, buffer, &n));
         if (n == 0) return ftruncate(fd, *end) == 0 ? ERR_NONE : fail_io("cut", path);
-        TRY(apply(buffer, t, path, *end));
+        TRY(record_apply(buffer, t, path, *end));
         *end += (off_t)n;
     }
     return ERR_NONE;
 }
 
-enum error log_replay(int fd, const char *path, struct table *t, off_t *end) {
+enum error log_replay(int fd, const char *path, struct store_table *t, off_t *end) {
     off_t size;
     TRY(size_of(fd, path, &size));
     if (size == *end) return ERR_NONE;
@@ -133,15 +134,15 @@ enum error log_replay(int fd, const char *path, struct table *t, off_t *end) {
                     (long long)size);
     char *buffer = malloc(RECORD_MAX);
     if (!buffer) return FAIL(ERR_MEMORY, "no memory to read the store '%s'", path);
-    enum error err = replay(fd, path, size, buffer, t, end);
+    enum error err = records_replay(fd, path, size, buffer, t, end);
     free(buffer);
     return err;
 }
 
 /* ---- writing ---- */
 
-static enum error write_record(int fd, const char *path, const struct record *r, const char *key, struct bytes value,
-                               off_t at) {
+static enum error write_record(int fd, const char *path, const struct log_record *r, const char *key,
+                               struct bytes value, off_t at) {
     if (lseek(fd, at, SEEK_SET) < 0) return fail_io("write", path);
     TRY(file_write_all(fd, r, sizeof *r, path));
     TRY(file_write_all(fd, key, r->key, path));
@@ -149,7 +150,7 @@ static enum error write_record(int fd, const char *path, const struct record *r,
 }
 
 enum error log_append(int fd, const char *path, const char *key, struct bytes value, off_t *end) {
-    struct record r = {.key = (uint32_t)strlen(key), .value = value.at ? (uint32_t)value.n : GONE};
+    struct log_record r = {.key = (uint32_t)strlen(key), .value = value.at ? (uint32_t)value.n : GONE};
     r.crc = crc32c(crc32c(0, key, r.key), value.at, value_bytes(&r));
     r.head_crc = head_crc(&r);
     enum error err = write_record(fd, path, &r, key, value, *end);
@@ -158,15 +159,5 @@ enum error log_append(int fd, const char *path, const char *key, struct bytes va
         return err;
     }
     *end += (off_t)(sizeof r + r.key + value_bytes(&r));
-    return ERR_NONE;
-}
-
-enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end) {
-    TRY(file_write_all(fd, h, sizeof *h, path));
-    *end = LOG_START;
-    for (int i = 0; i < table_count(t); i++) {
-        const char *key = table_key(t, i);
-        TRY(log_append(fd, path, key, table_find(t, key), end));
-    }
     return ERR_NONE;
 }

@@ -21,8 +21,6 @@ MUST_CHECK enum error log_read_header(int fd, const char *path, struct log_heade
 MUST_CHECK enum error log_begin(int fd, const char *path, const char *run, const char *who, struct log_header *h);
 /* Applies the records from *end to the file's end, and moves *end there. An incomplete last record is cut off: its
  * writer was killed before success was reported to it. */
-MUST_CHECK enum error log_replay(int fd, const char *path, struct table *t, off_t *end);
+MUST_CHECK enum error log_replay(int fd, const char *path, struct store_table *t, off_t *end);
 /* Appends what the key holds now (at NULL: nothing), or leaves the file as it was. */
 MUST_CHECK enum error log_append(int fd, const char *path, const char *key, struct bytes value, off_t *end);
-/* A header and a record of each key into a file that is empty. */
-MUST_CHECK enum error log_copy(int fd, const char *path, const struct log_header *h, const struct table *t, off_t *end);

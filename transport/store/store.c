@@ -119,7 +119,7 @@ bool store_sees(struct store *s, uint64_t member) {
 
 /* ---- operations ---- */
 
-static enum error check(const struct request *q) {
+static enum error request_check(const struct request *q) {
     if (!store_key_ok(q->key, strlen(q->key), q->op == STORE_LIST))
         return FAIL(ERR_USAGE, "'%.300s' is not a key\na key has 1 to %d printable characters without a space", q->key,
                     STORE_KEY_MAX);
@@ -129,7 +129,8 @@ static enum error check(const struct request *q) {
     return ERR_NONE;
 }
 
-static enum error fail_answer(const struct store *s, const struct request *q, double timeout, const struct answer *a) {
+static enum error fail_answer(const struct store *s, const struct request *q, double timeout,
+                              const struct store_answer *a) {
     char time[32];
     switch (a->status) {
     case ANSWER_OK:
@@ -147,29 +148,30 @@ static enum error fail_answer(const struct store *s, const struct request *q, do
     }
 }
 
-static enum error ask(struct store *s, const struct request *q, double timeout, struct pool *pool, struct answer *a) {
-    *a = (struct answer){0};
+static enum error store_ask(struct store *s, const struct request *q, double timeout, struct pool *pool,
+                            struct store_answer *a) {
+    *a = (struct store_answer){0};
     if (!(timeout > 0)) timeout = s->timeout;
-    TRY(check(q));
+    TRY(request_check(q));
     TRY(s->ops->call(s, q, store_deadline(timeout), pool, a));
     return fail_answer(s, q, timeout, a);
 }
 
 enum error store_set(struct store *s, const char *key, const void *value, size_t n) {
     struct request q = {.op = STORE_SET, .key = key, .value = {n ? value : "", n}};
-    struct answer a;
-    return ask(s, &q, 0, NULL, &a);
+    struct store_answer a;
+    return store_ask(s, &q, 0, NULL, &a);
 }
 
-/* Values are chars with a 0 byte behind them, in memory of the caller's pool. */
-static char *text_of(const struct answer *a) {
+/* Values are chars with a 0 byte after them, in memory of the caller's pool. */
+static char *text_of(const struct store_answer *a) {
     return (char *)(uintptr_t)a->value.at;
 }
 
 enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value, size_t *n) {
     struct request q = {.op = STORE_GET, .wait = true, .key = key};
-    struct answer a;
-    TRY(ask(s, &q, timeout, pool, &a));
+    struct store_answer a;
+    TRY(store_ask(s, &q, timeout, pool, &a));
     *value = text_of(&a);
     *n = a.value.n;
     return ERR_NONE;
@@ -177,8 +179,8 @@ enum error store_get(struct store *s, const char *key, double timeout, struct po
 
 enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n) {
     struct request q = {.op = STORE_GET, .key = key};
-    struct answer a;
-    TRY(ask(s, &q, 0, pool, &a));
+    struct store_answer a;
+    TRY(store_ask(s, &q, 0, pool, &a));
     *value = text_of(&a);
     *n = a.value.n;
     return ERR_NONE;
@@ -186,8 +188,8 @@ enum error store_find(struct store *s, const char *key, struct pool *pool, char 
 
 enum error store_add(struct store *s, const char *key, int64_t delta, int64_t *out) {
     struct request q = {.op = STORE_ADD, .key = key, .delta = delta};
-    struct answer a;
-    TRY(ask(s, &q, 0, NULL, &a));
+    struct store_answer a;
+    TRY(store_ask(s, &q, 0, NULL, &a));
     *out = a.sum;
     return ERR_NONE;
 }
@@ -198,8 +200,8 @@ enum error store_swap(struct store *s, const char *key, const char *expected, co
                         .key = key,
                         .value = {desired, strlen(desired)},
                         .expected = {expected, expected ? strlen(expected) : 0}};
-    struct answer a;
-    TRY(ask(s, &q, 0, pool, &a));
+    struct store_answer a;
+    TRY(store_ask(s, &q, 0, pool, &a));
     *swapped = a.yes;
     *now = text_of(&a);
     return ERR_NONE;
@@ -207,59 +209,38 @@ enum error store_swap(struct store *s, const char *key, const char *expected, co
 
 enum error store_delete(struct store *s, const char *key, bool *found) {
     struct request q = {.op = STORE_DELETE, .key = key};
-    struct answer a;
-    TRY(ask(s, &q, 0, NULL, &a));
+    struct store_answer a;
+    TRY(store_ask(s, &q, 0, NULL, &a));
     if (found) *found = a.yes;
     return ERR_NONE;
 }
 
 /* ---- lists come in pages ---- */
 
-struct keys {
-    char **of;
-    int count, room;
-};
-
-static enum error keys_add(struct keys *k, const struct answer *page) {
+/* The keys of a page after those that are there, in an array that the pool holds. */
+static enum error keys_add(struct pool *pool, const struct store_answer *page, char ***keys, int *count) {
     const char *end = (const char *)page->value.at + page->value.n;
-    for (char *key = text_of(page); key < end; key += strlen(key) + 1) {
-        if (k->count == k->room) {
-            int room = k->room ? 2 * k->room : 64;
-            char **more = realloc(k->of, (size_t)room * sizeof *more);
-            if (!more) return FAIL(ERR_MEMORY, "cannot list %d keys", room);
-            k->of = more, k->room = room;
-        }
-        k->of[k->count++] = key;
-    }
-    return ERR_NONE;
-}
-
-static enum error list_all(struct store *s, const char *prefix, struct pool *pool, struct keys *k) {
-    struct answer page = {.yes = true};
-    for (int seen = -1; page.yes && k->count > seen;) {
-        seen = k->count;
-        struct request q = {.op = STORE_LIST, .key = prefix};
-        if (k->count) q.value = (struct bytes){k->of[k->count - 1], strlen(k->of[k->count - 1])};
-        TRY(ask(s, &q, 0, pool, &page));
-        TRY(keys_add(k, &page));
-        if (k->count > STORE_KEYS_MAX)
-            return FAIL(ERR_DATA, "the store %s lists more than %d keys", s->url, STORE_KEYS_MAX);
-    }
+    int more = 0;
+    for (const char *key = page->value.at; key < end; key += strlen(key) + 1) more++;
+    char **all = pool_alloc(pool, ((size_t)*count + (size_t)more + 1) * sizeof *all);
+    if (!all) return ERR_MEMORY;
+    if (*count) memcpy(all, *keys, (size_t)*count * sizeof *all);
+    for (char *key = text_of(page); key < end; key += strlen(key) + 1) all[(*count)++] = key;
+    *keys = all;
     return ERR_NONE;
 }
 
 enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count) {
-    struct keys k = {0};
-    enum error err = list_all(s, prefix, pool, &k);
-    if (!err) {
-        size_t bytes = (size_t)k.count * sizeof *k.of;
-        *keys = pool_alloc(pool, bytes + sizeof *k.of);
-        *count = k.count;
-        if (!*keys)
-            err = ERR_MEMORY;
-        else if (bytes)
-            memcpy(*keys, k.of, bytes);
+    struct store_answer page = {.yes = true};
+    *count = 0;
+    for (int seen = -1; page.yes && *count > seen;) {
+        seen = *count;
+        struct request q = {.op = STORE_LIST, .key = prefix};
+        if (seen) q.value = (struct bytes){(*keys)[seen - 1], strlen((*keys)[seen - 1])};
+        TRY(store_ask(s, &q, 0, pool, &page));
+        TRY(keys_add(pool, &page, keys, count));
+        if (*count > STORE_KEYS_MAX)
+            return FAIL(ERR_DATA, "the store %s lists more than %d keys", s->url, STORE_KEYS_MAX);
     }
-    free(k.of);
-    return err;
+    return ERR_NONE;
 }

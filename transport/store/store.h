@@ -1,10 +1,8 @@
-/* A key-value store, in which ranks and nodes find each other before they have a group. The kinds
- * are listed in stores.def, one file each: in one process (hash), in a file that all can lock
- * (file), on a server that one process runs (tcp).
+/* A key-value store, in which ranks and nodes find each other before they have a group. The kinds are listed in
+ * stores.def, one file each: in a file that all can lock (file), on a server that one process runs (tcp).
  *
- * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited) and is safe to send
- * again: a request that was answered is answered alike. Any thread may call, also while another
- * waits. */
+ * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited) and is safe to send again: a request
+ * that was answered is answered alike. Any thread may call, also while another waits. */
 #pragma once
 #include "engine/base/memory.h"
 #include <stdint.h>
@@ -17,7 +15,7 @@ enum {
 
 struct store;
 struct store_params {
-    const char *url; /* hash: | file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
+    const char *url; /* file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
     /* tcp: this process serves the data to the others, on that address; port 0 takes a free one.
      * Without it, the server is awaited until the deadline. */
     bool serve;
@@ -42,8 +40,7 @@ bool store_sees(struct store *s, uint64_t member);
 const char *store_url(const struct store *s);
 
 MUST_CHECK enum error store_set(struct store *s, const char *key, const void *value, size_t n);
-/* Waits until the key is there. The value is pool's, with a 0 byte behind it. timeout 0: the
- * store's. */
+/* Waits until the key is there. The value is pool's, with a 0 byte after it. timeout 0: the store's. */
 MUST_CHECK enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value,
                                 size_t *n);
 /* Does not wait: *value is NULL when the key is not there. */

@@ -2,7 +2,7 @@
  * is computed in one place (table.h). */
 #pragma once
 #include "engine/base/clock.h"
-#include "transport/secret.h"
+#include "transport/base/secret.h"
 #include "transport/store/store.h"
 
 #define STORE_REQUESTS(X) X(SET) X(GET) X(ADD) X(SWAP) X(DELETE) X(LIST)
@@ -33,7 +33,7 @@ enum answer_status {
     ANSWER_MEMORY,
     ANSWER_STATUSES
 };
-struct answer {
+struct store_answer {
     enum answer_status status;
     bool yes;           /* swap, delete: it was done; list: there are more keys */
     bool changed;       /* the key is not what it was; stays where the table is */
@@ -53,12 +53,12 @@ struct store {
 };
 struct store_ops {
     const char *scheme; /* of the url: what stands before the ':' */
-    /* where: the url behind the ':'. Gives a store with its url; ops and timeout are set for it. */
+    /* where: the url after the ':'. Gives a store with its url; ops and timeout are set for it. */
     enum error (*open)(const struct store_params *p, const char *where, int64_t deadline, struct store **out);
-    /* Asks and waits, until the deadline (clock_ns) at most: for an answer, or for the key
-     * (ANSWER_NOT_THERE when it did not come). a->value is pool's; pool may be NULL where the
-     * operation gives no value. */
-    enum error (*call)(struct store *s, const struct request *q, int64_t deadline, struct pool *pool, struct answer *a);
+    /* Asks and waits, until the deadline (clock_ns) at most: for an answer, or for the key (ANSWER_NOT_THERE when it
+     * did not come). a->value is pool's; pool may be NULL where the operation gives no value. */
+    enum error (*call)(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
+                       struct store_answer *a);
     void (*close)(struct store *s);                      /* frees s, but not its url */
     bool (*turned_away)(struct store *s, char out[128]); /* NULL: it turns nobody away */
     /* NULL: it has no server that members are connected to. */

@@ -7,58 +7,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct entry {
+struct table_entry {
     size_t n;
-    char *value; /* with a 0 byte behind it */
+    char *value; /* with a 0 byte after it */
     char key[];
 };
-struct table {
-    struct entry **of;
+struct store_table {
+    struct table_entry **of;
     int count, room;
     size_t bytes;
     char page[TABLE_PAGE];
     char number[24];
 };
 
-enum error table_create(struct table **out) {
-    struct table *t = calloc(1, sizeof *t);
+enum error table_create(struct store_table **out) {
+    struct store_table *t = calloc(1, sizeof *t);
     if (!t) return FAIL(ERR_MEMORY, "cannot allocate a store");
     *out = t;
     return ERR_NONE;
 }
 
-static void entry_free(struct entry *e) {
+static void entry_free(struct table_entry *e) {
     free(e->value);
     free(e);
 }
 
-void table_clear(struct table *t) {
+void table_clear(struct store_table *t) {
     for (int i = 0; i < t->count; i++) entry_free(t->of[i]);
     t->count = 0;
     t->bytes = 0;
 }
 
-void table_free(struct table *t) {
+void table_free(struct store_table *t) {
     if (!t) return;
     table_clear(t);
     free(t->of);
     free(t);
 }
 
-int table_count(const struct table *t) {
-    return t->count;
-}
-
-const char *table_key(const struct table *t, int index) {
-    return t->of[index]->key;
-}
-
-size_t table_bytes(const struct table *t) {
-    return t->bytes;
-}
-
 /* The first entry whose key is not before this one. */
-static int position(const struct table *t, const char *key) {
+static int table_position(const struct store_table *t, const char *key) {
     int lo = 0, hi = t->count;
     while (lo < hi) {
         int middle = lo + (hi - lo) / 2;
@@ -70,18 +58,18 @@ static int position(const struct table *t, const char *key) {
     return lo;
 }
 
-static bool is_at(const struct table *t, int i, const char *key) {
+static bool is_at(const struct store_table *t, int i, const char *key) {
     return i < t->count && !strcmp(t->of[i]->key, key);
 }
 
-struct bytes table_find(const struct table *t, const char *key) {
-    int i = position(t, key);
+struct bytes table_find(const struct store_table *t, const char *key) {
+    int i = table_position(t, key);
     return is_at(t, i, key) ? (struct bytes){t->of[i]->value, t->of[i]->n} : (struct bytes){0};
 }
 
 /* ---- changes ---- */
 
-static void remove_at(struct table *t, int i) {
+static void remove_at(struct store_table *t, int i) {
     t->bytes -= strlen(t->of[i]->key) + t->of[i]->n;
     entry_free(t->of[i]);
     t->count--;
@@ -89,15 +77,15 @@ static void remove_at(struct table *t, int i) {
 }
 
 /* A new entry, without a value. */
-static bool insert_at(struct table *t, int i, const char *key) {
+static bool insert_at(struct store_table *t, int i, const char *key) {
     if (t->count == t->room) {
         int room = t->room ? 2 * t->room : 64;
-        struct entry **more = realloc(t->of, (size_t)room * sizeof(struct entry *));
+        struct table_entry **more = realloc(t->of, (size_t)room * sizeof(struct table_entry *));
         if (!more) return false;
         t->of = more, t->room = room;
     }
     size_t n = strlen(key);
-    struct entry *e = calloc(1, sizeof *e + n + 1);
+    struct table_entry *e = calloc(1, sizeof *e + n + 1);
     if (!e) return false;
     memcpy(e->key, key, n);
     memmove(t->of + i + 1, t->of + i, (size_t)(t->count - i) * sizeof *t->of);
@@ -107,8 +95,8 @@ static bool insert_at(struct table *t, int i, const char *key) {
     return true;
 }
 
-enum answer_status table_put(struct table *t, const char *key, struct bytes value) {
-    int i = position(t, key);
+enum answer_status table_put(struct store_table *t, const char *key, struct bytes value) {
+    int i = table_position(t, key);
     bool there = is_at(t, i, key);
     if (!value.at) {
         if (there) remove_at(t, i);
@@ -123,7 +111,7 @@ enum answer_status table_put(struct table *t, const char *key, struct bytes valu
     }
     memcpy(copy, value.at, value.n);
     copy[value.n] = '\0';
-    struct entry *e = t->of[i];
+    struct table_entry *e = t->of[i];
     free(e->value);
     t->bytes += value.n - old;
     e->value = copy, e->n = value.n;
@@ -132,12 +120,12 @@ enum answer_status table_put(struct table *t, const char *key, struct bytes valu
 
 /* ---- operations ---- */
 
-static void put(struct table *t, const char *key, struct bytes value, struct answer *a) {
+static void table_change(struct store_table *t, const char *key, struct bytes value, struct store_answer *a) {
     a->status = table_put(t, key, value);
     a->changed = a->status == ANSWER_OK;
 }
 
-static void do_add(struct table *t, const struct request *q, struct answer *a) {
+static void do_add(struct store_table *t, const struct request *q, struct store_answer *a) {
     struct bytes old = table_find(t, q->key);
     int64_t number = 0;
     if ((old.at && (strlen(old.at) != old.n || !text_int(old.at, &number))) ||
@@ -146,29 +134,29 @@ static void do_add(struct table *t, const struct request *q, struct answer *a) {
         return;
     }
     int n = snprintf(t->number, sizeof t->number, "%lld", (long long)a->sum);
-    put(t, q->key, (struct bytes){t->number, (size_t)n}, a);
+    table_change(t, q->key, (struct bytes){t->number, (size_t)n}, a);
 }
 
-static bool same(struct bytes a, struct bytes b) {
+static bool bytes_same(struct bytes a, struct bytes b) {
     return !a.at == !b.at && a.n == b.n && (a.n == 0 || !memcmp(a.at, b.at, a.n));
 }
 
-static void do_swap(struct table *t, const struct request *q, struct answer *a) {
-    a->yes = same(table_find(t, q->key), q->expected);
-    if (a->yes) put(t, q->key, q->value, a);
+static void do_swap(struct store_table *t, const struct request *q, struct store_answer *a) {
+    a->yes = bytes_same(table_find(t, q->key), q->expected);
+    if (a->yes) table_change(t, q->key, q->value, a);
     a->value = table_find(t, q->key);
 }
 
-static void do_delete(struct table *t, const struct request *q, struct answer *a) {
+static void do_delete(struct store_table *t, const struct request *q, struct store_answer *a) {
     a->yes = table_find(t, q->key).at != NULL;
-    if (a->yes) put(t, q->key, (struct bytes){0}, a);
+    if (a->yes) table_change(t, q->key, (struct bytes){0}, a);
 }
 
-/* Keys behind the last one seen, as many as a page takes. */
-static void do_list(struct table *t, const struct request *q, struct answer *a) {
+/* Keys after the last one seen, as many as a page takes. */
+static void do_list(struct store_table *t, const struct request *q, struct store_answer *a) {
     size_t n = 0, prefix = strlen(q->key);
     const char *after = q->value.at;
-    int i = position(t, after && strcmp(after, q->key) > 0 ? after : q->key);
+    int i = table_position(t, after && strcmp(after, q->key) > 0 ? after : q->key);
     for (; i < t->count && !strncmp(t->of[i]->key, q->key, prefix); i++) {
         const char *key = t->of[i]->key;
         size_t bytes = strlen(key) + 1;
@@ -181,11 +169,11 @@ static void do_list(struct table *t, const struct request *q, struct answer *a) 
     a->value = (struct bytes){t->page, n};
 }
 
-void table_apply(struct table *t, const struct request *q, struct answer *a) {
-    *a = (struct answer){0};
+void table_apply(struct store_table *t, const struct request *q, struct store_answer *a) {
+    *a = (struct store_answer){0};
     switch (q->op) {
     case STORE_SET:
-        put(t, q->key, q->value, a);
+        table_change(t, q->key, q->value, a);
         break;
     case STORE_GET:
         a->value = table_find(t, q->key);

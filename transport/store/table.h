@@ -6,18 +6,13 @@ enum {
     TABLE_BYTES_MAX = 256 << 20, /* of all keys and values together */
     TABLE_PAGE = STORE_VALUE_MAX /* of keys that one list gives, at most */
 };
-struct table;
-MUST_CHECK enum error table_create(struct table **out);
-void table_free(struct table *t);
-void table_clear(struct table *t);
+struct store_table;
+MUST_CHECK enum error table_create(struct store_table **out);
+void table_free(struct store_table *t);
+void table_clear(struct store_table *t);
 /* Does what q says, but never waits. The answer's value is the table's until the next call. */
-void table_apply(struct table *t, const struct request *q, struct answer *a);
+void table_apply(struct store_table *t, const struct request *q, struct store_answer *a);
 /* at NULL: it is not there. */
-struct bytes table_find(const struct table *t, const char *key);
+struct bytes table_find(const struct store_table *t, const char *key);
 /* at NULL: deletes. */
-enum answer_status table_put(struct table *t, const char *key, struct bytes value);
-
-/* In their order: 0 .. table_count - 1. */
-int table_count(const struct table *t);
-const char *table_key(const struct table *t, int index);
-size_t table_bytes(const struct table *t);
+enum answer_status table_put(struct store_table *t, const char *key, struct bytes value);

@@ -1,15 +1,14 @@
-/* tcp: the store of processes on several hosts. One of them serves it (tcp_server.c); all, that one
- * too, are its clients.
+/* tcp: the store of processes on several hosts. One of them serves it (tcp_server.c); all, that one too, are its
+ * clients.
  *
- * A call takes a line to the server, which is a connection that nobody uses just now or a new one,
- * sends its request, and waits for the reply: as many calls as there are threads go on side by
- * side. A new line proves the token before it is used. When a line breaks the request is sent again
- * over another one, until the deadline; the server knows a change that it has already made by the
- * request's number, for which it is enough that a client makes one change at a time. Waiting for a
- * key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
+ * A call takes a line to the server, which is a connection that nobody uses just now or a new one, sends its request,
+ * and waits for the reply: as many calls as there are threads go on side by side. A new line proves the token before it
+ * is used. When a line breaks the request is sent again over another one, until the deadline; the server knows a change
+ * that it has already made by the request's number, for which it is enough that a client makes one change at a time.
+ * Waiting for a key is asked for in turns of some seconds, so that a server does not wait for who is gone. */
 #include "engine/base/log.h"
 #include "engine/base/text.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 #include "transport/store/tcp_impl.h"
 
 #include <errno.h>
@@ -182,17 +181,15 @@ static enum error line_dial(struct tcp *t, struct line *l, int64_t deadline) {
 static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
     if (s->version != WIRE_VERSION || s->kind == WIRE_OTHER)
         return FAIL(ERR_CONFIG,
-                    "the store %s speaks version %u, this program version %d\nstart the same "
-                    "program everywhere",
+                    "the store %s speaks version %u, this program version %d\nstart the same program everywhere",
                     t->store.url, s->version, WIRE_VERSION);
     if (s->kind == WIRE_REFUSED)
         return FAIL(ERR_CONFIG, "the store %s refused the token\nall members need the token of its server",
                     t->store.url);
     if (s->kind == WIRE_FOREIGN)
         return FAIL(ERR_CONFIG,
-                    "the store %s is not this user's, on this host\nmembers of several users or "
-                    "hosts need a "
-                    "secret in common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
+                    "the store %s is not this user's, on this host\nmembers of several users or hosts need a secret in "
+                    "common: export ENGINE_TOKEN=$(openssl rand -hex 16)",
                     t->store.url);
     if (s->kind == WIRE_STALE)
         return FAIL(ERR_PEER, "the store %s was lost: another one is served there now", t->store.url);
@@ -202,7 +199,7 @@ static enum error fail_status(const struct tcp *t, const struct wire_start *s) {
 /* The reply must be to this very request, of this very server, and sealed with our key; a
  * hello's, by which the server becomes known, only the first. */
 static enum error read_reply(const struct tcp *t, const struct wire_request *q, const uint8_t *body, size_t n,
-                             struct wire_reply *h, struct answer *a) {
+                             struct wire_reply *h, struct store_answer *a) {
     struct wire_start start;
     memcpy(&start, body, sizeof start);
     if (start.version != WIRE_VERSION || start.kind >= WIRE_REFUSED) return fail_status(t, &start);
@@ -216,7 +213,7 @@ static enum error read_reply(const struct tcp *t, const struct wire_request *q, 
 /* *lost: the line broke, or was never good; a failure only where another line would not do. The
  * answer's value is the line's. */
 static enum error line_ask(const struct tcp *t, struct line *l, const struct asking *ask, struct wire_reply *h,
-                           struct answer *a, int *lost) {
+                           struct store_answer *a, int *lost) {
     size_t n = wire_request_size(ask->q);
     if (!line_room(l, n)) return FAIL(ERR_MEMORY, "no memory for a message of %zu bytes", n);
     wire_write_request(&ask->h, ask->q, l->buffer);
@@ -235,7 +232,7 @@ static struct wire_request next_request(struct tcp *t, uint32_t kind) {
 
 /* A question without a key: hello or prove. */
 static enum error line_greet(struct tcp *t, struct line *l, uint32_t kind, int64_t deadline, struct wire_reply *h,
-                             struct answer *a, int *lost) {
+                             struct store_answer *a, int *lost) {
     const struct request none = {.op = STORE_GET, .key = ""};
     struct asking ask = {next_request(t, kind), &none, deadline};
     return line_ask(t, l, &ask, h, a, lost);
@@ -275,7 +272,7 @@ static enum error check_server(const struct tcp *t, const struct line *l) {
 /* A line that is proven; *lost: it broke at once. */
 static enum error line_take(struct tcp *t, int64_t deadline, struct line **out, int *lost) {
     struct wire_reply h;
-    struct answer a;
+    struct store_answer a;
     *lost = 0;
     *out = take_idle(t);
     if (*out) return ERR_NONE;
@@ -290,7 +287,7 @@ static enum error fail_lost(const struct tcp *t, const struct asking *ask, int l
                 nng_strerror(lost));
 }
 
-static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool, struct answer *a) {
+static enum error ask_server(struct tcp *t, const struct asking *ask, struct pool *pool, struct store_answer *a) {
     struct wire_reply h;
     int64_t us = FIRST_PAUSE;
     int lost;
@@ -330,7 +327,7 @@ static void end_change(struct tcp *t) {
 }
 
 static enum error call_waiting(struct tcp *t, const struct request *q, int64_t deadline, struct pool *pool,
-                               struct answer *a) {
+                               struct store_answer *a) {
     do {
         struct asking ask = {next_request(t, WIRE_REQUEST + STORE_GET), q, deadline};
         ask.h.wait_ms = (uint32_t)ms_until(deadline);
@@ -340,7 +337,7 @@ static enum error call_waiting(struct tcp *t, const struct request *q, int64_t d
 }
 
 static enum error tcp_call(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
-                           struct answer *a) {
+                           struct store_answer *a) {
     struct tcp *t = (struct tcp *)s;
     bool changes = request_mutates(q);
     if (q->wait) return call_waiting(t, q, deadline, pool, a);
@@ -356,7 +353,7 @@ static enum error tcp_call(struct store *s, const struct request *q, int64_t dea
 /* Make the server's acquaintance, and prove the secret. *lost as above. */
 static enum error meet(struct tcp *t, const struct store_params *p, struct line *l, int64_t deadline, int *lost) {
     struct wire_reply h;
-    struct answer a;
+    struct store_answer a;
     char run[STORE_KEY_MAX + 1];
     TRY(line_dial(t, l, deadline));
     TRY(line_greet(t, l, WIRE_HELLO, deadline, &h, &a, lost));
@@ -400,8 +397,7 @@ static enum error serve(struct tcp *t, const struct store_params *p) {
     TRY(address_resolve(&t->address, at, &count));
     if (!*t->key && !at->loopback)
         return FAIL(ERR_CONFIG,
-                    "a store without a token at %s, where others can reach it\nset a token, or "
-                    "serve it at 127.0.0.1",
+                    "a store without a token at %s, where others can reach it\nset a token, or serve it at 127.0.0.1",
                     at->text);
     TRY(server_open(p, at, &t->server, &t->address.port));
     bool six = strchr(t->address.host, ':') != NULL;

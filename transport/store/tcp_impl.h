@@ -1,10 +1,10 @@
 /* The interface between the parts of a tcp store. */
 #pragma once
-#include "transport/remote.h"
+#include "transport/base/remote.h"
+#include "transport/base/timer.h"
 #include "transport/store/address.h"
 #include "transport/store/table.h"
 #include "transport/store/wire.h"
-#include "transport/timer.h"
 
 #include <nng/nng.h>
 #include <pthread.h>
@@ -45,8 +45,8 @@ struct guest { /* a connection */
 };
 struct client { /* the last change that one has made */
     uint64_t id, number;
-    struct answer last; /* without its value */
-    uint64_t used;      /* by the clock of changes */
+    struct store_answer last; /* without its value */
+    uint64_t used;            /* by the clock of changes */
 };
 enum {
     GUESTS_MAX = 4096,
@@ -65,7 +65,7 @@ struct server {
     int count, strangers;
     struct guest *gone; /* have left, and wait to be freed */
     bool closing;
-    struct table *table;
+    struct store_table *table;
     struct client clients[CLIENTS_MAX];
     int nclients;
     uint64_t changes;
@@ -74,9 +74,8 @@ struct server {
     char turned_away[128];
 };
 
-/* Takes the request in the guest's buffer; slept: again, after it was parked. true: a reply of
- * 'total' bytes is there instead. false: the guest was parked, and may already be another
- * thread's. */
+/* Takes the request in the guest's buffer; slept: again, after it was parked. true: a reply of 'total' bytes is there
+ * instead. false: the guest was parked, and may already be another thread's. */
 bool request_take(struct guest *g, bool slept);
 /* Puts a reply of that status, without an answer, into the buffer; what: the warning. */
 void request_refuse(struct guest *g, uint32_t status, const char *what);

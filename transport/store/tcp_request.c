@@ -33,7 +33,7 @@ static struct client *find_client(struct server *s, uint64_t id) {
     return c;
 }
 
-static uint32_t change(struct guest *g, struct answer *a) {
+static uint32_t change(struct guest *g, struct store_answer *a) {
     struct server *s = g->server;
     struct client *c = find_client(s, g->h.client);
     c->used = ++s->changes;
@@ -50,7 +50,7 @@ static uint32_t change(struct guest *g, struct answer *a) {
     return a->status;
 }
 
-static uint32_t answer(struct guest *g, struct answer *a) {
+static uint32_t answer(struct guest *g, struct store_answer *a) {
     if (request_mutates(&g->q)) return change(g, a);
     table_apply(g->server->table, &g->q, a);
     return a->status;
@@ -66,7 +66,7 @@ static void park(struct guest *g) {
 /* ---- replies ---- */
 
 /* Where memory is short the guest has to go: what it asked for it asks again. */
-static void reply(struct guest *g, uint32_t status, const struct answer *a) {
+static void reply(struct guest *g, uint32_t status, const struct store_answer *a) {
     struct wire_reply h = {.start.kind = status, .client = g->h.client, .number = g->h.number};
     memcpy(h.nonce, g->server->nonce, sizeof h.nonce);
     g->total = wire_reply_size(a);
@@ -83,7 +83,7 @@ static void seal(struct guest *g, const char *key) {
 }
 
 void request_refuse(struct guest *g, uint32_t status, const char *what) {
-    struct answer none = {0};
+    struct store_answer none = {0};
     guest_warn(g, what);
     reply(g, status, &none);
     seal(g, NULL);
@@ -94,7 +94,7 @@ void request_refuse(struct guest *g, uint32_t status, const char *what) {
 
 static bool serve(struct guest *g, bool slept) {
     struct server *s = g->server;
-    struct answer a = {0};
+    struct store_answer a = {0};
     pthread_mutex_lock(&s->lock);
     g->parked = false;
     uint32_t status = answer(g, &a);
@@ -108,10 +108,9 @@ static bool serve(struct guest *g, bool slept) {
     return !sleeps;
 }
 
-/* Where there is no secret, who is of this user is let in. It waits for the nonce, so its socket is
- * still its own. */
+/* Where there is no secret, who is of this user is let in. It waits for the nonce, so its socket is still its own. */
 static void greet(struct guest *g) {
-    struct answer a = {0};
+    struct store_answer a = {0};
     if (!*g->server->key && !remote_is_ours(g->stream)) {
         request_refuse(g, WIRE_FOREIGN, "which is another user's");
         return;
@@ -122,7 +121,7 @@ static void greet(struct guest *g) {
 
 static void tell_run(struct guest *g) {
     const char *run = g->server->run;
-    struct answer a = {.value = {run, strlen(run)}};
+    struct store_answer a = {.value = {run, strlen(run)}};
     reply(g, ANSWER_OK, &a);
     seal(g, g->server->key);
 }

@@ -19,7 +19,7 @@ size_t wire_request_size(const struct request *q) {
     return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n + SHA256_BYTES;
 }
 
-size_t wire_reply_size(const struct answer *a) {
+size_t wire_reply_size(const struct store_answer *a) {
     return sizeof(struct wire_reply) + a->value.n + SHA256_BYTES;
 }
 
@@ -43,7 +43,7 @@ void wire_write_request(const struct wire_request *h, const struct request *q, u
     put(to, q->expected.at, w.expected);
 }
 
-void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_t *to) {
+void wire_write_reply(const struct wire_reply *h, const struct store_answer *a, uint8_t *to) {
     struct wire_reply w = *h;
     w.start = (struct wire_start){REPLY_MAGIC, WIRE_VERSION, (uint32_t)wire_reply_size(a), h->start.kind};
     w.has = (a->value.at ? HAS_VALUE : 0) | (a->yes ? HAS_YES : 0);
@@ -119,10 +119,10 @@ bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
            take(&from, h->expected, h->has & HAS_EXPECTED, &q->expected) && fits(q);
 }
 
-bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct answer *a) {
+bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct store_answer *a) {
     const uint8_t *from = message + sizeof *h;
     memcpy(h, message, sizeof *h);
     if (h->value != n - sizeof *h - SHA256_BYTES) return false;
-    *a = (struct answer){.status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
+    *a = (struct store_answer){.status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
     return take(&from, h->value, h->has & HAS_VALUE, &a->value);
 }

@@ -59,11 +59,11 @@ struct wire_reply {
 
 /* Bytes of a message. */
 size_t wire_request_size(const struct request *q);
-size_t wire_reply_size(const struct answer *a);
+size_t wire_reply_size(const struct store_answer *a);
 /* Write it to 'to', which has room for it. The caller gives start.kind, nonce, client, number and
  * wait_ms in h; the rest is set. wire_seal adds the proof, last; key NULL: zeros. */
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to);
-void wire_write_reply(const struct wire_reply *h, const struct answer *a, uint8_t *to);
+void wire_write_reply(const struct wire_reply *h, const struct store_answer *a, uint8_t *to);
 void wire_seal(const char *key, uint8_t *message, size_t n);
 bool wire_sealed(const char *key, const uint8_t *message, size_t n);
 
@@ -74,4 +74,4 @@ bool wire_is_reply(const struct wire_start *s);
 /* Of a message that is whole. q and a borrow from it; q is only set for the operations of a store.
  * false: it makes no sense. */
 bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q);
-bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct answer *a);
+bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct store_answer *a);

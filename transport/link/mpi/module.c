@@ -56,8 +56,7 @@ static void finish(void) {
     if (!finalized && !forsaken) MPI_Finalize();
 }
 
-/* Libraries of the MPICH family stand in for each other; each series of Open MPI is one of its own.
- */
+/* Libraries of the MPICH family stand in for each other; each series of Open MPI is one of its own. */
 static bool right_library(char words[MPI_WORDS]) {
 #ifdef OMPI_MAJOR_VERSION
     char found[MPI_MAX_LIBRARY_VERSION_STRING] = "", wanted[32];

@@ -1,10 +1,9 @@
-/* What the program and its MPI module have in common. The module, libengine_mpi.so, is all that is
- * linked with an MPI library: it knows bytes and ranks, and nothing of the engine; the link "mpi"
- * (link/mpi.c) loads it when it is opened. It exports one thing, a struct mpi_calls by the name
- * engine_mpi.
+/* What the program and its MPI module have in common. The module, libengine_mpi.so, is all that is linked with an MPI
+ * library: it knows bytes and ranks, and nothing of the engine; the link "mpi" (link/mpi.c) loads it when it is opened.
+ * It exports one thing, a struct mpi_calls by the name engine_mpi.
  *
- * A space is a communicator, a flight is a request: numbers here, since each library has its own
- * types for them. Calls that can fail return false and leave words for it. Any thread. */
+ * A space is a communicator, a flight is a request: numbers here, since each library has its own types for them. Calls
+ * that can fail return false and leave words for it. Any thread. */
 #pragma once
 #include <stdbool.h>
 #include <stddef.h>
@@ -49,8 +48,7 @@ struct mpi_calls {
     /* It is not wanted any more; to be asked for until it has landed. */
     void (*cancel)(uint64_t *flight);
 
-    /* Starts a collective of the library's own, all ranks the same ones in the same order, on at
-     * most 2^30 elements at buf, which all of them fill and whose result lands there: at all, but
-     * for a reduce only at root. */
+    /* Starts a collective of the library's own, all ranks the same ones in the same order, on at most 2^30 elements at
+     * buf, which all of them fill and whose result lands there: at all, but for a reduce only at root. */
     bool (*collect)(uint64_t space, const struct mpi_collective *c, uint64_t *flight, char words[MPI_WORDS]);
 };

@@ -1,4 +1,4 @@
-#include "transport/secret.h"
+#include "transport/base/secret.h"
 #include "engine/base/digest.h"
 
 #include <assert.h>

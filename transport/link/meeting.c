@@ -2,12 +2,14 @@
  * as much address space as the host has memory, less where that is limited, so that the board can
  * grow in place and an offset in it is a place that every rank understands. For threads that is an
  * anonymous mapping, for processes a memfd: nothing of it is left when they die, however they die. */
+#include "transport/link/meeting.h"
 #include "engine/base/process.h"
 #include "transport/link/board.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -32,9 +34,8 @@ static uint32_t pipe_lines(int size) {
     return (uint32_t)(bytes / LINE);
 }
 
-/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs
- * more waits for its peers once more for each of these, and a wait is dear where the cores are busy
- * with something else. */
+/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs more waits for its
+ * peers once more for each of these, and a wait is dear where the cores are busy with something else. */
 static size_t lent_bytes(int size) {
     size_t bytes = 4 << 20;
     while (bytes * (size_t)size > 8 << 20) bytes /= 2;
@@ -44,7 +45,7 @@ static size_t lent_bytes(int size) {
 static struct board board_plan(int size) {
     struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size), .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
-    b.slots = up(sizeof b + ranks * sizeof(struct member), meeting_page());
+    b.slots = up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
     b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.lent = up(b.pipes + LANES * ranks * ranks * board_pipe_bytes(&b), meeting_page());
     b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
@@ -58,8 +59,7 @@ static int host_cores(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* As much as the host has memory, and of a limited address space half: the rest of the process
- * needs some, too. */
+/* As much as the host has memory, and of a limited address space half: the rest of the process needs some, too. */
 static size_t reserve_most(void) {
     size_t host = host_memory();
     struct rlimit limit;
@@ -69,7 +69,7 @@ static size_t reserve_most(void) {
 }
 
 /* Less where there is not so much, as long as it is worth it. */
-static enum error reserve(struct meeting *m) {
+static enum error meeting_reserve(struct meeting *m) {
     enum { LEAST = 16 << 20 };
     errno = ENOMEM; /* if there is not even room to try */
     for (size_t n = reserve_most(); n >= LEAST; n = up(n / 2, meeting_page())) {
@@ -93,11 +93,10 @@ static enum error check_reserved(const struct meeting *m, size_t bytes) {
 
 static enum error fail_share(size_t bytes, int why) {
     if (why == EFBIG)
-        return FAIL(
-            ERR_IO,
-            "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what processes "
-            "share: raise it, or use mode dp",
-            bytes, strerror(why));
+        return FAIL(ERR_IO,
+                    "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what "
+                    "processes share: raise it, or use mode dp",
+                    bytes, strerror(why));
     return FAIL(ERR_MEMORY, "cannot share %zu bytes: %s", bytes, strerror(why));
 }
 
@@ -141,7 +140,7 @@ static enum error meeting_new(int fd, struct meeting **out) {
         return FAIL(ERR_MEMORY, "cannot allocate a meeting");
     }
     m->fd = fd;
-    enum error err = reserve(m);
+    enum error err = meeting_reserve(m);
     if (err) {
         meeting_free(m);
         return err;

@@ -1,4 +1,4 @@
-#include "transport/remote.h"
+#include "transport/base/remote.h"
 
 #include <arpa/inet.h>
 #include <stdint.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool ends(nng_stream *s, nng_sockaddr *local, nng_sockaddr *remote) {
+static bool stream_ends(nng_stream *s, nng_sockaddr *local, nng_sockaddr *remote) {
     return nng_stream_get_addr(s, NNG_OPT_LOCADDR, local) == 0 && nng_stream_get_addr(s, NNG_OPT_REMADDR, remote) == 0;
 }
 
@@ -39,7 +39,7 @@ bool remote_is_ours(nng_stream *s) {
     nng_sockaddr local, remote;
     char mine[48], theirs[48], line[512], a[48], b[48];
     bool ours = false;
-    if (!ends(s, &local, &remote) || local.s_family != remote.s_family) return false;
+    if (!stream_ends(s, &local, &remote) || local.s_family != remote.s_family) return false;
     table_text(&local, mine);
     table_text(&remote, theirs);
     FILE *f = fopen(local.s_family == NNG_AF_INET6 ? "/proc/net/tcp6" : "/proc/net/tcp", "re");

@@ -1,9 +1,8 @@
-#include "transport/timer.h"
+#include "transport/base/timer.h"
 #include "engine/base/clock.h"
-#include "transport/condition.h"
+#include "transport/base/condition.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 static const int64_t again_ns = 20000000;    /* where a request had not begun yet */
@@ -18,7 +17,7 @@ static struct {
 
 /* Aborting never runs a callback here: nng's own threads do. So the lock may be held, and who has
  * cleared a timer knows that it does not strike any more. */
-static int64_t strike(int64_t now) {
+static int64_t timers_strike(int64_t now) {
     int64_t next = INT64_MAX;
     for (struct timer *t = all.first; t; t = t->next) {
         if (t->when <= now) {
@@ -33,7 +32,7 @@ static int64_t strike(int64_t now) {
 static void *timer_thread(void *arg) {
     pthread_mutex_lock(&all.lock);
     for (;;) {
-        all.wakes = strike(clock_ns());
+        all.wakes = timers_strike(clock_ns());
         struct timespec until = {all.wakes / 1000000000, all.wakes % 1000000000};
         if (all.wakes == INT64_MAX)
             pthread_cond_wait(&all.changed, &all.lock);
@@ -45,18 +44,10 @@ static void *timer_thread(void *arg) {
 
 /* As nng's threads it lives as long as the process, and leaves signals to the others. Without it no
  * request has a timeout, which only a process at its limits gets. */
-static void start(void) {
-    pthread_attr_t detached;
+static void timers_start(void) {
     pthread_t id;
-    sigset_t every, old;
     condition_init(&all.changed);
-    pthread_attr_init(&detached);
-    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-    sigfillset(&every);
-    pthread_sigmask(SIG_SETMASK, &every, &old);
-    (void)pthread_create(&id, &detached, timer_thread, NULL);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    pthread_attr_destroy(&detached);
+    if (thread_start(&id, timer_thread, NULL) == 0) pthread_detach(id);
 }
 
 static void take_out(struct timer *t) {
@@ -71,7 +62,7 @@ static void take_out(struct timer *t) {
 
 void timer_set(struct timer *t, nng_aio *aio, int64_t when) {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, start);
+    pthread_once(&once, timers_start);
     nng_aio_set_timeout(aio, NNG_DURATION_INFINITE);
     pthread_mutex_lock(&all.lock);
     take_out(t);

@@ -17,15 +17,13 @@ struct roster {
     const struct seat_of *of;
 };
 
-/* A port is where the streams of other ranks arrive: one listening socket of this process, for all
- * groups of one rank. Streams begin with a hello that proves the key and names the group and the
- * rank, so garbage, strangers and ranks of other runs are dropped, and a silent one after a while.
- */
+/* A port is where the streams of other ranks arrive: one listening socket of this process, for all groups of one rank.
+ * Streams begin with a hello that proves the key and names the group and the rank, so garbage, strangers and ranks of
+ * other runs are dropped, and a silent one after a while. */
 struct port;
 struct port_params {
-    /* Where to listen: NULL: loopback; an address ("10.0.0.2", "fd00::2"); or an interface
-     * ("eth0"), of which the first address that is not link-local is taken, IPv4 before IPv6. Port
-     * free. */
+    /* Where to listen: NULL: loopback; an address ("10.0.0.2", "fd00::2"); or an interface ("eth0"), of which the first
+     * address that is not link-local is taken, IPv4 before IPv6. Port free. */
     const char *interface;
     const char *key; /* that all ranks must hold; "" or NULL: none, which only loopback takes */
     bool near;       /* it is for ranks of this host: only loopback takes it */

@@ -1,4 +1,4 @@
-#include "transport/types.h"
+#include "transport/base/types.h"
 
 static const struct {
     const char *name;
@@ -18,4 +18,13 @@ const char *dtype_name(enum dtype t) {
 
 const char *redop_name(enum redop op) {
     return redops[op];
+}
+
+const char *kind_name(enum kind k) {
+    static const char *const names[KINDS] = {
+#define X(name, text) [KIND_##name] = text,
+        KINDS_OF_CALL(X)
+#undef X
+    };
+    return names[k];
 }

@@ -1,0 +1,49 @@
+/* The way of a call over the host's memory: how the ranks meet, and what they then can reach of each other. */
+#include "transport/algo/plain.h"
+
+#include <string.h>
+
+/* Lays a copy of what others will read of this rank's buffer where they can read it. */
+static void move_stage(struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    bool from_root = c->kind == KIND_BROADCAST || c->kind == KIND_SCATTER;
+    if (!from_root || c->rank == c->root)
+        memcpy(ops->slot(c->link, c->lane, c->rank, c->call.sequence), c->buf, bytes_of(c, c->sum.count));
+    for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
+}
+
+static bool all_in_place(const struct collective *c) {
+    for (int r = 0; r < c->size; r++)
+        if (!c->at[r]) return false;
+    return true;
+}
+
+/* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
+ * and on one host takes what is out of reach through memory that the link lends. */
+static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    void *places[RANKS_MAX];
+    collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
+    bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
+    bool several = is_several(c); /* they lie apart: neither copied nor lent to */
+    c->staged = reads && !several && ops->slot && bytes_of(c, c->sum.count) <= ops->slot_bytes;
+    if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
+    if (c->staged) move_stage(c);
+    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? places : c->at));
+    c->in_place = !c->staged && all_in_place(c);
+    return own ? own(c) : plain(c);
+}
+
+static const struct algo_ops *algo_for(const struct collective *c) {
+    if (c->algo) return c->algo;
+    return algo_cheapest(c->terrain, c->sum.order, c->kind, is_several(c), bytes_of(c, c->sum.count));
+}
+
+enum error collective_move(struct collective *c) {
+    const struct link_ops *ops = c->link->ops;
+    if (c->kind == KIND_SEND) return collective_send(c, c->root, c->buf, c->sum.count);
+    if (c->kind == KIND_RECV) return collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
+    if (collective_moves(c)) return run_moving(algo_for(c), c);
+    TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
+    return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
+}

@@ -25,6 +25,7 @@ static void print_features(void) {
     for (int i = 0; i < n; i++) printf("algorithm  %-16s %s\n", algos[i]->name, algos[i]->why);
     const struct carrier_ops *const *carriers = carrier_list(&n);
     for (int i = 0; i < n; i++) printf("carrier    %-8s %s\n", carriers[i]->name, carriers[i]->summary);
+    printf("levels     of instructions, of the device cpu: %s\n", ENGINE_WITH_LEVELS);
     printf("toolkits   CUDA and NCCL: %s; MPI: %s; WebP: %s\n", ENGINE_WITH_CUDA,
            !strcmp(ENGINE_FOUND_MPI, "found") ? "built in as a module" : "not in this build", ENGINE_FOUND_WEBP);
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);

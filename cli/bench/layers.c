@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct bench_layers_options {
     struct cli_config config;
     const char *model;
     struct shape input; /* where not given, these are 0 */
@@ -21,6 +21,7 @@ struct options {
     double seconds;
     bool json;
 };
+#define OPTIONS_STRUCT struct bench_layers_options
 
 /* ---- the network ---- */
 
@@ -68,7 +69,7 @@ static enum error usual_input(struct net *b) {
 }
 
 /* Input and classes: what the options say, or the configuration's data. */
-static enum error find_input(struct net *b, const struct options *o, int64_t *outputs) {
+static enum error find_input(struct net *b, const struct bench_layers_options *o, int64_t *outputs) {
     const struct run_config *c = &b->settings.config;
     struct dataset *d;
     if (!o->config.path && (o->model || o->input.ndim || o->classes)) {
@@ -156,7 +157,7 @@ static enum error make_batch(struct net *b, int64_t n) {
 }
 
 /* The configuration's own choices, where an option does not say otherwise: the batch is one pass of a device. */
-static enum error make_net(struct net *b, const struct options *o) {
+static enum error make_net(struct net *b, const struct bench_layers_options *o) {
     const struct run_config *c = &b->settings.config;
     int64_t outputs;
     b->threads = o->threads;
@@ -234,7 +235,7 @@ static enum error run_passes(struct net *b, struct times *t, double seconds) {
     return ERR_NONE;
 }
 
-static enum error measure(struct net *b, const struct options *o, struct layers_result *r) {
+static enum error measure(struct net *b, const struct bench_layers_options *o, struct layers_result *r) {
     static struct times t; /* too large for the stack */
     struct graph_info info;
     t.steps = r->count = graph_steps(b->g, &b->batch);
@@ -252,7 +253,7 @@ static enum error measure(struct net *b, const struct options *o, struct layers_
     return ERR_NONE;
 }
 
-static enum error bench(struct net *b, const struct options *o) {
+static enum error bench(struct net *b, const struct bench_layers_options *o) {
     struct layers_result r = {.json = o->json, .precision = (enum precision)b->settings.config.precision};
     TRY(make_net(b, o));
     r.model = b->m->name;
@@ -269,7 +270,7 @@ static enum error bench(struct net *b, const struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct bench_layers_options *o = cli->options;
     struct net b = {0};
     enum error err = ERR_NONE;
     if (o->config.path && (o->model || o->input.ndim || o->classes))
@@ -307,6 +308,6 @@ const struct command command_bench_layers = {
     .notes = "bytes: the values that an op reads and writes, each once. peak: the larger of two rates measured\n"
              "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
              "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
-    .standard = &(const struct options){.threads = 1, .seconds = 1},
+    .standard = &(const struct bench_layers_options){.threads = 1, .seconds = 1},
     .run = run,
 };

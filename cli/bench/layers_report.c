@@ -28,12 +28,12 @@ static double peak(const struct layers_result *r) {
     return fmax(r->fma * (double)r->threads, r->gemm);
 }
 
-struct totals {
+struct layers_totals {
     double seconds[2], flops[2], bytes[2];
 };
 
-static struct totals sum(const struct layers_result *r) {
-    struct totals t = {0};
+static struct layers_totals sum(const struct layers_result *r) {
+    struct layers_totals t = {0};
     for (int i = 0; i < r->count; i++)
         for (int b = 0; b < 2; b++) {
             t.seconds[b] += r->rows[i].seconds[b];
@@ -88,7 +88,7 @@ static void print_head(const struct layers_result *r, FILE *out) {
 }
 
 static void print_table(const struct layers_result *r, FILE *out) {
-    struct totals t = sum(r);
+    struct layers_totals t = sum(r);
     double all = t.seconds[0] + t.seconds[1];
     char bytes[32];
     print_head(r, out);
@@ -131,7 +131,7 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
 }
 
 static enum error print_json(const struct layers_result *r, FILE *out) {
-    struct totals t = sum(r);
+    struct layers_totals t = sum(r);
     struct json j;
     json_init(&j);
     json_open(&j, NULL, '{');

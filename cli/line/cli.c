@@ -10,25 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-#define COMMAND(name) &command_##name,
+static const struct command_row commands[] = {
+#define COMMAND(name, group) {&command_##name, GROUP_##group},
 #include "cli/line/commands.def"
 #undef COMMAND
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-const struct command *const *command_list(int *count) {
+static const struct command_alias aliases[] = {
+#define ALIAS(old, name, option) {#old, &command_##name, option},
+#include "cli/line/commands.def"
+#undef ALIAS
+};
+
+const struct command_row *command_rows(int *count) {
     *count = COMMANDS;
     return commands;
 }
 
 const char *command_name(int i) {
-    return i < COMMANDS ? commands[i]->name : NULL;
+    return i < COMMANDS && commands[i].group != GROUP_HIDDEN ? commands[i].command->name : NULL;
 }
 
 const struct command *command_find(const char *name) {
     for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(commands[i]->name, name)) return commands[i];
+        if (!strcmp(commands[i].command->name, name)) return commands[i].command;
+    return NULL;
+}
+
+const struct command_alias *command_alias(const char *word) {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (!strcmp(aliases[i].old, word)) return &aliases[i];
     return NULL;
 }
 

@@ -7,11 +7,24 @@
 
 #include <stdio.h>
 
-#define COMMAND(name) extern const struct command command_##name;
+#define COMMAND(name, group) extern const struct command command_##name;
 #include "cli/line/commands.def"
 #undef COMMAND
+enum command_group { GROUP_TRAIN, GROUP_RESULTS, GROUP_USE, GROUP_COMPARE, GROUP_LEARN, GROUP_SYSTEM, GROUP_HIDDEN };
+struct command_row {
+    const struct command *command;
+    enum command_group group; /* GROUP_HIDDEN: for programs, not for people */
+};
+const struct command_row *command_rows(int *count);
 const struct command *command_find(const char *name);
-const struct command *const *command_list(int *count);
+const char *command_name(int i); /* of those that are not hidden; NULL: there are fewer */
+
+struct command_alias { /* "engine validate" is "engine config --check" */
+    const char *old;
+    const struct command *command;
+    const char *option;
+};
+const struct command_alias *command_alias(const char *word); /* NULL: it is none */
 /* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
  * it is no part of engine/engine.h. */
 __attribute__((visibility("default"))) int engine_program(int argc, char **argv);
@@ -76,7 +89,7 @@ struct cli_trained {
     struct run_settings settings; /* run_settings_free in any case */
     struct job job;
 };
-/* Their rows, for a struct options whose member 'trained' this is. */
+/* Their rows, for an OPTIONS_STRUCT whose member 'trained' this is. */
 // clang-format off
 #define TRAINED_PATH \
     "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \

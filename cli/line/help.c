@@ -164,16 +164,28 @@ static void print_command(const struct command *c) {
 
 /* ---- the command ---- */
 
+static void print_group(const char *title, enum command_group group) {
+    int n;
+    const struct command_row *all = command_rows(&n);
+    printf("\n%s\n", title);
+    for (int i = 0; i < n; i++) {
+        if (all[i].group != group) continue;
+        printf("  %-10s ", all[i].command->name);
+        help_wrap(all[i].command->summary, 13, 13);
+    }
+}
+
 static int overview(void) {
+    static const char *const titles[GROUP_HIDDEN] = {[GROUP_TRAIN] = "train",
+                                                     [GROUP_RESULTS] = "look at runs",
+                                                     [GROUP_USE] = "use a trained network",
+                                                     [GROUP_COMPARE] = "compare, measure and predict",
+                                                     [GROUP_LEARN] = "learn",
+                                                     [GROUP_SYSTEM] = "this machine, this program"};
     printf("engine: trains a network on several devices, and measures which way of sharing gradients is better, and "
            "why\n\n"
-           "usage: engine COMMAND [ARGUMENTS]\n\n");
-    int n;
-    const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) {
-        printf("  %-10s ", all[i]->name);
-        help_wrap(all[i]->summary, 13, 13);
-    }
+           "usage: engine COMMAND [ARGUMENTS]\n");
+    for (int group = 0; group < GROUP_HIDDEN; group++) print_group(titles[group], (enum command_group)group);
     printf("\n  engine run                     trains on generated data; needs no file\n"
            "  engine help COMMAND            the arguments of a command\n"
            "  engine help config             the keys of a configuration\n"
@@ -196,12 +208,18 @@ static enum error about_key(const char *key, struct pool *pool, const char *befo
     return ERR_NONE;
 }
 
+/* Commands, then the words of layers.c. */
+static const char *topic_word(int i) {
+    int commands = 0;
+    while (command_name(commands)) commands++;
+    return i < commands ? command_name(i) : layers_word(i - commands);
+}
+
 /* What has nearly that name. */
 static enum error refuse(const char *topic) {
     const char *names[128], *near;
     int n = 0;
-    for (int i = 0; command_name(i); i++) names[n++] = command_name(i);
-    for (int i = 0; layers_word(i) && n < 128; i++) names[n++] = layers_word(i);
+    for (int i = 0; topic_word(i) && n < 128; i++) names[n++] = topic_word(i);
     if (*error_hint() || !(near = text_nearest(topic, names, n))) return ERR_USAGE; /* about_key has said it */
     return FAIL(ERR_USAGE, "no command, key or layer '%s'\ndid you mean '%s'?", topic, near);
 }
@@ -272,8 +290,10 @@ static enum error about_place(const char *topic, struct pool *pool) {
 
 /* Some names are a command's and a key's: both are told. */
 static enum error about(const char *topic, struct pool *pool) {
-    const struct command *c = command_find(topic);
+    const struct command_alias *alias = command_alias(topic);
+    const struct command *c = alias ? alias->command : command_find(topic);
     bool layer;
+    if (alias) printf("engine %s is now engine %s %s\n\n", topic, c->name, alias->option);
     if (c) print_command(c);
     if (c == &command_config) return about_key("", pool, "\nKeys:\n");
     TRY(layers_help(topic, pool, &layer));
@@ -299,31 +319,53 @@ static enum error about_key_alone(const char *key, struct pool *pool) {
     return about_key(key, pool, "");
 }
 
-struct options {
-    const char *topic, *key;
+struct help_options {
+    const char *topic, *key, *all;
+    bool man;
+    int shell; /* -1: none */
 };
+#define OPTIONS_STRUCT struct help_options
+
+static int run_man(const struct cli *cli) {
+    const struct help_options *o = cli->options;
+    if (o->all && o->topic) return cli_usage(cli, "--all writes all pages");
+    if (o->all) return cli_end(man_write_all(o->all));
+    enum error err = man_print(o->topic);
+    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
+}
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct help_options *o = cli->options;
+    if (o->man) return run_man(cli);
+    if (o->all) return cli_usage(cli, "--all is for --man");
+    if (o->shell >= 0) return completion_print(o->shell), 0;
     if (!o->topic) return overview();
     if (o->key && command_find(o->topic) == &command_config) return tell(o->key, about_key_alone);
     return help_on(o->topic);
-}
-
-/* Commands, then what layers.c knows. */
-static const char *topic_word(int i) {
-    int commands = 0;
-    while (command_name(commands)) commands++;
-    return i < commands ? command_name(i) : layers_word(i - commands);
 }
 
 static const struct option options[] = {
     {"COMMAND | KEY | LAYER", NULL, "its arguments; its meaning; 'layers' lists all layers", CONFIG_STRING, AT(topic),
      .word = topic_word},
     {"KEY", NULL, "after 'config': the key, even if a command has the same name", CONFIG_STRING, AT(key)},
+    {"--man", NULL,
+     "a page of the manual, in the format of man: of the program or COMMAND; engine.yaml: all keys and layers; "
+     "layers.md: the layers as Markdown",
+     CONFIG_BOOL, AT(man)},
+    {"--all", "FOLDER", "with --man: writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
+    {"--completion", "SHELL", "a script with which bash, zsh or fish completes commands, options and keys", CONFIG_ENUM,
+     AT(shell), .word = completion_shell},
     {0}};
 
-const struct command command_help = {.name = "help",
-                                     .summary = "explains a command, a key of the configuration or a layer",
-                                     OPTIONS(options),
-                                     .run = run};
+const struct command command_help = {
+    .name = "help",
+    .summary = "explains a command, a key of the configuration or a layer; prints the manual",
+    OPTIONS(options),
+    .notes = "To read a page: 'engine help --man run | man -l -'\n"
+             "bash: eval \"$(engine help --completion bash)\", or into\n"
+             "~/.local/share/bash-completion/completions/engine\n"
+             "zsh:  into a file _engine in a folder of fpath\n"
+             "fish: into ~/.config/fish/completions/engine.fish\n",
+    .standard = &(const struct help_options){.shell = -1},
+    .run = run,
+};

@@ -1,4 +1,4 @@
-/* engine man: the manual's pages, as roff, made of what the help is made of: the table of commands,
+/* engine help --man: the manual's pages, as roff, made of what the help is made of: the table of commands,
  * the schema of the configuration, the table of errors. */
 #include "cli/line/cli.h"
 
@@ -77,12 +77,10 @@ static void put_options(FILE *out, const struct command *form) {
 }
 
 static void see_also(FILE *out, const char *but) {
-    int n;
-    const struct command *const *all = command_list(&n);
     fputs(".SH SEE ALSO\n", out);
     if (*but) fputs(".BR engine (1),\n", out);
-    for (int i = 0; i < n; i++)
-        if (strcmp(all[i]->name, but) != 0) fprintf(out, ".BR engine\\-%s (1),\n", all[i]->name);
+    for (int i = 0; command_name(i); i++)
+        if (strcmp(command_name(i), but) != 0) fprintf(out, ".BR engine\\-%s (1),\n", command_name(i));
     fputs(".BR engine.yaml (5)\n", out);
 }
 
@@ -138,8 +136,6 @@ static void exit_section(FILE *out) {
 }
 
 static void main_page(FILE *out) {
-    int n;
-    const struct command *const *all = command_list(&n);
     title(out, "engine", 1);
     name_section(out, "engine",
                  "trains a network on several devices, and compares how they share "
@@ -149,9 +145,9 @@ static void main_page(FILE *out) {
              "server (dp) or with an all-reduce among processes (ddp), with the same bits, and reports where the time "
              "went. Without a file it trains a small network on generated data.");
     fputs(".SH COMMANDS\n", out);
-    for (int i = 0; i < n; i++) {
-        fprintf(out, ".TP\n.B %s\n", all[i]->name);
-        put(out, all[i]->summary);
+    for (int i = 0; command_name(i); i++) {
+        fprintf(out, ".TP\n.B %s\n", command_name(i));
+        put(out, command_find(command_name(i))->summary);
     }
     exit_section(out);
     see_also(out, "");
@@ -214,9 +210,7 @@ static enum error layers_section_of(struct pool *pool, FILE *out) {
     return ERR_NONE;
 }
 
-static enum error config_page(FILE *out) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
+static enum error config_page(struct pool *pool, FILE *out) {
     title(out, "engine.yaml", 5);
     name_section(out, "engine.yaml", "the configuration of a run");
     fputs(".SH DESCRIPTION\n", out);
@@ -226,26 +220,18 @@ static enum error config_page(FILE *out) {
              "optimizer.lr=0.1'. Times are written 10s or 250ms, sizes 25MB, rates 1Gbit, lengths "
              "of training 5ep (epochs) or 200st (steps).");
     fputs(".SH KEYS\n", out);
-    enum error err = config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""});
-    if (err == ERR_NONE) err = layers_section_of(pool, out);
+    TRY(config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""}));
+    TRY(layers_section_of(pool, out));
     fputs(".SH SEE ALSO\n.BR engine (1),\n.BR engine\\-run (1),\n.BR engine\\-config (1)\n", out);
-    pool_free(pool);
-    return err;
+    return ERR_NONE;
 }
 
-static enum error markdown_page(FILE *out) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
-    enum error err = layers_markdown(pool, out);
-    pool_free(pool);
-    return err;
-}
-
-/* ---- the command ---- */
-static enum error print_page(FILE *out, const char *name) {
-    const struct command *c = command_find(name);
-    if (!strcmp(name, "engine.yaml")) return config_page(out);
-    if (!strcmp(name, "layers.md")) return markdown_page(out);
+/* ---- pages ---- */
+static enum error print_page(const char *name, struct pool *pool, FILE *out) {
+    const struct command_alias *alias = command_alias(name);
+    const struct command *c = alias ? alias->command : command_find(name);
+    if (!strcmp(name, "engine.yaml")) return config_page(pool, out);
+    if (!strcmp(name, "layers.md")) return layers_markdown(pool, out);
     if (c)
         command_page(out, c);
     else if (!strcmp(name, "engine"))
@@ -253,6 +239,18 @@ static enum error print_page(FILE *out, const char *name) {
     else
         return FAIL(ERR_USAGE, "no page '%s'", name);
     return ERR_NONE;
+}
+
+static enum error print_to(const char *name, FILE *out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    enum error err = print_page(name, pool, out);
+    pool_free(pool);
+    return err;
+}
+
+enum error man_print(const char *name) {
+    return print_to(name ? name : "engine", stdout);
 }
 
 static enum error write_page(const char *folder, const char *name) {
@@ -263,45 +261,17 @@ static enum error write_page(const char *folder, const char *name) {
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     FILE *out = open_memstream(&text, &n);
     if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    enum error err = print_page(out, name);
+    enum error err = print_to(name, out);
     if (fclose(out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
     if (err == ERR_NONE) err = file_replace(path, text, n);
     free(text);
     return err;
 }
 
-static enum error write_all(const char *folder) {
+enum error man_write_all(const char *folder) {
     TRY(file_make_folders(folder));
     TRY(write_page(folder, "engine"));
     TRY(write_page(folder, "engine.yaml"));
     for (int i = 0; command_name(i); i++) TRY(write_page(folder, command_name(i)));
     return ERR_NONE;
 }
-
-struct options {
-    const char *page, *all;
-};
-
-static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
-    if (o->all && o->page) return cli_usage(cli, "--all writes all pages");
-    if (o->all) return cli_end(write_all(o->all));
-    enum error err = print_page(stdout, o->page ? o->page : "engine");
-    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
-}
-
-static const struct option options[] = {
-    {"COMMAND | engine.yaml | layers.md", NULL,
-     "a command's page, all keys of a configuration and all layers, or only the layers as Markdown; default: the page "
-     "of the program",
-     CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
-    {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
-    {0}};
-
-const struct command command_man = {
-    .name = "man",
-    .summary = "prints a page of the manual, in the format of man",
-    OPTIONS(options),
-    .notes = "To read one: 'engine man run | man -l -'\n",
-    .run = run,
-};

@@ -309,7 +309,7 @@ static int call(struct cli *cli) {
     return code ? code : cli->form->run(cli);
 }
 
-int command_call(const struct command *c, int argc, char **argv) {
+int command_call(const struct command *c, int argc, const char *const *argv) {
     struct cli cli = {.command = c, .form = c, .argc = argc, .argv = argv};
     enum error err = pool_create(&cli.pool);
     if (err != ERR_NONE) return cli_fail(err);

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct version_options {
     bool features;
 };
+#define OPTIONS_STRUCT struct version_options
 
 static void print_features(void) {
     int n;
@@ -32,7 +33,7 @@ static void print_features(void) {
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct version_options *o = cli->options;
     const char *commit = version_commit();
     printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "", commit ? ")" : "");
     if (o->features) print_features();

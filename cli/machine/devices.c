@@ -1,5 +1,5 @@
-/* engine devices: what 'devices:' can name on this machine, which of it is taken for what, and what it stands on. */
-#include "cli/line/cli.h"
+/* engine doctor --devices: what 'devices:' can name on this machine, which of it is taken for what, and what it stands on. */
+#include "cli/machine/doctor.h"
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
@@ -9,10 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct options {
-    bool json;
-};
 
 /* What 'auto' takes of an accelerator's units: a power of two of them. */
 static int auto_units(int here) {
@@ -193,27 +189,13 @@ static enum error print_json(void) {
     return cli_json(&j, stdout);
 }
 
-static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+int devices_print(bool json) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    if (o->json) {
-        enum error err = print_json();
-        return cli_end(err);
-    }
+    if (json) return cli_end(print_json());
     char name[256];
     printf("cores that this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
     for (int i = 0; i < n; i++) print_kind(kinds[i]);
     print_meaning();
     return 0;
 }
-
-static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}};
-
-const struct command command_devices = {
-    .name = "devices",
-    .also = "gpus|device",
-    .summary = "shows the devices of this machine, and their hardware",
-    OPTIONS(options),
-    .run = run,
-};

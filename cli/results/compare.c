@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct compare_options {
     struct option_list paths, gates;
     const char *modes, *repeats, *dir, *axis;
     struct cli_config sets;
     bool json, csv, markdown, quiet, quick;
 };
+#define OPTIONS_STRUCT struct compare_options
 
 /* ---- showing ---- */
 
-static enum error show(const struct options *o, const struct compared *c) {
+static enum error show(const struct compare_options *o, const struct compared *c) {
     if (o->csv) return compare_csv(c, stdout), ERR_NONE;
     if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
     if (!o->json) {
@@ -37,7 +38,7 @@ static enum error show(const struct options *o, const struct compared *c) {
 
 /* ---- finished runs ---- */
 
-static int finished_runs(const struct cli *cli, const struct options *o) {
+static int finished_runs(const struct cli *cli, const struct compare_options *o) {
     struct experiment x;
     struct compared c;
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
@@ -52,7 +53,7 @@ static int finished_runs(const struct cli *cli, const struct options *o) {
 /* ---- experiments ---- */
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
-static char *text_of_modes(const struct options *o, struct pool *pool) {
+static char *text_of_modes(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path, *base = path, *run_dir;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
     char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
@@ -61,7 +62,7 @@ static char *text_of_modes(const struct options *o, struct pool *pool) {
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
 }
 
-static int run_experiment(const struct options *o, struct experiment *x) {
+static int run_experiment(const struct compare_options *o, struct experiment *x) {
     struct compared c;
     struct runner r = {"/proc/self/exe", o->dir, o->quiet};
     if (!r.folder) r.folder = pool_printf(x->pool, "runs/%s", x->name);
@@ -82,7 +83,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     return cli_end(err);
 }
 
-static int open_experiment(const struct options *o, const struct experiment_source *source) {
+static int open_experiment(const struct compare_options *o, const struct experiment_source *source) {
     struct experiment x;
     char *report;
     enum error err = experiment_open(source, &x, &report);
@@ -96,7 +97,7 @@ static int open_experiment(const struct options *o, const struct experiment_sour
 }
 
 /* What changes the runs; results are told with it. */
-static char *command_text(const struct options *o, struct pool *pool) {
+static char *command_text(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL;
     char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "", o->modes ? o->modes : "",
                              path ? " " : "", path ? path : "");
@@ -106,7 +107,7 @@ static char *command_text(const struct options *o, struct pool *pool) {
     return text;
 }
 
-static int experiment(const struct cli *cli, const struct options *o) {
+static int experiment(const struct cli *cli, const struct compare_options *o) {
     int64_t repeats = 0;
     if (o->axis) return cli_usage(cli, "--axis is for finished runs");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
@@ -131,7 +132,7 @@ static int experiment(const struct cli *cli, const struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct compare_options *o = cli->options;
     if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
     if (o->paths.count < 2) return experiment(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");

@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct lab_options {
     const char *lab, *dir; /* NN; DIR */
     bool quick, json, quiet;
     struct pool *pool;
 };
+#define OPTIONS_STRUCT struct lab_options
 
 /* ---- list, show, copy ---- */
 
@@ -36,7 +37,7 @@ static enum error list_json(const struct lesson_about *all, int n) {
 }
 
 static int list(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct lab_options *o = cli->options;
     struct lesson_about all[LESSONS_MOST];
     int n;
     enum error err = lesson_list(cli->pool, all, &n);
@@ -49,7 +50,7 @@ static int list(const struct cli *cli) {
 }
 
 static int show(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct lab_options *o = cli->options;
     const char *full;
     enum error err = lesson_find(o->lab, cli->pool, &full);
     if (err == ERR_NONE) fputs(lesson_readme(full), stdout);
@@ -64,7 +65,7 @@ static bool is_empty(const char *folder) {
     return n == 0;
 }
 
-static enum error copy_files(const struct options *o, struct pool *pool) {
+static enum error copy_files(const struct lab_options *o, struct pool *pool) {
     const char *full;
     int kept;
     TRY(lesson_find(o->lab, pool, &full));
@@ -82,7 +83,7 @@ static int copy(const struct cli *cli) {
 /* ---- run ---- */
 
 /* The folder to work in: one that is named, or a copy of a lab that comes with the program. */
-static enum error find_folder(const struct options *o, const char **folder) {
+static enum error find_folder(const struct lab_options *o, const char **folder) {
     const char *full;
     int kept;
     char *yaml = pool_printf(o->pool, "%s/lab.yaml", o->lab);
@@ -101,7 +102,7 @@ static enum error find_folder(const struct options *o, const char **folder) {
     return ERR_NONE;
 }
 
-static enum error tell(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
+static enum error tell(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     struct json j;
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
     json_init(&j);
@@ -111,7 +112,7 @@ static enum error tell(const struct options *o, const struct lesson *l, const st
     return err;
 }
 
-static int finish(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
+static int finish(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     if (r->stopped) return stop_exit_code(stop_signal());
     if (r->failed >= 0) {
         int code = r->outcome[r->failed].exit, wanted = l->step[r->failed].exit;
@@ -124,7 +125,7 @@ static int finish(const struct options *o, const struct lesson *l, const struct 
     return r->broken ? error_exit_code(ERR_RESULT) : 0;
 }
 
-static int run_opened(const struct options *o, const struct lesson *l) {
+static int run_opened(const struct lab_options *o, const struct lesson *l) {
     struct lesson_runner runner = {"/proc/self/exe", o->quiet, o->json};
     struct lesson_result *r = pool_alloc(o->pool, sizeof *r);
     enum error err = r ? lesson_needs(l) : ERR_MEMORY;
@@ -138,7 +139,7 @@ static int run_opened(const struct options *o, const struct lesson *l) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct lab_options *o = cli->options;
     const char *folder;
     o->pool = cli->pool;
     struct lesson *l = pool_alloc(o->pool, sizeof *l);

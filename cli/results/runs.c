@@ -13,11 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct runs_options {
     const char *folder, *mode, *name;
     int sort, state; /* state: -1 is any */
     bool reverse, all, json, csv;
 };
+#define OPTIONS_STRUCT struct runs_options
 
 /* ---- columns ---- */
 
@@ -325,7 +326,7 @@ static void print_reasons(const struct listing *all) {
     }
 }
 
-static void print_table(const struct options *o, const struct listing *all, int left_out) {
+static void print_table(const struct runs_options *o, const struct listing *all, int left_out) {
     int terminal = file_columns(STDOUT_FILENO);
     if (!all->count && !left_out) printf("no runs below '%s'\n", o->folder);
     if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
@@ -336,14 +337,14 @@ static void print_table(const struct options *o, const struct listing *all, int 
 
 /* ---- which, and in which order ---- */
 
-static bool is_wanted(const struct options *o, const struct listed *r) {
+static bool is_wanted(const struct runs_options *o, const struct listed *r) {
     if (o->mode && strcmp(o->mode, r->mode) != 0) return false;
     if (o->state >= 0 && (int)r->state != o->state) return false;
     return !o->name || fnmatch(o->name, r->name, 0) == 0;
 }
 
 /* Keeps those that are wanted; how many it has left out. */
-static int filter(const struct options *o, struct listing *all) {
+static int filter(const struct runs_options *o, struct listing *all) {
     int n = 0, count = all->count;
     for (int i = 0; i < count; i++)
         if (is_wanted(o, &all->of[i])) all->of[n++] = all->of[i];
@@ -357,7 +358,7 @@ static bool is_known(const struct column *c, const struct listed *r) {
 
 /* What is not known comes last in either order; what is equal is by name. */
 static int in_order(const void *a, const void *b, void *user) {
-    const struct options *o = user;
+    const struct runs_options *o = user;
     const struct column *c = &columns[o->sort];
     const struct listed *x = a, *y = b;
     bool first = is_known(c, x), second = is_known(c, y);
@@ -371,7 +372,7 @@ static int in_order(const void *a, const void *b, void *user) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct runs_options *o = cli->options;
     struct listing all;
     if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     enum error err = runs_list(o->folder, o->all, cli->pool, &all);
@@ -408,6 +409,6 @@ const struct command command_runs = {
              "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
              "is damaged or missing).\n"
              "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
-    .standard = &(const struct options){.folder = "runs", .state = -1},
+    .standard = &(const struct runs_options){.folder = "runs", .state = -1},
     .run = run,
 };

@@ -17,10 +17,11 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct init_options {
     const char *data, *output;
     bool force;
 };
+#define OPTIONS_STRUCT struct init_options
 
 /* ---- reading what will be written ---- */
 
@@ -239,7 +240,7 @@ static void tell(const struct init_facts *f, const struct init_length *length, c
     printf("train: engine run %s\n", path);
 }
 
-static enum error make(const struct options *o, struct pool *pool) {
+static enum error make(const struct init_options *o, struct pool *pool) {
     const char *data = o->data ? o->data : "digits", *path = o->output;
     struct init_facts f = {.generated = is_generated(data)};
     struct data_files files = {.train = data};

@@ -191,7 +191,7 @@ static void write_head(struct sheet *s, const struct init_facts *f, const char *
         snprintf(classes, sizeof classes, ", %lld classes%s", (long long)f->classes, *f->names ? ": " : "");
     s->text = pool_printf(s->pool,
                           "# Written by 'engine init': %s %s to train on, %s to validate%s%s\n"
-                          "#   engine run %s           trains; engine validate checks it beforehand\n"
+                          "#   engine run %s           trains; engine config --check examines it beforehand\n"
                           "#   engine predict %s FILE  answers for new files; engine eval measures it\n"
                           "#   engine help KEY         says what a key means, as in engine help optimizer.lr\n\n",
                           text_of_count(f->train, train), samples_word(f), text_of_count(f->val, val), classes,

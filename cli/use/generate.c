@@ -15,17 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct generate_options {
     struct cli_trained trained;
     const char *prompt;
     int64_t tokens, top, seed;
     double temperature;
 };
+#define OPTIONS_STRUCT struct generate_options
 
 /* ---- drawing ---- */
 
 struct writer {
-    const struct options *o;
+    const struct generate_options *o;
     struct trainer *t;
     struct decoder *decoder;
     int64_t context, vocabulary, count; /* tokens in the window */
@@ -46,7 +47,7 @@ static int by_output(const void *a, const void *b) {
 /* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
  * temperature), among the first 'top'. */
 static int32_t draw(struct writer *w, const float *y, int64_t number) {
-    const struct options *o = w->o;
+    const struct generate_options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
     int64_t n = o->top && o->top < w->vocabulary ? o->top : w->vocabulary;
     for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
@@ -140,7 +141,7 @@ static enum error write_text(struct writer *w) {
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the text");
 }
 
-static int generate(struct options *o) {
+static int generate(struct generate_options *o) {
     struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
     enum error err = cli_trained_ask(&o->trained, &w.t);
     if (err != ERR_NONE) return error_exit_code(err);
@@ -153,7 +154,7 @@ static int generate(struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct generate_options *o = cli->options;
     o->trained.pool = cli->pool;
     int code = generate(o);
     run_settings_free(&o->trained.settings);
@@ -182,6 +183,6 @@ const struct command command_generate = {
     .notes = "The text goes to standard output, tokens a second to standard error.\n"
              "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
              "checkpoint; 78 bad configuration, weights of another model, or no text\n",
-    .standard = &(const struct options){.tokens = 500, .temperature = 0.8},
+    .standard = &(const struct generate_options){.tokens = 500, .temperature = 0.8},
     .run = run,
 };

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct model_options {
     const char *target; /* NAME or CONFIG */
     struct shape input; /* where not given, these are 0 */
     int64_t classes, batch;
@@ -16,6 +16,7 @@ struct options {
     struct cli_config config;
     const struct zoo_model *zoo;
 };
+#define OPTIONS_STRUCT struct model_options
 
 /* ---- list --------------------------------------------------------------------------------- */
 
@@ -66,7 +67,7 @@ static enum error refuse_target(const char *target) {
 }
 
 /* A name of the zoo goes before a file of the same name. */
-static enum error take_target(struct options *o, struct pool *pool) {
+static enum error take_target(struct model_options *o, struct pool *pool) {
     o->zoo = zoo_named(o->target);
     bool is_path = strpbrk(o->target, "/.") || !strcmp(o->target, "-") || file_is_folder(o->target);
     if (!o->zoo && !is_path) return refuse_target(o->target);
@@ -79,7 +80,7 @@ static enum error take_target(struct options *o, struct pool *pool) {
 }
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */
-static enum error take_shapes(const struct options *o, struct model_view *v) {
+static enum error take_shapes(const struct model_options *o, struct model_view *v) {
     struct zoo_about about;
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
@@ -131,14 +132,14 @@ static void view_close(struct model_view *v) {
     run_settings_free(&v->settings);
 }
 
-static enum error view_use(const struct options *o, bool whole, struct model_view *v, struct config_errors *e) {
+static enum error view_use(const struct model_options *o, bool whole, struct model_view *v, struct config_errors *e) {
     TRY(take_shapes(o, v));
     return whole ? show(v, e) : summarize(v, o->json, e);
 }
 
 /* whole: all layers, else a summary. Everything that is wrong is printed here. */
 static int view(const struct cli *cli, bool whole) {
-    struct options *o = cli->options;
+    struct model_options *o = cli->options;
     struct config_errors *e;
     struct model_view v = {.title = o->target};
     enum error err = take_target(o, cli->pool);

@@ -7,10 +7,11 @@
 
 #include <stdio.h>
 
-struct options {
+struct export_options {
     struct cli_trained trained;
     const char *output;
 };
+#define OPTIONS_STRUCT struct export_options
 
 static void tell(const struct trainer *t, const char *path, size_t size) {
     char bytes[32], input[96], output[96];
@@ -20,7 +21,7 @@ static void tell(const struct trainer *t, const char *path, size_t size) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct export_options *o = cli->options;
     struct trainer *t;
     size_t size;
     o->trained.pool = cli->pool;

@@ -14,16 +14,17 @@
 #include <string.h>
 
 enum { TOP_MOST = 100, BATCH = 64 };
-struct options {
+struct predict_options {
     struct cli_trained trained;
     struct option_list inputs;
     int64_t top;
     bool csv, logits;
     const char *output;
 };
+#define OPTIONS_STRUCT struct predict_options
 
 struct asker { /* one input after the other */
-    const struct options *o;
+    const struct predict_options *o;
     struct trainer *t;
     struct teller tell;
     float *x;
@@ -195,7 +196,7 @@ static enum error take_memory(struct asker *a) {
 }
 
 static enum error answer_all(struct asker *a) {
-    const struct options *o = a->o;
+    const struct predict_options *o = a->o;
     TRY(take_memory(a));
     for (int i = 0; i < o->inputs.count; i++) a->tell.truths |= is_part(o->inputs.of[i]) && a->tell.classes;
     teller_open(&a->tell);
@@ -232,13 +233,13 @@ static int exit_code(const struct asker *a, enum error err) {
     return a->failed == 0 ? 0 : error_exit_code(a->answered == 0 ? a->first : ERR_DATA);
 }
 
-static enum predict_form form_of(const struct options *o) {
+static enum predict_form form_of(const struct predict_options *o) {
     const char *path = o->output ? o->output : "";
     if (o->csv || (!o->trained.json && text_ends(path, ".csv"))) return PREDICT_CSV;
     return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
 }
 
-static int predict(struct options *o) {
+static int predict(struct predict_options *o) {
     struct asker *a = pool_alloc(o->trained.pool, sizeof *a);
     if (!a) return cli_fail(ERR_MEMORY);
     *a = (struct asker){.o = o, .tell = {.form = form_of(o), .top = o->top, .logits = o->logits}};
@@ -255,7 +256,7 @@ static int predict(struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct predict_options *o = cli->options;
     o->trained.pool = cli->pool;
     if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     int code = predict(o);
@@ -290,6 +291,6 @@ const struct command command_predict = {
              "and the others continue. For a sequence, the prediction is what follows its end.\n"
              "Exit codes: 0; 64 usage; 65 bad data or checkpoint, or some inputs could not be read;\n"
              "66 no such file, sample, run or checkpoint; 78 bad configuration, or weights of another model\n",
-    .standard = &(const struct options){.top = 3},
+    .standard = &(const struct predict_options){.top = 3},
     .run = run,
 };

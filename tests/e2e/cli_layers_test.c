@@ -122,7 +122,7 @@ static void the_page_is_as_printed(void **state) {
     assert_non_null(made);
     if (strcmp(made + 1, p.out) != 0)
         fail_msg("docs/layers.md is not what the program prints. To make it so:\n"
-                 "  sed -i '/^# Every layer/,$d' docs/layers.md; engine man layers.md >> docs/layers.md");
+                 "  sed -i '/^# Every layer/,$d' docs/layers.md; engine help --man layers.md >> docs/layers.md");
 }
 
 /* The next fenced block of this kind from *at on, as a copy; *at is moved to its end. NULL: there is none. */
@@ -151,7 +151,7 @@ static void train(const char *yaml) {
 /* A block of YAML that another block follows at once is a mistake, with what is said of it. */
 static void its_networks_train_and_its_mistakes_are_told(void **state) {
     (void)state;
-    static const char script[] = "cd \"$1\" && \"$2/engine\" validate mistake.yaml";
+    static const char script[] = "cd \"$1\" && \"$2/engine\" config --check mistake.yaml";
     const char *at = page, *yaml;
     int good = 0, bad = 0;
     while ((yaml = block(&at, "\n```yaml\n"))) {

@@ -241,10 +241,10 @@ static void search_variant(void *user, const struct config_key *key) {
 }
 
 /* What a key may be: adam, cosine, csv, or another tool's word for one. */
-static enum error about_variant(const char *topic, struct pool *pool, bool *told) {
+static enum error about_variant(const char *topic, struct pool *pool, bool *found) {
     struct variant_search s = {.topic = topic, .pool = pool};
     TRY(config_walk(&run_schema, pool, search_variant, &s));
-    *told = s.path != NULL;
+    *found = s.path != NULL;
     if (!s.path) return ERR_NONE;
     int n = (int)(strrchr(s.path, '.') - s.path);
     const char *title = pool_printf(pool, "%.*s: %s\n", n, s.path, s.path + n + 1);
@@ -252,16 +252,16 @@ static enum error about_variant(const char *topic, struct pool *pool, bool *told
 }
 
 /* A network of the zoo. */
-static enum error about_model(const char *topic, bool *told) {
+static enum error about_model(const char *topic, bool *found) {
     int n;
     const struct zoo_model *zoo = zoo_models(&n);
-    for (int i = 0; i < n && !*told; i++) {
+    for (int i = 0; i < n && !*found; i++) {
         if (!config_also(zoo[i].name, topic)) continue;
         printf(
             "%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
             "parameters\n",
             zoo[i].name, zoo[i].name, zoo[i].name);
-        *told = true;
+        *found = true;
     }
     return ERR_NONE;
 }
@@ -270,25 +270,25 @@ static enum error about_model(const char *topic, bool *told) {
 static enum error about_place(const char *topic, struct pool *pool) {
     struct config_place place;
     const char *answer = config_foreign(&run_schema, topic);
-    bool told = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    bool found = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
     if (answer) {
         printf("%s: %s\n", topic, answer);
         return ERR_NONE;
     }
-    if (told) {
+    if (found) {
         const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
         const char *note = *place.note ? pool_printf(pool, ". %s", place.note) : "";
         const char *title = example && note ? pool_printf(pool, "%s%s%s:\n", place.path, example, note) : NULL;
         if (!title) return ERR_MEMORY;
         TRY(about_key(place.path, pool, title));
     }
-    TRY(layers_parameter(topic, pool, &told));
-    if (!told) TRY(about_variant(topic, pool, &told));
-    if (!told) TRY(about_model(topic, &told));
-    return told ? ERR_NONE : refuse(topic);
+    TRY(layers_parameter(topic, pool, &found));
+    if (!found) TRY(about_variant(topic, pool, &found));
+    if (!found) TRY(about_model(topic, &found));
+    return found ? ERR_NONE : refuse(topic);
 }
 
-/* Some names are a command's and a key's: both are told. */
+/* Some names are a command's and a key's: both are explained. */
 static enum error about(const char *topic, struct pool *pool) {
     const struct command_alias *alias = command_alias(topic);
     const struct command *c = alias ? alias->command : command_find(topic);
@@ -349,8 +349,7 @@ static const struct option options[] = {
      .word = topic_word},
     {"KEY", NULL, "after 'config': the key, even if a command has the same name", CONFIG_STRING, AT(key)},
     {"--man", NULL,
-     "a page of the manual, in the format of man: of the program or COMMAND; engine.yaml: all keys and layers; "
-     "layers.md: the layers as Markdown",
+     "a page of the manual, in the format of man: of the program or COMMAND; engine.yaml: all keys and layers",
      CONFIG_BOOL, AT(man)},
     {"--all", "FOLDER", "with --man: writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
     {"--completion", "SHELL", "a script with which bash, zsh or fish completes commands, options and keys", CONFIG_ENUM,

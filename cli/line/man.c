@@ -12,7 +12,7 @@
 
 /* ---- roff ---- */
 
-/* Text as it is: what roff would take for its own is told apart. */
+/* Text as it is: what roff would take for its own is escaped. */
 static void put_text(FILE *out, const char *text, size_t n) {
     if (n && (*text == '.' || *text == '\'')) fputs("\\&", out);
     for (size_t i = 0; i < n; i++) {
@@ -231,7 +231,6 @@ static enum error print_page(const char *name, struct pool *pool, FILE *out) {
     const struct command_alias *alias = command_alias(name);
     const struct command *c = alias ? alias->command : command_find(name);
     if (!strcmp(name, "engine.yaml")) return config_page(pool, out);
-    if (!strcmp(name, "layers.md")) return layers_markdown(pool, out);
     if (c)
         command_page(out, c);
     else if (!strcmp(name, "engine"))

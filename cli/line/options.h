@@ -105,8 +105,8 @@ void help_keys(const char *text); /* what config_help gives, likewise */
 
 /* ---- the other forms of help ---- */
 
-/* Prints a page of the manual as roff (man.c): of the program where name is NULL, of a command, of "engine.yaml", which has
- * all keys, or "layers.md", which is Markdown. ERR_USAGE: there is no such page. */
+/* Prints a page of the manual as roff (man.c): of the program where name is NULL, of a command, or of
+ * "engine.yaml", which has all keys. ERR_USAGE: there is no such page. */
 MUST_CHECK enum error man_print(const char *name);
 /* Writes all pages into the folder. */
 MUST_CHECK enum error man_write_all(const char *folder);
@@ -118,9 +118,7 @@ void completion_print(int i);
 
 /* The i-th word that help knows beside commands and keys: "layers", and their names. */
 const char *layers_word(int i);
-/* Prints help on "layers", "conv2d", "conv2d.kernel"; told is false if the topic is not a layer. */
-MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *told);
-/* Prints help on a parameter of any layer, by its name or PyTorch's; told becomes true if there is one. */
-MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *told);
-/* All of them as Markdown: docs/layers.md from its second title on. */
-MUST_CHECK enum error layers_markdown(struct pool *pool, FILE *out);
+/* Prints help on "layers", "conv2d", "conv2d.kernel"; *found is false if the topic is not a layer. */
+MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *found);
+/* Prints help on a parameter of any layer, by its name or PyTorch's; *found becomes true if there is one. */
+MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *found);

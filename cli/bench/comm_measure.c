@@ -229,7 +229,7 @@ static enum error check(struct bench_run *b, int64_t *wrong) {
 
 /* ---- time ---- */
 
-/* Seconds of so many calls, the slowest rank's. */
+/* Times a number of calls: *seconds are the slowest rank's. */
 static enum error time_calls(struct bench_run *b, int64_t calls, double *seconds) {
     TRY(group_barrier(b->group));
     int64_t start = clock_ns();

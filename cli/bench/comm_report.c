@@ -136,7 +136,7 @@ enum error bench_report(const struct bench_comm *o, const struct bench_series *s
     put_json(o, series, n, &j);
     enum error err = o->save ? save(o, &j) : ERR_NONE;
     if (err == ERR_NONE && o->format == BENCH_JSON)
-        err = cli_json(&j, out);
+        err = cli_json(ERR_NONE, &j, out);
     else
         json_fini(&j);
     if (err != ERR_NONE) return err;

@@ -38,7 +38,7 @@ struct net {
     uint64_t *ids;
     struct shape input;
     int64_t classes, threads; /* classes 0: targets are vectors */
-    bool told;                /* what is wrong has been printed */
+    bool reported;            /* what is wrong has been printed */
 };
 
 static enum error take(struct net *b, int64_t n, size_t size, void *out) {
@@ -53,18 +53,15 @@ static enum error take(struct net *b, int64_t n, size_t size, void *out) {
 /* Input and classes of a network of the zoo are its own, of any other MNIST's. */
 static enum error usual_input(struct net *b) {
     const struct node *spec = b->settings.config.model, *name = node_get(spec, "zoo");
+    const char *asked = name ? name->text : spec->text;
+    const struct zoo_model *zoo = asked ? zoo_find(asked) : NULL;
     struct zoo_about about;
-    int n;
-    const struct zoo_model *zoo = zoo_models(&n);
     b->input = (struct shape){.ndim = 3, .dim = {1, 28, 28}};
     b->classes = 10;
-    for (int i = 0; i < n; i++) {
-        const char *asked = name ? name->text : spec->text;
-        if (!asked || strcmp(zoo[i].name, asked) != 0) continue;
-        TRY(zoo_about(&zoo[i], b->settings.pool, &about));
-        b->input = about.input;
-        b->classes = about.classes;
-    }
+    if (!zoo) return ERR_NONE;
+    TRY(zoo_about(zoo, b->settings.pool, &about));
+    b->input = about.input;
+    b->classes = about.classes;
     return ERR_NONE;
 }
 
@@ -91,8 +88,8 @@ static enum error make_model(struct net *b, int64_t outputs) {
     TRY(config_errors_create(&b->errors));
     enum error err = model_create(b->settings.config.model, &b->input, outputs, b->errors, &b->m);
     char *report = err == ERR_CONFIG ? config_errors_text(b->errors, b->settings.pool) : NULL;
-    b->told = report && *report;
-    if (b->told) fputs(report, stderr);
+    b->reported = report && *report;
+    if (b->reported) fputs(report, stderr);
     TRY(err);
     if (shape_last(&b->m->output) == outputs) return ERR_NONE;
     char text[96];
@@ -279,7 +276,7 @@ static int run(const struct cli *cli) {
     if (o->model) err = model ? cli_set_first(&o->config, model) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
     err = cli_load(&o->config, &b.settings);
-    if (err == ERR_NONE && (err = bench(&b, o)) != ERR_NONE && !b.told) cli_fail(err);
+    if (err == ERR_NONE && (err = bench(&b, o)) != ERR_NONE && !b.reported) cli_fail(err);
     net_fini(&b);
     return error_exit_code(err);
 }

@@ -154,7 +154,7 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     json_pair(&j, "flops", t.flops, 1);
     json_real(&j, "gflops", rate(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
     json_close(&j, '}');
-    return cli_json(&j, out);
+    return cli_json(ERR_NONE, &j, out);
 }
 
 enum error layers_report(const struct layers_result *r, FILE *out) {

@@ -60,8 +60,8 @@ int cli_end(enum error err) {
     return err == ERR_NONE ? 0 : cli_fail(err);
 }
 
-enum error cli_json(struct json *j, FILE *out) {
-    enum error err = json_done(j);
+enum error cli_json(enum error err, struct json *j, FILE *out) {
+    if (err == ERR_NONE) err = json_done(j);
     if (err == ERR_NONE) fprintf(out, "%s\n", j->text);
     json_fini(j);
     return err;
@@ -84,12 +84,17 @@ enum error cli_read_shape(const char *value, void *out) {
     return shape_read(value, out) ? ERR_NONE : ERR_USAGE;
 }
 
-enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
-    const char *algorithms[16] = {0}, *path = NULL, *run_dir;
-    struct pool *pool;
+void cli_algorithms(const char *names[CLI_ALGORITHMS]) {
     int n;
     const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    for (int i = 0; i < CLI_ALGORITHMS; i++) names[i] = i < n && i < CLI_ALGORITHMS - 1 ? algos[i]->name : NULL;
+}
+
+enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
+    const char *algorithms[CLI_ALGORITHMS], *path = NULL, *run_dir;
+    struct pool *pool;
+    int n;
+    cli_algorithms(algorithms);
     *report = NULL;
     *out = (struct run_settings){0};
     TRY(pool_create(&pool));

@@ -35,8 +35,8 @@ const char *cli_zoo_name(int i); /* of networks, likewise */
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */
-/* Prints what has been written as one line, and frees it. */
-MUST_CHECK enum error cli_json(struct json *j, FILE *out);
+/* Prints what has been written as one line, unless that has failed with err, and frees it. */
+MUST_CHECK enum error cli_json(enum error err, struct json *j, FILE *out);
 /* Reads channels, height and width as in 3x32x32, or a number, into a struct shape. */
 enum error cli_read_shape(const char *value, void *out);
 
@@ -59,6 +59,9 @@ MUST_CHECK enum error cli_alone(struct cli_config *c);
 /* Loads it, of a run directory its resolved.yaml; on error everything that is wrong has been printed.
  * run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
+/* The algorithms' names, which end with NULL, for run_settings_load. */
+enum { CLI_ALGORITHMS = 16 };
+void cli_algorithms(const char *names[CLI_ALGORITHMS]);
 /* The same, but nothing is printed: all that is wrong is in *report, in the pool of *out, or is the last error. */
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report);
 
@@ -108,8 +111,9 @@ struct cli_trained {
 /* Load the configuration; find the weights (job.resume). What is wrong has been printed. */
 enum error cli_trained_load(struct cli_trained *t);
 enum error cli_trained_weights(struct cli_trained *t);
-/* Asks the network here: all of loading, with settings for one device. */
-MUST_CHECK enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
+/* Loads the network here, with settings for one device. What is wrong has been printed; close it in any case. */
+MUST_CHECK enum error cli_trained_open(struct cli_trained *t, struct pool *pool, struct trainer **out);
+void cli_trained_close(struct cli_trained *t, struct trainer *trainer);
 
 /* ---- run directories ---- */
 struct run_place {

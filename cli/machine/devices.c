@@ -1,4 +1,4 @@
-/* engine doctor --devices: what 'devices:' can name on this machine, which of it is taken for what, and what it stands on. */
+/* engine doctor --devices: what 'devices:' can name on this machine, what 'auto' takes of that, and the software beneath. */
 #include "cli/machine/doctor.h"
 
 #include "engine/base/json.h"
@@ -186,7 +186,7 @@ static enum error print_json(void) {
     for (int i = 0; i < n; i++) json_kind(&j, kinds[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 int devices_print(bool json) {

@@ -89,7 +89,7 @@ static enum error print_json(const struct doctor *d, bool well) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 static int run(const struct cli *cli) {

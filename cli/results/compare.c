@@ -30,10 +30,7 @@ static enum error show(const struct compare_options *o, const struct compared *c
     }
     struct json j;
     json_init(&j);
-    enum error err = compare_json(c, &j);
-    if (err == ERR_NONE) printf("%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(compare_json(c, &j), &j, stdout);
 }
 
 /* ---- finished runs ---- */
@@ -96,7 +93,7 @@ static int open_experiment(const struct compare_options *o, const struct experim
     return code;
 }
 
-/* What changes the runs; results are told with it. */
+/* The command with all that changes the runs; the results name it. */
 static char *command_text(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL;
     char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "", o->modes ? o->modes : "",

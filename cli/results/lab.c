@@ -33,7 +33,7 @@ static enum error list_json(const struct lesson_about *all, int n) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 static int list(const struct cli *cli) {
@@ -96,9 +96,7 @@ static enum error find_folder(const struct lab_options *o, const char **folder) 
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
     if (!*folder) return ERR_MEMORY;
     TRY(lesson_copy(full, *folder, o->pool, &kept));
-    if (kept)
-        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept, kept == 1 ? "" : "s",
-                *folder, kept == 1 ? "s" : "");
+    if (kept) fprintf(stderr, "kept %d file%s that you changed in %s\n", kept, kept == 1 ? "" : "s", *folder);
     return ERR_NONE;
 }
 
@@ -106,10 +104,7 @@ static enum error tell(const struct lab_options *o, const struct lesson *l, cons
     struct json j;
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
     json_init(&j);
-    enum error err = lesson_json(l, r, &j);
-    if (err == ERR_NONE) return cli_json(&j, stdout);
-    json_fini(&j);
-    return err;
+    return cli_json(lesson_json(l, r, &j), &j, stdout);
 }
 
 static int finish(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {

@@ -26,7 +26,7 @@ enum { CELL = 48 };
 enum form { TEXT, STATE, COUNT, STEPS, REAL, LOSS, SHARE, BEST, SECONDS };
 enum whose { RUN = 1, EXPERIMENT = 2, BOTH = 3 };
 
-/* One fact, wherever it is told: in the table, in JSON, in CSV, as a key to sort by. */
+/* One fact, wherever it is shown: in the table, in JSON, in CSV, as a key to sort by. */
 static const struct column {
     const char *key, *head; /* head: in the table; NULL: it is not there */
     enum whose whose;
@@ -156,10 +156,7 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
 static enum error print_json(const char *folder, const struct listing *all) {
     struct json j;
     json_init(&j);
-    enum error err = runs_json(folder, all, &j);
-    if (err == ERR_NONE) return cli_json(&j, stdout);
-    json_fini(&j);
-    return err;
+    return cli_json(runs_json(folder, all, &j), &j, stdout);
 }
 
 static enum error csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {

@@ -10,7 +10,6 @@
 #include "engine/data/unreadable.h"
 #include "engine/train/stop.h"
 #include "modes/modes.h"
-#include "transport/algo/algo.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -27,11 +26,10 @@ struct init_options {
 
 static enum error parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
                         struct config_errors *e) {
-    const char *algorithms[16] = {0};
+    const char *algorithms[CLI_ALGORITHMS];
     struct node *tree;
     int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    cli_algorithms(algorithms);
     TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
     return run_settings_from(tree, mode_kinds(&n), algorithms, out, e);
 }

@@ -76,7 +76,7 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code, true);
 }
 
-/* A checkpoint that is refused has begun nothing, and who asks for a stop has what he wants. */
+/* Records a failure. A checkpoint that is refused has begun no run, and a stop that was asked for is no failure. */
 static enum error note_failure(const struct run_place *p, enum error err, int code, const char *reason,
                                struct pool *pool) {
     char words[ERROR_WORDS];

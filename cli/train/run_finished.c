@@ -27,7 +27,7 @@ static bool target_reached(const struct train_config *c, const struct run_result
     return metric_reaches(m, metric_is_val(m) ? r->val_of[m - metric_table] : r->train_loss, c->until_value);
 }
 
-/* Whether this job would make no step behind that end. What is wrong with its data the ranks say. */
+/* Whether this job would make no step after that end. The ranks report what is wrong with its data. */
 static enum error none_left(const struct job *job, const struct run_result *r, bool *none) {
     const struct train_config *c = &job->settings->config.train;
     struct config_errors *errors;

@@ -18,8 +18,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The template with $name and $time replaced. Nodes may share their files: all but node 0 put their
- * number behind it. */
+/* The template with $name and $time replaced. Nodes may share their files: all but node 0 append their
+ * number. */
 static char *expand(const struct run_settings *s, const char *when) {
     struct pool *pool = s->pool;
     const char *name = s->config.name;
@@ -100,7 +100,7 @@ static enum error lock(const struct run_place *p, int flags, struct pool *pool, 
 
 enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
     const char *resume = s->config.checkpoint.resume;
-    bool first = s->config.run.node_rank == 0; /* the others are told what is resumed */
+    bool first = s->config.run.node_rank == 0; /* it tells the others what is resumed */
     bool locked = false;
     *out = (struct run_place){0};
     if (given) {

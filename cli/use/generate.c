@@ -82,7 +82,7 @@ static enum error write_token(const struct writer *w, int32_t token) {
     return FAIL(ERR_IO, "cannot write the text");
 }
 
-/* The prompt's tokens; without a prompt the text begins as if behind a line's end, or with the
+/* The prompt's tokens; without a prompt the text begins as if after a line's end, or with the
  * first token where there is no such character. */
 static enum error take_prompt(struct writer *w) {
     const char *prompt = w->o->prompt ? w->o->prompt : "\n";
@@ -92,7 +92,7 @@ static enum error take_prompt(struct writer *w) {
     if (!tokens) return FAIL(ERR_MEMORY, "no memory for the prompt");
     enum error err = dataset_encode(w->t->feed.data, prompt, n, tokens, &count);
     if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
-    if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
+    if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nomit --prompt to start from nothing");
     for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
     free(tokens);
     return err == ERR_DATA ? error_prefix(err, "--prompt: ") : err;
@@ -141,23 +141,15 @@ static enum error write_text(struct writer *w) {
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the text");
 }
 
-static int generate(struct generate_options *o) {
+static int run(const struct cli *cli) {
+    struct generate_options *o = cli->options;
     struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
-    enum error err = cli_trained_ask(&o->trained, &w.t);
-    if (err != ERR_NONE) return error_exit_code(err);
-    err = write_text(&w);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &w.t);
+    int code = err == ERR_NONE ? cli_end(write_text(&w)) : error_exit_code(err);
     decoder_free(w.decoder);
     free(w.window);
     free(w.candidates);
-    trainer_unload(w.t);
-    return cli_end(err);
-}
-
-static int run(const struct cli *cli) {
-    struct generate_options *o = cli->options;
-    o->trained.pool = cli->pool;
-    int code = generate(o);
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, w.t);
     return code;
 }
 

@@ -262,7 +262,7 @@ static enum error show(const char *path, bool json, struct pool *pool) {
     enum error err = groups                ? inspect_groups(path, json ? &s.j : NULL, pool)
                      : S_ISDIR(st.st_mode) ? show_folder(&s, path)
                                            : show_file(&s, path);
-    if (err == ERR_NONE && json) return cli_json(&s.j, stdout);
+    if (json) return cli_json(err, &s.j, stdout);
     json_fini(&s.j);
     return err;
 }

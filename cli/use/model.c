@@ -48,19 +48,10 @@ static int list(const struct cli *cli) {
 
 /* ---- the network that is meant ------------------------------------------------------------ */
 
-static const struct zoo_model *zoo_named(const char *name) {
-    int count;
-    const struct zoo_model *zoo = zoo_models(&count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(zoo[i].name, name)) return &zoo[i];
-    return NULL;
-}
-
 static enum error refuse_target(const char *target) {
     const char *names[64];
-    int count, n = 0;
-    const struct zoo_model *zoo = zoo_models(&count);
-    for (; n < count && n < 64; n++) names[n] = zoo[n].name;
+    int n = 0;
+    for (; cli_zoo_name(n) && n < 64; n++) names[n] = cli_zoo_name(n);
     const char *near = text_nearest(target, names, n);
     if (near) return FAIL(ERR_INPUT, "no model and no file is called '%s'\ndid you mean '%s'?", target, near);
     return FAIL(ERR_INPUT, "no model and no file is called '%s'\nengine model list shows the models", target);
@@ -68,7 +59,7 @@ static enum error refuse_target(const char *target) {
 
 /* A name of the zoo goes before a file of the same name. */
 static enum error take_target(struct model_options *o, struct pool *pool) {
-    o->zoo = zoo_named(o->target);
+    o->zoo = zoo_find(o->target);
     bool is_path = strpbrk(o->target, "/.") || !strcmp(o->target, "-") || file_is_folder(o->target);
     if (!o->zoo && !is_path) return refuse_target(o->target);
     if (!o->zoo) {

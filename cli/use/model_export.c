@@ -24,16 +24,14 @@ static int run(const struct cli *cli) {
     struct export_options *o = cli->options;
     struct trainer *t;
     size_t size;
-    o->trained.pool = cli->pool;
-    enum error err = cli_trained_ask(&o->trained, &t);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
         err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
         if (err == ERR_NONE) tell(t, o->output, size);
         code = cli_end(err);
-        trainer_unload(t);
     }
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, t);
     return code;
 }
 

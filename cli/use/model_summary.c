@@ -198,7 +198,7 @@ static enum error print_json(const struct model_view *v, const struct summary_ro
     put_totals(&j, v, t);
     put_order(&j, v->network.model);
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 enum error model_summarize(const struct model_view *v, bool json) {

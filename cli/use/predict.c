@@ -239,28 +239,21 @@ static enum predict_form form_of(const struct predict_options *o) {
     return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
 }
 
-static int predict(struct predict_options *o) {
-    struct asker *a = pool_alloc(o->trained.pool, sizeof *a);
+static int run(const struct cli *cli) {
+    struct predict_options *o = cli->options;
+    struct asker *a = pool_alloc(cli->pool, sizeof *a);
     if (!a) return cli_fail(ERR_MEMORY);
+    if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     *a = (struct asker){.o = o, .tell = {.form = form_of(o), .top = o->top, .logits = o->logits}};
-    enum error err = cli_trained_ask(&o->trained, &a->t);
-    if (err != ERR_NONE) return error_exit_code(err);
-    err = o->output ? answer_to_file(a, o->output) : answer_to_console(a);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &a->t);
+    int code = error_exit_code(err);
+    if (err == ERR_NONE) code = exit_code(a, o->output ? answer_to_file(a, o->output) : answer_to_console(a));
     free(a->raw);
     free(a->x);
     free(a->labels);
     free(a->target);
     for (int i = 0; i < 2; i++) dataset_close(a->part[i]);
-    trainer_unload(a->t);
-    return exit_code(a, err);
-}
-
-static int run(const struct cli *cli) {
-    struct predict_options *o = cli->options;
-    o->trained.pool = cli->pool;
-    if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
-    int code = predict(o);
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, a->t);
     return code;
 }
 

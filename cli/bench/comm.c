@@ -33,7 +33,7 @@ static enum error check_order(const struct bench_comm *o) {
                 ring ? "tree" : "ring");
 }
 
-static enum error check(const struct bench_comm *o) {
+static enum error bench_check(const struct bench_comm *o) {
     char need[32], have[32];
     double bytes = bench_memory(o) * (double)o->ranks;
     if (o->from > o->to)
@@ -177,7 +177,7 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
     struct bench_series series[SERIES_MOST];
     int n = choose_series(o, series), code = 0;
     int64_t wrong = 0;
-    enum error err = check(o);
+    enum error err = bench_check(o);
     for (int i = 0; i < n && !err && !code; i++) {
         err = o->link->row->joins == JOINS_PROCESSES ? run_processes(cli, o, &series[i], &code)
                                                      : run_threads(o, &series[i]);

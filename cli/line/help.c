@@ -216,7 +216,7 @@ static const char *topic_word(int i) {
 }
 
 /* What has nearly that name. */
-static enum error refuse(const char *topic) {
+static enum error topic_refuse(const char *topic) {
     const char *names[128], *near;
     int n = 0;
     for (int i = 0; topic_word(i) && n < 128; i++) names[n++] = topic_word(i);
@@ -285,11 +285,11 @@ static enum error about_place(const char *topic, struct pool *pool) {
     TRY(layers_parameter(topic, pool, &found));
     if (!found) TRY(about_variant(topic, pool, &found));
     if (!found) TRY(about_model(topic, &found));
-    return found ? ERR_NONE : refuse(topic);
+    return found ? ERR_NONE : topic_refuse(topic);
 }
 
 /* Some names are a command's and a key's: both are explained. */
-static enum error about(const char *topic, struct pool *pool) {
+static enum error topic_explain(const char *topic, struct pool *pool) {
     const struct command_alias *alias = command_alias(topic);
     const struct command *c = alias ? alias->command : command_find(topic);
     bool layer;
@@ -302,7 +302,7 @@ static enum error about(const char *topic, struct pool *pool) {
     return about_place(topic, pool);
 }
 
-static int tell(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
+static int help_print(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
     struct pool *pool;
     enum error err = pool_create(&pool);
     if (err != ERR_NONE) return cli_fail(err);
@@ -312,7 +312,7 @@ static int tell(const char *topic, enum error (*about_it)(const char *topic, str
 }
 
 int help_on(const char *topic) {
-    return tell(topic, about);
+    return help_print(topic, topic_explain);
 }
 
 static enum error about_key_alone(const char *key, struct pool *pool) {
@@ -340,7 +340,7 @@ static int run(const struct cli *cli) {
     if (o->all) return cli_usage(cli, "--all is for --man");
     if (o->shell >= 0) return completion_print(o->shell), 0;
     if (!o->topic) return overview();
-    if (o->key && command_find(o->topic) == &command_config) return tell(o->key, about_key_alone);
+    if (o->key && command_find(o->topic) == &command_config) return help_print(o->key, about_key_alone);
     return help_on(o->topic);
 }
 

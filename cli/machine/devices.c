@@ -47,7 +47,7 @@ static const char *auto_text(char out[320]) {
 }
 
 /* How unit i gets at unit j's memory. */
-static const char *way(const struct device_ops *kind, int i, int j) {
+static const char *units_way(const struct device_ops *kind, int i, int j) {
     struct device_unit a, b;
     if (i == j) return "-";
     if (!kind->unit_reaches(i, j)) return "host";
@@ -72,7 +72,7 @@ static void print_units(const struct device_ops *kind, int count) {
     printf(" come from there by\n");
     for (int i = 0; i < count; i++) {
         printf("  %s:%-11d", kind->name, i);
-        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, way(kind, i, j));
+        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, units_way(kind, i, j));
         printf("\n");
     }
 }
@@ -143,7 +143,7 @@ static void json_unit(struct json *j, const struct device_ops *kind, int i, int 
     json_string(j, "bus", u.bus);
     json_string(j, "link", u.link);
     json_open(j, "copies_from", '[');
-    for (int k = 0; k < count; k++) json_string(j, NULL, way(kind, i, k));
+    for (int k = 0; k < count; k++) json_string(j, NULL, units_way(kind, i, k));
     json_close(j, ']');
     json_close(j, '}');
 }

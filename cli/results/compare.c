@@ -20,7 +20,7 @@ struct compare_options {
 
 /* ---- showing ---- */
 
-static enum error show(const struct compare_options *o, const struct compared *c) {
+static enum error compared_show(const struct compare_options *o, const struct compared *c) {
     if (o->csv) return compare_csv(c, stdout), ERR_NONE;
     if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
     if (!o->json) {
@@ -41,7 +41,7 @@ static int finished_runs(const struct cli *cli, const struct compare_options *o)
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
         return cli_usage(cli, "finished runs take only --axis and the formats");
     enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
-    if (err == ERR_NONE) err = show(o, &c);
+    if (err == ERR_NONE) err = compared_show(o, &c);
     int code = cli_end(err);
     experiment_close(&x);
     return code;
@@ -72,7 +72,7 @@ static int run_experiment(const struct compare_options *o, struct experiment *x)
     if (any) later = compare_judge(&c);
     if (any && later == ERR_NONE) compare_predict(&c);
     if (any && later == ERR_NONE) later = compare_write(&c);
-    if (any && later == ERR_NONE && code == 0) later = show(o, &c);
+    if (any && later == ERR_NONE && code == 0) later = compared_show(o, &c);
     if (later != ERR_NONE) return cli_fail(later);
     if (code == 0 && stop_signal()) code = stop_exit_code(stop_signal());
     if (code) return code;

@@ -36,7 +36,7 @@ static enum error list_json(const struct lesson_about *all, int n) {
     return cli_json(ERR_NONE, &j, stdout);
 }
 
-static int list(const struct cli *cli) {
+static int lab_list(const struct cli *cli) {
     const struct lab_options *o = cli->options;
     struct lesson_about all[LESSONS_MOST];
     int n;
@@ -49,7 +49,7 @@ static int list(const struct cli *cli) {
     return 0;
 }
 
-static int show(const struct cli *cli) {
+static int lab_show(const struct cli *cli) {
     const struct lab_options *o = cli->options;
     const char *full;
     enum error err = lesson_find(o->lab, cli->pool, &full);
@@ -76,7 +76,7 @@ static enum error copy_files(const struct lab_options *o, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int copy(const struct cli *cli) {
+static int lab_copy(const struct cli *cli) {
     return cli_end(copy_files(cli->options, cli->pool));
 }
 
@@ -100,14 +100,14 @@ static enum error find_folder(const struct lab_options *o, const char **folder) 
     return ERR_NONE;
 }
 
-static enum error tell(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
+static enum error result_print(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     struct json j;
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
     json_init(&j);
     return cli_json(lesson_json(l, r, &j), &j, stdout);
 }
 
-static int finish(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
+static int result_exit_code(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     if (r->stopped) return stop_exit_code(stop_signal());
     if (r->failed >= 0) {
         int code = r->outcome[r->failed].exit, wanted = l->step[r->failed].exit;
@@ -115,7 +115,7 @@ static int finish(const struct lab_options *o, const struct lesson *l, const str
                 code, wanted, r->command[r->failed], l->folder);
         return code ? code : error_exit_code(ERR_RESULT);
     }
-    enum error err = tell(o, l, r);
+    enum error err = result_print(o, l, r);
     if (err != ERR_NONE) return cli_fail(err);
     return r->broken ? error_exit_code(ERR_RESULT) : 0;
 }
@@ -130,7 +130,7 @@ static int run_opened(const struct lab_options *o, const struct lesson *l) {
                l->quick ? " in full form, far less in quick form" : "", l->folder);
     stop_install();
     err = lesson_run(&runner, l, r);
-    return err == ERR_NONE ? finish(o, l, r) : cli_fail(err);
+    return err == ERR_NONE ? result_exit_code(o, l, r) : cli_fail(err);
 }
 
 static int run(const struct cli *cli) {
@@ -167,12 +167,13 @@ static const struct option copy_options[] = {
     {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
 static const struct command forms[] = {
     {"list", "lists the labs: number, name, title, question, and how long each takes", OPTIONS(list_options),
-     .run = list},
-    {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = show},
+     .run = lab_list},
+    {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = lab_show},
     {"run",
      "copies the lab's files into labs/NN-name, runs its steps there, and compares the results with the lab's claims",
      OPTIONS(run_options), .run = run},
-    {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options), .run = copy}};
+    {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
+     .run = lab_copy}};
 
 const struct command command_lab = {
     .name = "lab",

@@ -24,7 +24,7 @@ static enum report_format format_of(const struct report_options *o) {
     return o->format >= 0 ? (enum report_format)o->format : named < REPORT_FORMATS ? named : REPORT_HTML;
 }
 
-static enum error write_out(const struct report_options *o, const struct report *r, struct pool *pool) {
+static enum error report_write_out(const struct report_options *o, const struct report *r, struct pool *pool) {
     struct markup text;
     enum report_format format = format_of(o);
     const char *path = o->out;
@@ -48,7 +48,7 @@ static int run(const struct cli *cli) {
     const struct report_options *o = cli->options;
     struct report *r = pool_alloc(cli->pool, sizeof *r);
     enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
-    if (err == ERR_NONE) err = write_out(o, r, cli->pool);
+    if (err == ERR_NONE) err = report_write_out(o, r, cli->pool);
     return cli_end(err);
 }
 

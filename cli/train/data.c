@@ -31,7 +31,7 @@ static void section_print(const struct config_section *s) {
     for (const struct config_field *f = s->fields; f->key; f++) field_print(f);
 }
 
-static int list(const struct cli *cli) {
+static int data_list(const struct cli *cli) {
     (void)cli;
     printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}), and their keys:\n\n");
     for (int i = 0; i < dataset_variants.count; i++) section_print(dataset_variants.at(i));
@@ -217,7 +217,7 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
     return err;
 }
 
-static enum error stats(const struct data_options *asked) {
+static enum error data_stats(const struct data_options *asked) {
     struct data_opened o;
     enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
@@ -280,7 +280,7 @@ static enum error parts_check(const struct data_opened *o) {
                 train ? "\nremove these files; with data.on_error: skip a run leaves them out" : "");
 }
 
-static enum error check(const struct data_options *asked) {
+static enum error data_check(const struct data_options *asked) {
     struct cli_config config = asked->config;
     struct data_opened o = {0};
     TRY(skip_set(&config));
@@ -310,7 +310,7 @@ static void prepared_print(const struct dataset *d, const char *folder) {
         printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder, folder);
 }
 
-static enum error prepare(const struct data_options *asked) {
+static enum error data_prepare(const struct data_options *asked) {
     struct data_opened o;
     const char *folder = asked->folder;
     enum error err = opened_open(&asked->config, &o);
@@ -341,15 +341,15 @@ static int with_source(const struct cli *cli, enum error (*work)(const struct da
 }
 
 static int run_stats(const struct cli *cli) {
-    return with_source(cli, stats);
+    return with_source(cli, data_stats);
 }
 
 static int run_check(const struct cli *cli) {
-    return with_source(cli, check);
+    return with_source(cli, data_check);
 }
 
 static int run_prepare(const struct cli *cli) {
-    return with_source(cli, prepare);
+    return with_source(cli, data_prepare);
 }
 
 // clang-format off
@@ -362,7 +362,7 @@ static const struct option stats_options[] = {{SOURCE}, SET, {0}};
 static const struct option prepare_options[] = {
     {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
 static const struct command forms[] = {
-    {"list", "lists the sets and their keys", .run = list},
+    {"list", "lists the sets and their keys", .run = data_list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
      .run = run_stats},
     {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",

@@ -86,7 +86,7 @@ static enum error start_ranks(const struct launch_options *o, const struct nodes
     return err;
 }
 
-static enum error launch(const struct launch_options *o, struct pool *pool, struct launch_result *result) {
+static enum error launch_nodes(const struct launch_options *o, struct pool *pool, struct launch_result *result) {
     struct nodes *nodes;
     struct nodes_round round;
     const struct fact facts[] = {{"version", ENGINE_VERSION},
@@ -113,7 +113,7 @@ static int run(const struct cli *cli) {
     struct launch_result result = {.first = -1};
     if (o->node >= o->nodes)
         return cli_usage(cli, "node %lld of %lld: they are numbered from 0", (long long)o->node, (long long)o->nodes);
-    return exit_code(launch(o, cli->pool, &result), &result);
+    return exit_code(launch_nodes(o, cli->pool, &result), &result);
 }
 
 static const struct option options[] = {

@@ -38,7 +38,7 @@ struct writer {
     } * candidates;
 };
 
-static int by_output(const void *a, const void *b) {
+static int candidate_order(const void *a, const void *b) {
     const struct candidate *p = a, *q = b;
     if (p->y != q->y) return p->y < q->y ? 1 : -1;
     return p->token - q->token;
@@ -46,12 +46,12 @@ static int by_output(const void *a, const void *b) {
 
 /* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
  * temperature), among the first 'top'. */
-static int32_t draw(struct writer *w, const float *y, int64_t number) {
+static int32_t token_draw(struct writer *w, const float *y, int64_t number) {
     const struct generate_options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
     int64_t n = o->top && o->top < w->vocabulary ? o->top : w->vocabulary;
     for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
-    qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
+    qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, candidate_order);
     double sum = 0, most = (double)w->candidates[0].y;
     for (int64_t k = 0; k < n; k++) sum += real_exp(((double)w->candidates[k].y - most) / o->temperature);
     struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
@@ -65,7 +65,7 @@ static int32_t draw(struct writer *w, const float *y, int64_t number) {
 
 /* ---- the window ---- */
 
-static void append(struct writer *w, int32_t token) {
+static void window_append(struct writer *w, int32_t token) {
     if (w->count == w->context) {
         memmove(w->window, w->window + 1, (size_t)(w->context - 1) * sizeof *w->window);
         w->count--;
@@ -93,7 +93,7 @@ static enum error take_prompt(struct writer *w) {
     enum error err = dataset_encode(w->t->feed.data, prompt, n, tokens, &count);
     if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
     if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nomit --prompt to start from nothing");
-    for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
+    for (int64_t i = 0; i < count && err == ERR_NONE; i++) window_append(w, tokens[i]);
     free(tokens);
     return err == ERR_DATA ? error_prefix(err, "--prompt: ") : err;
 }
@@ -130,9 +130,9 @@ static enum error write_text(struct writer *w) {
     for (int64_t i = 0; i < w->o->tokens; i++) {
         const float *y;
         TRY(decoder_run(w->decoder, w->window, w->count, &y));
-        int32_t token = draw(w, y, i);
+        int32_t token = token_draw(w, y, i);
         TRY(write_token(w, token));
-        append(w, token);
+        window_append(w, token);
     }
     double seconds = clock_seconds(clock_ns() - began);
     printf("\n");

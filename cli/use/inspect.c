@@ -254,7 +254,7 @@ static enum error show_folder(struct inspect_shown *s, const char *path) {
     return ERR_NONE;
 }
 
-static enum error show(const char *path, bool json, struct pool *pool) {
+static enum error inspect_path(const char *path, bool json, struct pool *pool) {
     struct stat st;
     struct inspect_shown s = {.pool = pool, .json = json};
     bool groups = !path || stat(path, &st) != 0;
@@ -271,7 +271,7 @@ static int run(const struct cli *cli) {
     const struct inspect_options *o = cli->options;
     if (o->trace && !o->path) return cli_usage(cli, "--trace needs a run directory");
     if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
-    enum error err = o->trace ? merge_trace(o->path, cli->pool) : show(o->path, o->json, cli->pool);
+    enum error err = o->trace ? merge_trace(o->path, cli->pool) : inspect_path(o->path, o->json, cli->pool);
     return cli_end(err);
 }
 

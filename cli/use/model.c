@@ -20,7 +20,7 @@ struct model_options {
 
 /* ---- list --------------------------------------------------------------------------------- */
 
-static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
+static enum error model_list_one(const struct zoo_model *zoo, struct pool *pool) {
     struct zoo_about a;
     char input[96];
     TRY(zoo_about(zoo, pool, &a));
@@ -38,11 +38,11 @@ static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int list(const struct cli *cli) {
+static int model_list(const struct cli *cli) {
     int count;
     const struct zoo_model *zoo = zoo_models(&count);
     enum error err = ERR_NONE;
-    for (int i = 0; i < count && err == ERR_NONE; i++) err = list_one(&zoo[i], cli->pool);
+    for (int i = 0; i < count && err == ERR_NONE; i++) err = model_list_one(&zoo[i], cli->pool);
     return cli_end(err);
 }
 
@@ -95,7 +95,7 @@ static const char *map_text(const char *key, struct node *value, struct pool *po
     return tree_write(&map, false, pool);
 }
 
-static enum error show(const struct model_view *v, struct config_errors *e) {
+static enum error model_show(const struct model_view *v, struct config_errors *e) {
     struct pool *pool = v->settings.pool;
     struct node *layers;
     const char *name, *text;
@@ -111,7 +111,7 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 /* ---- summary ------------------------------------------------------------------------------ */
 
-static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
+static enum error view_summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
     TRY(planned_create(c, c->devices.kind, &v->input, v->classes, v->samples, e, &v->network));
     v->samples = v->network.plan->n;
@@ -125,11 +125,11 @@ static void view_close(struct model_view *v) {
 
 static enum error view_use(const struct model_options *o, bool whole, struct model_view *v, struct config_errors *e) {
     TRY(take_shapes(o, v));
-    return whole ? show(v, e) : summarize(v, o->json, e);
+    return whole ? model_show(v, e) : view_summarize(v, o->json, e);
 }
 
 /* whole: all layers, else a summary. Everything that is wrong is printed here. */
-static int view(const struct cli *cli, bool whole) {
+static int model_view_print(const struct cli *cli, bool whole) {
     struct model_options *o = cli->options;
     struct config_errors *e;
     struct model_view v = {.title = o->target};
@@ -154,11 +154,11 @@ static int view(const struct cli *cli, bool whole) {
 /* ---- the command -------------------------------------------------------------------------- */
 
 static int show_layers(const struct cli *cli) {
-    return view(cli, true);
+    return model_view_print(cli, true);
 }
 
 static int show_summary(const struct cli *cli) {
-    return view(cli, false);
+    return model_view_print(cli, false);
 }
 
 // clang-format off
@@ -175,7 +175,7 @@ static int show_summary(const struct cli *cli) {
 static const struct option show_options[] = {SHARED, {0}};
 static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
 static const struct command forms[] = {
-    {"list", "lists the zoo, with inputs and parameters", .run = list},
+    {"list", "lists the zoo, with inputs and parameters", .run = model_list},
     {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = show_layers},
     {"summary",
      "prints shape, parameters, operations and memory of each layer, totals, and the order in which gradients become "

@@ -13,7 +13,7 @@ struct export_options {
 };
 #define OPTIONS_STRUCT struct export_options
 
-static void tell(const struct trainer *t, const char *path, size_t size) {
+static void export_report(const struct trainer *t, const char *path, size_t size) {
     char bytes[32], input[96], output[96];
     printf("%s: ONNX, %s; input (samples, %s), %s (samples, %s)\n", path, text_of_bytes((double)size, bytes),
            shape_text(&t->model->input, input), t->feed.data->classes ? "logits" : "output",
@@ -28,7 +28,7 @@ static int run(const struct cli *cli) {
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
         err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
-        if (err == ERR_NONE) tell(t, o->output, size);
+        if (err == ERR_NONE) export_report(t, o->output, size);
         code = cli_end(err);
     }
     cli_trained_close(&o->trained, t);

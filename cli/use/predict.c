@@ -100,7 +100,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
 /* ---- batches ---- */
 
 /* Probabilities where the loss has made the outputs their logarithms. */
-static void softmax(float *y, int64_t n) {
+static void outputs_softmax(float *y, int64_t n) {
     int64_t best = score_best(y, n);
     float most = y[best];
     double sum = 0;
@@ -121,7 +121,7 @@ static enum error answer_waiting(struct asker *a) {
     for (int i = 0; i < a->nwaiting; i++) {
         const float *raw = outputs + (i + 1) * all - width; /* the last row */
         memcpy(a->target, raw, (size_t)width * sizeof *raw);
-        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) softmax(a->target, width);
+        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) outputs_softmax(a->target, width);
         for (int64_t k = 0; k < width && t->config->loss.index == LOSS_BCE; k++)
             a->target[k] = (float)(1 / (1 + real_exp(-(double)a->target[k])));
         normalization_undo(&t->feed.norm, a->target, width);
@@ -152,7 +152,7 @@ static enum error add_sample(struct asker *a, const struct input_range *r, const
 /* ---- what cannot be read ---- */
 
 /* Files that are damaged or missing are named, and the others go on. */
-static enum error go_on(struct asker *a, enum error err) {
+static enum error failure_note(struct asker *a, enum error err) {
     enum { NAMED_MOST = 20 };
     if (err != ERR_DATA && err != ERR_INPUT) return err;
     if (a->failed == 0) a->first = err;
@@ -165,8 +165,8 @@ static enum error go_on(struct asker *a, enum error err) {
 static enum error answer_file(struct asker *a, const char *input) {
     struct input_range r;
     enum error err = find_input(a, input, &r);
-    if (err != ERR_NONE) return go_on(a, err);
-    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = go_on(a, add_sample(a, &r, input, i));
+    if (err != ERR_NONE) return failure_note(a, err);
+    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = failure_note(a, add_sample(a, &r, input, i));
     if (r.own) dataset_close(r.set);
     return err;
 }
@@ -175,7 +175,7 @@ static enum error answer_input(struct asker *a, const char *input) {
     struct pictures found;
     if (is_part(input) || !file_is_folder(input)) return answer_file(a, input);
     enum error err = pictures_find(input, a->o->trained.pool, &found);
-    if (err != ERR_NONE) return go_on(a, err);
+    if (err != ERR_NONE) return failure_note(a, err);
     for (int64_t i = 0; i < found.count && err == ERR_NONE; i++) err = answer_file(a, found.path[i]);
     return err;
 }

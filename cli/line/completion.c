@@ -123,12 +123,10 @@ static enum error offer_value(const struct option *o, const char *begun, struct 
 
 /* The option of this name, in the form or, where none is chosen, in any. */
 static const struct option *find_option(const struct command *c, const struct command *form, const char *word) {
+    const struct option *o = *word == '-' ? option_find(form, word) : NULL;
     const struct command *any;
-    size_t n = strcspn(word, "=");
-    for (int i = 0; (any = form != c ? i ? NULL : form : command_form(c, i)); i++)
-        for (const struct option *o = any->options; o && o->name; o++)
-            if (*word == '-' && strlen(o->name) == n && !strncmp(o->name, word, n)) return o;
-    return NULL;
+    for (int i = 0; *word == '-' && !o && form == c && (any = command_form(c, i)); i++) o = option_find(any, word);
+    return o;
 }
 
 static void offer_options(const struct command *form, const char *begun) {

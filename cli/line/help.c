@@ -252,18 +252,15 @@ static enum error about_variant(const char *topic, struct pool *pool, bool *foun
 }
 
 /* A network of the zoo. */
-static enum error about_model(const char *topic, bool *found) {
-    int n;
-    const struct zoo_model *zoo = zoo_models(&n);
-    for (int i = 0; i < n && !*found; i++) {
-        if (!config_also(zoo[i].name, topic)) continue;
-        printf(
-            "%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
-            "parameters\n",
-            zoo[i].name, zoo[i].name, zoo[i].name);
-        *found = true;
-    }
-    return ERR_NONE;
+static bool about_model(const char *topic) {
+    const char *name = NULL;
+    for (int i = 0; cli_zoo_name(i) && !name; i++)
+        if (config_also(cli_zoo_name(i), topic)) name = cli_zoo_name(i);
+    if (!name) return false;
+    printf("%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
+           "parameters\n",
+           name, name, name);
+    return true;
 }
 
 /* Keys and parameters by their last name alone, or by what other tools call them. */
@@ -284,8 +281,7 @@ static enum error about_place(const char *topic, struct pool *pool) {
     }
     TRY(layers_parameter(topic, pool, &found));
     if (!found) TRY(about_variant(topic, pool, &found));
-    if (!found) TRY(about_model(topic, &found));
-    return found ? ERR_NONE : topic_refuse(topic);
+    return found || about_model(topic) ? ERR_NONE : topic_refuse(topic);
 }
 
 /* Some names are a command's and a key's: both are explained. */

@@ -86,7 +86,7 @@ static bool is_name(const char *given, size_t n, const char *name) {
     return true;
 }
 
-static const struct option *find_option(const struct command *form, const char *arg) {
+const struct option *option_find(const struct command *form, const char *arg) {
     size_t n = strcspn(arg, "=");
     for (const struct option *o = form->options; o && o->name; o++)
         if (!option_is_word(o) && (is_name(arg, n, o->name) || is_name(arg, n, o->also))) return o;
@@ -112,7 +112,7 @@ static bool takes_next(const struct command *c, const char *arg) {
     const struct command *form;
     if (!is_option(arg) || strchr(arg, '=')) return false;
     for (int i = 0; (form = command_form(c, i)); i++) {
-        const struct option *o = find_option(form, arg);
+        const struct option *o = option_find(form, arg);
         if (o && option_takes_value(o)) return true;
     }
     return false;
@@ -239,7 +239,7 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
             if (!strncmp(both[k], "--", 2)) names[n++] = both[k] + 2;
     }
     for (int i = 0; (form = command_form(cli->command, i)); i++)
-        if (find_option(form, name)) forms[nforms++] = form->name;
+        if (option_find(form, name)) forms[nforms++] = form->name;
     if (nforms) return cli_usage(cli, "%s is for %s", name, words_listed(forms, nforms, cli->pool));
     if (is_config(cli, name))
         return cli_usage(cli, "unknown option '%s': the configuration stands by itself, as in engine %s %s", name,
@@ -253,7 +253,7 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
 static int take_option(struct parser *p, int *i) {
     const struct cli *cli = p->cli;
     const char *arg = cli->argv[*i], *joined = strchr(arg, '=');
-    const struct option *o = find_option(cli->form, arg);
+    const struct option *o = option_find(cli->form, arg);
     const char *name = pool_strndup(cli->pool, arg, strcspn(arg, "="));
     if (!name) return cli_fail(ERR_MEMORY);
     const char *next = joined ? joined + 1 : cli->argv[*i + 1];

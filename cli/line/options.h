@@ -86,6 +86,8 @@ int cli_usage(const struct cli *cli, const char *fmt, ...) __attribute__((format
 /* The i-th form of the command, itself where it has one; NULL: there is none. */
 const struct command *command_form(const struct command *c, int i);
 enum { OPTION_TEXT = 256, USAGE_TEXT = 512 };
+/* The option that an argument names, as in --name=VALUE; NULL: the form has none. */
+const struct option *option_find(const struct command *form, const char *arg);
 bool option_is_word(const struct option *o);
 bool option_takes_value(const struct option *o);
 /* The i-th word that its value may be, in out where it needs room; NULL: there is none. */

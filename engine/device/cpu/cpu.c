@@ -46,11 +46,10 @@ enum error cpu_level_choose(const struct cpu_level **out) {
     const char *wanted = getenv("ENGINE_ISA");
     char names[64];
     if (count == 0)
-        return FAIL(
-            ERR_DEVICE,
-            "this build has only kernels for level %s of instructions and better ones, which this processor lacks\n"
-            "build for every processor: cmake -DENGINE_LEVELS=all BUILD_FOLDER && cmake --build BUILD_FOLDER",
-            levels[LEVELS - 1]->name);
+        return FAIL(ERR_DEVICE,
+                    "this processor lacks level %s of instructions, the lowest that this build has kernels for\n"
+                    "build for every processor: cmake -DENGINE_LEVELS=all BUILD_FOLDER && cmake --build BUILD_FOLDER",
+                    levels[LEVELS - 1]->name);
     *out = possible[0];
     if (!wanted || !*wanted) return ERR_NONE;
     for (int i = 0; i < count; i++) {

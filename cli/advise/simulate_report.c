@@ -158,7 +158,7 @@ static enum error show_json(const struct simulate_options *o, const struct step_
     for (int i = 0; i < n; i++) put_row(&j, &rows[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, out);
+    return cli_json(ERR_NONE, &j, out);
 }
 
 enum error simulate_show(const struct simulate_options *o, const struct step_source *s, const struct simulate_row *rows,

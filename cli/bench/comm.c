@@ -8,10 +8,11 @@
 #include <string.h>
 
 enum { SERIES_MOST = 16 };
-struct options {
+struct bench_comm_options {
     struct bench_comm o;
     int collective, link; /* of their lists */
 };
+#define OPTIONS_STRUCT struct bench_comm_options
 
 /* ---- what is possible ---- */
 
@@ -32,7 +33,7 @@ static enum error check_order(const struct bench_comm *o) {
                 ring ? "tree" : "ring");
 }
 
-static enum error check(const struct bench_comm *o) {
+static enum error bench_check(const struct bench_comm *o) {
     char need[32], have[32];
     double bytes = bench_memory(o) * (double)o->ranks;
     if (o->from > o->to)
@@ -176,7 +177,7 @@ static int run_all(const struct cli *cli, const struct bench_comm *o) {
     struct bench_series series[SERIES_MOST];
     int n = choose_series(o, series), code = 0;
     int64_t wrong = 0;
-    enum error err = check(o);
+    enum error err = bench_check(o);
     for (int i = 0; i < n && !err && !code; i++) {
         err = o->link->row->joins == JOINS_PROCESSES ? run_processes(cli, o, &series[i], &code)
                                                      : run_threads(o, &series[i]);
@@ -199,7 +200,7 @@ static enum error find_link(int index, const struct link_ops **out) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *asked = cli->options;
+    struct bench_comm_options *asked = cli->options;
     struct bench_comm *o = &asked->o;
     int n;
     struct launch_self self;
@@ -306,14 +307,14 @@ const struct command command_bench_comm = {
     .notes = "algbw is size/time; busbw counts the bytes that cross each rank's port, as nccl-tests\n"
              "does. wrong: elements without the expected value. model: alpha + beta * size,\n"
              "fitted to all sizes by relative least squares.\n",
-    .standard = &(const struct options){.o = {.algorithm = "auto",
-                                              .ranks = 2,
-                                              .from = 1 << 10,
-                                              .to = 64 << 20,
-                                              .factor = 4,
-                                              .type = DTYPE_F32,
-                                              .op = REDOP_SUM,
-                                              .seconds = 0.2},
-                                        .link = -1},
+    .standard = &(const struct bench_comm_options){.o = {.algorithm = "auto",
+                                                         .ranks = 2,
+                                                         .from = 1 << 10,
+                                                         .to = 64 << 20,
+                                                         .factor = 4,
+                                                         .type = DTYPE_F32,
+                                                         .op = REDOP_SUM,
+                                                         .seconds = 0.2},
+                                                   .link = -1},
     .run = run,
 };

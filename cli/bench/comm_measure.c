@@ -70,7 +70,7 @@ static enum error send_recv(struct bench_run *b) {
     return work_wait(received);
 }
 
-static enum error call(struct bench_run *b) {
+static enum error collective_run(struct bench_run *b) {
     struct group *g = b->group;
     const struct bench_comm *o = b->o;
     switch ((int)o->collective->kind) {
@@ -128,7 +128,7 @@ static double value_of(enum redop op, int rank, int64_t i) {
     return (double)(h >> 62);
 }
 
-static double combined(enum redop op, double a, double b) {
+static double values_combine(enum redop op, double a, double b) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch ((int)op) {
     case REDOP_AND:
@@ -149,7 +149,7 @@ static double combined(enum redop op, double a, double b) {
 }
 
 /* The upper bits of an f32, rounded to nearest even; 'drop' go. */
-static uint16_t rounded(uint32_t bits, int drop) {
+static uint16_t bits_rounded(uint32_t bits, int drop) {
     return (uint16_t)((bits + (1u << (drop - 1)) - 1 + (bits >> drop & 1)) >> drop);
 }
 
@@ -158,7 +158,7 @@ static void store_value(enum dtype t, char *to, double v) {
     const float f32 = (float)v;
     uint32_t bits;
     memcpy(&bits, &f32, sizeof bits);
-    const uint16_t bf16 = rounded(bits, 16), f16 = v > 0 ? rounded(bits - (112u << 23), 13) : 0;
+    const uint16_t bf16 = bits_rounded(bits, 16), f16 = v > 0 ? bits_rounded(bits - (112u << 23), 13) : 0;
     const int32_t i32 = (int32_t)v;
     const int64_t i64 = (int64_t)v;
     const uint8_t u8 = (uint8_t)v;
@@ -178,7 +178,7 @@ static void make_patterns(struct bench_run *b) {
         double all = 0;
         for (int r = 0; r < b->size; r++) {
             double v = value_of(b->o->op, r, i);
-            all = r ? combined(b->o->op, all, v) : v;
+            all = r ? values_combine(b->o->op, all, v) : v;
             store_value(b->o->type, pattern_of(b, r) + (size_t)i * width, v);
         }
         if (b->o->op == REDOP_AVERAGE) all /= b->size;
@@ -186,7 +186,7 @@ static void make_patterns(struct bench_run *b) {
     }
 }
 
-static void fill(const struct bench_run *b) {
+static void buffer_fill(const struct bench_run *b) {
     size_t width = dtype_size(b->o->type);
     for (int64_t i = 0; i < b->count; i += PERIOD) {
         int64_t n = b->count - i < PERIOD ? b->count - i : PERIOD;
@@ -218,9 +218,9 @@ static int64_t wrong_of_part(const struct bench_run *b, int part) {
     return wrong;
 }
 
-static enum error check(struct bench_run *b, int64_t *wrong) {
-    fill(b);
-    TRY(call(b));
+static enum error values_check(struct bench_run *b, int64_t *wrong) {
+    buffer_fill(b);
+    TRY(collective_run(b));
     *wrong = 0;
     bool sent_to_self = b->o->collective->kind == KIND_SEND && b->size == 1;
     for (int p = 0; p < b->size && !sent_to_self; p++) *wrong += wrong_of_part(b, p);
@@ -229,11 +229,11 @@ static enum error check(struct bench_run *b, int64_t *wrong) {
 
 /* ---- time ---- */
 
-/* Seconds of so many calls, the slowest rank's. */
+/* Times a number of calls: *seconds are the slowest rank's. */
 static enum error time_calls(struct bench_run *b, int64_t calls, double *seconds) {
     TRY(group_barrier(b->group));
     int64_t start = clock_ns();
-    for (int64_t i = 0; i < calls; i++) TRY(call(b));
+    for (int64_t i = 0; i < calls; i++) TRY(collective_run(b));
     *seconds = clock_seconds(clock_ns() - start);
     return group_all_reduce(b->group, GROUP_INLINE, seconds, 1, DTYPE_F64, REDOP_MAX);
 }
@@ -253,7 +253,7 @@ static enum error choose_calls(struct bench_run *b, int64_t *calls) {
 static enum error measure_size(struct bench_run *b, struct bench_row *row) {
     double times[BATCHES];
     int64_t calls;
-    TRY(check(b, &row->wrong));
+    TRY(values_check(b, &row->wrong));
     TRY(choose_calls(b, &calls));
     for (int i = 0; i < BATCHES; i++) TRY(time_calls(b, calls, &times[i]));
     row->seconds = statistics_median(times, BATCHES) / (double)calls;

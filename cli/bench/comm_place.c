@@ -1,5 +1,5 @@
 /* Where the ranks of a bench meet that are threads of this process. Over a link that reaches other
- * hosts each has a port on loopback, and all share a roster; over "hosts" they are told that they
+ * hosts each has a port on loopback, and all share a roster; over "hosts" they are given places as if they
  * are on two, the first half on one, so that both of its ways are used. */
 #include "cli/bench/bench.h"
 #include "transport/launch/launch.h"

@@ -125,7 +125,7 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
     json_close(j, '}');
 }
 
-static enum error save(const struct bench_comm *o, const struct json *j) {
+static enum error report_save(const struct bench_comm *o, const struct json *j) {
     TRY(json_done(j));
     return file_replace(o->save, j->text, j->length);
 }
@@ -134,9 +134,9 @@ enum error bench_report(const struct bench_comm *o, const struct bench_series *s
     struct json j;
     json_init(&j);
     put_json(o, series, n, &j);
-    enum error err = o->save ? save(o, &j) : ERR_NONE;
+    enum error err = o->save ? report_save(o, &j) : ERR_NONE;
     if (err == ERR_NONE && o->format == BENCH_JSON)
-        err = cli_json(&j, out);
+        err = cli_json(ERR_NONE, &j, out);
     else
         json_fini(&j);
     if (err != ERR_NONE) return err;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct bench_layers_options {
     struct cli_config config;
     const char *model;
     struct shape input; /* where not given, these are 0 */
@@ -21,6 +21,7 @@ struct options {
     double seconds;
     bool json;
 };
+#define OPTIONS_STRUCT struct bench_layers_options
 
 /* ---- the network ---- */
 
@@ -37,10 +38,10 @@ struct net {
     uint64_t *ids;
     struct shape input;
     int64_t classes, threads; /* classes 0: targets are vectors */
-    bool told;                /* what is wrong has been printed */
+    bool reported;            /* what is wrong has been printed */
 };
 
-static enum error take(struct net *b, int64_t n, size_t size, void *out) {
+static enum error net_take(struct net *b, int64_t n, size_t size, void *out) {
     void *p;
     size_t bytes;
     TRY(memory_size((size_t)n, size, "the benchmark", &bytes));
@@ -50,29 +51,26 @@ static enum error take(struct net *b, int64_t n, size_t size, void *out) {
 }
 
 /* Input and classes of a network of the zoo are its own, of any other MNIST's. */
-static enum error usual_input(struct net *b) {
+static enum error net_usual_input(struct net *b) {
     const struct node *spec = b->settings.config.model, *name = node_get(spec, "zoo");
+    const char *asked = name ? name->text : spec->text;
+    const struct zoo_model *zoo = asked ? zoo_find(asked) : NULL;
     struct zoo_about about;
-    int n;
-    const struct zoo_model *zoo = zoo_models(&n);
     b->input = (struct shape){.ndim = 3, .dim = {1, 28, 28}};
     b->classes = 10;
-    for (int i = 0; i < n; i++) {
-        const char *asked = name ? name->text : spec->text;
-        if (!asked || strcmp(zoo[i].name, asked) != 0) continue;
-        TRY(zoo_about(&zoo[i], b->settings.pool, &about));
-        b->input = about.input;
-        b->classes = about.classes;
-    }
+    if (!zoo) return ERR_NONE;
+    TRY(zoo_about(zoo, b->settings.pool, &about));
+    b->input = about.input;
+    b->classes = about.classes;
     return ERR_NONE;
 }
 
 /* Input and classes: what the options say, or the configuration's data. */
-static enum error find_input(struct net *b, const struct options *o, int64_t *outputs) {
+static enum error net_find_input(struct net *b, const struct bench_layers_options *o, int64_t *outputs) {
     const struct run_config *c = &b->settings.config;
     struct dataset *d;
     if (!o->config.path && (o->model || o->input.ndim || o->classes)) {
-        TRY(usual_input(b));
+        TRY(net_usual_input(b));
         if (o->input.ndim) b->input = o->input;
         if (o->classes) b->classes = o->classes;
         *outputs = b->classes;
@@ -86,12 +84,12 @@ static enum error find_input(struct net *b, const struct options *o, int64_t *ou
     return ERR_NONE;
 }
 
-static enum error make_model(struct net *b, int64_t outputs) {
+static enum error net_make_model(struct net *b, int64_t outputs) {
     TRY(config_errors_create(&b->errors));
     enum error err = model_create(b->settings.config.model, &b->input, outputs, b->errors, &b->m);
     char *report = err == ERR_CONFIG ? config_errors_text(b->errors, b->settings.pool) : NULL;
-    b->told = report && *report;
-    if (b->told) fputs(report, stderr);
+    b->reported = report && *report;
+    if (b->reported) fputs(report, stderr);
     TRY(err);
     if (shape_last(&b->m->output) == outputs) return ERR_NONE;
     char text[96];
@@ -100,7 +98,7 @@ static enum error make_model(struct net *b, int64_t outputs) {
 }
 
 /* What the batch may hold where it is tokens: the smallest vocabulary that reads it; else 0. */
-static int64_t vocabulary(const struct model *m) {
+static int64_t net_vocabulary(const struct model *m) {
     int64_t least = 0;
     for (int i = 0; i < m->nnodes; i++) {
         const struct op_desc *d = &m->nodes[i].plan.op;
@@ -110,7 +108,7 @@ static int64_t vocabulary(const struct model *m) {
     return least;
 }
 
-static enum error take_there(struct net *b, int64_t n, float **out) {
+static enum error net_take_there(struct net *b, int64_t n, float **out) {
     void *p;
     TRY(device_alloc(b->dev, (size_t)n * sizeof(float), &p));
     *out = p;
@@ -118,28 +116,28 @@ static enum error take_there(struct net *b, int64_t n, float **out) {
 }
 
 /* First weights, made here and sent to where the device has them. */
-static enum error make_values(struct net *b) {
+static enum error net_make_values(struct net *b) {
     int64_t n = b->m->arena_floats, k = b->m->buffer_floats;
     float *values, *buffers;
-    TRY(take(b, n, sizeof(float), &values));
-    TRY(take(b, k, sizeof(float), &buffers));
+    TRY(net_take(b, n, sizeof(float), &values));
+    TRY(net_take(b, k, sizeof(float), &buffers));
     model_init(b->m, 1, values, buffers);
-    TRY(take_there(b, n, &b->values));
-    TRY(take_there(b, n, &b->grads));
-    TRY(take_there(b, k, &b->buffers));
+    TRY(net_take_there(b, n, &b->values));
+    TRY(net_take_there(b, n, &b->grads));
+    TRY(net_take_there(b, k, &b->buffers));
     TRY(device_write(b->dev, b->values, values, (size_t)n * sizeof(float)));
     if (k) TRY(device_write(b->dev, b->buffers, buffers, (size_t)k * sizeof(float)));
     return device_wait(b->dev);
 }
 
-static enum error make_batch(struct net *b, int64_t n) {
+static enum error net_make_batch(struct net *b, int64_t n) {
     int64_t xs = n * shape_count(&b->input), outs = n * shape_count(&b->m->output),
-            rows = b->classes ? outs / b->classes : 0, tokens = vocabulary(b->m);
+            rows = b->classes ? outs / b->classes : 0, tokens = net_vocabulary(b->m);
     struct rng_key key = rng_key(1, RNG_DATA);
-    TRY(take(b, xs, sizeof(float), &b->x));
-    TRY(take(b, n, sizeof(uint64_t), &b->ids));
-    TRY(take(b, rows, sizeof(int32_t), &b->labels));
-    TRY(take(b, outs, sizeof(float), &b->target));
+    TRY(net_take(b, xs, sizeof(float), &b->x));
+    TRY(net_take(b, n, sizeof(uint64_t), &b->ids));
+    TRY(net_take(b, rows, sizeof(int32_t), &b->labels));
+    TRY(net_take(b, outs, sizeof(float), &b->target));
     for (int64_t k = 0; k < xs; k++)
         b->x[k] = tokens ? (float)rng_below(key, 0, (uint64_t)k, (uint64_t)tokens) : rng_normal(key, 0, (uint64_t)k);
     for (int64_t i = 0; i < rows; i++) b->labels[i] = (int32_t)rng_below(key, 1, (uint64_t)i, (uint64_t)b->classes);
@@ -156,19 +154,19 @@ static enum error make_batch(struct net *b, int64_t n) {
 }
 
 /* The configuration's own choices, where an option does not say otherwise: the batch is one pass of a device. */
-static enum error make_net(struct net *b, const struct options *o) {
+static enum error net_make(struct net *b, const struct bench_layers_options *o) {
     const struct run_config *c = &b->settings.config;
     int64_t outputs;
     b->threads = o->threads;
-    TRY(find_input(b, o, &outputs));
-    TRY(make_model(b, outputs));
+    TRY(net_find_input(b, o, &outputs));
+    TRY(net_make_model(b, outputs));
     const struct device_params p = {
         .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss.index, (enum precision)c->precision, &b->g));
     b->segments = o->batch ? (struct segments){1, {0, o->batch}} : planned_segments(c, b->dev);
-    TRY(make_values(b));
-    TRY(make_batch(b, b->segments.begin[b->segments.count]));
+    TRY(net_make_values(b));
+    TRY(net_make_batch(b, b->segments.begin[b->segments.count]));
     b->batch.segments = &b->segments;
     return graph_prepare(b->g, b->batch.n, b->batch.segments);
 }
@@ -192,7 +190,7 @@ struct times { /* [pass][step][forward, backward], and of whole passes */
     int steps, pass;
 };
 
-static void watch(void *user, int step, bool backward, bool done) {
+static void times_watch(void *user, int step, bool backward, bool done) {
     struct times *t = user;
     if (done)
         t->of[(t->pass * t->steps + step) * 2 + backward] = t->now() - t->began;
@@ -205,13 +203,13 @@ int64_t (*bench_clock(const struct device *dev))(void) {
 }
 
 /* Of every 'stride'-th number. */
-static double median(const int64_t *of, int count, int64_t stride) {
+static double times_median(const int64_t *of, int count, int64_t stride) {
     double v[PASSES_MOST];
     for (int i = 0; i < count; i++) v[i] = clock_seconds(of[i * stride]);
     return statistics_median(v, count);
 }
 
-static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]) {
+static enum error net_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]) {
     struct graph_sums sums;
     int64_t begin = now();
     TRY(graph_forward(b->g, &b->batch, b->values, b->buffers, &sums));
@@ -223,38 +221,38 @@ static enum error one_pass(struct net *b, int64_t (*now)(void), int64_t whole[2]
     return ERR_NONE;
 }
 
-static enum error run_passes(struct net *b, struct times *t, double seconds) {
+static enum error net_run_passes(struct net *b, struct times *t, double seconds) {
     enum { LEAST = 3 };
     t->now = bench_clock(b->dev);
-    TRY(one_pass(b, t->now, t->whole[0])); /* warm */
-    graph_watch(b->g, watch, t);
+    TRY(net_pass(b, t->now, t->whole[0])); /* warm */
+    graph_watch(b->g, times_watch, t);
     int64_t end = clock_ns() + (int64_t)(seconds * 1e9);
     for (t->pass = 0; t->pass < PASSES_MOST && (t->pass < LEAST || clock_ns() < end); t->pass++)
-        TRY(one_pass(b, t->now, t->whole[t->pass]));
+        TRY(net_pass(b, t->now, t->whole[t->pass]));
     return ERR_NONE;
 }
 
-static enum error measure(struct net *b, const struct options *o, struct layers_result *r) {
+static enum error net_measure(struct net *b, const struct bench_layers_options *o, struct layers_result *r) {
     static struct times t; /* too large for the stack */
     struct graph_info info;
     t.steps = r->count = graph_steps(b->g, &b->batch);
-    TRY(take(b, (int64_t)t.steps * 2 * PASSES_MOST, sizeof *t.of, &t.of));
-    TRY(take(b, r->count, sizeof *r->rows, &r->rows));
-    TRY(run_passes(b, &t, o->seconds));
+    TRY(net_take(b, (int64_t)t.steps * 2 * PASSES_MOST, sizeof *t.of, &t.of));
+    TRY(net_take(b, r->count, sizeof *r->rows, &r->rows));
+    TRY(net_run_passes(b, &t, o->seconds));
     r->passes = t.pass;
     for (int i = 0; i < r->count; i++) {
         graph_step(b->g, &b->batch, i, &r->rows[i].step);
-        for (int d = 0; d < 2; d++) r->rows[i].seconds[d] = median(t.of + 2 * i + d, t.pass, 2 * t.steps);
+        for (int d = 0; d < 2; d++) r->rows[i].seconds[d] = times_median(t.of + 2 * i + d, t.pass, 2 * t.steps);
     }
-    for (int d = 0; d < 2; d++) r->pass[d] = median(t.whole[0] + d, t.pass, 2);
+    for (int d = 0; d < 2; d++) r->pass[d] = times_median(t.whole[0] + d, t.pass, 2);
     graph_info(b->g, &info);
     r->fused = info.fused;
     return ERR_NONE;
 }
 
-static enum error bench(struct net *b, const struct options *o) {
+static enum error net_bench(struct net *b, const struct bench_layers_options *o) {
     struct layers_result r = {.json = o->json, .precision = (enum precision)b->settings.config.precision};
-    TRY(make_net(b, o));
+    TRY(net_make(b, o));
     r.model = b->m->name;
     r.n = b->batch.n;
     r.classes = b->classes;
@@ -264,12 +262,12 @@ static enum error bench(struct net *b, const struct options *o) {
     r.fma = device_runtime(b->dev)->apart ? 0 : peak_fma();
     r.side = peak_side(b->dev);
     TRY(peak_gemm(b->dev, r.precision, bench_clock(b->dev), &r.gemm));
-    TRY(measure(b, o, &r));
+    TRY(net_measure(b, o, &r));
     return layers_report(&r, stdout);
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct bench_layers_options *o = cli->options;
     struct net b = {0};
     enum error err = ERR_NONE;
     if (o->config.path && (o->model || o->input.ndim || o->classes))
@@ -278,7 +276,7 @@ static int run(const struct cli *cli) {
     if (o->model) err = model ? cli_set_first(&o->config, model) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
     err = cli_load(&o->config, &b.settings);
-    if (err == ERR_NONE && (err = bench(&b, o)) != ERR_NONE && !b.told) cli_fail(err);
+    if (err == ERR_NONE && (err = net_bench(&b, o)) != ERR_NONE && !b.reported) cli_fail(err);
     net_fini(&b);
     return error_exit_code(err);
 }
@@ -307,6 +305,6 @@ const struct command command_bench_layers = {
     .notes = "bytes: the values that an op reads and writes, each once. peak: the larger of two rates measured\n"
              "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
              "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
-    .standard = &(const struct options){.threads = 1, .seconds = 1},
+    .standard = &(const struct bench_layers_options){.threads = 1, .seconds = 1},
     .run = run,
 };

@@ -24,16 +24,16 @@ static bool is_fused(const struct op_desc *d) {
     return is_fused_act(d) || (d->kind == OP_CONV2D && d->conv.maxpool);
 }
 
-static double peak(const struct layers_result *r) {
+static double result_peak(const struct layers_result *r) {
     return fmax(r->fma * (double)r->threads, r->gemm);
 }
 
-struct totals {
+struct layers_totals {
     double seconds[2], flops[2], bytes[2];
 };
 
-static struct totals sum(const struct layers_result *r) {
-    struct totals t = {0};
+static struct layers_totals totals_of(const struct layers_result *r) {
+    struct layers_totals t = {0};
     for (int i = 0; i < r->count; i++)
         for (int b = 0; b < 2; b++) {
             t.seconds[b] += r->rows[i].seconds[b];
@@ -55,7 +55,7 @@ static void print_rates(const struct layers_result *r, const double flops[2], co
     fprintf(out, "%9.3f %9.3f %6.1f %%", seconds[0] * 1e3, seconds[1] * 1e3,
             rate((seconds[0] + seconds[1]) * 100, all));
     if (now > 0)
-        fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / peak(r) * 100);
+        fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / result_peak(r) * 100);
     else
         fprintf(out, " %9s %8s", "-", "-");
 }
@@ -77,7 +77,7 @@ static void print_head(const struct layers_result *r, FILE *out) {
             r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
             r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "", r->passes,
             r->threads == 1 && r->fma > 0 ? "processor time" : "time");
-    fprintf(out, "peak %.1f GFLOP/s", peak(r) * 1e-9);
+    fprintf(out, "peak %.1f GFLOP/s", result_peak(r) * 1e-9);
     if (r->fma > 0)
         fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of", r->fma * 1e-9);
     else
@@ -88,7 +88,7 @@ static void print_head(const struct layers_result *r, FILE *out) {
 }
 
 static void print_table(const struct layers_result *r, FILE *out) {
-    struct totals t = sum(r);
+    struct layers_totals t = totals_of(r);
     double all = t.seconds[0] + t.seconds[1];
     char bytes[32];
     print_head(r, out);
@@ -126,12 +126,12 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
     json_pair(j, "flops", s->flops, 1);
     json_pair(j, "bytes", s->bytes, 1);
     json_real(j, "gflops", now * 1e-9);
-    json_real(j, "of_peak", now / peak(r));
+    json_real(j, "of_peak", now / result_peak(r));
     json_close(j, '}');
 }
 
 static enum error print_json(const struct layers_result *r, FILE *out) {
-    struct totals t = sum(r);
+    struct layers_totals t = totals_of(r);
     struct json j;
     json_init(&j);
     json_open(&j, NULL, '{');
@@ -154,7 +154,7 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     json_pair(&j, "flops", t.flops, 1);
     json_real(&j, "gflops", rate(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
     json_close(&j, '}');
-    return cli_json(&j, out);
+    return cli_json(ERR_NONE, &j, out);
 }
 
 enum error layers_report(const struct layers_result *r, FILE *out) {

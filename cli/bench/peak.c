@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #elif defined(__aarch64__)
@@ -19,54 +20,36 @@
 enum { FMA_CHAINS = 12 };
 typedef float (*fma_fn)(long rounds);
 
-#if defined(__x86_64__)
-__attribute__((target("avx512f"))) static float fma_512(long rounds) {
-    __m512 sum[FMA_CHAINS], x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(0.001f);
-    for (int i = 0; i < FMA_CHAINS; i++) sum[i] = _mm512_set1_ps((float)i);
-    for (long k = 0; k < rounds; k++)
-#pragma GCC unroll 12
-        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = _mm512_fmadd_ps(sum[i], x, y);
-    float all = 0;
-    for (int i = 0; i < FMA_CHAINS; i++) all += _mm512_reduce_add_ps(sum[i]);
-    return all;
-}
-
-__attribute__((target("avx2,fma"))) static float fma_256(long rounds) {
-    __m256 sum[FMA_CHAINS], x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(0.001f);
-    for (int i = 0; i < FMA_CHAINS; i++) sum[i] = _mm256_set1_ps((float)i);
-    for (long k = 0; k < rounds; k++)
-#pragma GCC unroll 12
-        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = _mm256_fmadd_ps(sum[i], x, y);
-    float all = 0, part[8];
-    for (int i = 0; i < FMA_CHAINS; i++) {
-        _mm256_storeu_ps(part, sum[i]);
-        for (int k = 0; k < 8; k++) all += part[k];
+/* The loop of one width of vectors: sum * x + y in each chain by 'fma', whose instructions the attribute allows. */
+#define FMA_LOOP(name, attribute, vector, fma)                                                                         \
+    attribute static float name(long rounds) {                                                                         \
+        vector sum[FMA_CHAINS], x = (vector){0} + 0.999f, y = (vector){0} + 0.001f;                                    \
+        float part[sizeof(vector) / sizeof(float)], all = 0;                                                           \
+        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = y + (float)i;                                                    \
+        for (long k = 0; k < rounds; k++)                                                                              \
+            _Pragma("GCC unroll 12") for (int i = 0; i < FMA_CHAINS; i++) sum[i] = fma(sum[i], x, y);                  \
+        for (int i = 0; i < FMA_CHAINS; i++) {                                                                         \
+            memcpy(part, &sum[i], sizeof part);                                                                        \
+            for (size_t k = 0; k < sizeof part / sizeof *part; k++) all += part[k];                                    \
+        }                                                                                                              \
+        return all;                                                                                                    \
     }
-    return all;
-}
+
+#if defined(__x86_64__)
+FMA_LOOP(fma_512, __attribute__((target("avx512f"))), __m512, _mm512_fmadd_ps)
+FMA_LOOP(fma_256, __attribute__((target("avx2,fma"))), __m256, _mm256_fmadd_ps)
 #endif
 
 /* Any machine: vectors of four, multiplied and added, in one instruction where all of its kind have it. */
-typedef float vector __attribute__((vector_size(16)));
-static inline vector fma_of(vector sum, vector x, vector y) {
+typedef float vector4 __attribute__((vector_size(16)));
+static inline vector4 fma_of(vector4 sum, vector4 x, vector4 y) {
 #if defined(__aarch64__)
-    return (vector)vfmaq_f32((float32x4_t)y, (float32x4_t)sum, (float32x4_t)x);
+    return (vector4)vfmaq_f32((float32x4_t)y, (float32x4_t)sum, (float32x4_t)x);
 #else
     return sum * x + y;
 #endif
 }
-
-static float fma_plain(long rounds) {
-    vector sum[FMA_CHAINS], x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {0.001f, 0.001f, 0.001f, 0.001f};
-    for (int i = 0; i < FMA_CHAINS; i++) sum[i] = y;
-    for (long k = 0; k < rounds; k++)
-#pragma GCC unroll 12
-        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = fma_of(sum[i], x, y);
-    float all = 0;
-    for (int i = 0; i < FMA_CHAINS; i++)
-        for (int k = 0; k < 4; k++) all += sum[i][k];
-    return all;
-}
+FMA_LOOP(fma_plain, , vector4, fma_of)
 
 static fma_fn choose_fma(int *lanes) {
 #if defined(__x86_64__)

@@ -16,9 +16,10 @@
 enum { REST = 9 };                  /* a table is read anew after as many times the time that reading it took, */
 static const double LEAST_REST = 1; /* and this, in seconds */
 
-struct options {
+struct dashboard_options {
     const char *path, *at;
 };
+#define OPTIONS_STRUCT struct dashboard_options
 struct watch { /* used by the server's thread alone */
     const char *path;
     bool one;          /* path is a run */
@@ -139,7 +140,7 @@ static enum error serve(struct watch *w, const char *address) {
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct dashboard_options *o = cli->options;
     struct watch w = {.path = o->path, .one = runs_is_one(o->path)};
     if (!run_is_address(o->at))
         return cli_usage(cli, "--at: '%s' is not an address such as 8080, 127.0.0.1:8080 or [::1]:8080", o->at);
@@ -162,6 +163,6 @@ const struct command command_dashboard = {
     OPTIONS(options),
     .notes = "It follows runs that still train. A run can show itself: engine run --dashboard.\n"
              "Exit codes: 0 ended by Ctrl-C or a signal; 64 usage; 66 no such folder; 69 the port is taken\n",
-    .standard = &(const struct options){.path = "runs", .at = DASHBOARD_STANDARD},
+    .standard = &(const struct dashboard_options){.path = "runs", .at = DASHBOARD_STANDARD},
     .run = run,
 };

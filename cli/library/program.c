@@ -10,17 +10,18 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 static int command_unknown(const char *name) {
     const char *names[32];
     int n;
-    const struct command *const *all = command_list(&n);
+    const struct command_row *all = command_rows(&n);
     const char *near = NULL;
     for (int i = 0; i < n; i++) {
-        names[i] = all[i]->name;
-        if (!near && config_also(all[i]->also, name)) near = all[i]->name;
+        names[i] = all[i].command->name;
+        if (!near && config_also(all[i].command->also, name)) near = names[i];
     }
     if (!near) near = text_nearest(name, names, n);
     fprintf(stderr, "error: unknown command '%s'%s%s%s\nhint: engine help\n", name, near ? ", did you mean '" : "",
@@ -44,19 +45,31 @@ static void reserve_standard(void) {
         if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
+/* argv[2] and those after it are the command's own. */
+static int command_run(const char *name, int argc, char **argv) {
+    const struct command_alias *alias = command_alias(name);
+    const struct command *c = alias ? alias->command : command_find(name);
+    int n = 0;
+    if (!c) return command_unknown(name);
+    const char **words = calloc((size_t)argc + 2, sizeof *words);
+    if (!words) return cli_fail(FAIL(ERR_MEMORY, "no memory for a command line"));
+    words[n++] = c->name;
+    if (alias) words[n++] = alias->option;
+    for (int i = 2; i < argc; i++) words[n++] = argv[i];
+    if (alias && isatty(STDERR_FILENO))
+        fprintf(stderr, "note: 'engine %s' is now 'engine %s %s'\n", name, c->name, alias->option);
+    int code = command_call(c, n, words);
+    free(words);
+    return code;
+}
+
 int engine_program(int argc, char **argv) {
-    char help[] = "help", version[] = "version";
-    char *none[] = {help, NULL};
+    const char *name = argc < 2 ? "help" : argv[1];
     reserve_standard();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
-    if (argc < 2) return command_call(&command_help, 1, none);
-    char *name = argv[1];
-    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = help;
-    if (!strcmp(name, "--version")) name = version;
-    const struct command *c = command_find(name);
-    if (!c) return command_unknown(name);
-    argv[1] = name;
-    int code = output_flushed(command_call(c, argc - 1, argv + 1));
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
+    if (!strcmp(name, "--version")) name = "version";
+    int code = output_flushed(command_run(name, argc, argv));
     given_up_exit(code);
     return code;
 }

@@ -10,25 +10,37 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-#define COMMAND(name) &command_##name,
+static const struct command_row commands[] = {
+#define COMMAND(name, group) {&command_##name, GROUP_##group},
 #include "cli/line/commands.def"
 #undef COMMAND
 };
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
-const struct command *const *command_list(int *count) {
+static const struct command_alias aliases[] = {
+#define ALIAS(old, name, option) {#old, &command_##name, option},
+#include "cli/line/commands.def"
+#undef ALIAS
+};
+
+const struct command_row *command_rows(int *count) {
     *count = COMMANDS;
     return commands;
 }
 
 const char *command_name(int i) {
-    return i < COMMANDS ? commands[i]->name : NULL;
+    return i < COMMANDS && commands[i].group != GROUP_HIDDEN ? commands[i].command->name : NULL;
 }
 
 const struct command *command_find(const char *name) {
     for (int i = 0; i < COMMANDS; i++)
-        if (!strcmp(commands[i]->name, name)) return commands[i];
+        if (!strcmp(commands[i].command->name, name)) return commands[i].command;
+    return NULL;
+}
+
+const struct command_alias *command_alias(const char *word) {
+    for (size_t i = 0; i < sizeof aliases / sizeof *aliases; i++)
+        if (!strcmp(aliases[i].old, word)) return &aliases[i];
     return NULL;
 }
 
@@ -48,8 +60,8 @@ int cli_end(enum error err) {
     return err == ERR_NONE ? 0 : cli_fail(err);
 }
 
-enum error cli_json(struct json *j, FILE *out) {
-    enum error err = json_done(j);
+enum error cli_json(enum error err, struct json *j, FILE *out) {
+    if (err == ERR_NONE) err = json_done(j);
     if (err == ERR_NONE) fprintf(out, "%s\n", j->text);
     json_fini(j);
     return err;
@@ -72,12 +84,17 @@ enum error cli_read_shape(const char *value, void *out) {
     return shape_read(value, out) ? ERR_NONE : ERR_USAGE;
 }
 
-enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
-    const char *algorithms[16] = {0}, *path = NULL, *run_dir;
-    struct pool *pool;
+void cli_algorithms(const char *names[CLI_ALGORITHMS]) {
     int n;
     const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    for (int i = 0; i < CLI_ALGORITHMS; i++) names[i] = i < n && i < CLI_ALGORITHMS - 1 ? algos[i]->name : NULL;
+}
+
+enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
+    const char *algorithms[CLI_ALGORITHMS], *path = NULL, *run_dir;
+    struct pool *pool;
+    int n;
+    cli_algorithms(algorithms);
     *report = NULL;
     *out = (struct run_settings){0};
     TRY(pool_create(&pool));

@@ -7,11 +7,24 @@
 
 #include <stdio.h>
 
-#define COMMAND(name) extern const struct command command_##name;
+#define COMMAND(name, group) extern const struct command command_##name;
 #include "cli/line/commands.def"
 #undef COMMAND
+enum command_group { GROUP_TRAIN, GROUP_RESULTS, GROUP_USE, GROUP_COMPARE, GROUP_LEARN, GROUP_SYSTEM, GROUP_HIDDEN };
+struct command_row {
+    const struct command *command;
+    enum command_group group; /* GROUP_HIDDEN: for programs, not for people */
+};
+const struct command_row *command_rows(int *count);
 const struct command *command_find(const char *name);
-const struct command *const *command_list(int *count);
+const char *command_name(int i); /* of those that are not hidden; NULL: there are fewer */
+
+struct command_alias { /* "engine validate" is "engine config --check" */
+    const char *old;
+    const struct command *command;
+    const char *option;
+};
+const struct command_alias *command_alias(const char *word); /* NULL: it is none */
 /* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
  * it is no part of engine/engine.h. */
 __attribute__((visibility("default"))) int engine_program(int argc, char **argv);
@@ -22,8 +35,8 @@ const char *cli_zoo_name(int i); /* of networks, likewise */
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */
-/* Prints what has been written as one line, and frees it. */
-MUST_CHECK enum error cli_json(struct json *j, FILE *out);
+/* Prints what has been written as one line, unless that has failed with err, and frees it. */
+MUST_CHECK enum error cli_json(enum error err, struct json *j, FILE *out);
 /* Reads channels, height and width as in 3x32x32, or a number, into a struct shape. */
 enum error cli_read_shape(const char *value, void *out);
 
@@ -46,6 +59,9 @@ MUST_CHECK enum error cli_alone(struct cli_config *c);
 /* Loads it, of a run directory its resolved.yaml; on error everything that is wrong has been printed.
  * run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
+/* The algorithms' names, which end with NULL, for run_settings_load. */
+enum { CLI_ALGORITHMS = 16 };
+void cli_algorithms(const char *names[CLI_ALGORITHMS]);
 /* The same, but nothing is printed: all that is wrong is in *report, in the pool of *out, or is the last error. */
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report);
 
@@ -76,7 +92,7 @@ struct cli_trained {
     struct run_settings settings; /* run_settings_free in any case */
     struct job job;
 };
-/* Their rows, for a struct options whose member 'trained' this is. */
+/* Their rows, for an OPTIONS_STRUCT whose member 'trained' this is. */
 // clang-format off
 #define TRAINED_PATH \
     "CONFIG|RUN_DIR", NULL, "a run, one of its checkpoints, or a configuration, whose newest run is meant", \
@@ -95,8 +111,9 @@ struct cli_trained {
 /* Load the configuration; find the weights (job.resume). What is wrong has been printed. */
 enum error cli_trained_load(struct cli_trained *t);
 enum error cli_trained_weights(struct cli_trained *t);
-/* Asks the network here: all of loading, with settings for one device. */
-MUST_CHECK enum error cli_trained_ask(struct cli_trained *t, struct trainer **out);
+/* Loads the network here, with settings for one device. What is wrong has been printed; close it in any case. */
+MUST_CHECK enum error cli_trained_open(struct cli_trained *t, struct pool *pool, struct trainer **out);
+void cli_trained_close(struct cli_trained *t, struct trainer *trainer);
 
 /* ---- run directories ---- */
 struct run_place {

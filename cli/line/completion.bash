@@ -1,36 +1,17 @@
+# bash completion of engine; made by 'engine help --completion bash'
 _engine() {
-    local line=${COMP_LINE:0:COMP_POINT} words cur before options parts values key
+    local line=${COMP_LINE:0:COMP_POINT} words value
     read -ra words <<< "$line"
     [[ $line == *' ' ]] && words+=('')
-    local last=$((${#words[@]} - 1))
-    cur=${words[last]} before=${words[last-1]}
-    COMPREPLY=()
-    if ((last <= 1)); then
-        COMPREPLY=($(compgen -W "$_engine_commands" -- "$cur"))
-        return
-    fi
-    _engine_command "${words[1]}"
-    if [[ $cur == *=* ]]; then
-        key=${cur%%=*}
-        _engine_option "${words[1]}" "$key"
-        [[ $values ]] || _engine_values "${key#--}"
-        COMPREPLY=($(compgen -W "$values" -- "${cur#*=}"))
-        [[ $values && $cur != */* ]] || COMPREPLY=($(compgen -f -- "${cur#*=}"))
-    elif [[ $before == --set ]]; then
-        COMPREPLY=($(compgen -W "$_engine_keys" -S = -- "$cur"))
-        compopt -o nospace 2> /dev/null
-    elif _engine_option "${words[1]}" "$before"; [[ $values ]]; then
-        COMPREPLY=($(compgen -W "$values" -- "$cur"))
-        [[ $cur == */* ]] && COMPREPLY=($(compgen -f -- "$cur"))
-        # bash takes what stands behind a colon for the word
-        [[ $cur == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${cur%:*}:"}")
-    elif [[ $cur == -* ]]; then
-        COMPREPLY=($(compgen -W "$options" -- "$cur"))
-    else
-        [[ ${words[1]} == help ]] && parts="$parts config $_engine_keys"
-        ((last == 2)) && COMPREPLY=($(compgen -W "$parts" -- "$cur"))
-        ((${#COMPREPLY[@]})) || COMPREPLY=($(compgen -f -- "$cur"))
+    value=${words[-1]##*=}
+    mapfile -t COMPREPLY < <("${words[0]/#\~/$HOME}" complete -- "${words[@]:1}" 2> /dev/null)
+    if ((!${#COMPREPLY[@]})); then
+        mapfile -t COMPREPLY < <(compgen -f -- "$value")
         compopt -o filenames 2> /dev/null
+    elif [[ ${COMPREPLY[0]} == *= ]]; then
+        compopt -o nospace 2> /dev/null
     fi
+    # bash takes what stands after a colon for the word
+    [[ $value == *:* && $COMP_WORDBREAKS == *:* ]] && COMPREPLY=("${COMPREPLY[@]#"${value%:*}:"}")
 }
 complete -F _engine engine

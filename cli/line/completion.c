@@ -1,5 +1,5 @@
-/* engine completion: what a shell needs to complete the words of a command line, made of the table
- * of commands and the schema. The scripts hold all words, so that completing starts no program. */
+/* engine complete: what may follow the words of a command line, from the table of commands and the schema. A shell asks it at
+ * each press of its key; the shells' scripts (completion.bash and others) do little more than that. */
 #include "cli/line/cli.h"
 
 #include "engine/base/embedded.h"
@@ -13,8 +13,32 @@
 extern const struct embedded completion_scripts[];
 extern const int completion_scripts_count;
 
-/* ---- what all shells get ---- */
-enum { KEY_WORDS = 256, WORD_TEXT = 48 };
+const char *completion_shell(int i) {
+    return i < completion_scripts_count ? strchr(completion_scripts[i].name, '.') + 1 : NULL;
+}
+
+void completion_print(int i) {
+    fputs(completion_scripts[i].text, stdout);
+}
+
+/* ---- words ---- */
+
+/* Prints what begins as the user has begun. */
+static void offer(const char *word, const char *begun, const char *end) {
+    if (!strncmp(word, begun, strlen(begun))) printf("%s%s\n", word, end);
+}
+
+static void offer_all(const char *(*word)(int i), const char *begun) {
+    for (int i = 0; word(i); i++) offer(word(i), begun, "");
+}
+
+static void offer_words(const struct option *o, const char *begun) {
+    char text[OPTION_TEXT];
+    const char *word;
+    for (int i = 0; (word = option_word(o, i, text)); i++) offer(word, begun, "");
+}
+
+/* ---- keys ---- */
 
 static const char *mode_name(int i) {
     int n;
@@ -28,280 +52,140 @@ static const char *algorithm_name(int i) {
     return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? "native" : NULL;
 }
 
-/* What keys may be whose words are no part of the schema. */
+/* Of each kind of device one, two and four: "cpu:1", "cpu:2". */
+static const char *devices_text(int i) {
+    static char text[32];
+    int n;
+    const struct device_ops *const *kinds = device_kinds(&n);
+    if (i >= 3 * n) return NULL;
+    snprintf(text, sizeof text, "%s:%d", kinds[i / 3]->name, 1 << i % 3);
+    return text;
+}
+
+/* The values of keys whose words are no part of the schema. */
 static const struct {
     const char *key;
     const char *(*word)(int i);
-} more[] = {{"mode", mode_name}, {"model", cli_zoo_name}, {"comm.algorithm", algorithm_name}};
+} more[] = {
+    {"mode", mode_name}, {"model", cli_zoo_name}, {"comm.algorithm", algorithm_name}, {"devices", devices_text}};
 
-static const char *(*words_of(const char *key))(int i) {
-    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        if (!strcmp(more[i].key, key)) return more[i].word;
-    return NULL;
-}
-
-static void print_words(const char *(*word)(int i)) {
-    for (int i = 0; word(i); i++) printf(" %s", word(i));
-}
-
-/* All words that it may be, with a blank before each. */
-static void print_option_words(const struct option *o) {
-    char text[OPTION_TEXT];
-    const char *word;
-    for (int i = 0; (word = option_word(o, i, text)); i++) printf(" %s", word);
-}
-
-/* What may stand after a command: its forms, or what its words may be. */
-static void print_parts(const struct command *c) {
-    const struct command *form;
-    for (int i = 0; (form = command_form(c, i)); i++)
-        if (form != c) printf(" %s", form->name);
-    for (const struct option *o = c->options; o && o->name; o++)
-        if (option_is_word(o)) print_option_words(o);
-}
-
-static bool has_option(const struct command *form, const char *name) {
-    for (const struct option *o = form->options; o && o->name; o++)
-        if (!strcmp(o->name, name)) return true;
-    return false;
-}
-
-/* Calls for each option of the command; those that several of its forms have, once. */
-static void walk_options(const struct command *c, void (*print)(const struct command *c, const struct option *o)) {
-    const struct command *form;
-    for (int i = 0; (form = command_form(c, i)); i++)
-        for (const struct option *o = form->options; o && o->name; o++) {
-            bool known = option_is_word(o);
-            for (int k = 0; k < i; k++) known |= has_option(command_form(c, k), o->name);
-            if (!known) print(c, o);
-        }
-}
-
-static void print_names(const struct command *c, const struct option *o) {
-    (void)c;
-    printf("%s%s%s ", o->name, o->also ? " " : "", o->also ? o->also : "");
-}
-
-struct keys {
+enum { KEYS_MOST = 512 };
+struct key_search {
     struct pool *pool;
-    char seen[KEY_WORDS][WORD_TEXT];
+    const char *key;   /* whose values are looked for; NULL: keys are */
+    const char *begun; /* of the value, or the key */
+    const char *end;   /* after a key */
+    const char *seen[KEYS_MOST];
     int count;
 };
 
-/* Of each kind of device one, two and four: "cpu:1 cpu:2". */
-static void print_devices(void) {
-    int n;
-    const struct device_ops *const *kinds = device_kinds(&n);
-    for (int i = 0; i < n; i++)
-        for (int k = 1; k <= 4; k *= 2) printf(" %s:%d", kinds[i]->name, k);
-}
-
-/* Several variants may have a key of one name. */
-static bool is_new(struct keys *k, const char *path) {
-    for (int i = 0; i < k->count; i++)
-        if (!strcmp(k->seen[i], path)) return false;
-    if (k->count < KEY_WORDS) snprintf(k->seen[k->count++], WORD_TEXT, "%s", path);
+/* Several variants may have a key of one name: it counts once. */
+static bool key_is_new(struct key_search *s, const char *path) {
+    for (int i = 0; i < s->count; i++)
+        if (!strcmp(s->seen[i], path)) return false;
+    if (s->count < KEYS_MOST) s->seen[s->count++] = path;
     return true;
 }
 
-static void print_key(void *user, const struct config_key *key) {
-    struct keys *k = user;
-    if (is_new(k, key->path)) printf("%s%s", k->count > 1 ? " " : "", key->path);
-}
-
-/* A line of a case: "mode) values='single dp ddp' ;;" */
-static void print_values(void *user, const struct config_key *key) {
-    struct keys *k = user;
-    const char *names[KEY_WORDS];
-    int n = config_key_words(key, k->pool, names, KEY_WORDS);
-    const char *(*word)(int i) = words_of(key->path);
-    bool devices = !strcmp(key->path, "devices");
-    if ((n == 0 && !word && !devices) || !is_new(k, key->path)) return;
-    printf("        %s) values='", key->path);
-    if (word) print_words(word);
-    if (devices) print_devices();
-    for (int i = 0; i < n; i++) printf("%s%s", i ? " " : "", names[i]);
-    printf("' ;;\n");
-}
-
-static enum error walk_keys(void (*print)(void *user, const struct config_key *key)) {
-    static struct keys k; /* too large for the stack */
-    k = (struct keys){0};
-    TRY(pool_create(&k.pool));
-    enum error err = config_walk(&run_schema, k.pool, print, &k);
-    pool_free(k.pool);
-    return err;
-}
-
-/* A line of a case: "'report --format') values='html md' ;;". Of a key the values are its own. */
-static void print_option_values(const struct command *c, const struct option *o) {
-    char text[OPTION_TEXT];
-    if (o->key && *o->key && o->value) {
-        printf("        '%s %s') _engine_values %s ;;\n", c->name, o->name, o->key);
-    } else if (option_word(o, 0, text)) {
-        printf("        '%s %s') values='", c->name, o->name);
-        print_option_words(o);
-        printf("' ;;\n");
+static void offer_key(void *user, const struct config_key *key) {
+    struct key_search *s = user;
+    const char *names[KEYS_MOST];
+    if (!key_is_new(s, key->path)) return;
+    if (!s->key) {
+        offer(key->path, s->begun, s->end);
+    } else if (!strcmp(key->path, s->key)) {
+        int n = config_key_words(key, s->pool, names, KEYS_MOST);
+        for (int i = 0; i < n; i++) offer(names[i], s->begun, "");
     }
 }
 
-/* The lines of a case over commands, that set 'options' and 'parts'. */
-static void print_cases(void) {
-    int n;
-    const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) {
-        printf("        %s) options='", all[i]->name);
-        walk_options(all[i], print_names);
-        printf("' parts='");
-        print_parts(all[i]);
-        printf("' ;;\n");
+static enum error offer_keys(const char *begun, const char *end, struct pool *pool) {
+    return config_walk(&run_schema, pool, offer_key, &(struct key_search){.pool = pool, .begun = begun, .end = end});
+}
+
+static enum error offer_values(const char *key, const char *begun, struct pool *pool) {
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++)
+        if (!strcmp(more[i].key, key)) offer_all(more[i].word, begun);
+    return config_walk(&run_schema, pool, offer_key, &(struct key_search){.pool = pool, .key = key, .begun = begun});
+}
+
+/* ---- a command line ---- */
+
+/* The value of an option as far as it is there: of --set a key or a key's value. */
+static enum error offer_value(const struct option *o, const char *begun, struct pool *pool) {
+    const char *equals = strchr(begun, '=');
+    if (!o->key) return offer_words(o, begun), ERR_NONE;
+    if (*o->key) return offer_values(o->key, begun, pool);
+    if (!equals) return offer_keys(begun, "=", pool);
+    const char *key = pool_strndup(pool, begun, (size_t)(equals - begun));
+    return key ? offer_values(key, equals + 1, pool) : ERR_MEMORY;
+}
+
+/* The option of this name, in the form or, where none is chosen, in any. */
+static const struct option *find_option(const struct command *c, const struct command *form, const char *word) {
+    const struct option *o = *word == '-' ? option_find(form, word) : NULL;
+    const struct command *any;
+    for (int i = 0; *word == '-' && !o && form == c && (any = command_form(c, i)); i++) o = option_find(any, word);
+    return o;
+}
+
+static void offer_options(const struct command *form, const char *begun) {
+    for (const struct option *o = form->options; o && o->name; o++) {
+        if (option_is_word(o)) continue;
+        offer(o->name, begun, "");
+        if (o->also) offer(o->also, begun, "");
     }
 }
 
-/* What may follow a form: "'lab run') values='00-hello'". */
-static void print_form_values(const struct command *c) {
-    char text[OPTION_TEXT];
-    const struct command *form;
-    for (int i = 0; (form = command_form(c, i)); i++) {
-        const struct option *o = form->options;
-        if (form == c || !o || !option_is_word(o) || !option_word(o, 0, text)) continue;
-        printf("        '%s %s') values='", c->name, form->name);
-        print_option_words(o);
-        printf("' ;;\n");
-    }
+static enum error offer_next(const struct command *c, const struct command *form, const char *begun,
+                             struct pool *pool) {
+    const struct command *any;
+    bool options = *begun == '-';
+    for (int i = 0; options && form == c && (any = command_form(c, i)); i++) offer_options(any, begun);
+    if (options && form != c) offer_options(form, begun);
+    if (options) return offer("--help", begun, ""), ERR_NONE;
+    for (int i = 0; form == c && c->forms && (any = command_form(c, i)); i++) offer(any->name, begun, "");
+    for (const struct option *o = form->options; o && o->name; o++)
+        if (option_is_word(o)) offer_words(o, begun);
+    return c == &command_help ? offer_keys(begun, "", pool) : ERR_NONE;
 }
 
-/* The tables as functions of bash and zsh: they set options, parts and values. */
-static enum error print_tables(void) {
-    int n;
-    const struct command *const *all = command_list(&n);
-    printf("_engine_command() {\n    options='' parts=''\n    case $1 in\n");
-    print_cases();
-    printf("    esac\n    options=\"$options --help\"\n}\n\n"
-           "_engine_values() {\n    values=''\n    case $1 in\n");
-    TRY(walk_keys(print_values));
-    printf("    esac\n}\n\n_engine_option() {\n    values=''\n    case \"$1 $2\" in\n");
-    for (int i = 0; i < n; i++) {
-        walk_options(all[i], print_option_values);
-        print_form_values(all[i]);
-    }
-    printf("    esac\n}\n\n_engine_keys='");
-    TRY(walk_keys(print_key));
-    printf("'\n_engine_commands='");
-    print_words(command_name);
-    printf("'\n\n");
-    return ERR_NONE;
+/* words: those after the program's name, of which the last is not complete. */
+static enum error complete(const char *const *words, int n, struct pool *pool) {
+    const char *begun = words[n - 1], *equals = strchr(begun, '=');
+    const struct command_alias *alias = command_alias(words[0]);
+    const struct command *c = alias ? alias->command : command_find(words[0]), *form = c, *any;
+    if (n == 1) return offer_all(command_name, begun), ERR_NONE;
+    if (!c) return ERR_NONE;
+    for (int k = 1; k < n - 1 && form == c; k++)
+        for (int i = 0; c->forms && (any = command_form(c, i)); i++)
+            if (!strcmp(any->name, words[k])) form = any;
+    const struct option *joined = equals ? find_option(c, form, begun) : NULL;
+    const struct option *before = find_option(c, form, alias && n == 2 ? alias->option : words[n - 2]);
+    if (joined) return offer_value(joined, equals + 1, pool);
+    if (before && option_takes_value(before)) return offer_value(before, begun, pool);
+    return offer_next(c, form, begun, pool);
 }
 
-/* ---- shells ---- */
-/* What does not depend on the tables: completion.bash, completion.zsh. */
-static void print_script(const char *shell) {
-    for (int i = 0; i < completion_scripts_count; i++)
-        if (!strcmp(strchr(completion_scripts[i].name, '.') + 1, shell)) fputs(completion_scripts[i].text, stdout);
-}
-
-static enum error print_bash(void) {
-    printf("# bash completion of engine; made by 'engine completion bash'\n");
-    TRY(print_tables());
-    print_script("bash");
-    return ERR_NONE;
-}
-
-static enum error print_zsh(void) {
-    printf("#compdef engine\n# zsh completion of engine; made by 'engine completion zsh'\n");
-    TRY(print_tables());
-    print_script("zsh");
-    return ERR_NONE;
-}
-
-/* A text in single quotes of fish. */
-static void print_quoted(const char *text) {
-    putchar('\'');
-    for (; *text; text++) {
-        if (*text == '\'' || *text == '\\') putchar('\\');
-        putchar(*text);
-    }
-    putchar('\'');
-}
-
-static void print_fish_option(const struct command *c, const struct option *o) {
-    char text[OPTION_TEXT];
-    const char *names[] = {o->name, o->also};
-    const char *(*word)(int i) = o->key ? words_of(o->key) : NULL;
-    bool words = option_word(o, 0, text) != NULL;
-    for (int i = 0; i < 2 && names[i]; i++) {
-        const char *name = names[i] + strspn(names[i], "-");
-        printf("complete -c engine -n '__fish_seen_subcommand_from %s' %s %s", c->name,
-               names[i][1] == '-' ? "-l" : "-s", name);
-        if (o->key && !*o->key) printf(" -x -a '$_engine_keys='");
-        if (word || words) printf(" -x -a '");
-        if (word) print_words(word);
-        if (words) print_option_words(o);
-        printf(word || words ? "'\n" : "\n");
-    }
-}
-
-static void print_fish_command(const struct command *c) {
-    printf("complete -c engine -n __fish_use_subcommand -f -a %s -d ", c->name);
-    print_quoted(c->summary);
-    putchar('\n');
-    walk_options(c, print_fish_option);
-    char text[OPTION_TEXT];
-    const struct command *form;
-    for (int i = 0; (form = command_form(c, i)); i++) {
-        if (form == c || !form->options || !option_is_word(form->options) || !option_word(form->options, 0, text))
-            continue;
-        printf("complete -c engine -n '__fish_seen_subcommand_from %s; and __fish_seen_subcommand_from %s' -a '",
-               c->name, form->name);
-        print_option_words(form->options);
-        printf("'\n");
-    }
-    if (!c->forms && (!option_is_word(c->options) || !option_word(c->options, 0, text))) return;
-    printf("complete -c engine -n '__fish_seen_subcommand_from %s' -a '", c->name);
-    print_parts(c);
-    printf("'\n");
-}
-
-static enum error print_fish(void) {
-    int n;
-    const struct command *const *all = command_list(&n);
-    printf("# fish completion of engine; made by 'engine completion fish'\nset -g _engine_keys ");
-    TRY(walk_keys(print_key));
-    printf("\n");
-    for (int i = 0; i < n; i++) print_fish_command(all[i]);
-    return ERR_NONE;
-}
-
-enum { SHELLS = 3 };
-static const struct {
-    const char *name;
-    enum error (*print)(void);
-} shells[SHELLS] = {{"bash", print_bash}, {"zsh", print_zsh}, {"fish", print_fish}};
-
-static const char *shell_name(int i) {
-    return i < SHELLS ? shells[i].name : NULL;
-}
-
-struct options {
-    int shell;
+struct complete_options {
+    struct option_list words;
 };
+#define OPTIONS_STRUCT struct complete_options
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
-    enum error err = shells[o->shell].print();
-    return cli_end(err);
+    const struct complete_options *o = cli->options;
+    return cli_end(complete(o->words.of, o->words.count, cli->pool));
 }
 
-static const struct option options[] = {
-    {"SHELL", NULL, "bash, zsh or fish", CONFIG_ENUM, AT(shell), .word = shell_name, .missing = "which shell?"}, {0}};
+static const struct option options[] = {{"WORD", NULL,
+                                         "the words after the program's name; the last one is not complete, and may be "
+                                         "empty",
+                                         .at = AT(words), .many = OPTION_REST, .missing = "which words?"},
+                                        {0}};
 
-const struct command command_completion = {
-    .name = "completion",
-    .summary = "prints a script with which a shell completes commands, options and keys",
+const struct command command_complete = {
+    .name = "complete",
+    .summary = "prints what may come next on a command line, for the shells' scripts (engine help --completion)",
     OPTIONS(options),
-    .notes = "bash: eval \"$(engine completion bash)\", or into\n"
-             "~/.local/share/bash-completion/completions/engine\n"
-             "zsh:  into a file _engine in a folder of fpath\n"
-             "fish: into ~/.config/fish/completions/engine.fish\n",
     .run = run,
 };

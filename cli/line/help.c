@@ -164,16 +164,28 @@ static void print_command(const struct command *c) {
 
 /* ---- the command ---- */
 
+static void print_group(const char *title, enum command_group group) {
+    int n;
+    const struct command_row *all = command_rows(&n);
+    printf("\n%s\n", title);
+    for (int i = 0; i < n; i++) {
+        if (all[i].group != group) continue;
+        printf("  %-10s ", all[i].command->name);
+        help_wrap(all[i].command->summary, 13, 13);
+    }
+}
+
 static int overview(void) {
+    static const char *const titles[GROUP_HIDDEN] = {[GROUP_TRAIN] = "train",
+                                                     [GROUP_RESULTS] = "look at runs",
+                                                     [GROUP_USE] = "use a trained network",
+                                                     [GROUP_COMPARE] = "compare, measure and predict",
+                                                     [GROUP_LEARN] = "learn",
+                                                     [GROUP_SYSTEM] = "this machine, this program"};
     printf("engine: trains a network on several devices, and measures which way of sharing gradients is better, and "
            "why\n\n"
-           "usage: engine COMMAND [ARGUMENTS]\n\n");
-    int n;
-    const struct command *const *all = command_list(&n);
-    for (int i = 0; i < n; i++) {
-        printf("  %-10s ", all[i]->name);
-        help_wrap(all[i]->summary, 13, 13);
-    }
+           "usage: engine COMMAND [ARGUMENTS]\n");
+    for (int group = 0; group < GROUP_HIDDEN; group++) print_group(titles[group], (enum command_group)group);
     printf("\n  engine run                     trains on generated data; needs no file\n"
            "  engine help COMMAND            the arguments of a command\n"
            "  engine help config             the keys of a configuration\n"
@@ -196,12 +208,18 @@ static enum error about_key(const char *key, struct pool *pool, const char *befo
     return ERR_NONE;
 }
 
+/* Commands, then the words of layers.c. */
+static const char *topic_word(int i) {
+    int commands = 0;
+    while (command_name(commands)) commands++;
+    return i < commands ? command_name(i) : layers_word(i - commands);
+}
+
 /* What has nearly that name. */
-static enum error refuse(const char *topic) {
+static enum error topic_refuse(const char *topic) {
     const char *names[128], *near;
     int n = 0;
-    for (int i = 0; command_name(i); i++) names[n++] = command_name(i);
-    for (int i = 0; layers_word(i) && n < 128; i++) names[n++] = layers_word(i);
+    for (int i = 0; topic_word(i) && n < 128; i++) names[n++] = topic_word(i);
     if (*error_hint() || !(near = text_nearest(topic, names, n))) return ERR_USAGE; /* about_key has said it */
     return FAIL(ERR_USAGE, "no command, key or layer '%s'\ndid you mean '%s'?", topic, near);
 }
@@ -223,10 +241,10 @@ static void search_variant(void *user, const struct config_key *key) {
 }
 
 /* What a key may be: adam, cosine, csv, or another tool's word for one. */
-static enum error about_variant(const char *topic, struct pool *pool, bool *told) {
+static enum error about_variant(const char *topic, struct pool *pool, bool *found) {
     struct variant_search s = {.topic = topic, .pool = pool};
     TRY(config_walk(&run_schema, pool, search_variant, &s));
-    *told = s.path != NULL;
+    *found = s.path != NULL;
     if (!s.path) return ERR_NONE;
     int n = (int)(strrchr(s.path, '.') - s.path);
     const char *title = pool_printf(pool, "%.*s: %s\n", n, s.path, s.path + n + 1);
@@ -234,46 +252,44 @@ static enum error about_variant(const char *topic, struct pool *pool, bool *told
 }
 
 /* A network of the zoo. */
-static enum error about_model(const char *topic, bool *told) {
-    int n;
-    const struct zoo_model *zoo = zoo_models(&n);
-    for (int i = 0; i < n && !*told; i++) {
-        if (!config_also(zoo[i].name, topic)) continue;
-        printf(
-            "%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
-            "parameters\n",
-            zoo[i].name, zoo[i].name, zoo[i].name);
-        *told = true;
-    }
-    return ERR_NONE;
+static bool about_model(const char *topic) {
+    const char *name = NULL;
+    for (int i = 0; cli_zoo_name(i) && !name; i++)
+        if (config_also(cli_zoo_name(i), topic)) name = cli_zoo_name(i);
+    if (!name) return false;
+    printf("%s is a network of the zoo, as in 'model: %s'\nengine model show %s has its layers, engine model list its "
+           "parameters\n",
+           name, name, name);
+    return true;
 }
 
 /* Keys and parameters by their last name alone, or by what other tools call them. */
 static enum error about_place(const char *topic, struct pool *pool) {
     struct config_place place;
     const char *answer = config_foreign(&run_schema, topic);
-    bool told = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    bool found = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
     if (answer) {
         printf("%s: %s\n", topic, answer);
         return ERR_NONE;
     }
-    if (told) {
+    if (found) {
         const char *example = *place.example ? pool_printf(pool, ", as in '%s'", place.example) : "";
         const char *note = *place.note ? pool_printf(pool, ". %s", place.note) : "";
         const char *title = example && note ? pool_printf(pool, "%s%s%s:\n", place.path, example, note) : NULL;
         if (!title) return ERR_MEMORY;
         TRY(about_key(place.path, pool, title));
     }
-    TRY(layers_parameter(topic, pool, &told));
-    if (!told) TRY(about_variant(topic, pool, &told));
-    if (!told) TRY(about_model(topic, &told));
-    return told ? ERR_NONE : refuse(topic);
+    TRY(layers_parameter(topic, pool, &found));
+    if (!found) TRY(about_variant(topic, pool, &found));
+    return found || about_model(topic) ? ERR_NONE : topic_refuse(topic);
 }
 
-/* Some names are a command's and a key's: both are told. */
-static enum error about(const char *topic, struct pool *pool) {
-    const struct command *c = command_find(topic);
+/* Some names are a command's and a key's: both are explained. */
+static enum error topic_explain(const char *topic, struct pool *pool) {
+    const struct command_alias *alias = command_alias(topic);
+    const struct command *c = alias ? alias->command : command_find(topic);
     bool layer;
+    if (alias) printf("engine %s is now engine %s %s\n\n", topic, c->name, alias->option);
     if (c) print_command(c);
     if (c == &command_config) return about_key("", pool, "\nKeys:\n");
     TRY(layers_help(topic, pool, &layer));
@@ -282,7 +298,7 @@ static enum error about(const char *topic, struct pool *pool) {
     return about_place(topic, pool);
 }
 
-static int tell(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
+static int help_print(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
     struct pool *pool;
     enum error err = pool_create(&pool);
     if (err != ERR_NONE) return cli_fail(err);
@@ -292,38 +308,59 @@ static int tell(const char *topic, enum error (*about_it)(const char *topic, str
 }
 
 int help_on(const char *topic) {
-    return tell(topic, about);
+    return help_print(topic, topic_explain);
 }
 
 static enum error about_key_alone(const char *key, struct pool *pool) {
     return about_key(key, pool, "");
 }
 
-struct options {
-    const char *topic, *key;
+struct help_options {
+    const char *topic, *key, *all;
+    bool man;
+    int shell; /* -1: none */
 };
+#define OPTIONS_STRUCT struct help_options
 
-static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
-    if (!o->topic) return overview();
-    if (o->key && command_find(o->topic) == &command_config) return tell(o->key, about_key_alone);
-    return help_on(o->topic);
+static int run_man(const struct cli *cli) {
+    const struct help_options *o = cli->options;
+    if (o->all && o->topic) return cli_usage(cli, "--all writes all pages");
+    if (o->all) return cli_end(man_write_all(o->all));
+    enum error err = man_print(o->topic);
+    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
 }
 
-/* Commands, then what layers.c knows. */
-static const char *topic_word(int i) {
-    int commands = 0;
-    while (command_name(commands)) commands++;
-    return i < commands ? command_name(i) : layers_word(i - commands);
+static int run(const struct cli *cli) {
+    const struct help_options *o = cli->options;
+    if (o->man) return run_man(cli);
+    if (o->all) return cli_usage(cli, "--all is for --man");
+    if (o->shell >= 0) return completion_print(o->shell), 0;
+    if (!o->topic) return overview();
+    if (o->key && command_find(o->topic) == &command_config) return help_print(o->key, about_key_alone);
+    return help_on(o->topic);
 }
 
 static const struct option options[] = {
     {"COMMAND | KEY | LAYER", NULL, "its arguments; its meaning; 'layers' lists all layers", CONFIG_STRING, AT(topic),
      .word = topic_word},
     {"KEY", NULL, "after 'config': the key, even if a command has the same name", CONFIG_STRING, AT(key)},
+    {"--man", NULL,
+     "a page of the manual, in the format of man: of the program or COMMAND; engine.yaml: all keys and layers",
+     CONFIG_BOOL, AT(man)},
+    {"--all", "FOLDER", "with --man: writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
+    {"--completion", "SHELL", "a script with which bash, zsh or fish completes commands, options and keys", CONFIG_ENUM,
+     AT(shell), .word = completion_shell},
     {0}};
 
-const struct command command_help = {.name = "help",
-                                     .summary = "explains a command, a key of the configuration or a layer",
-                                     OPTIONS(options),
-                                     .run = run};
+const struct command command_help = {
+    .name = "help",
+    .summary = "explains a command, a key of the configuration or a layer; prints the manual",
+    OPTIONS(options),
+    .notes = "To read a page: 'engine help --man run | man -l -'\n"
+             "bash: eval \"$(engine help --completion bash)\", or into\n"
+             "~/.local/share/bash-completion/completions/engine\n"
+             "zsh:  into a file _engine in a folder of fpath\n"
+             "fish: into ~/.config/fish/completions/engine.fish\n",
+    .standard = &(const struct help_options){.shell = -1},
+    .run = run,
+};

@@ -1,5 +1,4 @@
-/* The layers of a network, as 'engine help conv2d', the manual and docs/layers.md tell them: all from the layers' own
- * tables (engine/model/layer.h). */
+/* The layers of a network, as 'engine help conv2d' describes them: all from the layers' own tables (engine/model/layer.h). */
 #include "cli/line/cli.h"
 
 #include <stdio.h>
@@ -11,7 +10,7 @@ const char *layers_word(int i) {
     return i == 0 ? "layers" : i <= n ? kinds[i - 1]->section.name : NULL;
 }
 
-/* The section without its sentence, which is told otherwise. */
+/* The section without its sentence, which is printed apart. */
 static struct config_section keys_alone(const struct config_section *s) {
     struct config_section keys = *s;
     keys.help = NULL;
@@ -71,15 +70,15 @@ static const char *without(const char *topic, const char *prefix) {
     return strncmp(topic, prefix, n) ? topic : topic + n;
 }
 
-enum error layers_help(const char *topic, struct pool *pool, bool *told) {
+enum error layers_help(const char *topic, struct pool *pool, bool *found) {
     const char *rest = without(topic, "model.");
-    *told = true;
+    *found = true;
     if (!strcmp(rest, "layers")) return print_list(pool);
     rest = without(rest, "layers.");
     const char *dot = strchr(rest, '.'), *name = pool_strndup(pool, rest, strcspn(rest, "."));
     const struct layer_ops *layer = name ? layer_find(name) : NULL;
     if (!layer) dot = NULL, layer = layer_find(rest); /* nn.Conv2d */
-    *told = layer != NULL;
+    *found = layer != NULL;
     if (!layer) return ERR_NONE;
     if (!dot) return print_layer(layer, pool);
     const char *text = config_help(&layer->section, dot + 1, pool);
@@ -88,7 +87,7 @@ enum error layers_help(const char *topic, struct pool *pool, bool *told) {
     return ERR_NONE;
 }
 
-enum error layers_parameter(const char *name, struct pool *pool, bool *told) {
+enum error layers_parameter(const char *name, struct pool *pool, bool *found) {
     struct config_place place;
     int n;
     const struct layer_ops *const *kinds = layer_kinds(&n);
@@ -97,51 +96,9 @@ enum error layers_parameter(const char *name, struct pool *pool, bool *told) {
         if (!config_find(s, name, true, true, NULL, pool, &place)) continue;
         const char *text = config_help(s, place.path, pool);
         if (!text) return ERR_USAGE;
-        printf("%sof the layer %s:\n", *told ? "\n" : "", s->name);
+        printf("%sof the layer %s:\n", *found ? "\n" : "", s->name);
         help_keys(text);
-        *told = true;
+        *found = true;
     }
-    return ERR_NONE;
-}
-
-/* ---- docs/layers.md ---- */
-
-static void key_line(void *user, const struct config_key *key) {
-    const char *standard = key->field->standard;
-    fprintf(user, "| `%s` | %s | %s%s%s | %s%s%s%s |\n", key->path, key->kind, standard ? "`" : "",
-            standard ? standard : "", standard ? "`" : "", key->help, key->also ? " (in other tools: " : "",
-            key->also ? key->also : "", key->also ? ")" : "");
-}
-
-static enum error keys_table(const struct config_section *s, struct pool *pool, FILE *out) {
-    if (!s->fields->key) return ERR_NONE;
-    fputs("\n| parameter | takes | default | |\n|---|---|---|---|\n", out);
-    return config_walk(s, pool, key_line, out);
-}
-
-static enum error layer_chapter(const struct layer_ops *layer, struct pool *pool, FILE *out) {
-    struct layer_fact facts[LAYER_FACTS];
-    int count;
-    TRY(layer_tell(layer, pool, facts, &count));
-    fprintf(out, "\n## %s\n\n%s.\n\n| | |\n|---|---|\n", layer->section.name, layer->section.help);
-    for (int i = 0; i < count; i++) fprintf(out, "| %s | `%s` |\n", facts[i].name, facts[i].text);
-    return keys_table(&layer->section, pool, out);
-}
-
-enum error layers_markdown(struct pool *pool, FILE *out) {
-    int n;
-    const struct layer_ops *const *kinds = layer_kinds(&n);
-    fprintf(out,
-            "# Every layer\n\n%s A bare value is the first parameter's: `linear: 10` is `linear: {units: 10}`.\n\n",
-            layer_dimensions);
-    fputs("| layer | PyTorch | |\n|---|---|---|\n", out);
-    for (int i = 0; i < n; i++) {
-        const struct config_section *s = &kinds[i]->section;
-        const char *torch = config_also_text(s->also, pool);
-        fprintf(out, "| [%s](#%s) | `%s` | %s |\n", s->name, s->name, torch ? torch : "", s->help);
-    }
-    fputs("\nEvery layer takes these, too:\n", out);
-    TRY(keys_table(&layer_common_section, pool, out));
-    for (int i = 0; i < n; i++) TRY(layer_chapter(kinds[i], pool, out));
     return ERR_NONE;
 }

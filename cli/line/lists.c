@@ -14,21 +14,21 @@ bool list_word(const char **list, char word[64]) {
     return true;
 }
 
-static bool add(int64_t n, int64_t most, int64_t out[LIST_MOST], int *count) {
+static bool list_add(int64_t n, int64_t most, int64_t out[LIST_MOST], int *count) {
     if (n < 1 || n > most || *count == LIST_MOST) return false;
     out[(*count)++] = n;
     return true;
 }
 
 /* 3..20 is 3, 4, 8, 16, 20. */
-static bool add_range(char *word, char *dots, int64_t most, int64_t out[LIST_MOST], int *count) {
+static bool list_add_range(char *word, char *dots, int64_t most, int64_t out[LIST_MOST], int *count) {
     int64_t low, high;
     *dots = '\0';
     if (!text_int(word, &low) || !text_int(dots + 2, &high) || low < 1 || low > high || high > most) return false;
-    if (!add(low, most, out, count)) return false;
+    if (!list_add(low, most, out, count)) return false;
     for (int64_t n = 1; n < high; n *= 2)
-        if (n > low && !add(n, most, out, count)) return false;
-    return low == high || add(high, most, out, count);
+        if (n > low && !list_add(n, most, out, count)) return false;
+    return low == high || list_add(high, most, out, count);
 }
 
 enum error list_numbers(const char *list, bool bytes, int64_t most, int64_t out[LIST_MOST], int *count) {
@@ -37,8 +37,8 @@ enum error list_numbers(const char *list, bool bytes, int64_t most, int64_t out[
     while (list_word(&list, word)) {
         int64_t n;
         char *dots = bytes ? NULL : strstr(word, "..");
-        bool right = dots                                                  ? add_range(word, dots, most, out, count)
-                     : (bytes ? text_bytes(word, &n) : text_int(word, &n)) ? add(n, most, out, count)
+        bool right = dots ? list_add_range(word, dots, most, out, count)
+                     : (bytes ? text_bytes(word, &n) : text_int(word, &n)) ? list_add(n, most, out, count)
                                                                            : false;
         if (!right) return ERR_USAGE;
     }

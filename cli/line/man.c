@@ -1,4 +1,4 @@
-/* engine man: the manual's pages, as roff, made of what the help is made of: the table of commands,
+/* engine help --man: the manual's pages, as roff, made of what the help is made of: the table of commands,
  * the schema of the configuration, the table of errors. */
 #include "cli/line/cli.h"
 
@@ -12,8 +12,8 @@
 
 /* ---- roff ---- */
 
-/* Text as it is: what roff would take for its own is told apart. */
-static void put_text(FILE *out, const char *text, size_t n) {
+/* Text as it is: what roff would take for its own is escaped. */
+static void roff_text(FILE *out, const char *text, size_t n) {
     if (n && (*text == '.' || *text == '\'')) fputs("\\&", out);
     for (size_t i = 0; i < n; i++) {
         if (text[i] == '\\')
@@ -25,64 +25,62 @@ static void put_text(FILE *out, const char *text, size_t n) {
     }
 }
 
-static void put_line(FILE *out, const char *macro, const char *text, size_t n) {
+static void roff_line(FILE *out, const char *macro, const char *text, size_t n) {
     fputs(macro, out);
-    put_text(out, text, n);
+    roff_text(out, text, n);
     fputc('\n', out);
 }
 
-static void put(FILE *out, const char *text) {
-    put_line(out, "", text, strlen(text));
+static void roff_put(FILE *out, const char *text) {
+    roff_line(out, "", text, strlen(text));
 }
 
-static void title(FILE *out, const char *name, int section) {
+static void roff_title(FILE *out, const char *name, int section) {
     fprintf(out, ".TH \"");
     for (const char *p = name; *p; p++) fputc(toupper((unsigned char)*p), out);
     fprintf(out, "\" \"%d\" \"\" \"engine %s\" \"Engine\"\n.nh\n.ad l\n", section, ENGINE_VERSION);
 }
 
-static void name_section(FILE *out, const char *name, const char *summary) {
+static void roff_name(FILE *out, const char *name, const char *summary) {
     fputs(".SH NAME\n", out);
-    put_text(out, name, strlen(name));
+    roff_text(out, name, strlen(name));
     fputs(" \\- ", out);
-    put(out, summary);
+    roff_put(out, summary);
 }
 
 /* ---- commands ---- */
 /* Paragraphs; lines that begin with blanks stay as they are. */
-static void put_notes(FILE *out, const char *notes) {
+static void roff_notes(FILE *out, const char *notes) {
     bool filled = true;
     if (notes) fputs(".PP\n", out);
     for (const char *line = notes; line && *line;) {
         size_t n = strcspn(line, "\n");
         if (filled != (*line != ' ')) fputs((filled = !filled) ? ".fi\n" : ".nf\n", out);
-        put_line(out, n ? "" : ".PP", line, n);
+        roff_line(out, n ? "" : ".PP", line, n);
         line += n + (line[n] == '\n');
     }
     if (!filled) fputs(".fi\n", out);
 }
 
-static void put_options(FILE *out, const struct command *form) {
+static void roff_options(FILE *out, const struct command *form) {
     char left[OPTION_TEXT], text[OPTION_TEXT];
     for (const struct option *o = form->options; o && o->name; o++) {
         const char *help = option_help(o, text);
         if (!help) continue;
         fputs(".TP\n\\fB", out);
         option_left(o, left);
-        put_text(out, left, strlen(left));
+        roff_text(out, left, strlen(left));
         fputs("\\fR\n", out);
-        put(out, help);
+        roff_put(out, help);
     }
-    put_notes(out, form->notes);
+    roff_notes(out, form->notes);
 }
 
-static void see_also(FILE *out, const char *but) {
-    int n;
-    const struct command *const *all = command_list(&n);
+static void roff_see_also(FILE *out, const char *but) {
     fputs(".SH SEE ALSO\n", out);
     if (*but) fputs(".BR engine (1),\n", out);
-    for (int i = 0; i < n; i++)
-        if (strcmp(all[i]->name, but) != 0) fprintf(out, ".BR engine\\-%s (1),\n", all[i]->name);
+    for (int i = 0; command_name(i); i++)
+        if (strcmp(command_name(i), but) != 0) fprintf(out, ".BR engine\\-%s (1),\n", command_name(i));
     fputs(".BR engine.yaml (5)\n", out);
 }
 
@@ -90,27 +88,27 @@ static void command_page(FILE *out, const struct command *c) {
     char name[64], usage[USAGE_TEXT];
     const struct command *form;
     snprintf(name, sizeof name, "engine-%s", c->name);
-    title(out, name, 1);
-    name_section(out, name, c->summary);
+    roff_title(out, name, 1);
+    roff_name(out, name, c->summary);
     fputs(".SH SYNOPSIS\n", out);
     for (int i = 0; (form = command_form(c, i)); i++) {
         command_usage(c, form, usage);
-        put_line(out, ".B ", usage, strlen(usage));
+        roff_line(out, ".B ", usage, strlen(usage));
         fputs(".br\n", out);
     }
     fputs(".SH DESCRIPTION\n", out);
     fprintf(out, "%c", toupper((unsigned char)*c->summary));
-    put_text(out, c->summary + 1, strlen(c->summary + 1));
+    roff_text(out, c->summary + 1, strlen(c->summary + 1));
     fputs(".\n.SH OPTIONS\n", out);
     for (int i = 0; (form = command_form(c, i)); i++) {
         if (form != c) {
             fprintf(out, ".PP\n\\fBengine %s %s\\fR:\n", c->name, form->name);
-            put(out, form->summary);
+            roff_put(out, form->summary);
         }
-        put_options(out, form);
+        roff_options(out, form);
     }
-    if (c->forms) put_notes(out, c->notes);
-    see_also(out, c->name);
+    if (c->forms) roff_notes(out, c->notes);
+    roff_see_also(out, c->name);
 }
 
 /* Exit codes, each with all that leads to it. */
@@ -138,23 +136,22 @@ static void exit_section(FILE *out) {
 }
 
 static void main_page(FILE *out) {
-    int n;
-    const struct command *const *all = command_list(&n);
-    title(out, "engine", 1);
-    name_section(out, "engine",
-                 "trains a network on several devices, and compares how they share "
-                 "gradients");
+    roff_title(out, "engine", 1);
+    roff_name(out, "engine",
+              "trains a network on several devices, and compares how they share "
+              "gradients");
     fputs(".SH SYNOPSIS\n.B engine\n.I COMMAND\n[ARGUMENTS]\n.SH DESCRIPTION\n", out);
-    put(out, "Trains one network from one YAML file on one device (single), with a parameter "
+    roff_put(out,
+             "Trains one network from one YAML file on one device (single), with a parameter "
              "server (dp) or with an all-reduce among processes (ddp), with the same bits, and reports where the time "
              "went. Without a file it trains a small network on generated data.");
     fputs(".SH COMMANDS\n", out);
-    for (int i = 0; i < n; i++) {
-        fprintf(out, ".TP\n.B %s\n", all[i]->name);
-        put(out, all[i]->summary);
+    for (int i = 0; command_name(i); i++) {
+        fprintf(out, ".TP\n.B %s\n", command_name(i));
+        roff_put(out, command_find(command_name(i))->summary);
     }
     exit_section(out);
-    see_also(out, "");
+    roff_see_also(out, "");
 }
 
 /* ---- the configuration ---- */
@@ -167,25 +164,25 @@ static void key_entry(void *user, const struct config_key *key) {
     const struct entries *e = user;
     FILE *out = e->out;
     fprintf(out, ".TP\n.B %s", e->before);
-    put_line(out, "", key->path, strlen(key->path));
+    roff_line(out, "", key->path, strlen(key->path));
     if (key->with) {
         fputs("With ", out);
-        put_text(out, key->with, strlen(key->with));
+        roff_text(out, key->with, strlen(key->with));
         fputs(": ", out);
     }
     fputs("\\&", out);
-    put_text(out, key->kind, strlen(key->kind));
+    roff_text(out, key->kind, strlen(key->kind));
     if (key->field->standard && *key->field->standard) {
         fputs("; default ", out);
-        put_text(out, key->field->standard, strlen(key->field->standard));
+        roff_text(out, key->field->standard, strlen(key->field->standard));
     }
     fputs(".\n", out);
     if (!key->help) return;
     fputs(".br\n", out);
-    put(out, key->help);
+    roff_put(out, key->help);
     if (!key->also) return;
     fputs(".br\nIn other tools: ", out);
-    put(out, key->also);
+    roff_put(out, key->also);
 }
 
 static enum error layer_entries(const struct layer_ops *layer, struct pool *pool, FILE *out) {
@@ -195,10 +192,10 @@ static enum error layer_entries(const struct layer_ops *layer, struct pool *pool
     if (!before) return ERR_MEMORY;
     TRY(layer_tell(layer, pool, facts, &count));
     fprintf(out, ".TP\n.B %s\n", layer->section.name);
-    put(out, layer->section.help);
+    roff_put(out, layer->section.help);
     for (int i = 0; i < count; i++) {
         fprintf(out, ".br\n%s%s\\&", facts[i].name, *facts[i].name ? ": " : "");
-        put(out, facts[i].text);
+        roff_put(out, facts[i].text);
     }
     return config_walk(&layer->section, pool, key_entry, &(struct entries){out, before});
 }
@@ -207,45 +204,34 @@ static enum error layers_section_of(struct pool *pool, FILE *out) {
     int n;
     const struct layer_ops *const *kinds = layer_kinds(&n);
     fputs(".SH LAYERS\n", out);
-    put(out, "The items of the list model.layers, with their parameters. All layers also have the first ones.");
-    put(out, layer_dimensions);
+    roff_put(out, "The items of the list model.layers, with their parameters. All layers also have the first ones.");
+    roff_put(out, layer_dimensions);
     TRY(config_walk(&layer_common_section, pool, key_entry, &(struct entries){out, "LAYER."}));
     for (int i = 0; i < n; i++) TRY(layer_entries(kinds[i], pool, out));
     return ERR_NONE;
 }
 
-static enum error config_page(FILE *out) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
-    title(out, "engine.yaml", 5);
-    name_section(out, "engine.yaml", "the configuration of a run");
+static enum error config_page(struct pool *pool, FILE *out) {
+    roff_title(out, "engine.yaml", 5);
+    roff_name(out, "engine.yaml", "the configuration of a run");
     fputs(".SH DESCRIPTION\n", out);
-    put(out, "A YAML map; every key may be left out, and the empty file is valid. Unknown and "
-             "repeated keys are errors. A section takes a bare value for its main key: 'batch: 64' "
-             "is 'batch: {size: 64}'. On the command line a key is changed by '--set "
-             "optimizer.lr=0.1'. Times are written 10s or 250ms, sizes 25MB, rates 1Gbit, lengths "
-             "of training 5ep (epochs) or 200st (steps).");
+    roff_put(out, "A YAML map; every key may be left out, and the empty file is valid. Unknown and "
+                  "repeated keys are errors. A section takes a bare value for its main key: 'batch: 64' "
+                  "is 'batch: {size: 64}'. On the command line a key is changed by '--set "
+                  "optimizer.lr=0.1'. Times are written 10s or 250ms, sizes 25MB, rates 1Gbit, lengths "
+                  "of training 5ep (epochs) or 200st (steps).");
     fputs(".SH KEYS\n", out);
-    enum error err = config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""});
-    if (err == ERR_NONE) err = layers_section_of(pool, out);
+    TRY(config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""}));
+    TRY(layers_section_of(pool, out));
     fputs(".SH SEE ALSO\n.BR engine (1),\n.BR engine\\-run (1),\n.BR engine\\-config (1)\n", out);
-    pool_free(pool);
-    return err;
+    return ERR_NONE;
 }
 
-static enum error markdown_page(FILE *out) {
-    struct pool *pool;
-    TRY(pool_create(&pool));
-    enum error err = layers_markdown(pool, out);
-    pool_free(pool);
-    return err;
-}
-
-/* ---- the command ---- */
-static enum error print_page(FILE *out, const char *name) {
-    const struct command *c = command_find(name);
-    if (!strcmp(name, "engine.yaml")) return config_page(out);
-    if (!strcmp(name, "layers.md")) return markdown_page(out);
+/* ---- pages ---- */
+static enum error print_page(const char *name, struct pool *pool, FILE *out) {
+    const struct command_alias *alias = command_alias(name);
+    const struct command *c = alias ? alias->command : command_find(name);
+    if (!strcmp(name, "engine.yaml")) return config_page(pool, out);
     if (c)
         command_page(out, c);
     else if (!strcmp(name, "engine"))
@@ -253,6 +239,18 @@ static enum error print_page(FILE *out, const char *name) {
     else
         return FAIL(ERR_USAGE, "no page '%s'", name);
     return ERR_NONE;
+}
+
+static enum error print_to(const char *name, FILE *out) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    enum error err = print_page(name, pool, out);
+    pool_free(pool);
+    return err;
+}
+
+enum error man_print(const char *name) {
+    return print_to(name ? name : "engine", stdout);
 }
 
 static enum error write_page(const char *folder, const char *name) {
@@ -263,45 +261,17 @@ static enum error write_page(const char *folder, const char *name) {
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     FILE *out = open_memstream(&text, &n);
     if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    enum error err = print_page(out, name);
+    enum error err = print_to(name, out);
     if (fclose(out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
     if (err == ERR_NONE) err = file_replace(path, text, n);
     free(text);
     return err;
 }
 
-static enum error write_all(const char *folder) {
+enum error man_write_all(const char *folder) {
     TRY(file_make_folders(folder));
     TRY(write_page(folder, "engine"));
     TRY(write_page(folder, "engine.yaml"));
     for (int i = 0; command_name(i); i++) TRY(write_page(folder, command_name(i)));
     return ERR_NONE;
 }
-
-struct options {
-    const char *page, *all;
-};
-
-static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
-    if (o->all && o->page) return cli_usage(cli, "--all writes all pages");
-    if (o->all) return cli_end(write_all(o->all));
-    enum error err = print_page(stdout, o->page ? o->page : "engine");
-    return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
-}
-
-static const struct option options[] = {
-    {"COMMAND | engine.yaml | layers.md", NULL,
-     "a command's page, all keys of a configuration and all layers, or only the layers as Markdown; default: the page "
-     "of the program",
-     CONFIG_STRING, AT(page), .word = command_name, .one = "page"},
-    {"--all", "FOLDER", "writes all pages into the folder", CONFIG_STRING, AT(all), .wants = "a folder"},
-    {0}};
-
-const struct command command_man = {
-    .name = "man",
-    .summary = "prints a page of the manual, in the format of man",
-    OPTIONS(options),
-    .notes = "To read one: 'engine man run | man -l -'\n",
-    .run = run,
-};

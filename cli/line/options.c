@@ -32,7 +32,7 @@ static const char *choices_of(const struct option *o, struct pool *pool) {
 }
 
 /* "a, b or c" */
-static const char *listed(const char *const *names, int n, struct pool *pool) {
+static const char *words_listed(const char *const *names, int n, struct pool *pool) {
     const char *all = "";
     for (int i = 0; i < n && all; i++)
         all = pool_printf(pool, "%s%s%s", all, i == 0 ? "" : i < n - 1 ? ", " : " or ", names[i]);
@@ -48,7 +48,7 @@ static const char *near_name(const char *given, const char *const *names, int n,
 }
 
 /* What the value must be, where that is no choice: "a number from 1 to 64". */
-static const char *wanted(const struct option *o, struct pool *pool) {
+static const char *value_wanted(const struct option *o, struct pool *pool) {
     const char *what = o->wants ? o->wants : "a number";
     const struct config_field field = {.type = o->type};
     if (o->read || o->key) return o->wants;
@@ -64,7 +64,7 @@ static int refuse_value(const struct cli *cli, const struct option *o, const cha
     if (n > 0 && o->wants)
         return cli_fail(FAIL(ERR_USAGE, "no %s '%s'%s\nthere are %s", o->wants, value,
                              near_name(value, names, n, cli->pool), all ? all : "others"));
-    const char *wants = n > 0 ? listed(names, n, cli->pool) : wanted(o, cli->pool);
+    const char *wants = n > 0 ? words_listed(names, n, cli->pool) : value_wanted(o, cli->pool);
     if (wants) return cli_usage(cli, "%s is %s, not '%s'", name, wants, value);
     return cli_fail(error_prefix(ERR_USAGE, "%s: ", name)); /* its reader has said it */
 }
@@ -72,7 +72,7 @@ static int refuse_value(const struct cli *cli, const struct option *o, const cha
 /* There is none. */
 static int refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
     bool general = !o->wants || o->read || o->word || o->choices;
-    const char *wants = general ? "a value" : wanted(o, cli->pool);
+    const char *wants = general ? "a value" : value_wanted(o, cli->pool);
     return cli_usage(cli, "%s needs %s", name, wants ? wants : "a value");
 }
 
@@ -86,7 +86,7 @@ static bool is_name(const char *given, size_t n, const char *name) {
     return true;
 }
 
-static const struct option *find_option(const struct command *form, const char *arg) {
+const struct option *option_find(const struct command *form, const char *arg) {
     size_t n = strcspn(arg, "=");
     for (const struct option *o = form->options; o && o->name; o++)
         if (!option_is_word(o) && (is_name(arg, n, o->name) || is_name(arg, n, o->also))) return o;
@@ -112,7 +112,7 @@ static bool takes_next(const struct command *c, const char *arg) {
     const struct command *form;
     if (!is_option(arg) || strchr(arg, '=')) return false;
     for (int i = 0; (form = command_form(c, i)); i++) {
-        const struct option *o = find_option(form, arg);
+        const struct option *o = option_find(form, arg);
         if (o && option_takes_value(o)) return true;
     }
     return false;
@@ -128,7 +128,7 @@ static const struct command *form_named(const struct command *c, const char *nam
 /* What is to be known before the rest: the form, whose name is the first word, wherever options stand,
  * and its place (0: there is no word), and what help is asked for (NULL: none is). A program's
  * arguments are its own. */
-static int look_ahead(struct cli *cli, const char **topic) {
+static int line_look_ahead(struct cli *cli, const char **topic) {
     int at = 0;
     *topic = NULL;
     for (int i = 1; i < cli->argc && strcmp(cli->argv[i], "--"); i++) {
@@ -151,7 +151,7 @@ static int refuse_form(const struct cli *cli, const char *given) {
     const struct command *form;
     int n = 0;
     for (; (form = command_form(cli->command, n)); n++) names[n] = form->name;
-    const char *all = listed(names, n, cli->pool);
+    const char *all = words_listed(names, n, cli->pool);
     return given ? cli_usage(cli, "%s, not '%s'", all, given) : cli_usage(cli, "%s?", all);
 }
 
@@ -163,7 +163,7 @@ struct parser {
     int words;
 };
 
-static enum error append(const struct cli *cli, const char *value, struct option_list *out) {
+static enum error list_append(const struct cli *cli, const char *value, struct option_list *out) {
     if (!out->of) out->of = pool_alloc(cli->pool, ((size_t)cli->argc + 1) * sizeof *out->of);
     if (!out->of) return ERR_MEMORY;
     out->of[out->count++] = value;
@@ -171,7 +171,7 @@ static enum error append(const struct cli *cli, const char *value, struct option
 }
 
 static enum error read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
-    if (o->many) return append(cli, value, out);
+    if (o->many) return list_append(cli, value, out);
     if (o->read) return o->read(value, out);
     if (o->key) {
         const char *text = *o->key ? pool_printf(cli->pool, "%s=%s", o->key, value) : value;
@@ -239,8 +239,8 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
             if (!strncmp(both[k], "--", 2)) names[n++] = both[k] + 2;
     }
     for (int i = 0; (form = command_form(cli->command, i)); i++)
-        if (find_option(form, name)) forms[nforms++] = form->name;
-    if (nforms) return cli_usage(cli, "%s is for %s", name, listed(forms, nforms, cli->pool));
+        if (option_find(form, name)) forms[nforms++] = form->name;
+    if (nforms) return cli_usage(cli, "%s is for %s", name, words_listed(forms, nforms, cli->pool));
     if (is_config(cli, name))
         return cli_usage(cli, "unknown option '%s': the configuration stands by itself, as in engine %s %s", name,
                          cli->command->name, value ? value : "FILE");
@@ -253,7 +253,7 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
 static int take_option(struct parser *p, int *i) {
     const struct cli *cli = p->cli;
     const char *arg = cli->argv[*i], *joined = strchr(arg, '=');
-    const struct option *o = find_option(cli->form, arg);
+    const struct option *o = option_find(cli->form, arg);
     const char *name = pool_strndup(cli->pool, arg, strcspn(arg, "="));
     if (!name) return cli_fail(ERR_MEMORY);
     const char *next = joined ? joined + 1 : cli->argv[*i + 1];
@@ -276,7 +276,7 @@ static int take_word(struct parser *p, const char *arg) {
 }
 
 /* but: the place of the form's name, which is no argument. */
-static int parse(const struct cli *cli, int but) {
+static int line_parse(const struct cli *cli, int but) {
     struct parser p = {.cli = cli};
     bool words = false; /* alone, from here on */
     for (int i = 1; i < cli->argc; i++) {
@@ -297,23 +297,23 @@ static int parse(const struct cli *cli, int but) {
     return 0;
 }
 
-static int call(struct cli *cli) {
+static int line_call(struct cli *cli) {
     const char *topic;
-    int at = look_ahead(cli, &topic);
+    int at = line_look_ahead(cli, &topic);
     if (topic) return help_on(topic);
     if (!cli->form->run) return refuse_form(cli, at ? cli->argv[at] : NULL);
     cli->options = pool_alloc(cli->pool, cli->form->size + 1);
     if (!cli->options) return cli_fail(ERR_MEMORY);
     if (cli->form->standard) memcpy(cli->options, cli->form->standard, cli->form->size);
-    int code = parse(cli, cli->form == cli->command ? 0 : at);
+    int code = line_parse(cli, cli->form == cli->command ? 0 : at);
     return code ? code : cli->form->run(cli);
 }
 
-int command_call(const struct command *c, int argc, char **argv) {
+int command_call(const struct command *c, int argc, const char *const *argv) {
     struct cli cli = {.command = c, .form = c, .argc = argc, .argv = argv};
     enum error err = pool_create(&cli.pool);
     if (err != ERR_NONE) return cli_fail(err);
-    int code = call(&cli);
+    int code = line_call(&cli);
     pool_free(cli.pool);
     return code;
 }

@@ -8,8 +8,8 @@ struct cli {                              /* a command line, while its command r
     const struct command *command, *form; /* form: of several the one asked for; or the command */
     struct pool *pool;
     int argc;
-    char **argv;   /* argv[0] is the command's name */
-    void *options; /* the form's struct of them */
+    const char *const *argv; /* argv[0] is the command's name */
+    void *options;           /* the form's struct of them */
 };
 
 enum option_many {
@@ -51,11 +51,11 @@ struct option {
     const char *missing; /* it must be there: what is said when it is not */
     const char *one;     /* of a word of type STRING: "configuration", when there is a second one */
 };
-/* For commands whose options are a struct options: a table of them, where a row goes, and the rows
- * that most commands have. */
+/* For a command's file, which defines OPTIONS_STRUCT as its struct of options: a table of them, where a row goes, and the
+ * rows that most commands have. */
 // clang-format off
-#define OPTIONS(table) .options = table, .size = sizeof(struct options)
-#define AT(member) offsetof(struct options, member)
+#define OPTIONS(table) .options = table, .size = sizeof(OPTIONS_STRUCT)
+#define AT(member) offsetof(OPTIONS_STRUCT, member)
 #define OPTION_SET(member, text) \
     {"--set", "KEY=VALUE", text, .at = AT(member), .key = "", .wants = "KEY=VALUE"}
 #define OPTION_KEY(name, value, member, of) {name, value, .at = AT(member), .key = of}
@@ -77,15 +77,17 @@ struct command {
 
 /* Reads the command line, runs the command, gives the exit code. Where the line asks for help, it
  * prints that instead. */
-int command_call(const struct command *c, int argc, char **argv);
+int command_call(const struct command *c, int argc, const char *const *argv);
 /* "unknown option '--foo' ..." with the usage lines; 64. */
 int cli_usage(const struct cli *cli, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* ---- what is told of a table (help.c) ---- */
+/* ---- descriptions of a table (help.c) ---- */
 
 /* The i-th form of the command, itself where it has one; NULL: there is none. */
 const struct command *command_form(const struct command *c, int i);
 enum { OPTION_TEXT = 256, USAGE_TEXT = 512 };
+/* The option that an argument names, as in --name=VALUE; NULL: the form has none. */
+const struct option *option_find(const struct command *form, const char *arg);
 bool option_is_word(const struct option *o);
 bool option_takes_value(const struct option *o);
 /* The i-th word that its value may be, in out where it needs room; NULL: there is none. */
@@ -103,13 +105,22 @@ int help_on(const char *topic);
 void help_wrap(const char *text, int at, int indent);
 void help_keys(const char *text); /* what config_help gives, likewise */
 
-/* ---- what is told of layers (layers.c) ---- */
+/* ---- the other forms of help ---- */
+
+/* Prints a page of the manual as roff (man.c): of the program where name is NULL, of a command, or of
+ * "engine.yaml", which has all keys. ERR_USAGE: there is no such page. */
+MUST_CHECK enum error man_print(const char *name);
+/* Writes all pages into the folder. */
+MUST_CHECK enum error man_write_all(const char *folder);
+/* The i-th shell that has a script of completion (completion.c), or NULL; and its script. */
+const char *completion_shell(int i);
+void completion_print(int i);
+
+/* ---- descriptions of layers (layers.c) ---- */
 
 /* The i-th word that help knows beside commands and keys: "layers", and their names. */
 const char *layers_word(int i);
-/* Prints help on "layers", "conv2d", "conv2d.kernel"; told is false if the topic is not a layer. */
-MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *told);
-/* Prints help on a parameter of any layer, by its name or PyTorch's; told becomes true if there is one. */
-MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *told);
-/* All of them as Markdown: docs/layers.md from its second title on. */
-MUST_CHECK enum error layers_markdown(struct pool *pool, FILE *out);
+/* Prints help on "layers", "conv2d", "conv2d.kernel"; *found is false if the topic is not a layer. */
+MUST_CHECK enum error layers_help(const char *topic, struct pool *pool, bool *found);
+/* Prints help on a parameter of any layer, by its name or PyTorch's; *found becomes true if there is one. */
+MUST_CHECK enum error layers_parameter(const char *name, struct pool *pool, bool *found);

@@ -9,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct version_options {
     bool features;
 };
+#define OPTIONS_STRUCT struct version_options
 
 static void print_features(void) {
     int n;
@@ -25,13 +26,14 @@ static void print_features(void) {
     for (int i = 0; i < n; i++) printf("algorithm  %-16s %s\n", algos[i]->name, algos[i]->why);
     const struct carrier_ops *const *carriers = carrier_list(&n);
     for (int i = 0; i < n; i++) printf("carrier    %-8s %s\n", carriers[i]->name, carriers[i]->summary);
+    printf("levels     of instructions, of the device cpu: %s\n", ENGINE_WITH_LEVELS);
     printf("toolkits   CUDA and NCCL: %s; MPI: %s; WebP: %s\n", ENGINE_WITH_CUDA,
            !strcmp(ENGINE_FOUND_MPI, "found") ? "built in as a module" : "not in this build", ENGINE_FOUND_WEBP);
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct version_options *o = cli->options;
     const char *commit = version_commit();
     printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "", commit ? ")" : "");
     if (o->features) print_features();

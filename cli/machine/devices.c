@@ -1,5 +1,5 @@
-/* engine devices: what 'devices:' can name on this machine, which of it is taken for what, and what it stands on. */
-#include "cli/line/cli.h"
+/* engine doctor --devices: what 'devices:' can name on this machine, what 'auto' takes of that, and the software beneath. */
+#include "cli/machine/doctor.h"
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
@@ -9,10 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-struct options {
-    bool json;
-};
 
 /* What 'auto' takes of an accelerator's units: a power of two of them. */
 static int auto_units(int here) {
@@ -51,7 +47,7 @@ static const char *auto_text(char out[320]) {
 }
 
 /* How unit i gets at unit j's memory. */
-static const char *way(const struct device_ops *kind, int i, int j) {
+static const char *units_way(const struct device_ops *kind, int i, int j) {
     struct device_unit a, b;
     if (i == j) return "-";
     if (!kind->unit_reaches(i, j)) return "host";
@@ -76,7 +72,7 @@ static void print_units(const struct device_ops *kind, int count) {
     printf(" come from there by\n");
     for (int i = 0; i < count; i++) {
         printf("  %s:%-11d", kind->name, i);
-        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, way(kind, i, j));
+        for (int j = 0; j < count; j++) printf("%-*s", (int)strlen(kind->name) + 6, units_way(kind, i, j));
         printf("\n");
     }
 }
@@ -147,7 +143,7 @@ static void json_unit(struct json *j, const struct device_ops *kind, int i, int 
     json_string(j, "bus", u.bus);
     json_string(j, "link", u.link);
     json_open(j, "copies_from", '[');
-    for (int k = 0; k < count; k++) json_string(j, NULL, way(kind, i, k));
+    for (int k = 0; k < count; k++) json_string(j, NULL, units_way(kind, i, k));
     json_close(j, ']');
     json_close(j, '}');
 }
@@ -190,30 +186,16 @@ static enum error print_json(void) {
     for (int i = 0; i < n; i++) json_kind(&j, kinds[i]);
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
-static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+int devices_print(bool json) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    if (o->json) {
-        enum error err = print_json();
-        return cli_end(err);
-    }
+    if (json) return cli_end(print_json());
     char name[256];
     printf("cores that this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
     for (int i = 0; i < n; i++) print_kind(kinds[i]);
     print_meaning();
     return 0;
 }
-
-static const struct option options[] = {OPTION_JSON("instead of the lines"), {0}};
-
-const struct command command_devices = {
-    .name = "devices",
-    .also = "gpus|device",
-    .summary = "shows the devices of this machine, and their hardware",
-    OPTIONS(options),
-    .run = run,
-};

@@ -89,12 +89,14 @@ static enum error print_json(const struct doctor *d, bool well) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 static int run(const struct cli *cli) {
     struct doctor *d = cli->options;
     int missing = 0, warnings = 0;
+    if (d->devices && d->asked) return cli_usage(cli, "--devices shows all kinds of devices");
+    if (d->devices) return devices_print(d->json);
     signal(SIGALRM, too_long);
     doctor_host(d);
     doctor_devices(d);
@@ -118,13 +120,15 @@ static const char *kind_name(int i) {
 static const struct option options[] = {
     {"KIND", NULL, "kind of devices that must work: cuda; without it, GPUs are checked if there are any", CONFIG_STRING,
      offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices", .one = "kind"},
+    {"--devices", NULL, "shows the devices of this machine and their hardware, and checks nothing", CONFIG_BOOL,
+     offsetof(struct doctor, devices)},
     {"--json", NULL, "instead of the lines", CONFIG_BOOL, offsetof(struct doctor, json)},
     {0}};
 
 const struct command command_doctor = {
     .name = "doctor",
-    .also = "env|info|diagnose",
-    .summary = "checks whether this machine has what the engine needs",
+    .also = "env|info|diagnose|gpus|device",
+    .summary = "checks whether this machine has what the engine needs; shows its devices",
     .options = options,
     .notes = "ok; none (not present, and not required); warning (works, could be better); missing.\n"
              "Exit code 69 when something is missing.\n",

@@ -16,6 +16,7 @@ enum { DOCTOR_FINDINGS = 256 };
 struct doctor {
     const char *asked; /* a kind of devices that must work, or NULL */
     bool json;
+    bool devices; /* only shows the devices: devices.c */
     int count;
     struct finding of[DOCTOR_FINDINGS];
 };
@@ -25,6 +26,9 @@ void doctor_begin(struct doctor *d, const char *name);
 void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 /* The same with the words of the last error. */
 void doctor_error(struct doctor *d, enum doctor_level level);
+
+/* Prints what 'devices:' can name on this machine, or writes it as JSON; gives the exit code. */
+int devices_print(bool json);
 
 void doctor_host(struct doctor *d);    /* doctor_host.c: processor, memory, names, network, MPI */
 void doctor_devices(struct doctor *d); /* doctor_devices.c: software, GPUs, NCCL */

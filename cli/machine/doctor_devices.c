@@ -78,8 +78,8 @@ static void check_reach(struct doctor *d, const struct device_ops *kind, int cou
         doctor_say(d, DOCTOR_WARNING,
                    "%d of %d pairs do not reach each other's memory (%s:%d and %s:%d): copies pass "
                    "through the host\n"
-                   "a container or virtual machine may forbid it (IOMMU, ACS); 'engine devices' "
-                   "shows all pairs",
+                   "a container or virtual machine may forbid it (IOMMU, ACS); 'engine doctor "
+                   "--devices' shows all pairs",
                    apart, count * (count - 1), kind->name, a, kind->name, b);
     else
         doctor_say(d, DOCTOR_OK, "each of the %d reaches the others' memory", count);

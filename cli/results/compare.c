@@ -10,16 +10,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct compare_options {
     struct option_list paths, gates;
     const char *modes, *repeats, *dir, *axis;
     struct cli_config sets;
     bool json, csv, markdown, quiet, quick;
 };
+#define OPTIONS_STRUCT struct compare_options
 
 /* ---- showing ---- */
 
-static enum error show(const struct options *o, const struct compared *c) {
+static enum error compared_show(const struct compare_options *o, const struct compared *c) {
     if (o->csv) return compare_csv(c, stdout), ERR_NONE;
     if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
     if (!o->json) {
@@ -29,21 +30,18 @@ static enum error show(const struct options *o, const struct compared *c) {
     }
     struct json j;
     json_init(&j);
-    enum error err = compare_json(c, &j);
-    if (err == ERR_NONE) printf("%s\n", j.text);
-    json_fini(&j);
-    return err;
+    return cli_json(compare_json(c, &j), &j, stdout);
 }
 
 /* ---- finished runs ---- */
 
-static int finished_runs(const struct cli *cli, const struct options *o) {
+static int finished_runs(const struct cli *cli, const struct compare_options *o) {
     struct experiment x;
     struct compared c;
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
         return cli_usage(cli, "finished runs take only --axis and the formats");
     enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
-    if (err == ERR_NONE) err = show(o, &c);
+    if (err == ERR_NONE) err = compared_show(o, &c);
     int code = cli_end(err);
     experiment_close(&x);
     return code;
@@ -52,7 +50,7 @@ static int finished_runs(const struct cli *cli, const struct options *o) {
 /* ---- experiments ---- */
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
-static char *text_of_modes(const struct options *o, struct pool *pool) {
+static char *text_of_modes(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path, *base = path, *run_dir;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
     char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
@@ -61,7 +59,7 @@ static char *text_of_modes(const struct options *o, struct pool *pool) {
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
 }
 
-static int run_experiment(const struct options *o, struct experiment *x) {
+static int run_experiment(const struct compare_options *o, struct experiment *x) {
     struct compared c;
     struct runner r = {"/proc/self/exe", o->dir, o->quiet};
     if (!r.folder) r.folder = pool_printf(x->pool, "runs/%s", x->name);
@@ -74,7 +72,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     if (any) later = compare_judge(&c);
     if (any && later == ERR_NONE) compare_predict(&c);
     if (any && later == ERR_NONE) later = compare_write(&c);
-    if (any && later == ERR_NONE && code == 0) later = show(o, &c);
+    if (any && later == ERR_NONE && code == 0) later = compared_show(o, &c);
     if (later != ERR_NONE) return cli_fail(later);
     if (code == 0 && stop_signal()) code = stop_exit_code(stop_signal());
     if (code) return code;
@@ -82,7 +80,7 @@ static int run_experiment(const struct options *o, struct experiment *x) {
     return cli_end(err);
 }
 
-static int open_experiment(const struct options *o, const struct experiment_source *source) {
+static int open_experiment(const struct compare_options *o, const struct experiment_source *source) {
     struct experiment x;
     char *report;
     enum error err = experiment_open(source, &x, &report);
@@ -95,8 +93,8 @@ static int open_experiment(const struct options *o, const struct experiment_sour
     return code;
 }
 
-/* What changes the runs; results are told with it. */
-static char *command_text(const struct options *o, struct pool *pool) {
+/* The command with all that changes the runs; the results name it. */
+static char *command_text(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL;
     char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "", o->modes ? o->modes : "",
                              path ? " " : "", path ? path : "");
@@ -106,7 +104,7 @@ static char *command_text(const struct options *o, struct pool *pool) {
     return text;
 }
 
-static int experiment(const struct cli *cli, const struct options *o) {
+static int experiment(const struct cli *cli, const struct compare_options *o) {
     int64_t repeats = 0;
     if (o->axis) return cli_usage(cli, "--axis is for finished runs");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
@@ -131,7 +129,7 @@ static int experiment(const struct cli *cli, const struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct compare_options *o = cli->options;
     if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
     if (o->paths.count < 2) return experiment(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");

@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct lab_options {
     const char *lab, *dir; /* NN; DIR */
     bool quick, json, quiet;
     struct pool *pool;
 };
+#define OPTIONS_STRUCT struct lab_options
 
 /* ---- list, show, copy ---- */
 
@@ -32,11 +33,11 @@ static enum error list_json(const struct lesson_about *all, int n) {
     }
     json_close(&j, ']');
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
-static int list(const struct cli *cli) {
-    const struct options *o = cli->options;
+static int lab_list(const struct cli *cli) {
+    const struct lab_options *o = cli->options;
     struct lesson_about all[LESSONS_MOST];
     int n;
     enum error err = lesson_list(cli->pool, all, &n);
@@ -48,8 +49,8 @@ static int list(const struct cli *cli) {
     return 0;
 }
 
-static int show(const struct cli *cli) {
-    const struct options *o = cli->options;
+static int lab_show(const struct cli *cli) {
+    const struct lab_options *o = cli->options;
     const char *full;
     enum error err = lesson_find(o->lab, cli->pool, &full);
     if (err == ERR_NONE) fputs(lesson_readme(full), stdout);
@@ -64,7 +65,7 @@ static bool is_empty(const char *folder) {
     return n == 0;
 }
 
-static enum error copy_files(const struct options *o, struct pool *pool) {
+static enum error copy_files(const struct lab_options *o, struct pool *pool) {
     const char *full;
     int kept;
     TRY(lesson_find(o->lab, pool, &full));
@@ -75,14 +76,14 @@ static enum error copy_files(const struct options *o, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int copy(const struct cli *cli) {
+static int lab_copy(const struct cli *cli) {
     return cli_end(copy_files(cli->options, cli->pool));
 }
 
 /* ---- run ---- */
 
 /* The folder to work in: one that is named, or a copy of a lab that comes with the program. */
-static enum error find_folder(const struct options *o, const char **folder) {
+static enum error find_folder(const struct lab_options *o, const char **folder) {
     const char *full;
     int kept;
     char *yaml = pool_printf(o->pool, "%s/lab.yaml", o->lab);
@@ -95,23 +96,18 @@ static enum error find_folder(const struct options *o, const char **folder) {
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
     if (!*folder) return ERR_MEMORY;
     TRY(lesson_copy(full, *folder, o->pool, &kept));
-    if (kept)
-        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept, kept == 1 ? "" : "s",
-                *folder, kept == 1 ? "s" : "");
+    if (kept) fprintf(stderr, "kept %d file%s that you changed in %s\n", kept, kept == 1 ? "" : "s", *folder);
     return ERR_NONE;
 }
 
-static enum error tell(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
+static enum error result_print(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     struct json j;
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
     json_init(&j);
-    enum error err = lesson_json(l, r, &j);
-    if (err == ERR_NONE) return cli_json(&j, stdout);
-    json_fini(&j);
-    return err;
+    return cli_json(lesson_json(l, r, &j), &j, stdout);
 }
 
-static int finish(const struct options *o, const struct lesson *l, const struct lesson_result *r) {
+static int result_exit_code(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
     if (r->stopped) return stop_exit_code(stop_signal());
     if (r->failed >= 0) {
         int code = r->outcome[r->failed].exit, wanted = l->step[r->failed].exit;
@@ -119,12 +115,12 @@ static int finish(const struct options *o, const struct lesson *l, const struct 
                 code, wanted, r->command[r->failed], l->folder);
         return code ? code : error_exit_code(ERR_RESULT);
     }
-    enum error err = tell(o, l, r);
+    enum error err = result_print(o, l, r);
     if (err != ERR_NONE) return cli_fail(err);
     return r->broken ? error_exit_code(ERR_RESULT) : 0;
 }
 
-static int run_opened(const struct options *o, const struct lesson *l) {
+static int run_opened(const struct lab_options *o, const struct lesson *l) {
     struct lesson_runner runner = {"/proc/self/exe", o->quiet, o->json};
     struct lesson_result *r = pool_alloc(o->pool, sizeof *r);
     enum error err = r ? lesson_needs(l) : ERR_MEMORY;
@@ -134,11 +130,11 @@ static int run_opened(const struct options *o, const struct lesson *l) {
                l->quick ? " in full form, far less in quick form" : "", l->folder);
     stop_install();
     err = lesson_run(&runner, l, r);
-    return err == ERR_NONE ? finish(o, l, r) : cli_fail(err);
+    return err == ERR_NONE ? result_exit_code(o, l, r) : cli_fail(err);
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct lab_options *o = cli->options;
     const char *folder;
     o->pool = cli->pool;
     struct lesson *l = pool_alloc(o->pool, sizeof *l);
@@ -171,12 +167,13 @@ static const struct option copy_options[] = {
     {"NN", NULL, NULL, WHICH}, {"DIR", NULL, NULL, CONFIG_STRING, AT(dir), .missing = "copy where to?"}, {0}};
 static const struct command forms[] = {
     {"list", "lists the labs: number, name, title, question, and how long each takes", OPTIONS(list_options),
-     .run = list},
-    {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = show},
+     .run = lab_list},
+    {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = lab_show},
     {"run",
      "copies the lab's files into labs/NN-name, runs its steps there, and compares the results with the lab's claims",
      OPTIONS(run_options), .run = run},
-    {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options), .run = copy}};
+    {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
+     .run = lab_copy}};
 
 const struct command command_lab = {
     .name = "lab",

@@ -8,22 +8,23 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct report_options {
     const char *path, *out;
     int format; /* -1: as 'out' ends */
 };
+#define OPTIONS_STRUCT struct report_options
 
 static const char *format_name(int i) {
     return i < REPORT_FORMATS ? report_format_names[i] : NULL;
 }
 
 /* HTML, where the file's name says nothing else. */
-static enum report_format format_of(const struct options *o) {
+static enum report_format format_of(const struct report_options *o) {
     enum report_format named = o->out ? report_format_of(o->out) : REPORT_FORMATS;
     return o->format >= 0 ? (enum report_format)o->format : named < REPORT_FORMATS ? named : REPORT_HTML;
 }
 
-static enum error write_out(const struct options *o, const struct report *r, struct pool *pool) {
+static enum error report_write_out(const struct report_options *o, const struct report *r, struct pool *pool) {
     struct markup text;
     enum report_format format = format_of(o);
     const char *path = o->out;
@@ -44,10 +45,10 @@ static enum error write_out(const struct options *o, const struct report *r, str
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct report_options *o = cli->options;
     struct report *r = pool_alloc(cli->pool, sizeof *r);
     enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
-    if (err == ERR_NONE) err = write_out(o, r, cli->pool);
+    if (err == ERR_NONE) err = report_write_out(o, r, cli->pool);
     return cli_end(err);
 }
 
@@ -69,6 +70,6 @@ const struct command command_report = {
     OPTIONS(options),
     .notes = "Sections without data are left out; a line says how to get the data.\n"
              "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
-    .standard = &(const struct options){.format = -1},
+    .standard = &(const struct report_options){.format = -1},
     .run = run,
 };

@@ -13,11 +13,12 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct runs_options {
     const char *folder, *mode, *name;
     int sort, state; /* state: -1 is any */
     bool reverse, all, json, csv;
 };
+#define OPTIONS_STRUCT struct runs_options
 
 /* ---- columns ---- */
 
@@ -25,7 +26,7 @@ enum { CELL = 48 };
 enum form { TEXT, STATE, COUNT, STEPS, REAL, LOSS, SHARE, BEST, SECONDS };
 enum whose { RUN = 1, EXPERIMENT = 2, BOTH = 3 };
 
-/* One fact, wherever it is told: in the table, in JSON, in CSV, as a key to sort by. */
+/* One fact, wherever it is shown: in the table, in JSON, in CSV, as a key to sort by. */
 static const struct column {
     const char *key, *head; /* head: in the table; NULL: it is not there */
     enum whose whose;
@@ -155,10 +156,7 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
 static enum error print_json(const char *folder, const struct listing *all) {
     struct json j;
     json_init(&j);
-    enum error err = runs_json(folder, all, &j);
-    if (err == ERR_NONE) return cli_json(&j, stdout);
-    json_fini(&j);
-    return err;
+    return cli_json(runs_json(folder, all, &j), &j, stdout);
 }
 
 static enum error csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {
@@ -171,7 +169,7 @@ static enum error csv_cell(const struct column *c, const struct listed *r, struc
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error fill(struct table *t, const struct listing *all, struct pool *pool) {
+static enum error csv_fill(struct table *t, const struct listing *all, struct pool *pool) {
     for (int c = 0; c < COLUMNS; c++) table_row(t, 0)[c] = columns[c].key;
     for (int i = 0; i < all->count; i++)
         for (int c = 0; c < COLUMNS; c++) TRY(csv_cell(&columns[c], &all->of[i], pool, &table_row(t, i + 1)[c]));
@@ -182,7 +180,7 @@ static enum error print_csv(const struct listing *all, struct pool *pool) {
     struct table t;
     struct markup out;
     TRY(table_init(&t, "runs", COLUMNS, all->count, pool));
-    TRY(fill(&t, all, pool));
+    TRY(csv_fill(&t, all, pool));
     markup_init(&out);
     table_csv(&t, &out);
     enum error err = markup_done(&out);
@@ -194,14 +192,14 @@ static enum error print_csv(const struct listing *all, struct pool *pool) {
 /* ---- for people ---- */
 
 /* How many columns of a terminal a text takes, where each character takes one. */
-static int width_of(const char *text) {
+static int text_width(const char *text) {
     int n = 0;
     for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
     return n;
 }
 
 /* So many characters of it. */
-static int bytes_of(const char *text, int characters) {
+static int text_bytes_of(const char *text, int characters) {
     int n = 0;
     for (; text[n] && (characters > 0 || ((unsigned char)text[n] & 0xC0) == 0x80); n++)
         characters -= ((unsigned char)text[n + 1] & 0xC0) != 0x80;
@@ -210,11 +208,11 @@ static int bytes_of(const char *text, int characters) {
 
 /* A name that is too long is cut in its middle: its end has the time. */
 static void print_name(const char *name, int room) {
-    int width = width_of(name), end = (room - 1) / 2, begin = room - 1 - end;
+    int width = text_width(name), end = (room - 1) / 2, begin = room - 1 - end;
     if (width <= room)
         printf("%s%*s", name, room - width, "");
     else
-        printf("%.*s~%s", bytes_of(name, begin), name, name + bytes_of(name, width - end));
+        printf("%.*s~%s", text_bytes_of(name, begin), name, name + text_bytes_of(name, width - end));
 }
 
 struct widths {
@@ -223,33 +221,33 @@ struct widths {
 };
 
 /* As wide as what is in it; 0 where there is nothing in it. */
-static int needed(const struct column *c, const struct listing *all) {
+static int column_width(const struct column *c, const struct listing *all) {
     char cell[CELL];
     int width = 0;
     for (int i = 0; i < all->count && c->head; i++) {
         if (all->of[i].experiment) continue;
         put_cell(c, &all->of[i], cell);
-        int n = c->at == offsetof(struct listed, name) ? width_of(all->of[i].name) : (int)strlen(cell);
+        int n = c->at == offsetof(struct listed, name) ? text_width(all->of[i].name) : (int)strlen(cell);
         if (strcmp(cell, "-") != 0 && n > width) width = n;
     }
     return width == 0 ? 0 : width < (int)strlen(c->head) ? (int)strlen(c->head) : width;
 }
 
-static int total(const struct widths *l) {
+static int widths_total(const struct widths *l) {
     int sum = -2;
     for (int c = 0; c < COLUMNS; c++) sum += l->width[c] ? l->width[c] + 2 : 0;
     return sum;
 }
 
 /* terminal: its columns; 0: there is room for all. */
-static struct widths lay_out(const struct listing *all, int terminal) {
+static struct widths widths_choose(const struct listing *all, int terminal) {
     enum { NAME_LEAST = 18 };
     struct widths l = {0};
-    for (int c = 0; c < COLUMNS; c++) l.width[c] = needed(&columns[c], all);
+    for (int c = 0; c < COLUMNS; c++) l.width[c] = column_width(&columns[c], all);
     if (terminal <= 0) return l;
     int name = l.width[0];
     if (name > NAME_LEAST) l.width[0] = NAME_LEAST;
-    while (total(&l) > terminal) {
+    while (widths_total(&l) > terminal) {
         int out = -1;
         for (int c = 0; c < COLUMNS; c++)
             if (l.width[c] && columns[c].leaves && (out < 0 || columns[c].leaves > columns[out].leaves)) out = c;
@@ -257,7 +255,7 @@ static struct widths lay_out(const struct listing *all, int terminal) {
         l.width[out] = 0;
         l.left_out++;
     }
-    int free = terminal - total(&l), more = name - l.width[0];
+    int free = terminal - widths_total(&l), more = name - l.width[0];
     l.width[0] += free < 0 ? 0 : free < more ? free : more;
     return l;
 }
@@ -274,15 +272,15 @@ static void print_row(const struct widths *l, const struct listed *r) {
     printf("\n");
 }
 
-static int count_of(const struct listing *all, bool experiments) {
+static int listing_count(const struct listing *all, bool experiments) {
     int n = 0;
     for (int i = 0; i < all->count; i++) n += all->of[i].experiment == experiments;
     return n;
 }
 
 static void print_runs(const struct listing *all, int terminal) {
-    struct widths l = lay_out(all, terminal);
-    if (!count_of(all, false)) return;
+    struct widths l = widths_choose(all, terminal);
+    if (!listing_count(all, false)) return;
     print_row(&l, NULL);
     for (int i = 0; i < all->count; i++)
         if (!all->of[i].experiment) print_row(&l, &all->of[i]);
@@ -303,11 +301,11 @@ static void print_experiment(const struct listed *r, int room) {
 static void print_experiments(const struct listing *all, int terminal) {
     enum { BESIDE = 32 }; /* state and runs */
     int room = (int)strlen("experiment");
-    if (!count_of(all, true)) return;
+    if (!listing_count(all, true)) return;
     for (int i = 0; i < all->count; i++)
-        if (all->of[i].experiment && width_of(all->of[i].name) > room) room = width_of(all->of[i].name);
+        if (all->of[i].experiment && text_width(all->of[i].name) > room) room = text_width(all->of[i].name);
     if (terminal > 0 && room + BESIDE > terminal) room = terminal > BESIDE + 10 ? terminal - BESIDE : 10;
-    printf("%s%-*s  %-10s  runs\n", count_of(all, false) ? "\n" : "", room, "experiment", "state");
+    printf("%s%-*s  %-10s  runs\n", listing_count(all, false) ? "\n" : "", room, "experiment", "state");
     for (int i = 0; i < all->count; i++)
         if (all->of[i].experiment) print_experiment(&all->of[i], room);
 }
@@ -325,7 +323,7 @@ static void print_reasons(const struct listing *all) {
     }
 }
 
-static void print_table(const struct options *o, const struct listing *all, int left_out) {
+static void print_table(const struct runs_options *o, const struct listing *all, int left_out) {
     int terminal = file_columns(STDOUT_FILENO);
     if (!all->count && !left_out) printf("no runs below '%s'\n", o->folder);
     if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
@@ -336,31 +334,31 @@ static void print_table(const struct options *o, const struct listing *all, int 
 
 /* ---- which, and in which order ---- */
 
-static bool is_wanted(const struct options *o, const struct listed *r) {
+static bool listed_wanted(const struct runs_options *o, const struct listed *r) {
     if (o->mode && strcmp(o->mode, r->mode) != 0) return false;
     if (o->state >= 0 && (int)r->state != o->state) return false;
     return !o->name || fnmatch(o->name, r->name, 0) == 0;
 }
 
 /* Keeps those that are wanted; how many it has left out. */
-static int filter(const struct options *o, struct listing *all) {
+static int listing_filter(const struct runs_options *o, struct listing *all) {
     int n = 0, count = all->count;
     for (int i = 0; i < count; i++)
-        if (is_wanted(o, &all->of[i])) all->of[n++] = all->of[i];
+        if (listed_wanted(o, &all->of[i])) all->of[n++] = all->of[i];
     all->count = n;
     return count - n;
 }
 
-static bool is_known(const struct column *c, const struct listed *r) {
+static bool listed_known(const struct column *c, const struct listed *r) {
     return is_number(c) ? !isnan(number_at(c, r)) : *text_at(c, r) != '\0';
 }
 
 /* What is not known comes last in either order; what is equal is by name. */
-static int in_order(const void *a, const void *b, void *user) {
-    const struct options *o = user;
+static int listed_order(const void *a, const void *b, void *user) {
+    const struct runs_options *o = user;
     const struct column *c = &columns[o->sort];
     const struct listed *x = a, *y = b;
-    bool first = is_known(c, x), second = is_known(c, y);
+    bool first = listed_known(c, x), second = listed_known(c, y);
     if (first != second) return first ? -1 : 1;
     int order = !first             ? 0
                 : is_number(c)     ? (number_at(c, x) > number_at(c, y)) - (number_at(c, x) < number_at(c, y))
@@ -371,13 +369,13 @@ static int in_order(const void *a, const void *b, void *user) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct runs_options *o = cli->options;
     struct listing all;
     if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     enum error err = runs_list(o->folder, o->all, cli->pool, &all);
     if (err != ERR_NONE) return cli_fail(err);
-    int left_out = filter(o, &all);
-    if (all.count) qsort_r(all.of, (size_t)all.count, sizeof *all.of, in_order, o);
+    int left_out = listing_filter(o, &all);
+    if (all.count) qsort_r(all.of, (size_t)all.count, sizeof *all.of, listed_order, o);
     if (o->json) return cli_end(print_json(o->folder, &all));
     if (o->csv) return cli_end(print_csv(&all, cli->pool));
     print_table(o, &all, left_out);
@@ -408,6 +406,6 @@ const struct command command_runs = {
              "unfinished (none of these: it was killed, or it runs on another host), unreadable (a file\n"
              "is damaged or missing).\n"
              "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
-    .standard = &(const struct options){.folder = "runs", .state = -1},
+    .standard = &(const struct runs_options){.folder = "runs", .state = -1},
     .run = run,
 };

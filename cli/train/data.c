@@ -12,10 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct options {
+struct data_options {
     struct cli_config config;
     const char *source, *folder;
 };
+#define OPTIONS_STRUCT struct data_options
 
 /* ---- list ---- */
 static void field_print(const struct config_field *f) {
@@ -30,7 +31,7 @@ static void section_print(const struct config_section *s) {
     for (const struct config_field *f = s->fields; f->key; f++) field_print(f);
 }
 
-static int list(const struct cli *cli) {
+static int data_list(const struct cli *cli) {
     (void)cli;
     printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}), and their keys:\n\n");
     for (int i = 0; i < dataset_variants.count; i++) section_print(dataset_variants.at(i));
@@ -40,20 +41,20 @@ static int list(const struct cli *cli) {
 }
 
 /* ---- what the others share ---- */
-struct opened {
+struct data_opened {
     struct run_settings settings;
     struct dataset *train, *val;
 };
 
-static void opened_close(struct opened *o) {
+static void opened_close(struct data_opened *o) {
     dataset_close(o->train);
     dataset_close(o->val);
     run_settings_free(&o->settings);
 }
 
-static enum error opened_open(const struct cli_config *c, struct opened *o) {
+static enum error opened_open(const struct cli_config *c, struct data_opened *o) {
     struct cli_config data = *c;
-    *o = (struct opened){0};
+    *o = (struct data_opened){0};
     enum error err = cli_alone(&data);
     if (err != ERR_NONE) return cli_fail(err), err;
     TRY(cli_load(&data, &o->settings));
@@ -83,7 +84,7 @@ static enum error source_take(struct cli_config *c, const char *source, struct p
 
 /* ---- stats ---- */
 enum { LOOKS = 10000, SECONDS = 5 };
-struct look {       /* at a part */
+struct data_look {  /* at a part */
     int64_t *count; /* of each class */
     int32_t *labels;
     void *x;
@@ -92,14 +93,14 @@ struct look {       /* at a part */
     double seconds;
 };
 
-static void look_free(struct look *l) {
+static void look_free(struct data_look *l) {
     free(l->count);
     memory_free(l->labels);
     memory_free(l->x);
     memory_free(l->target);
 }
 
-static enum error look_alloc(struct look *l, const struct dataset *d) {
+static enum error look_alloc(struct data_look *l, const struct dataset *d) {
     if (!(l->count = calloc((size_t)d->classes + 1, sizeof *l->count)))
         return FAIL(ERR_MEMORY, "no memory to count %lld classes", (long long)d->classes);
     TRY(memory_alloc((size_t)(d->labels + 1) * sizeof *l->labels, (void **)&l->labels));
@@ -108,7 +109,7 @@ static enum error look_alloc(struct look *l, const struct dataset *d) {
 }
 
 /* Samples from everywhere in the part, as many as there are, or as can be read in a moment. */
-static enum error look_read(struct look *l, struct dataset *d) {
+static enum error look_read(struct data_look *l, struct dataset *d) {
     int64_t n = d->size < LOOKS ? d->size : LOOKS, begin = clock_ns();
     for (int64_t i = 0; i < n && l->seconds < SECONDS; i++) {
         int64_t at = n == d->size ? i : (int64_t)((__int128)i * d->size / n);
@@ -130,7 +131,7 @@ static const char *label_text(const struct dataset *d, int64_t k, char out[256])
     return text_defuse(out, "");
 }
 
-static void counts_print(const struct look *l, const struct dataset *d) {
+static void counts_print(const struct data_look *l, const struct dataset *d) {
     enum { SHOWN = 20 };
     int64_t least = INT64_MAX, most = 0, none = 0;
     for (int64_t k = 0; k < d->classes; k++) {
@@ -149,7 +150,7 @@ static void counts_print(const struct look *l, const struct dataset *d) {
            (long long)most, (long long)none);
 }
 
-static void text_print(const struct dataset *d, const struct look *l) {
+static void text_print(const struct dataset *d, const struct data_look *l) {
     char text[8];
     const int32_t *x = l->x;
     printf("  begins      \"");
@@ -162,7 +163,7 @@ static void text_print(const struct dataset *d, const struct look *l) {
     printf("\"\n");
 }
 
-static enum error first_print(struct dataset *d, struct look *l) {
+static enum error first_print(struct dataset *d, struct data_look *l) {
     enum { SHOWN = 16 };
     printf("  first %s", d->classes ? "labels" : "targets");
     int64_t n = d->labels > 1 ? 1 : d->size < SHOWN ? d->size : SHOWN;
@@ -197,7 +198,7 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
 
 static enum error part_print(struct dataset *d, const struct data_config *c, const char *what) {
     static const char *const types[] = {"bytes", "floats", "tokens"};
-    struct look l = {0};
+    struct data_look l = {0};
     char shape[96], size[32], all[32], split[64] = "";
     if (!strcmp(what, "validation")) dataset_split_words(d, split);
     printf("%s\n  samples     %s of %s %s, %s in all%s%s\n", what, text_of_count(d->size, size),
@@ -216,8 +217,8 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
     return err;
 }
 
-static enum error stats(const struct options *asked) {
-    struct opened o;
+static enum error data_stats(const struct data_options *asked) {
+    struct data_opened o;
     enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
         const struct data_config *config = &o.settings.config.data;
@@ -250,7 +251,7 @@ static int64_t unreadable_print(const struct unreadable *u) {
 
 /* Reads each sample of a part where opening the set has not done so. */
 static enum error part_check(struct dataset *d, const char *what, int64_t *bad) {
-    struct look l = {0};
+    struct data_look l = {0};
     int64_t before = *bad;
     enum error err = look_alloc(&l, d);
     for (int64_t i = 0; err == ERR_NONE && !d->unreadable && i < d->size; i++) {
@@ -265,7 +266,7 @@ static enum error part_check(struct dataset *d, const char *what, int64_t *bad) 
     return err;
 }
 
-static enum error parts_check(const struct opened *o) {
+static enum error parts_check(const struct data_opened *o) {
     const struct unreadable *train = o->train->unreadable, *val = o->val->unreadable;
     int64_t bad = 0;
     printf("data '%s'\n", o->train->name);
@@ -279,9 +280,9 @@ static enum error parts_check(const struct opened *o) {
                 train ? "\nremove these files; with data.on_error: skip a run leaves them out" : "");
 }
 
-static enum error check(const struct options *asked) {
+static enum error data_check(const struct data_options *asked) {
     struct cli_config config = asked->config;
-    struct opened o = {0};
+    struct data_opened o = {0};
     TRY(skip_set(&config));
     enum error err = opened_open(&config, &o);
     if (err == ERR_NONE && (err = parts_check(&o)) != ERR_NONE) cli_fail(err);
@@ -309,8 +310,8 @@ static void prepared_print(const struct dataset *d, const char *folder) {
         printf("data: {set: npy, train: %s/train-images.npy, val: %s/val-images.npy}\n", folder, folder);
 }
 
-static enum error prepare(const struct options *asked) {
-    struct opened o;
+static enum error data_prepare(const struct data_options *asked) {
+    struct data_opened o;
     const char *folder = asked->folder;
     enum error err = opened_open(&asked->config, &o);
     if (err == ERR_NONE) {
@@ -333,22 +334,22 @@ static enum error prepare(const struct options *asked) {
 }
 
 /* ---- the command ---- */
-static int with_source(const struct cli *cli, enum error (*work)(const struct options *o)) {
-    struct options *o = cli->options;
+static int with_source(const struct cli *cli, enum error (*work)(const struct data_options *o)) {
+    struct data_options *o = cli->options;
     enum error err = o->source ? source_take(&o->config, o->source, cli->pool) : ERR_NONE;
     return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
 }
 
 static int run_stats(const struct cli *cli) {
-    return with_source(cli, stats);
+    return with_source(cli, data_stats);
 }
 
 static int run_check(const struct cli *cli) {
-    return with_source(cli, check);
+    return with_source(cli, data_check);
 }
 
 static int run_prepare(const struct cli *cli) {
-    return with_source(cli, prepare);
+    return with_source(cli, data_prepare);
 }
 
 // clang-format off
@@ -361,7 +362,7 @@ static const struct option stats_options[] = {{SOURCE}, SET, {0}};
 static const struct option prepare_options[] = {
     {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
 static const struct command forms[] = {
-    {"list", "lists the sets and their keys", .run = list},
+    {"list", "lists the sets and their keys", .run = data_list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
      .run = run_stats},
     {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",

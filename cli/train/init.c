@@ -10,27 +10,26 @@
 #include "engine/data/unreadable.h"
 #include "engine/train/stop.h"
 #include "modes/modes.h"
-#include "transport/algo/algo.h"
 
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct init_options {
     const char *data, *output;
     bool force;
 };
+#define OPTIONS_STRUCT struct init_options
 
 /* ---- reading what will be written ---- */
 
-static enum error parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
-                        struct config_errors *e) {
-    const char *algorithms[16] = {0};
+static enum error settings_parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
+                                 struct config_errors *e) {
+    const char *algorithms[CLI_ALGORITHMS];
     struct node *tree;
     int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    cli_algorithms(algorithms);
     TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
     return run_settings_from(tree, mode_kinds(&n), algorithms, out, e);
 }
@@ -40,7 +39,7 @@ static enum error settings_of(const char *text, const char *path, struct pool *p
     struct config_errors *e;
     *out = (struct run_settings){0};
     TRY(config_errors_create(&e));
-    enum error err = parse(text, path, pool, out, e);
+    enum error err = settings_parse(text, path, pool, out, e);
     const char *report = config_errors_count(e) ? config_errors_text(e, pool) : NULL;
     if (report) err = FAIL(ERR_CONFIG, "%s", report);
     config_errors_free(e);
@@ -48,7 +47,7 @@ static enum error settings_of(const char *text, const char *path, struct pool *p
 }
 
 /* The whole of it: data and model fit each other, and a step is possible. */
-static enum error check(const char *text, const char *path, struct pool *pool) {
+static enum error settings_check(const char *text, const char *path, struct pool *pool) {
     struct run_settings s;
     struct job_facts facts;
     enum error err = settings_of(text, path, pool, &s);
@@ -108,7 +107,7 @@ static bool are_characters(const struct dataset *d) {
     return all;
 }
 
-static enum error take_facts(const struct run_settings *s, struct pool *pool, struct init_facts *f) {
+static enum error facts_take(const struct run_settings *s, struct pool *pool, struct init_facts *f) {
     struct dataset *train, *val;
     const struct data_config *c = &s->config.data;
     TRY(dataset_open(c, true, 0, &train));
@@ -138,14 +137,14 @@ static bool are_values(const struct init_facts *f) {
     return f->shape.ndim == 1 && f->type == SAMPLE_F32 && f->classes > 50 && f->classes * 4 > f->train;
 }
 
-static enum error look_once(const char *keys, const char *path, struct pool *pool, struct init_facts *f) {
+static enum error facts_look_once(const char *keys, const char *path, struct pool *pool, struct init_facts *f) {
     struct run_settings s;
     const char *text = pool_printf(pool, f->generated ? "%sdata: {set: %s}\n" : "%sdata: {train: %s%s%s%s}\n",
                                    f->values ? "loss: mse\n" : "", f->data, f->val_file ? ", val: " : "",
                                    f->val_file ? f->val_file : "", keys);
     if (!text) return ERR_MEMORY;
     enum error err = settings_of(text, path, pool, &s);
-    if (err == ERR_NONE) err = take_facts(&s, pool, f);
+    if (err == ERR_NONE) err = facts_take(&s, pool, f);
     run_settings_free(&s);
     return err;
 }
@@ -165,11 +164,11 @@ static int64_t chosen_context(const char *data) {
     return context;
 }
 
-static enum error look(const char *data, const char *path, struct pool *pool, struct init_facts *f) {
+static enum error facts_look(const char *data, const char *path, struct pool *pool, struct init_facts *f) {
     enum { TRIED_MOST = 10000 }; /* pictures that are decoded in some seconds */
     const char *keys = "";
     int64_t count;
-    if (f->generated) return look_once(keys, path, pool, f);
+    if (f->generated) return facts_look_once(keys, path, pool, f);
     int kind = dataset_recognise(data);
     f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
     if (!strcmp(f->set, "images")) {
@@ -181,9 +180,9 @@ static enum error look(const char *data, const char *path, struct pool *pool, st
         keys = pool_printf(pool, ", context: %lld", (long long)f->context);
     }
     if (!keys) return ERR_MEMORY;
-    TRY(look_once(keys, path, pool, f));
+    TRY(facts_look_once(keys, path, pool, f));
     f->values |= are_values(f);
-    return f->values && f->classes ? look_once(keys, path, pool, f) : ERR_NONE;
+    return f->values && f->classes ? facts_look_once(keys, path, pool, f) : ERR_NONE;
 }
 
 /* ---- the file ---- */
@@ -214,19 +213,20 @@ static bool is_generated(const char *data) {
     return false;
 }
 
-static enum error find(const char *data, struct pool *pool, struct data_files *out) {
+static enum error data_locate(const char *data, struct pool *pool, struct data_files *out) {
     if (file_exists(data)) return data_find(data, pool, out);
     return FAIL(ERR_INPUT, "no file or folder '%s'\nnor is it the name of a generated set (engine data list)", data);
 }
 
-static enum error write_file(const char *path, const char *text, bool force) {
+static enum error init_write(const char *path, const char *text, bool force) {
     if (!strcmp(path, "-")) return file_write_console(STDOUT_FILENO, text, strlen(text));
     if (!force && file_exists(path))
         return FAIL(ERR_CREATE, "'%s' is there already\nname another by -o FILE, or overwrite it by --force", path);
     return file_replace(path, text, strlen(text));
 }
 
-static void tell(const struct init_facts *f, const struct init_length *length, const char *path, struct pool *pool) {
+static void init_report(const struct init_facts *f, const struct init_length *length, const char *path,
+                        struct pool *pool) {
     char train[32], val[32];
     if (!strcmp(path, "-")) return;
     printf("%s: data '%s', %s samples to train on, %s to validate%s%s%s", path, f->set, text_of_count(f->train, train),
@@ -239,29 +239,29 @@ static void tell(const struct init_facts *f, const struct init_length *length, c
     printf("train: engine run %s\n", path);
 }
 
-static enum error make(const struct options *o, struct pool *pool) {
+static enum error init_make(const struct init_options *o, struct pool *pool) {
     const char *data = o->data ? o->data : "digits", *path = o->output;
     struct init_facts f = {.generated = is_generated(data)};
     struct data_files files = {.train = data};
-    if (!f.generated) TRY(find(data, pool, &files));
+    if (!f.generated) TRY(data_locate(data, pool, &files));
     if (!path && !(path = name_of(data, pool))) return ERR_MEMORY;
     const char *as = strcmp(path, "-") ? path : "run.yaml";
     f.data = f.generated ? data : seen_from(files.train, as, pool);
     f.val_file = files.val ? seen_from(files.val, as, pool) : NULL;
     if (!f.data || (files.val && !f.val_file)) return ERR_MEMORY;
-    if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return write_file(path, "", false);
-    TRY(look(files.train, as, pool, &f));
+    if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return init_write(path, "", false);
+    TRY(facts_look(files.train, as, pool, &f));
     struct init_length length;
     const char *text = init_text(&f, as, pool, &length);
     if (!text) return ERR_MEMORY;
-    TRY(check(text, as, pool));
-    TRY(write_file(path, text, o->force));
-    tell(&f, &length, path, pool);
+    TRY(settings_check(text, as, pool));
+    TRY(init_write(path, text, o->force));
+    init_report(&f, &length, path, pool);
     return ERR_NONE;
 }
 
 static int run(const struct cli *cli) {
-    int code = cli_end(make(cli->options, cli->pool));
+    int code = cli_end(init_make(cli->options, cli->pool));
     return code || !stop_signal() ? code : stop_exit_code(stop_signal());
 }
 

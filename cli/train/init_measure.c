@@ -52,7 +52,8 @@ static const char *words_of(double seconds, char out[64]) {
     return out;
 }
 
-static enum error measure(const struct init_length *l, const char *path, struct pool *pool, struct run_result *out) {
+static enum error length_measure(const struct init_length *l, const char *path, struct pool *pool,
+                                 struct run_result *out) {
     char *dir, words[ERROR_WORDS];
     stop_install();
     TRY(file_make_temporary("init", pool, &dir));
@@ -65,7 +66,7 @@ static enum error measure(const struct init_length *l, const char *path, struct 
 void init_measure(const struct init_length *length, const char *path, struct pool *pool) {
     struct run_result r;
     char memory[64];
-    if (measure(length, path, pool, &r) != ERR_NONE) {
+    if (length_measure(length, path, pool, &r) != ERR_NONE) {
         printf("time: not measured: %s\n", error_message());
         return;
     }

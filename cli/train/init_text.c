@@ -57,13 +57,13 @@ static int64_t at_most(int64_t n, int64_t most) {
     return n > most ? most : n;
 }
 
-static void choose_batch(const struct init_facts *f, struct recipe *r, int64_t most) {
+static void recipe_batch(const struct init_facts *f, struct recipe *r, int64_t most) {
     r->batch = 8;
     while (r->batch < most && r->batch * 8 < f->train) r->batch *= 2;
     r->batch = at_most(r->batch, f->train);
 }
 
-static void choose_length(const struct init_facts *f, struct recipe *r, int64_t steps, int64_t most) {
+static void recipe_length(const struct init_facts *f, struct recipe *r, int64_t steps, int64_t most) {
     int64_t each = at_least(f->train / r->batch, 1);
     r->epochs = at_most(at_least((steps + each - 1) / each, 5), most);
     r->steps = r->epochs * each;
@@ -77,8 +77,8 @@ static void for_tokens(const struct init_facts *f, struct recipe *r) {
     r->about =
         little ? "a small GPT, for little text; gpt-mini is larger" : "6 layers of 192 features; gpt-nano is smaller";
     r->optimizer = "{name: adamw, lr: 1e-3, weight_decay: 0.1, decay: matrices, clip: 1}";
-    choose_batch(f, r, 32);
-    choose_length(f, r, 2000, 50);
+    recipe_batch(f, r, 32);
+    recipe_length(f, r, 2000, 50);
 }
 
 /* Its one minimum is found by plain gradient descent, whose rate must fall with the number of inputs. */
@@ -91,8 +91,8 @@ static void for_few_vectors(const struct init_facts *f, struct recipe *r, int64_
                     1.0 / (double)at_least(inputs, 32));
     r->rule = "strong decay, for few samples";
     r->best = NULL;
-    choose_batch(f, r, 16);
-    choose_length(f, r, 1500, 200);
+    recipe_batch(f, r, 16);
+    recipe_length(f, r, 1500, 200);
 }
 
 static void for_vectors(const struct init_facts *f, struct recipe *r, struct pool *pool) {
@@ -107,16 +107,16 @@ static void for_vectors(const struct init_facts *f, struct recipe *r, struct poo
     r->optimizer = pool_printf(pool, "{name: adamw, lr: %s, weight_decay: %.2g, decay: matrices}", c->way,
                                fmax(0.01, fmin(1, 300.0 / (double)f->train)));
     r->rule = "the more samples, the less decay";
-    choose_batch(f, r, c->batch);
-    choose_length(f, r, at_least(c->steps, 12 * f->train / r->batch), 200);
+    recipe_batch(f, r, c->batch);
+    recipe_length(f, r, at_least(c->steps, 12 * f->train / r->batch), 200);
 }
 
 /* Small grey images, as of digits. */
 static void for_grey_images(const struct init_facts *f, struct recipe *r) {
     r->model = "lenet";
     r->about = "for small grey images; engine model list shows others";
-    choose_batch(f, r, f->train < 1000 ? 16 : f->train < 10000 ? 32 : 128);
-    choose_length(f, r, 2000, 100);
+    recipe_batch(f, r, f->train < 1000 ? 16 : f->train < 10000 ? 32 : 128);
+    recipe_length(f, r, 2000, 100);
 }
 
 static void for_pictures(const struct init_facts *f, struct recipe *r, bool small, struct pool *pool) {
@@ -133,8 +133,8 @@ static void for_pictures(const struct init_facts *f, struct recipe *r, bool smal
         r->augment = way ? pool_printf(pool, "[flip, %s]", way) : "[flip]";
     if (f->val < FEW) r->best = NULL;
     r->whole = true;
-    choose_batch(f, r, c->batch);
-    choose_length(f, r, c->steps, 100);
+    recipe_batch(f, r, c->batch);
+    recipe_length(f, r, c->steps, 100);
 }
 
 static void for_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
@@ -146,7 +146,7 @@ static void for_images(const struct init_facts *f, struct recipe *r, struct pool
         for_pictures(f, r, small, pool);
 }
 
-static struct recipe choose(const struct init_facts *f, struct pool *pool) {
+static struct recipe recipe_choose(const struct init_facts *f, struct pool *pool) {
     /* The accuracy of few samples is the same for many steps; their loss is not. */
     bool accuracy = f->type != SAMPLE_TOKENS && f->classes && f->val >= 1000;
     struct recipe r = {.best = accuracy ? "val.accuracy" : "val.loss"};
@@ -167,7 +167,7 @@ struct sheet {
 };
 
 /* "key: value", with a comment in its column. */
-static void line(struct sheet *s, const char *key, const char *value, const char *comment) {
+static void sheet_line(struct sheet *s, const char *key, const char *value, const char *comment) {
     char pad[48] = "";
     size_t n = strlen(key) + strlen(value) + 2;
     memset(pad, ' ', n < 40 ? 40 - n : 1);
@@ -176,9 +176,9 @@ static void line(struct sheet *s, const char *key, const char *value, const char
                           comment ? comment : "");
 }
 
-static void number(struct sheet *s, const char *key, int64_t value, const char *unit, const char *comment) {
+static void sheet_number(struct sheet *s, const char *key, int64_t value, const char *unit, const char *comment) {
     const char *text = pool_printf(s->pool, "%lld%s", (long long)value, unit);
-    if (text) line(s, key, text, comment);
+    if (text) sheet_line(s, key, text, comment);
 }
 
 static const char *samples_word(const struct init_facts *f) {
@@ -191,7 +191,7 @@ static void write_head(struct sheet *s, const struct init_facts *f, const char *
         snprintf(classes, sizeof classes, ", %lld classes%s", (long long)f->classes, *f->names ? ": " : "");
     s->text = pool_printf(s->pool,
                           "# Written by 'engine init': %s %s to train on, %s to validate%s%s\n"
-                          "#   engine run %s           trains; engine validate checks it beforehand\n"
+                          "#   engine run %s           trains; engine config --check examines it beforehand\n"
                           "#   engine predict %s FILE  answers for new files; engine eval measures it\n"
                           "#   engine help KEY         says what a key means, as in engine help optimizer.lr\n\n",
                           text_of_count(f->train, train), samples_word(f), text_of_count(f->val, val), classes,
@@ -200,19 +200,20 @@ static void write_head(struct sheet *s, const struct init_facts *f, const char *
 
 static void write_data(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
     s->text = s->text ? pool_printf(s->pool, "%s\ndata:\n", s->text) : NULL;
-    line(s, "  set", f->set, f->generated ? "drawn by the engine; nothing is read" : NULL);
-    if (!f->generated) line(s, "  train", f->data, "seen from this file's folder");
-    if (f->val_file) line(s, "  val", f->val_file, "the samples to validate on");
-    if (!f->generated && !f->own_parts && !f->val_file) line(s, "  val", "10%", "held out; or a file of its own");
-    if (f->own_parts) line(s, "  # val", "10%", "share held out if there is no validation file");
-    if (f->target) line(s, "  target", f->target, "the column that is predicted");
-    if (f->target) line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
+    sheet_line(s, "  set", f->set, f->generated ? "drawn by the engine; nothing is read" : NULL);
+    if (!f->generated) sheet_line(s, "  train", f->data, "seen from this file's folder");
+    if (f->val_file) sheet_line(s, "  val", f->val_file, "the samples to validate on");
+    if (!f->generated && !f->own_parts && !f->val_file) sheet_line(s, "  val", "10%", "held out; or a file of its own");
+    if (f->own_parts) sheet_line(s, "  # val", "10%", "share held out if there is no validation file");
+    if (f->target) sheet_line(s, "  target", f->target, "the column that is predicted");
+    if (f->target) sheet_line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
     if (f->size)
-        number(s, "  size", f->size, "", f->size < f->side ? "pixels per side; more take longer" : "pixels per side");
-    if (f->unreadable) line(s, "  on_error", "skip", "files that cannot be read, which engine data check names");
-    if (f->context) number(s, "  context", f->context, "", "tokens that are looked at together");
-    if (f->type != SAMPLE_TOKENS) line(s, "  normalize", "auto", "by mean and deviation of the training samples");
-    if (r->augment) line(s, "  augment", r->augment, r->changes);
+        sheet_number(s, "  size", f->size, "",
+                     f->size < f->side ? "pixels per side; more take longer" : "pixels per side");
+    if (f->unreadable) sheet_line(s, "  on_error", "skip", "files that cannot be read, which engine data check names");
+    if (f->context) sheet_number(s, "  context", f->context, "", "tokens that are looked at together");
+    if (f->type != SAMPLE_TOKENS) sheet_line(s, "  normalize", "auto", "by mean and deviation of the training samples");
+    if (r->augment) sheet_line(s, "  augment", r->augment, r->changes);
 }
 
 static void write_training(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
@@ -224,23 +225,23 @@ static void write_training(struct sheet *s, const struct init_facts *f, const st
     s->text = s->text ? pool_printf(s->pool, "%s\n", s->text) : NULL;
     if (!batch || !warmup || !saved) s->text = NULL;
     if (!s->text) return;
-    line(s, "batch", batch, "samples of a step, over all devices; small where samples are few");
-    number(s, "train", r->epochs, "ep", "epochs; or a number of steps (500st), or a time (10min)");
-    if (f->values) line(s, "loss", "mse", "the target is a number");
-    line(s, "optimizer", r->optimizer, r->rule);
-    line(s, "schedule", warmup, "the rate falls to nothing at the end");
-    number(s, "eval", r->every, "ep", "how often the validation part is measured");
-    line(s, "checkpoint", saved,
-         r->best ? "the best is what eval and predict take"
-                 : "too few are held out to choose the best by; the last is taken");
+    sheet_line(s, "batch", batch, "samples of a step, over all devices; small where samples are few");
+    sheet_number(s, "train", r->epochs, "ep", "epochs; or a number of steps (500st), or a time (10min)");
+    if (f->values) sheet_line(s, "loss", "mse", "the target is a number");
+    sheet_line(s, "optimizer", r->optimizer, r->rule);
+    sheet_line(s, "schedule", warmup, "the rate falls to nothing at the end");
+    sheet_number(s, "eval", r->every, "ep", "how often the validation part is measured");
+    sheet_line(s, "checkpoint", saved,
+               r->best ? "the best is what eval and predict take"
+                       : "too few are held out to choose the best by; the last is taken");
 }
 
 const char *init_text(const struct init_facts *f, const char *path, struct pool *pool, struct init_length *length) {
     struct sheet s = {.pool = pool};
-    struct recipe r = choose(f, pool);
+    struct recipe r = recipe_choose(f, pool);
     *length = (struct init_length){r.steps, r.batch, r.epochs / r.every, f->val};
     write_head(&s, f, path);
-    line(&s, "model", r.model, r.about);
+    sheet_line(&s, "model", r.model, r.about);
     write_data(&s, f, &r);
     write_training(&s, f, &r);
     return s.text;

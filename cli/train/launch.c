@@ -17,11 +17,12 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-struct options {
+struct launch_options {
     int64_t size, nodes, node, port, timeout;
     const char *master;
     struct option_list program; /* and its arguments */
 };
+#define OPTIONS_STRUCT struct launch_options
 
 /* ---- where programs meet that know MASTER_ADDR and MASTER_PORT ---- */
 
@@ -62,8 +63,8 @@ static int exit_code(enum error err, const struct launch_result *r) {
     return r->exit_code;
 }
 
-static enum error start_ranks(const struct options *o, const struct nodes_round *round, const struct nodes_params *np,
-                              struct launch_result *result) {
+static enum error start_ranks(const struct launch_options *o, const struct nodes_round *round,
+                              const struct nodes_params *np, struct launch_result *result) {
     char node[24];
     struct rank_master master;
     TRY(find_master(np->master, &master));
@@ -85,7 +86,7 @@ static enum error start_ranks(const struct options *o, const struct nodes_round 
     return err;
 }
 
-static enum error launch(const struct options *o, struct pool *pool, struct launch_result *result) {
+static enum error launch_nodes(const struct launch_options *o, struct pool *pool, struct launch_result *result) {
     struct nodes *nodes;
     struct nodes_round round;
     const struct fact facts[] = {{"version", ENGINE_VERSION},
@@ -108,11 +109,11 @@ static enum error launch(const struct options *o, struct pool *pool, struct laun
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct launch_options *o = cli->options;
     struct launch_result result = {.first = -1};
     if (o->node >= o->nodes)
         return cli_usage(cli, "node %lld of %lld: they are numbered from 0", (long long)o->node, (long long)o->nodes);
-    return exit_code(launch(o, cli->pool, &result), &result);
+    return exit_code(launch_nodes(o, cli->pool, &result), &result);
 }
 
 static const struct option options[] = {
@@ -135,6 +136,6 @@ const struct command command_launch = {
     .name = "launch",
     .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ... are set)",
     OPTIONS(options),
-    .standard = &(const struct options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
+    .standard = &(const struct launch_options){.nodes = 1, .port = 29500, .timeout = 60, .master = "127.0.0.1"},
     .run = run,
 };

@@ -18,15 +18,16 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct run_options {
     struct cli_config config; /* its path: a configuration, or a run directory */
     const char *run_dir;      /* when it was one */
     const char *locals;       /* --nproc-per-node */
     bool json, quiet, plain;
 };
+#define OPTIONS_STRUCT struct run_options
 
 /* A run that goes on in another mode: the link was chosen for the one before, and is chosen anew. */
-static enum error choose_link(struct options *o) {
+static enum error choose_link(struct run_options *o) {
     bool mode = false, link = false;
     for (int i = 0; i < o->config.nsets; i++) {
         mode |= !strncmp(o->config.sets[i], "mode=", 5);
@@ -37,7 +38,7 @@ static enum error choose_link(struct options *o) {
 }
 
 /* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
-static enum error set_devices(struct options *o, struct pool *pool) {
+static enum error set_devices(struct run_options *o, struct pool *pool) {
     const char *kind = o->locals[strspn(o->locals, "0123456789")] ? "" : "cpu:";
     const char *text = pool_printf(pool, "devices=%s%s", kind, o->locals);
     return text ? cli_set(&o->config, text) : ERR_MEMORY;
@@ -75,7 +76,7 @@ static int run_whole(struct job *job, const char *run_dir) {
     return exit_code(err, code, true);
 }
 
-/* A checkpoint that is refused has begun nothing, and who asks for a stop has what he wants. */
+/* Records a failure. A checkpoint that is refused has begun no run, and a stop that was asked for is no failure. */
 static enum error note_failure(const struct run_place *p, enum error err, int code, const char *reason,
                                struct pool *pool) {
     char words[ERROR_WORDS];
@@ -121,7 +122,7 @@ enum error cli_train(struct job *job, const char *run_dir, int *code) {
     return err;
 }
 
-static int run_parsed(struct options *o) {
+static int run_parsed(struct run_options *o) {
     int code;
     struct launch_self self;
     bool rank;
@@ -154,7 +155,7 @@ static int run_parsed(struct options *o) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct run_options *o = cli->options;
     const char *path = o->config.path;
     enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
     if (err == ERR_NONE && o->locals) err = set_devices(o, cli->pool);

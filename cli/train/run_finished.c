@@ -27,7 +27,7 @@ static bool target_reached(const struct train_config *c, const struct run_result
     return metric_reaches(m, metric_is_val(m) ? r->val_of[m - metric_table] : r->train_loss, c->until_value);
 }
 
-/* Whether this job would make no step behind that end. What is wrong with its data the ranks say. */
+/* Whether this job would make no step after that end. The ranks report what is wrong with its data. */
 static enum error none_left(const struct job *job, const struct run_result *r, bool *none) {
     const struct train_config *c = &job->settings->config.train;
     struct config_errors *errors;
@@ -42,7 +42,7 @@ static enum error none_left(const struct job *job, const struct run_result *r, b
     return ERR_NONE;
 }
 
-static enum error print_summary(const struct job *job, struct pool *pool) {
+static enum error finished_print(const struct job *job, struct pool *pool) {
     enum { MOST = 1 << 20 };
     char *text, *path = pool_printf(pool, "%s/summary.json", job->run_dir);
     size_t n;
@@ -52,7 +52,7 @@ static enum error print_summary(const struct job *job, struct pool *pool) {
     return file_write_console(job->console_out, "\n", 1);
 }
 
-static enum error look(const struct job *job, const struct run_place *p, struct pool *pool, bool *finished) {
+static enum error finished_look(const struct job *job, const struct run_place *p, struct pool *pool, bool *finished) {
     struct run_result *r = pool_alloc(pool, sizeof *r);
     if (!r) return ERR_MEMORY;
     if (has_ended(job, p, pool, r)) TRY(none_left(job, r, finished));
@@ -60,7 +60,7 @@ static enum error look(const struct job *job, const struct run_place *p, struct 
     if (!*finished || job->console_out < 0) return ERR_NONE;
     log_info("already finished (%lld steps); nothing to do", (long long)r->steps);
     log_info("hint: to train longer: engine run %s --set train=...", p->dir);
-    return job->json ? print_summary(job, pool) : ERR_NONE;
+    return job->json ? finished_print(job, pool) : ERR_NONE;
 }
 
 enum error run_finished(const struct job *job, const struct run_place *p, bool *finished) {
@@ -70,7 +70,7 @@ enum error run_finished(const struct job *job, const struct run_place *p, bool *
     *finished = false;
     if (!alone || p->fresh || p->elsewhere || !p->resume) return ERR_NONE;
     TRY(pool_create(&pool));
-    enum error err = look(job, p, pool, finished);
+    enum error err = finished_look(job, p, pool, finished);
     pool_free(pool);
     return err;
 }

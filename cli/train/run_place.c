@@ -18,9 +18,9 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The template with $name and $time replaced. Nodes may share their files: all but node 0 put their
- * number behind it. */
-static char *expand(const struct run_settings *s, const char *when) {
+/* The template with $name and $time replaced. Nodes may share their files: all but node 0 append their
+ * number. */
+static char *dir_expand(const struct run_settings *s, const char *when) {
     struct pool *pool = s->pool;
     const char *name = s->config.name;
     char *out = pool_printf(pool, "%s", "");
@@ -36,28 +36,28 @@ static char *expand(const struct run_settings *s, const char *when) {
     return node && out ? pool_printf(pool, "%s-node-%d", out, node) : out;
 }
 
-static time_t modified(const char *path) {
+static time_t path_modified(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? st.st_mtime : 0;
 }
 
 void run_place_newest(const struct run_settings *s, struct run_place *out) {
     glob_t found;
-    char *pattern = expand(s, "*");
+    char *pattern = dir_expand(s, "*");
     if (!pattern || glob(pattern, 0, NULL, &found) != 0) return;
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
-        if (modified(found.gl_pathv[i]) < newest) continue;
+        if (path_modified(found.gl_pathv[i]) < newest) continue;
         if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
-        newest = modified(found.gl_pathv[i]);
+        newest = path_modified(found.gl_pathv[i]);
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
     }
     globfree(&found);
 }
 
-static enum error make_fresh(const struct run_settings *s, struct run_place *out) {
+static enum error place_make_fresh(const struct run_settings *s, struct run_place *out) {
     char stamp[32], tried[48];
     time_t now = time(NULL);
     struct tm tm;
@@ -65,14 +65,14 @@ static enum error make_fresh(const struct run_settings *s, struct run_place *out
     bool timed = strstr(s->config.log.dir, "$time") != NULL;
     for (int i = 1; i < 1000; i++) {
         snprintf(tried, sizeof tried, i == 1 ? "%s" : "%s-%d", stamp, i);
-        out->dir = expand(s, tried);
+        out->dir = dir_expand(s, tried);
         if (!out->dir) return ERR_MEMORY;
         if (!timed || !file_exists(out->dir)) return file_make_folders(out->dir);
     }
     return FAIL(ERR_CREATE, "no free name for a run directory like '%s'", out->dir);
 }
 
-static enum error choose_resume(const struct run_settings *s, struct run_place *out) {
+static enum error place_choose_resume(const struct run_settings *s, struct run_place *out) {
     const char *resume = s->config.checkpoint.resume;
     if (!strcmp(resume, "never") || s->config.run.node_rank > 0) return ERR_NONE; /* rank 0 reads */
     if (!strcmp(resume, "auto")) {
@@ -85,7 +85,7 @@ static enum error choose_resume(const struct run_settings *s, struct run_place *
 }
 
 /* flags: O_CREAT, or 0 to leave a directory that has never been locked as it is. */
-static enum error lock(const struct run_place *p, int flags, struct pool *pool, bool *locked) {
+static enum error place_lock(const struct run_place *p, int flags, struct pool *pool, bool *locked) {
     if (*locked) return ERR_NONE;
     char *path = pool_printf(pool, "%s/run.lock", p->dir);
     if (!path) return ERR_MEMORY;
@@ -100,7 +100,7 @@ static enum error lock(const struct run_place *p, int flags, struct pool *pool, 
 
 enum error run_place_open(const struct run_settings *s, const char *given, struct run_place *out) {
     const char *resume = s->config.checkpoint.resume;
-    bool first = s->config.run.node_rank == 0; /* the others are told what is resumed */
+    bool first = s->config.run.node_rank == 0; /* it tells the others what is resumed */
     bool locked = false;
     *out = (struct run_place){0};
     if (given) {
@@ -108,23 +108,23 @@ enum error run_place_open(const struct run_settings *s, const char *given, struc
         if (!out->dir) return ERR_MEMORY;
         if (checkpoint_find(given, NULL, s->pool, &out->resume) != ERR_NONE) out->resume = NULL;
     } else
-        TRY(choose_resume(s, out));
+        TRY(place_choose_resume(s, out));
     out->fresh = !out->dir && (first || !strcmp(resume, "never"));
     out->elsewhere = out->resume && !out->dir;
-    if (!out->dir) TRY(make_fresh(s, out));
-    TRY(lock(out, 0, s->pool, &locked));
+    if (!out->dir) TRY(place_make_fresh(s, out));
+    TRY(place_lock(out, 0, s->pool, &locked));
     TRY(run_choice_make(s, out));
-    return lock(out, O_CREAT, s->pool, &locked);
+    return place_lock(out, O_CREAT, s->pool, &locked);
 }
 
-static enum error write_file(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
+static enum error record_write(struct pool *pool, const char *dir, const char *name, const char *text, size_t n) {
     char *path = pool_printf(pool, "%s/%s", dir, name);
     return path ? file_replace(path, text, n) : ERR_MEMORY;
 }
 
 static const char *const records[] = {"config.yaml", "resolved.yaml"};
 
-static void keep(struct run_place *p, struct pool *pool) {
+static void records_keep(struct run_place *p, struct pool *pool) {
     enum { RECORD_LIMIT = 16 << 20 };
     for (int i = 0; i < 2; i++) {
         char *path = pool_printf(pool, "%s/%s", p->dir, records[i]);
@@ -138,7 +138,7 @@ static enum error write_environment(struct pool *pool, const char *dir) {
     json_init(&j);
     environment_json(&j, NULL);
     enum error err = json_done(&j);
-    if (err == ERR_NONE) err = write_file(pool, dir, "env.json", j.text, j.length);
+    if (err == ERR_NONE) err = record_write(pool, dir, "env.json", j.text, j.length);
     json_fini(&j);
     return err;
 }
@@ -149,16 +149,16 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     char *ckpt = pool_printf(s->pool, "%s/ckpt", p->dir);
     if (!ckpt) return ERR_MEMORY;
     checkpoint_sweep(ckpt);
-    keep(p, s->pool);
+    records_keep(p, s->pool);
     if (p->fresh) TRY(run_choice_clear(p->dir, s->pool));
     TRY(run_choice_write(p, s->pool));
     TRY(write_environment(s->pool, p->dir));
-    TRY(write_file(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
-    return write_file(s->pool, p->dir, records[1], resolved, strlen(resolved));
+    TRY(record_write(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
+    return record_write(s->pool, p->dir, records[1], resolved, strlen(resolved));
 }
 
 void run_place_restore(const struct run_place *p, struct pool *pool) {
     for (int i = 0; i < 2; i++)
-        if (p->was[i].text && write_file(pool, p->dir, records[i], p->was[i].text, p->was[i].n) != ERR_NONE)
+        if (p->was[i].text && record_write(pool, p->dir, records[i], p->was[i].text, p->was[i].n) != ERR_NONE)
             log_warn("%s", error_message());
 }

@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct eval_options {
     struct cli_trained trained;
     int split; /* 1: train */
 };
+#define OPTIONS_STRUCT struct eval_options
 
 /* What the checkpoint tells of its data, for ranks that do not read it. */
 static enum error known_path(struct cli_trained *t, const char *folder, char **out) {
@@ -118,7 +119,7 @@ static int eval(struct cli_trained *t, bool on_train) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct eval_options *o = cli->options;
     o->trained.pool = cli->pool;
     int code = eval(&o->trained, o->split);
     run_settings_free(&o->trained.settings);

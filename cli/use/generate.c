@@ -15,17 +15,18 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct generate_options {
     struct cli_trained trained;
     const char *prompt;
     int64_t tokens, top, seed;
     double temperature;
 };
+#define OPTIONS_STRUCT struct generate_options
 
 /* ---- drawing ---- */
 
 struct writer {
-    const struct options *o;
+    const struct generate_options *o;
     struct trainer *t;
     struct decoder *decoder;
     int64_t context, vocabulary, count; /* tokens in the window */
@@ -37,7 +38,7 @@ struct writer {
     } * candidates;
 };
 
-static int by_output(const void *a, const void *b) {
+static int candidate_order(const void *a, const void *b) {
     const struct candidate *p = a, *q = b;
     if (p->y != q->y) return p->y < q->y ? 1 : -1;
     return p->token - q->token;
@@ -45,12 +46,12 @@ static int by_output(const void *a, const void *b) {
 
 /* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
  * temperature), among the first 'top'. */
-static int32_t draw(struct writer *w, const float *y, int64_t number) {
-    const struct options *o = w->o;
+static int32_t token_draw(struct writer *w, const float *y, int64_t number) {
+    const struct generate_options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
     int64_t n = o->top && o->top < w->vocabulary ? o->top : w->vocabulary;
     for (int64_t k = 0; k < w->vocabulary; k++) w->candidates[k] = (struct candidate){y[k], (int32_t)k};
-    qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, by_output);
+    qsort(w->candidates, (size_t)w->vocabulary, sizeof *w->candidates, candidate_order);
     double sum = 0, most = (double)w->candidates[0].y;
     for (int64_t k = 0; k < n; k++) sum += real_exp(((double)w->candidates[k].y - most) / o->temperature);
     struct rng_key key = rng_key((uint64_t)o->seed, RNG_GENERATE);
@@ -64,7 +65,7 @@ static int32_t draw(struct writer *w, const float *y, int64_t number) {
 
 /* ---- the window ---- */
 
-static void append(struct writer *w, int32_t token) {
+static void window_append(struct writer *w, int32_t token) {
     if (w->count == w->context) {
         memmove(w->window, w->window + 1, (size_t)(w->context - 1) * sizeof *w->window);
         w->count--;
@@ -81,7 +82,7 @@ static enum error write_token(const struct writer *w, int32_t token) {
     return FAIL(ERR_IO, "cannot write the text");
 }
 
-/* The prompt's tokens; without a prompt the text begins as if behind a line's end, or with the
+/* The prompt's tokens; without a prompt the text begins as if after a line's end, or with the
  * first token where there is no such character. */
 static enum error take_prompt(struct writer *w) {
     const char *prompt = w->o->prompt ? w->o->prompt : "\n";
@@ -91,8 +92,8 @@ static enum error take_prompt(struct writer *w) {
     if (!tokens) return FAIL(ERR_MEMORY, "no memory for the prompt");
     enum error err = dataset_encode(w->t->feed.data, prompt, n, tokens, &count);
     if (!w->o->prompt && err == ERR_DATA) tokens[0] = 0, count = 1, err = ERR_NONE;
-    if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nleave it out to begin a text");
-    for (int64_t i = 0; i < count && err == ERR_NONE; i++) append(w, tokens[i]);
+    if (err == ERR_NONE && count == 0) err = FAIL(ERR_USAGE, "--prompt is empty\nomit --prompt to start from nothing");
+    for (int64_t i = 0; i < count && err == ERR_NONE; i++) window_append(w, tokens[i]);
     free(tokens);
     return err == ERR_DATA ? error_prefix(err, "--prompt: ") : err;
 }
@@ -129,9 +130,9 @@ static enum error write_text(struct writer *w) {
     for (int64_t i = 0; i < w->o->tokens; i++) {
         const float *y;
         TRY(decoder_run(w->decoder, w->window, w->count, &y));
-        int32_t token = draw(w, y, i);
+        int32_t token = token_draw(w, y, i);
         TRY(write_token(w, token));
-        append(w, token);
+        window_append(w, token);
     }
     double seconds = clock_seconds(clock_ns() - began);
     printf("\n");
@@ -140,23 +141,15 @@ static enum error write_text(struct writer *w) {
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the text");
 }
 
-static int generate(struct options *o) {
+static int run(const struct cli *cli) {
+    struct generate_options *o = cli->options;
     struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
-    enum error err = cli_trained_ask(&o->trained, &w.t);
-    if (err != ERR_NONE) return error_exit_code(err);
-    err = write_text(&w);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &w.t);
+    int code = err == ERR_NONE ? cli_end(write_text(&w)) : error_exit_code(err);
     decoder_free(w.decoder);
     free(w.window);
     free(w.candidates);
-    trainer_unload(w.t);
-    return cli_end(err);
-}
-
-static int run(const struct cli *cli) {
-    struct options *o = cli->options;
-    o->trained.pool = cli->pool;
-    int code = generate(o);
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, w.t);
     return code;
 }
 
@@ -182,6 +175,6 @@ const struct command command_generate = {
     .notes = "The text goes to standard output, tokens a second to standard error.\n"
              "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
              "checkpoint; 78 bad configuration, weights of another model, or no text\n",
-    .standard = &(const struct options){.tokens = 500, .temperature = 0.8},
+    .standard = &(const struct generate_options){.tokens = 500, .temperature = 0.8},
     .run = run,
 };

@@ -16,10 +16,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-struct options {
+struct inspect_options {
     const char *path;
     bool json, trace;
 };
+#define OPTIONS_STRUCT struct inspect_options
 
 /* ---- one file ---- */
 static void tensor_stats(const struct st_tensor *t, const void *data, char out[96]) {
@@ -38,7 +39,7 @@ static void tensor_stats(const struct st_tensor *t, const void *data, char out[9
 }
 
 /* Where what is found goes: standard output for people, or one JSON object. */
-struct shown {
+struct inspect_shown {
     struct pool *pool;
     struct json j;
     bool json;
@@ -64,7 +65,7 @@ static void tensor_json(const struct st_tensor *t, struct json *j) {
     json_close(j, '}');
 }
 
-static enum error show_tensor(struct shown *s, const struct st_file *f, const struct st_tensor *t) {
+static enum error show_tensor(struct inspect_shown *s, const struct st_file *f, const struct st_tensor *t) {
     void *data;
     TRY(memory_alloc(t->bytes, &data));
     enum error err = st_read(f, t, data);
@@ -77,7 +78,7 @@ static enum error show_tensor(struct shown *s, const struct st_file *f, const st
 }
 
 /* What the network was trained on, where the file tells. */
-static enum error show_preprocessing(struct shown *s, const struct st_file *f) {
+static enum error show_preprocessing(struct inspect_shown *s, const struct st_file *f) {
     const char *text = json_get_text(f->metadata, "preprocessing");
     struct preprocessing *p;
     if (!text) return ERR_NONE;
@@ -89,7 +90,7 @@ static enum error show_preprocessing(struct shown *s, const struct st_file *f) {
     return ERR_NONE;
 }
 
-static enum error show_tensors(struct shown *s, const struct st_file *f) {
+static enum error show_tensors(struct inspect_shown *s, const struct st_file *f) {
     char bytes[32];
     json_string(&s->j, "file", f->path);
     json_int(&s->j, "bytes", (int64_t)f->data_bytes);
@@ -101,7 +102,7 @@ static enum error show_tensors(struct shown *s, const struct st_file *f) {
     return ERR_NONE;
 }
 
-static enum error show_file(struct shown *s, const char *path) {
+static enum error show_file(struct inspect_shown *s, const char *path) {
     struct st_file f;
     TRY(st_open(path, &f));
     json_open(&s->j, NULL, '{');
@@ -142,7 +143,7 @@ static void print_json(const struct json_value *v, int indent) {
 }
 
 /* The file's object: printed, or a member of ours. */
-static enum error show_object(struct shown *s, const char *dir, const char *name, const char *key) {
+static enum error show_object(struct inspect_shown *s, const char *dir, const char *name, const char *key) {
     const struct json_value *v;
     char *text, *path = pool_printf(s->pool, "%s/%s", dir, name);
     size_t n;
@@ -157,7 +158,7 @@ static enum error show_object(struct shown *s, const char *dir, const char *name
     return ERR_NONE;
 }
 
-static enum error show_checkpoint(struct shown *s, const char *dir) {
+static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
     static const char *const files[] = {"model.safetensors", "optim.safetensors", "state.safetensors",
                                         "ema.safetensors"};
     json_string(&s->j, "checkpoint", dir);
@@ -196,7 +197,7 @@ static enum error show_flight(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show_run(struct shown *s, const char *dir) {
+static enum error show_run(struct inspect_shown *s, const char *dir) {
     char *path = pool_printf(s->pool, "%s/summary.json", dir), *checkpoint = NULL;
     if (!path) return ERR_MEMORY;
     json_string(&s->j, "run", dir);
@@ -240,7 +241,7 @@ static enum error merge_trace(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show_folder(struct shown *s, const char *path) {
+static enum error show_folder(struct inspect_shown *s, const char *path) {
     char *manifest = pool_printf(s->pool, "%s/manifest.json", path),
          *resolved = pool_printf(s->pool, "%s/resolved.yaml", path);
     if (!manifest || !resolved) return ERR_MEMORY;
@@ -253,24 +254,24 @@ static enum error show_folder(struct shown *s, const char *path) {
     return ERR_NONE;
 }
 
-static enum error show(const char *path, bool json, struct pool *pool) {
+static enum error inspect_path(const char *path, bool json, struct pool *pool) {
     struct stat st;
-    struct shown s = {.pool = pool, .json = json};
+    struct inspect_shown s = {.pool = pool, .json = json};
     bool groups = !path || stat(path, &st) != 0;
     json_init(&s.j);
     enum error err = groups                ? inspect_groups(path, json ? &s.j : NULL, pool)
                      : S_ISDIR(st.st_mode) ? show_folder(&s, path)
                                            : show_file(&s, path);
-    if (err == ERR_NONE && json) return cli_json(&s.j, stdout);
+    if (json) return cli_json(err, &s.j, stdout);
     json_fini(&s.j);
     return err;
 }
 
 static int run(const struct cli *cli) {
-    const struct options *o = cli->options;
+    const struct inspect_options *o = cli->options;
     if (o->trace && !o->path) return cli_usage(cli, "--trace needs a run directory");
     if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
-    enum error err = o->trace ? merge_trace(o->path, cli->pool) : show(o->path, o->json, cli->pool);
+    enum error err = o->trace ? merge_trace(o->path, cli->pool) : inspect_path(o->path, o->json, cli->pool);
     return cli_end(err);
 }
 

@@ -64,7 +64,7 @@ static void group_json(const struct flight_group *g, struct json *j) {
 }
 
 /* Whether the word is a process in the group, or the name of it or of a group from which it was split. */
-static bool is_meant(const struct flight_group *g, const char *word) {
+static bool group_is_meant(const struct flight_group *g, const char *word) {
     int64_t pid;
     size_t n = strlen(word);
     if (!strncmp(g->name, word, n) && (!g->name[n] || g->name[n] == '.')) return true;
@@ -87,11 +87,12 @@ static int first_ended(const struct flight_group *groups, int n) {
     return i;
 }
 
-static enum error show(const struct flight_group *groups, int n, const char *word, struct json *j, struct pool *pool) {
+static enum error groups_show(const struct flight_group *groups, int n, const char *word, struct json *j,
+                              struct pool *pool) {
     int shown = 0, idle = 0, older = 0, first = word || j ? 0 : first_ended(groups, n);
     for (int lives = 1; lives >= 0; lives--)
         for (int i = 0; i < n; i++) {
-            if (groups[i].lives != lives || (word && !is_meant(&groups[i], word))) continue;
+            if (groups[i].lives != lives || (word && !group_is_meant(&groups[i], word))) continue;
             if (!lives && i < first)
                 older++;
             else if (j)
@@ -119,7 +120,7 @@ enum error inspect_groups(const char *word, struct json *j, struct pool *pool) {
     TRY(flight_list(pool, &groups, &n));
     if (j) json_open(j, NULL, '{');
     if (j) json_open(j, "groups", '[');
-    TRY(show(groups, n, word, j, pool));
+    TRY(groups_show(groups, n, word, j, pool));
     if (j) json_close(j, ']');
     if (j) json_close(j, '}');
     return ERR_NONE;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct options {
+struct model_options {
     const char *target; /* NAME or CONFIG */
     struct shape input; /* where not given, these are 0 */
     int64_t classes, batch;
@@ -16,10 +16,11 @@ struct options {
     struct cli_config config;
     const struct zoo_model *zoo;
 };
+#define OPTIONS_STRUCT struct model_options
 
 /* ---- list --------------------------------------------------------------------------------- */
 
-static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
+static enum error model_list_one(const struct zoo_model *zoo, struct pool *pool) {
     struct zoo_about a;
     char input[96];
     TRY(zoo_about(zoo, pool, &a));
@@ -37,37 +38,28 @@ static enum error list_one(const struct zoo_model *zoo, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int list(const struct cli *cli) {
+static int model_list(const struct cli *cli) {
     int count;
     const struct zoo_model *zoo = zoo_models(&count);
     enum error err = ERR_NONE;
-    for (int i = 0; i < count && err == ERR_NONE; i++) err = list_one(&zoo[i], cli->pool);
+    for (int i = 0; i < count && err == ERR_NONE; i++) err = model_list_one(&zoo[i], cli->pool);
     return cli_end(err);
 }
 
 /* ---- the network that is meant ------------------------------------------------------------ */
 
-static const struct zoo_model *zoo_named(const char *name) {
-    int count;
-    const struct zoo_model *zoo = zoo_models(&count);
-    for (int i = 0; i < count; i++)
-        if (!strcmp(zoo[i].name, name)) return &zoo[i];
-    return NULL;
-}
-
 static enum error refuse_target(const char *target) {
     const char *names[64];
-    int count, n = 0;
-    const struct zoo_model *zoo = zoo_models(&count);
-    for (; n < count && n < 64; n++) names[n] = zoo[n].name;
+    int n = 0;
+    for (; cli_zoo_name(n) && n < 64; n++) names[n] = cli_zoo_name(n);
     const char *near = text_nearest(target, names, n);
     if (near) return FAIL(ERR_INPUT, "no model and no file is called '%s'\ndid you mean '%s'?", target, near);
     return FAIL(ERR_INPUT, "no model and no file is called '%s'\nengine model list shows the models", target);
 }
 
 /* A name of the zoo goes before a file of the same name. */
-static enum error take_target(struct options *o, struct pool *pool) {
-    o->zoo = zoo_named(o->target);
+static enum error take_target(struct model_options *o, struct pool *pool) {
+    o->zoo = zoo_find(o->target);
     bool is_path = strpbrk(o->target, "/.") || !strcmp(o->target, "-") || file_is_folder(o->target);
     if (!o->zoo && !is_path) return refuse_target(o->target);
     if (!o->zoo) {
@@ -79,7 +71,7 @@ static enum error take_target(struct options *o, struct pool *pool) {
 }
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */
-static enum error take_shapes(const struct options *o, struct model_view *v) {
+static enum error take_shapes(const struct model_options *o, struct model_view *v) {
     struct zoo_about about;
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
@@ -103,7 +95,7 @@ static const char *map_text(const char *key, struct node *value, struct pool *po
     return tree_write(&map, false, pool);
 }
 
-static enum error show(const struct model_view *v, struct config_errors *e) {
+static enum error model_show(const struct model_view *v, struct config_errors *e) {
     struct pool *pool = v->settings.pool;
     struct node *layers;
     const char *name, *text;
@@ -119,7 +111,7 @@ static enum error show(const struct model_view *v, struct config_errors *e) {
 
 /* ---- summary ------------------------------------------------------------------------------ */
 
-static enum error summarize(struct model_view *v, bool json, struct config_errors *e) {
+static enum error view_summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
     TRY(planned_create(c, c->devices.kind, &v->data, e, &v->network));
     v->data.samples = v->network.plan->n;
@@ -131,14 +123,14 @@ static void view_close(struct model_view *v) {
     run_settings_free(&v->settings);
 }
 
-static enum error view_use(const struct options *o, bool whole, struct model_view *v, struct config_errors *e) {
+static enum error view_use(const struct model_options *o, bool whole, struct model_view *v, struct config_errors *e) {
     TRY(take_shapes(o, v));
-    return whole ? show(v, e) : summarize(v, o->json, e);
+    return whole ? model_show(v, e) : view_summarize(v, o->json, e);
 }
 
 /* whole: all layers, else a summary. Everything that is wrong is printed here. */
-static int view(const struct cli *cli, bool whole) {
-    struct options *o = cli->options;
+static int model_view_print(const struct cli *cli, bool whole) {
+    struct model_options *o = cli->options;
     struct config_errors *e;
     struct model_view v = {.title = o->target};
     enum error err = take_target(o, cli->pool);
@@ -162,11 +154,11 @@ static int view(const struct cli *cli, bool whole) {
 /* ---- the command -------------------------------------------------------------------------- */
 
 static int show_layers(const struct cli *cli) {
-    return view(cli, true);
+    return model_view_print(cli, true);
 }
 
 static int show_summary(const struct cli *cli) {
-    return view(cli, false);
+    return model_view_print(cli, false);
 }
 
 // clang-format off
@@ -183,7 +175,7 @@ static int show_summary(const struct cli *cli) {
 static const struct option show_options[] = {SHARED, {0}};
 static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
 static const struct command forms[] = {
-    {"list", "lists the zoo, with inputs and parameters", .run = list},
+    {"list", "lists the zoo, with inputs and parameters", .run = model_list},
     {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = show_layers},
     {"summary",
      "prints shape, parameters, operations and memory of each layer, totals, and the order in which gradients become "

@@ -7,12 +7,13 @@
 
 #include <stdio.h>
 
-struct options {
+struct export_options {
     struct cli_trained trained;
     const char *output;
 };
+#define OPTIONS_STRUCT struct export_options
 
-static void tell(const struct trainer *t, const char *path, size_t size) {
+static void export_report(const struct trainer *t, const char *path, size_t size) {
     char bytes[32], input[96], output[96];
     printf("%s: ONNX, %s; input (samples, %s), %s (samples, %s)\n", path, text_of_bytes((double)size, bytes),
            shape_text(&t->model->input, input), t->feed.data->classes ? "logits" : "output",
@@ -20,19 +21,17 @@ static void tell(const struct trainer *t, const char *path, size_t size) {
 }
 
 static int run(const struct cli *cli) {
-    struct options *o = cli->options;
+    struct export_options *o = cli->options;
     struct trainer *t;
     size_t size;
-    o->trained.pool = cli->pool;
-    enum error err = cli_trained_ask(&o->trained, &t);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
         err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
-        if (err == ERR_NONE) tell(t, o->output, size);
+        if (err == ERR_NONE) export_report(t, o->output, size);
         code = cli_end(err);
-        trainer_unload(t);
     }
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, t);
     return code;
 }
 

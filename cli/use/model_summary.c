@@ -9,26 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct row { /* of one layer */
+struct summary_row { /* of one layer */
     const struct model_node *node;
     int64_t parameters;
     double forward, backward; /* operations of a sample */
     int64_t activations;      /* bytes of the whole batch: outputs, and what ops keep for backward */
     bool computed;            /* an op of its own; others are views, or parts of the one before */
 };
-struct totals {
+struct summary_totals {
     int64_t weights, gradients, state, activations, activation_gradients, scratch; /* bytes */
     double forward, backward, again; /* operations of a sample; again: what is recomputed */
 };
 
-static void rows_fill(const struct model_view *v, struct row *rows) {
+static void rows_fill(const struct model_view *v, struct summary_row *rows) {
     const struct model *m = v->network.model;
-    for (int k = 0; k < m->nnodes; k++) rows[k] = (struct row){.node = &m->nodes[k]};
+    for (int k = 0; k < m->nnodes; k++) rows[k] = (struct summary_row){.node = &m->nodes[k]};
     for (int i = 0; i < m->nparams; i++) rows[m->params[i].node].parameters += m->params[i].count;
     for (int s = 0; s < v->network.plan->nsteps; s++) {
         const struct plan_step *step = &v->network.plan->steps[s];
         if (step->node == NODE_LOSS) continue;
-        struct row *r = &rows[step->node];
+        struct summary_row *r = &rows[step->node];
         const struct plan_tensor *out = &v->network.plan->tensors[step->out];
         int64_t outputs = out->count * out->unit * v->data.samples;
         r->forward += op_flops(&step->desc, false);
@@ -43,13 +43,13 @@ static const struct optim_ops *optimizer_of(const struct model_view *v) {
     return optim_kinds(&count)[v->settings.config.optimizer.kind.index];
 }
 
-static struct totals totals_of(const struct model_view *v, const struct row *rows) {
+static struct summary_totals totals_of(const struct model_view *v, const struct summary_row *rows) {
     const int64_t size = (int64_t)sizeof(float);
-    struct totals t = {.weights = v->network.model->parameters * size,
-                       .gradients = v->network.model->parameters * size,
-                       .activations = v->network.plan->activations,
-                       .activation_gradients = v->network.plan->gradients,
-                       .scratch = (int64_t)v->network.plan->scratch};
+    struct summary_totals t = {.weights = v->network.model->parameters * size,
+                               .gradients = v->network.model->parameters * size,
+                               .activations = v->network.plan->activations,
+                               .activation_gradients = v->network.plan->gradients,
+                               .scratch = (int64_t)v->network.plan->scratch};
     t.again = v->network.plan->again_flops;
     t.state = optimizer_of(v)->nslots * t.weights;
     for (int k = 0; k < v->network.model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
@@ -58,7 +58,7 @@ static struct totals totals_of(const struct model_view *v, const struct row *row
 
 /* ---- for people --------------------------------------------------------------------------- */
 
-static void print_row(const struct row *r, int width) {
+static void print_row(const struct summary_row *r, int width) {
     char shape[96], parameters[32], bytes[32];
     shape_text(&r->node->plan.y, shape);
     printf("%-*s  %-10s  %-12s  %12s", width, r->node->name, r->node->layer->section.name, shape,
@@ -75,7 +75,7 @@ static void print_bytes(const char *what, int64_t bytes, const char *of) {
     printf("%-24s %s%s\n", what, text_of_bytes((double)bytes, text), of);
 }
 
-static void print_totals(const struct model_view *v, const struct totals *t) {
+static void print_totals(const struct model_view *v, const struct summary_totals *t) {
     char n[32], of[64];
     printf("\nparameters               %s\n", text_of_count(v->network.model->parameters, n));
     printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
@@ -114,7 +114,7 @@ static void print_order(const struct model *m) {
     }
 }
 
-static void print_all(const struct model_view *v, const struct row *rows, const struct totals *t) {
+static void print_all(const struct model_view *v, const struct summary_row *rows, const struct summary_totals *t) {
     const struct model *m = v->network.model;
     int width = 5;
     char shape[96];
@@ -137,7 +137,7 @@ static void put_shape(struct json *j, const char *key, const struct shape *s) {
     json_close(j, ']');
 }
 
-static void put_row(struct json *j, const struct row *r) {
+static void put_row(struct json *j, const struct summary_row *r) {
     json_open(j, NULL, '{');
     json_string(j, "name", r->node->name);
     json_string(j, "kind", r->node->layer->section.name);
@@ -149,7 +149,7 @@ static void put_row(struct json *j, const struct row *r) {
     json_close(j, '}');
 }
 
-static void put_totals(struct json *j, const struct model_view *v, const struct totals *t) {
+static void put_totals(struct json *j, const struct model_view *v, const struct summary_totals *t) {
     json_int(j, "parameters", v->network.model->parameters);
     json_real(j, "flops_forward", t->forward);
     json_real(j, "flops_backward", t->backward);
@@ -183,7 +183,8 @@ static void put_order(struct json *j, const struct model *m) {
     json_close(j, ']');
 }
 
-static enum error print_json(const struct model_view *v, const struct row *rows, const struct totals *t) {
+static enum error print_json(const struct model_view *v, const struct summary_row *rows,
+                             const struct summary_totals *t) {
     struct json j;
     json_init(&j);
     json_open(&j, NULL, '{');
@@ -197,14 +198,14 @@ static enum error print_json(const struct model_view *v, const struct row *rows,
     put_totals(&j, v, t);
     put_order(&j, v->network.model);
     json_close(&j, '}');
-    return cli_json(&j, stdout);
+    return cli_json(ERR_NONE, &j, stdout);
 }
 
 enum error model_summarize(const struct model_view *v, bool json) {
-    struct row *rows = calloc((size_t)v->network.model->nnodes, sizeof *rows);
+    struct summary_row *rows = calloc((size_t)v->network.model->nnodes, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     rows_fill(v, rows);
-    struct totals t = totals_of(v, rows);
+    struct summary_totals t = totals_of(v, rows);
     enum error err = ERR_NONE;
     if (json)
         err = print_json(v, rows, &t);

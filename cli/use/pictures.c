@@ -10,7 +10,7 @@
 
 enum { DEPTH_MOST = 16 };
 
-static enum error add(const char *path, struct pool *pool, struct pictures *out) {
+static enum error pictures_add(const char *path, struct pool *pool, struct pictures *out) {
     bool full = (out->count & (out->count - 1)) == 0; /* room is a power of two */
     const char **more = full ? pool_alloc(pool, sizeof *more * (size_t)(out->count ? 2 * out->count : 1)) : out->path;
     if (!more) return ERR_MEMORY;
@@ -20,14 +20,14 @@ static enum error add(const char *path, struct pool *pool, struct pictures *out)
     return ERR_NONE;
 }
 
-static int is_seen(const struct dirent *e) {
+static int entry_is_seen(const struct dirent *e) {
     return e->d_name[0] != '.';
 }
 
-static enum error find(const char *folder, int depth, struct pool *pool, struct pictures *out) {
+static enum error pictures_walk(const char *folder, int depth, struct pool *pool, struct pictures *out) {
     struct dirent **list;
     if (depth == DEPTH_MOST) return ERR_NONE;
-    int n = scandir(folder, &list, is_seen, alphasort);
+    int n = scandir(folder, &list, entry_is_seen, alphasort);
     if (n < 0) return FAIL(ERR_INPUT, "cannot read the folder %s: %s", folder, strerror(errno));
     enum error err = ERR_NONE;
     for (int i = 0; i < n; i++) {
@@ -35,9 +35,9 @@ static enum error find(const char *folder, int depth, struct pool *pool, struct 
         const char *path = pool_printf(pool, "%s%s%s", folder, between, list[i]->d_name);
         if (!path && err == ERR_NONE) err = ERR_MEMORY;
         if (err == ERR_NONE && file_is_folder(path))
-            err = find(path, depth + 1, pool, out);
+            err = pictures_walk(path, depth + 1, pool, out);
         else if (err == ERR_NONE && image_is_name(path))
-            err = add(path, pool, out);
+            err = pictures_add(path, pool, out);
         free(list[i]);
     }
     free(list);
@@ -46,7 +46,7 @@ static enum error find(const char *folder, int depth, struct pool *pool, struct 
 
 enum error pictures_find(const char *folder, struct pool *pool, struct pictures *out) {
     *out = (struct pictures){0};
-    TRY(find(folder, 0, pool, out));
+    TRY(pictures_walk(folder, 0, pool, out));
     if (out->count > 0) return ERR_NONE;
     return FAIL(ERR_INPUT, "the folder %s has no pictures\nthose end in .jpg, .jpeg, .png or .webp", folder);
 }

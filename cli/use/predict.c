@@ -14,16 +14,17 @@
 #include <string.h>
 
 enum { TOP_MOST = 100, BATCH = 64 };
-struct options {
+struct predict_options {
     struct cli_trained trained;
     struct option_list inputs;
     int64_t top;
     bool csv, logits;
     const char *output;
 };
+#define OPTIONS_STRUCT struct predict_options
 
 struct asker { /* one input after the other */
-    const struct options *o;
+    const struct predict_options *o;
     struct trainer *t;
     struct teller tell;
     float *x;
@@ -99,7 +100,7 @@ static enum error find_input(struct asker *a, const char *text, struct input_ran
 /* ---- batches ---- */
 
 /* Probabilities where the loss has made the outputs their logarithms. */
-static void softmax(float *y, int64_t n) {
+static void outputs_softmax(float *y, int64_t n) {
     int64_t best = score_best(y, n);
     float most = y[best];
     double sum = 0;
@@ -120,7 +121,7 @@ static enum error answer_waiting(struct asker *a) {
     for (int i = 0; i < a->nwaiting; i++) {
         const float *raw = outputs + (i + 1) * all - width; /* the last row */
         memcpy(a->target, raw, (size_t)width * sizeof *raw);
-        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) softmax(a->target, width);
+        if (a->tell.classes && t->config->loss.index == LOSS_CROSS_ENTROPY) outputs_softmax(a->target, width);
         for (int64_t k = 0; k < width && t->config->loss.index == LOSS_BCE; k++)
             a->target[k] = (float)(1 / (1 + real_exp(-(double)a->target[k])));
         normalization_undo(&t->feed.norm, a->target, width);
@@ -151,7 +152,7 @@ static enum error add_sample(struct asker *a, const struct input_range *r, const
 /* ---- what cannot be read ---- */
 
 /* Files that are damaged or missing are named, and the others go on. */
-static enum error go_on(struct asker *a, enum error err) {
+static enum error failure_note(struct asker *a, enum error err) {
     enum { NAMED_MOST = 20 };
     if (err != ERR_DATA && err != ERR_INPUT) return err;
     if (a->failed == 0) a->first = err;
@@ -164,8 +165,8 @@ static enum error go_on(struct asker *a, enum error err) {
 static enum error answer_file(struct asker *a, const char *input) {
     struct input_range r;
     enum error err = find_input(a, input, &r);
-    if (err != ERR_NONE) return go_on(a, err);
-    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = go_on(a, add_sample(a, &r, input, i));
+    if (err != ERR_NONE) return failure_note(a, err);
+    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = failure_note(a, add_sample(a, &r, input, i));
     if (r.own) dataset_close(r.set);
     return err;
 }
@@ -174,7 +175,7 @@ static enum error answer_input(struct asker *a, const char *input) {
     struct pictures found;
     if (is_part(input) || !file_is_folder(input)) return answer_file(a, input);
     enum error err = pictures_find(input, a->o->trained.pool, &found);
-    if (err != ERR_NONE) return go_on(a, err);
+    if (err != ERR_NONE) return failure_note(a, err);
     for (int64_t i = 0; i < found.count && err == ERR_NONE; i++) err = answer_file(a, found.path[i]);
     return err;
 }
@@ -195,7 +196,7 @@ static enum error take_memory(struct asker *a) {
 }
 
 static enum error answer_all(struct asker *a) {
-    const struct options *o = a->o;
+    const struct predict_options *o = a->o;
     TRY(take_memory(a));
     for (int i = 0; i < o->inputs.count; i++) a->tell.truths |= is_part(o->inputs.of[i]) && a->tell.classes;
     teller_open(&a->tell);
@@ -232,34 +233,27 @@ static int exit_code(const struct asker *a, enum error err) {
     return a->failed == 0 ? 0 : error_exit_code(a->answered == 0 ? a->first : ERR_DATA);
 }
 
-static enum predict_form form_of(const struct options *o) {
+static enum predict_form form_of(const struct predict_options *o) {
     const char *path = o->output ? o->output : "";
     if (o->csv || (!o->trained.json && text_ends(path, ".csv"))) return PREDICT_CSV;
     return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
 }
 
-static int predict(struct options *o) {
-    struct asker *a = pool_alloc(o->trained.pool, sizeof *a);
+static int run(const struct cli *cli) {
+    struct predict_options *o = cli->options;
+    struct asker *a = pool_alloc(cli->pool, sizeof *a);
     if (!a) return cli_fail(ERR_MEMORY);
+    if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
     *a = (struct asker){.o = o, .tell = {.form = form_of(o), .top = o->top, .logits = o->logits}};
-    enum error err = cli_trained_ask(&o->trained, &a->t);
-    if (err != ERR_NONE) return error_exit_code(err);
-    err = o->output ? answer_to_file(a, o->output) : answer_to_console(a);
+    enum error err = cli_trained_open(&o->trained, cli->pool, &a->t);
+    int code = error_exit_code(err);
+    if (err == ERR_NONE) code = exit_code(a, o->output ? answer_to_file(a, o->output) : answer_to_console(a));
     free(a->raw);
     free(a->x);
     free(a->labels);
     free(a->target);
     for (int i = 0; i < 2; i++) dataset_close(a->part[i]);
-    trainer_unload(a->t);
-    return exit_code(a, err);
-}
-
-static int run(const struct cli *cli) {
-    struct options *o = cli->options;
-    o->trained.pool = cli->pool;
-    if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
-    int code = predict(o);
-    run_settings_free(&o->trained.settings);
+    cli_trained_close(&o->trained, a->t);
     return code;
 }
 
@@ -290,6 +284,6 @@ const struct command command_predict = {
              "and the others continue. For a sequence, the prediction is what follows its end.\n"
              "Exit codes: 0; 64 usage; 65 bad data or checkpoint, or some inputs could not be read;\n"
              "66 no such file, sample, run or checkpoint; 78 bad configuration, or weights of another model\n",
-    .standard = &(const struct options){.top = 3},
+    .standard = &(const struct predict_options){.top = 3},
     .run = run,
 };

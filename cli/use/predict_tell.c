@@ -7,7 +7,7 @@
 
 /* ---- labels ---- */
 
-/* The largest that is below 'last', or equal and behind it; 'last' -1: of all. */
+/* The largest that is below 'last', or equal and after it; 'last' -1: of all. */
 static int64_t next_best(const float *y, int64_t n, int64_t last) {
     int64_t best = -1;
     for (int64_t k = 0; k < n; k++) {
@@ -25,8 +25,8 @@ static const char *label_text(const struct teller *t, int64_t label, char text[9
     return n > 0 && !part ? text : dataset_class_name(t->data, label);
 }
 
-/* How many of a sample's outputs are told. */
-static int64_t told(const struct teller *t) {
+/* How many of a sample's outputs are printed. */
+static int64_t outputs_shown(const struct teller *t) {
     return t->classes && t->top < t->width ? t->top : t->width;
 }
 
@@ -36,7 +36,7 @@ static void json_top(struct teller *t, const struct answer *a) {
     struct json *j = &t->j;
     char text[9];
     json_open(j, "top", '[');
-    for (int64_t n = 0, k = -1; n < told(t) && (k = next_best(a->y, t->width, k)) >= 0; n++) {
+    for (int64_t n = 0, k = -1; n < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; n++) {
         json_open(j, NULL, '{');
         json_int(j, "label", k);
         if (label_text(t, k, text)) json_string(j, "text", label_text(t, k, text));
@@ -79,7 +79,7 @@ static void print_label(const struct teller *t, int64_t label) {
 }
 
 static void print_top(const struct teller *t, const struct answer *a) {
-    for (int64_t m = 0, k = -1; m < told(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
+    for (int64_t m = 0, k = -1; m < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
         fputs(m ? "  |  " : " ", t->out);
         print_label(t, k);
         fprintf(t->out, " %.2f %%", (double)a->y[k] * 100);
@@ -126,7 +126,7 @@ static void csv_label(const struct teller *t, const char *before, int64_t label)
 
 static void csv_header(const struct teller *t) {
     fputs(t->truths ? "input,sample,truth" : "input,sample", t->out);
-    for (int64_t k = 0; k < told(t) && t->classes; k++) {
+    for (int64_t k = 0; k < outputs_shown(t) && t->classes; k++) {
         if (k == 0) fputs(",class,confidence", t->out);
         if (k > 0) fprintf(t->out, ",class%lld,confidence%lld", (long long)k + 1, (long long)k + 1);
     }
@@ -145,7 +145,7 @@ static void say_csv(const struct teller *t, const struct answer *a) {
     fprintf(t->out, ",%lld", (long long)a->sample);
     if (t->truths) fputc(',', t->out);
     if (t->truths && a->truth >= 0) csv_label(t, "", a->truth);
-    for (int64_t m = 0, k = -1; t->classes && m < told(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
+    for (int64_t m = 0, k = -1; t->classes && m < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
         fputc(',', t->out);
         csv_label(t, "", k);
         fprintf(t->out, ",%.6g", (double)a->y[k]);

@@ -82,7 +82,9 @@ enum error cli_alone(struct cli_config *c) {
     return ERR_NONE;
 }
 
-enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
+enum error cli_trained_open(struct cli_trained *t, struct pool *pool, struct trainer **out) {
+    *out = NULL;
+    t->pool = pool;
     enum error err = cli_alone(&t->config);
     if (err != ERR_NONE) return cli_fail(err), err;
     TRY(cli_trained_load(t));
@@ -92,8 +94,13 @@ enum error cli_trained_ask(struct cli_trained *t, struct trainer **out) {
     const struct preprocessing *known = t->job.known;
     if (known && known->set.base.type == SAMPLE_TOKENS && !known->text) t->job.known = NULL;
     err = trainer_load(&t->job, out);
-    if (err != ERR_NONE) cli_fail(err);
+    if (err != ERR_NONE) cli_fail(err), *out = NULL;
     return err;
+}
+
+void cli_trained_close(struct cli_trained *t, struct trainer *trainer) {
+    trainer_unload(trainer);
+    run_settings_free(&t->settings);
 }
 
 enum error cli_trained_weights(struct cli_trained *t) {

@@ -57,6 +57,7 @@ struct zoo_model {
     const char *name, *text;
 };
 const struct zoo_model *zoo_models(int *count);
+const struct zoo_model *zoo_find(const char *name); /* NULL: there is none */
 struct zoo_about { /* what a zoo file says of itself; texts and nodes live in the pool */
     const char *about;
     struct shape input; /* what it is made for, where no data says otherwise */

@@ -32,7 +32,7 @@ const struct zoo_model *zoo_models(int *count) {
 
 /* ---- the zoo ------------------------------------------------------------------------------ */
 
-static const struct zoo_model *zoo_find(const char *name) {
+const struct zoo_model *zoo_find(const char *name) {
     for (int i = 0; i < zoo_texts_count; i++)
         if (!strcmp(zoo_texts[i].name, name)) return &zoo_texts[i];
     return NULL;

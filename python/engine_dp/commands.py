@@ -145,7 +145,7 @@ def run(config: Optional[PathLike] = None, *, set: Optional[Dict[str, Any]] = No
 
 def validate(config: Optional[PathLike] = None, **settings: Any) -> None:
     """Raises an EngineError if something is wrong with a configuration, its data or its model."""
-    _call(["validate"] + ([config] if config is not None else []) + _sets(settings))
+    _call(["config", "--check"] + ([config] if config is not None else []) + _sets(settings))
 
 
 def compare(*what: PathLike, dir: Optional[PathLike] = None, repeats: Optional[Union[int, str]] = None,

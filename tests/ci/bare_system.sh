@@ -52,7 +52,7 @@ cd /root/engine
 began=$(date +%s)
 ./bootstrap run configs/quickstart.yaml
 ran=$(date +%s)
-cmake --install build --prefix /tmp/installed >/dev/null && /tmp/installed/bin/engine version
+cmake --install build --prefix /tmp/installed >/dev/null && /tmp/installed/bin/engine version --features | grep 'levels .* base'
 # shellcheck disable=SC2086
 ./bootstrap test $CI_TESTS
 echo "$(. /etc/os-release && echo "$PRETTY_NAME"): quickstart $((ran - began)) s, tests $(($(date +%s) - ran)) s"

@@ -26,7 +26,7 @@ static const char *train(const char *level, char hash[80]) {
     return hash;
 }
 
-/* Whether 'engine devices' shows the text when the variable is so. */
+/* Whether 'engine doctor --devices' shows the text when the variable is so. */
 static bool devices_show(const char *value, const char *text) {
     setenv("ENGINE_ISA", value, 1);
     program_run(&p, 20, "devices", NULL);
@@ -57,6 +57,10 @@ static void a_level_is_run_and_shown(void **state) {
     (void)state;
     char hash[80];
     assert_true(has(LOWEST));
+    program_run(&p, 10, "version", "--features", NULL);
+    const char *levels = strstr(p.out, "\nlevels ");
+    assert_non_null(levels);
+    assert_non_null(strstr(levels, " " LOWEST "\n"));
     train(LOWEST, hash);
     setenv("ENGINE_ISA", LOWEST, 1);
     program_run(&p, 60, "bench", "layers", "--model", "mlp", "--batch", "1", "--seconds", "0.01s", NULL);

@@ -68,64 +68,113 @@ static void check_tables(const char *where, const struct command *c) {
     }
 }
 
-/* What the line of bash's script says that begins with this. */
-static const char *case_line(const char *script, const char *format, const char *name) {
-    static char line[8192];
-    char begin[128];
-    snprintf(begin, sizeof begin, format, name);
-    const char *at = strstr(script, begin);
-    if (!at) fail_msg("completion has no '%s'", begin);
-    snprintf(line, sizeof line, "%.*s", (int)strcspn(at + 1, "\n"), at + 1);
-    return line;
+/* What may come after the words, each with a blank after it, in p.out. */
+static void offered(const char *word, const char *form, const char *option, const char *begun) {
+    const char *args[8] = {ENGINE_BINARY_DIR "/engine", "complete", "--", word};
+    int n = 4;
+    if (form) args[n++] = form;
+    if (option) args[n++] = option;
+    args[n++] = begun;
+    program_spawn(&p, args);
+    assert_true(program_wait(&p, 10));
+    assert_int_equal(p.code, 0);
+    make_plain(p.out);
 }
 
-static void check_completion(const char *script, const struct command *c) {
+static void check_completion(const struct command *c) {
     const struct command *form;
-    char text[OPTION_TEXT], line[8192], both[64];
+    char text[OPTION_TEXT];
     const char *word;
-    snprintf(line, sizeof line, "%s", case_line(script, "\n        %s) options='", c->name));
+    for (int i = 0; c->forms && (form = command_form(c, i)); i++) {
+        offered(c->name, NULL, NULL, "");
+        find(c->name, p.out, form->name, " ");
+    }
     for (int i = 0; (form = command_form(c, i)); i++) {
-        if (form != c) find(c->name, line, form->name, " '");
+        const char *name = form != c ? form->name : NULL;
+        offered(c->name, name, NULL, "-");
+        find(form->name, p.out, "--help", " ");
         for (const struct option *o = form->options; o && o->name; o++) {
-            if (!option_is_word(o)) find(c->name, line, o->name, " '");
-            if (o->also) find(c->name, line, o->also, " '");
-            snprintf(both, sizeof both, "%s %s", c->name, form->name);
-            bool words = option_is_word(o) && option_word(o, 0, text);
-            const char *own = words && form != c ? case_line(script, "\n        '%s') values='", both) : line;
-            for (int k = 0; words && (word = option_word(o, k, text)); k++) find(both, own, word, " '");
+            if (!option_is_word(o)) find(form->name, p.out, o->name, " ");
+            if (o->also) find(form->name, p.out, o->also, " ");
+        }
+        for (const struct option *o = form->options; o && o->name; o++) {
+            if (!option_word(o, 0, text)) continue;
+            offered(c->name, name, option_is_word(o) ? NULL : o->name, "");
+            for (int k = 0; (word = option_word(o, k, text)); k++) find(o->name, p.out, word, " ");
         }
     }
 }
 
 static void every_table_is_told_everywhere(void **state) {
-    static char script[PROGRAM_TEXT];
     int n, options = 0;
-    const struct command *const *all = command_list(&n);
+    const struct command_row *all = command_rows(&n);
     (void)state;
-    program_run(&p, 10, "completion", "bash", NULL);
-    strcpy(script, p.out);
     for (int i = 0; i < n; i++) {
-        const struct command *form;
-        for (int k = 0; (form = command_form(all[i], k)); k++)
+        const struct command *c = all[i].command, *form;
+        for (int k = 0; (form = command_form(c, k)); k++)
             for (const struct option *o = form->options; o && o->name; o++) options += !option_is_word(o);
-        program_run(&p, 10, "help", all[i]->name, NULL);
+        program_run(&p, 10, "help", c->name, NULL);
         assert_int_equal(p.code, 0);
-        check_tables("help", all[i]);
-        program_run(&p, 10, all[i]->name, "--help", NULL);
+        check_tables("help", c);
+        program_run(&p, 10, c->name, "--help", NULL);
         assert_int_equal(p.code, 0);
-        check_tables("--help", all[i]);
-        program_run(&p, 10, "man", all[i]->name, NULL);
+        check_tables("--help", c);
+        program_run(&p, 10, "help", "--man", c->name, NULL);
         assert_int_equal(p.code, 0);
         check_roff(p.out);
-        check_tables("manual", all[i]);
-        check_completion(script, all[i]);
+        check_tables("manual", c);
+        check_completion(c);
     }
     assert_true(options > 120);
-    program_run(&p, 10, "man", NULL);
+    program_run(&p, 10, "help", "--man", NULL);
     check_roff(p.out);
     assert_non_null(strstr(p.out, ".B 78\nbad configuration"));
-    program_run(&p, 10, "man", "nonsense", NULL);
+    program_run(&p, 10, "help", "--man", "nonsense", NULL);
     assert_int_equal(p.code, 64);
+}
+
+/* The list has every command once, below its group's title, and no word of earlier versions. */
+static void commands_stand_in_groups(void **state) {
+    int n;
+    const struct command_row *all = command_rows(&n);
+    char line[64];
+    (void)state;
+    program_run(&p, 10, "help", NULL);
+    assert_int_equal(p.code, 0);
+    for (int i = 0; i < n; i++) {
+        snprintf(line, sizeof line, "\n  %-10s ", all[i].command->name);
+        assert_int_equal(strstr(p.out, line) != NULL, all[i].group != GROUP_HIDDEN);
+        if (i) assert_true(all[i].group >= all[i - 1].group);
+    }
+    assert_null(strstr(p.out, "\n  validate "));
+}
+
+/* Each does what the command does that it stands for now, with the same exit code. */
+static void words_of_earlier_versions_go_on(void **state) {
+    static const char *const cases[][2][5] = {
+        {{"validate", "nowhere.yaml"}, {"config", "--check", "nowhere.yaml"}},
+        {{"validate", "--set", "train=0ep"}, {"config", "--check", "--set", "train=0ep"}},
+        {{"validate"}, {"config", "--check"}},
+        {{"devices", "--json"}, {"doctor", "--devices", "--json"}},
+        {{"man"}, {"help", "--man"}},
+        {{"man", "validate"}, {"help", "--man", "config"}},
+        {{"man", "nonsense"}, {"help", "--man", "nonsense"}},
+        {{"completion", "fish"}, {"help", "--completion", "fish"}},
+        {{"completion"}, {"help", "--completion"}},
+    };
+    static struct program old;
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *const *a = cases[i][0], *const *b = cases[i][1];
+        program_run(&old, 20, a[0], a[1], a[2], a[3], NULL);
+        program_run(&p, 20, b[0], b[1], b[2], b[3], b[4], NULL);
+        assert_int_equal(old.code, p.code);
+        if (strcmp(a[0], "devices")) assert_string_equal(old.out, p.out); /* free memory changes */
+        assert_string_equal(old.err, p.err);
+    }
+    program_run(&p, 10, "help", "devices", NULL);
+    assert_int_equal(p.code, 0);
+    assert_int_equal(strncmp(p.out, "engine devices is now engine doctor --devices\n", 46), 0);
 }
 
 struct found {
@@ -144,7 +193,7 @@ static void find_key(void *user, const struct config_key *key) {
 static void all_keys_are_told(void **state) {
     struct pool *pool;
     (void)state;
-    program_run(&p, 10, "man", "engine.yaml", NULL);
+    program_run(&p, 10, "help", "--man", "engine.yaml", NULL);
     check_roff(p.out);
     assert_ok(pool_create(&pool));
     struct found f = {.page = p.out};
@@ -159,7 +208,7 @@ static void readers_of_roff_find_nothing_wrong(void **state) {
     (void)state;
     char folder[512], line[1600];
     snprintf(folder, sizeof folder, "%s", scratch_path("pages"));
-    program_run(&p, 20, "man", "--all", folder, NULL);
+    program_run(&p, 20, "help", "--man", "--all", folder, NULL);
     assert_int_equal(p.code, 0);
     if (is_here("groff")) {
         snprintf(line, sizeof line, "groff -man -Tascii -ww -z %s/* 2>&1", folder);
@@ -209,7 +258,9 @@ static void texts_fit_the_terminal(void **state) {
 
 /* What bash offers at the end of the line. */
 static const char *complete(const char *line) {
-    static const char script[] = ". \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
+    static const char script[] =
+        "PATH=" ENGINE_BINARY_DIR
+        ":$PATH; . \"$1\"; COMP_LINE=$2 COMP_POINT=${#2}; _engine; printf '%s ' \"${COMPREPLY[@]}\"";
     program_spawn(
         &p, (const char *const[]){"bash", "--norc", "-c", script, "bash", scratch_path("engine.bash"), line, NULL});
     program_wait(&p, 10);
@@ -220,7 +271,7 @@ static const char *complete(const char *line) {
 static void bash_completes(void **state) {
     (void)state;
     if (!is_here("bash")) return;
-    program_run(&p, 10, "completion", "bash", NULL);
+    program_run(&p, 10, "help", "--completion", "bash", NULL);
     assert_int_equal(p.code, 0);
     save_text(scratch_path("engine.bash"), p.out);
     program_spawn(&p, (const char *const[]){"bash", "-n", scratch_path("engine.bash"), NULL});
@@ -228,7 +279,7 @@ static void bash_completes(void **state) {
     assert_int_equal(p.code, 0);
     assert_string_equal(complete("engine ru"), "run runs ");
     assert_string_equal(complete("engine runs --state fin"), "finished ");
-    assert_non_null(strstr(complete("engine "), "completion "));
+    assert_non_null(strstr(complete("engine "), "dashboard "));
     assert_string_equal(complete("engine run --mod"), "--mode ");
     assert_string_equal(complete("engine run --mode s"), "single ");
     assert_string_equal(complete("engine run --set optimizer.mom"), "optimizer.momentum= ");
@@ -247,7 +298,7 @@ static void bash_completes(void **state) {
     assert_string_equal(complete("engine lab show 00"), "00-hello ");
     assert_string_equal(complete("engine lab run /dev/nul"), "/dev/null ");
     assert_string_equal(complete("engine run --devices re"), "ref:1 ref:2 ref:4 ");
-    assert_string_equal(complete("engine run --devices cpu:"), "1 2 4 "); /* behind the colon */
+    assert_string_equal(complete("engine run --devices cpu:"), "1 2 4 "); /* after the colon */
     assert_string_equal(complete("engine report --format h"), "html ");
     assert_string_equal(complete("engine eval --split="), "val train ");
     assert_string_equal(complete("engine bench comm --link th"), "thread ");
@@ -263,9 +314,9 @@ static void other_shells_can_read_theirs(void **state) {
     static const char *const shells[] = {"zsh", "fish"};
     (void)state;
     for (int i = 0; i < 2; i++) {
-        program_run(&p, 10, "completion", shells[i], NULL);
+        program_run(&p, 10, "help", "--completion", shells[i], NULL);
         assert_int_equal(p.code, 0);
-        assert_non_null(strstr(p.out, "optimizer.momentum"));
+        assert_non_null(strstr(p.out, " complete -- "));
         save_text(scratch_path(shells[i]), p.out);
         if (!is_here(shells[i])) continue;
         program_spawn(&p, (const char *const[]){shells[i], "-n", scratch_path(shells[i]), NULL});
@@ -273,14 +324,15 @@ static void other_shells_can_read_theirs(void **state) {
         assert_int_equal(p.code, 0);
         assert_string_equal(p.err, "");
     }
-    program_run(&p, 10, "completion", "tcsh", NULL);
+    program_run(&p, 10, "help", "--completion", "tcsh", NULL);
     assert_int_equal(p.code, 64);
 }
 
 static void fish_completes(void **state) {
     (void)state;
     if (!is_here("fish")) return;
-    static const char script[] = "source $argv[1]; complete -C 'engine run --set optimizer.mom'";
+    static const char script[] =
+        "set -x PATH " ENGINE_BINARY_DIR " $PATH; source $argv[1]; complete -C 'engine run --set optimizer.mom'";
     program_spawn(&p, (const char *const[]){"fish", "-N", "-c", script, scratch_path("fish"), NULL});
     program_wait(&p, 20);
     assert_non_null(strstr(p.out, "optimizer.momentum="));
@@ -289,6 +341,8 @@ static void fish_completes(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_table_is_told_everywhere),
+        cmocka_unit_test(commands_stand_in_groups),
+        cmocka_unit_test(words_of_earlier_versions_go_on),
         cmocka_unit_test(all_keys_are_told),
         cmocka_unit_test(readers_of_roff_find_nothing_wrong),
         cmocka_unit_test(bash_completes),

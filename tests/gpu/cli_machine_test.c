@@ -1,4 +1,4 @@
-/* A machine with GPUs, as 'engine devices' and 'engine doctor' see it; ranks on them that are killed; and the script
+/* A machine with GPUs, as 'engine doctor --devices' and 'engine doctor' see it; ranks on them that are killed; and the script
  * that proves all this on a real one. */
 #include "tests/gpu/gpu.h"
 #include "tests/harness/program.h"

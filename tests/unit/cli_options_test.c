@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-struct options {
+struct test_options {
     const char *path, *output, *colour;
     bool flag, quiet;
     int format, kind, word;
@@ -19,11 +19,12 @@ struct options {
     struct option_list more, tags, rest;
     struct cli_config config;
 };
-static struct options got;
+#define OPTIONS_STRUCT struct test_options
+static struct test_options got;
 static int ran; /* 1: the command; 2: the other one's form "second" */
 
 static int run(const struct cli *cli) {
-    got = *(const struct options *)cli->options;
+    got = *(const struct test_options *)cli->options;
     ran = cli->form->name[0] == 's' ? 2 : 1;
     /* lists lie in the command line's pool */
     static const char *more[8], *tags[8], *rest[8];
@@ -85,7 +86,7 @@ static const struct command command = {
     .name = "test",
     .summary = "reads options",
     OPTIONS(options),
-    .standard = &(const struct options){.real = 0.5, .kind = -1, .word = -1},
+    .standard = &(const struct test_options){.real = 0.5, .kind = -1, .word = -1},
     .run = run,
 };
 
@@ -109,7 +110,8 @@ static char said[8192]; /* on both streams */
 
 static int call(const struct command *c, const char *line) {
     static char words[1024], nothing[] = "";
-    char *argv[64] = {nothing}, *rest = NULL;
+    const char *argv[64] = {nothing};
+    char *rest = NULL;
     int argc = 1, out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
     snprintf(words, sizeof words, "%s", line);
     for (char *w = strtok_r(words, " ", &rest); w; w = strtok_r(NULL, " ", &rest))
@@ -293,11 +295,11 @@ static void check_row(const struct command *form, const struct option *o, int ro
 
 static void the_tables_are_sound(void **state) {
     int n;
-    const struct command *const *all = command_list(&n);
+    const struct command_row *all = command_rows(&n);
     const struct command *form;
     (void)state;
     for (int i = 0; i < n; i++)
-        for (int k = 0; (form = command_form(all[i], k)); k++) {
+        for (int k = 0; (form = command_form(all[i].command, k)); k++) {
             assert_true(form->run && form->summary);
             assert_true(!form->options == !form->size);
             for (const struct option *o = form->options; o && o->name; o++)

@@ -1,5 +1,6 @@
 /* The cpu device: own vector kernels on the threads of a device. */
 #include "engine/device/cpu/cpu.h"
+#include "engine/device/cpu/reach.h"
 #include "engine/device/runtime.h"
 #include "engine/device/threads.h"
 
@@ -8,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
-#include <cpuid.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 #include <xmmintrin.h>
 #endif
 
@@ -22,54 +20,23 @@ struct cpu {
 };
 
 /* ---- levels --------------------------------------------------------------------------------- */
-/* This file is compiled for the lowest, so it may ask any machine what it can. */
-#if defined(__x86_64__)
-extern const struct cpu_level cpu_table_base, cpu_table_v3, cpu_table_v4, cpu_table_v4bf16, cpu_table_amx;
-
-static bool runs_v3(void) {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
-           __builtin_cpu_supports("bmi2");
-}
-
-static bool runs_v4(void) {
-    return runs_v3() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vl");
-}
-
-static bool runs_v4bf16(void) {
-    return runs_v4() && __builtin_cpu_supports("avx512bf16");
-}
-
-/* The kernel gives a process AMX's registers if it asks; to ask again does no harm. */
-static bool runs_amx(void) {
-    enum { AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
-    unsigned a, b, c, d;
-    return runs_v4bf16() && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_BF16) && (d & AMX_TILE) &&
-           syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-}
-
-static const struct cpu_level *const levels[] = {&cpu_table_amx, &cpu_table_v4bf16, &cpu_table_v4, &cpu_table_v3,
-                                                 &cpu_table_base};
-static int levels_out_of_reach(void) {
-    return runs_amx() ? 0 : runs_v4bf16() ? 1 : runs_v4() ? 2 : runs_v3() ? 3 : 4;
-}
-#else
-#if defined(__aarch64__)
-#define THE_LEVEL cpu_table_neon
-#else
-#define THE_LEVEL cpu_table_base
-#endif
-extern const struct cpu_level THE_LEVEL;
-static const struct cpu_level *const levels[] = {&THE_LEVEL};
-static int levels_out_of_reach(void) {
-    return 0;
-}
-#endif
+/* Those of this build, best first: CMakeLists.txt lists them as CPU_LEVELS. A machine that runs one runs all after it. This
+ * file is compiled for the lowest, so it may ask any machine what it can. */
+#define LEVEL(name) extern const struct cpu_level cpu_table_##name;
+CPU_LEVELS
+#undef LEVEL
+#define LEVEL(name) &cpu_table_##name,
+static const struct cpu_level *const levels[] = {CPU_LEVELS};
+#undef LEVEL
+#define LEVEL(name) runs_##name,
+static bool (*const level_runs[])(void) = {CPU_LEVELS};
+#undef LEVEL
+enum { LEVELS = sizeof levels / sizeof *levels };
 
 const struct cpu_level *const *cpu_levels(int *count) {
-    int first = levels_out_of_reach();
-    *count = (int)(sizeof levels / sizeof *levels) - first;
+    int first = 0;
+    while (first < LEVELS && !level_runs[first]()) first++;
+    *count = LEVELS - first;
     return levels + first;
 }
 
@@ -78,6 +45,11 @@ enum error cpu_level_choose(const struct cpu_level **out) {
     const struct cpu_level *const *possible = cpu_levels(&count);
     const char *wanted = getenv("ENGINE_ISA");
     char names[64];
+    if (count == 0)
+        return FAIL(ERR_DEVICE,
+                    "this processor lacks level %s of instructions, the lowest that this build has kernels for\n"
+                    "build for every processor: cmake -DENGINE_LEVELS=all BUILD_FOLDER && cmake --build BUILD_FOLDER",
+                    levels[LEVELS - 1]->name);
     *out = possible[0];
     if (!wanted || !*wanted) return ERR_NONE;
     for (int i = 0; i < count; i++) {
@@ -87,7 +59,7 @@ enum error cpu_level_choose(const struct cpu_level **out) {
         return ERR_NONE;
     }
     return FAIL(ERR_CONFIG,
-                "ENGINE_ISA is '%s', and this machine has no such level of instructions\n"
+                "ENGINE_ISA is '%s', and this machine or this build has no such level of instructions\n"
                 "possible here: %s; without the variable it is the first of them",
                 wanted, names);
 }

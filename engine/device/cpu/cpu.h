@@ -24,10 +24,10 @@ struct cpu_level {
     size_t (*gemm_pack_bytes)(const struct device *dev);
 };
 
-/* Those that this machine can run, best first. */
+/* Those of this build that this machine can run, best first; there may be none. */
 const struct cpu_level *const *cpu_levels(int *count);
 /* The one that the device "cpu" runs: the best, or what the variable ENGINE_ISA names; ERR_CONFIG when there is no such
- * level, or it is more than the machine has. */
+ * level, or it is more than the machine or the build has; ERR_DEVICE when the machine runs none of the build's. */
 MUST_CHECK enum error cpu_level_choose(const struct cpu_level **out);
 /* The device "cpu" at a level of cpu_levels: what its own open does with cpu_level_choose's. */
 MUST_CHECK enum error cpu_open_at(const struct cpu_level *level, const struct device_params *p, struct device **out);

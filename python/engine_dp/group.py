@@ -10,9 +10,12 @@ Arrays are numpy's, or anything that lies in the host's memory and has a buffer,
 import contextlib
 import ctypes
 import os
+import signal
+import sys
 import threading
+import time
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Union
 
 import numpy
 
@@ -171,10 +174,86 @@ def _after_fork() -> None:
         g._handle, g._why = None, _FORKED
         g._closing.detach()
     _groups.clear()
+    if _wakeup >= 0:  # its reader is the parent
+        now = signal.set_wakeup_fd(-1)
+        signal.set_wakeup_fd(now if now != _wakeup else -1)
 
 
 os.register_at_fork(after_in_child=_after_fork)
 _watch: Optional[Callable[["Group"], None]] = None  # reads a group's record before its old calls are lost (profile.py)
+
+# ---- Ctrl-C ----
+#
+# Python runs the handler of a signal on the main thread, once that thread is back from the library. If it waits there,
+# the group must fail first. To wait in slices would cost each call a change of threads. So another thread learns of the
+# signal by Python's wakeup descriptor. It does nothing where the program has a handler of its own, or where the main
+# thread goes on by itself.
+
+_STUCK = 0.25  # seconds in one call of C after which the main thread is taken to wait
+_wakeup = -1  # Python writes the numbers of signals to it
+
+
+def _main_is_stuck() -> bool:
+    def place() -> Any:
+        frame = sys._current_frames().get(threading.main_thread().ident or 0)
+        return frame, frame and frame.f_lasti
+
+    before = place()
+    time.sleep(_STUCK)
+    return place() == before
+
+
+def _hear(numbers: bytes) -> None:
+    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if signal.SIGINT in numbers and default and any(g._inside for g in list(_groups)) and _main_is_stuck():
+        for g in list(_groups):
+            if g._inside:
+                with contextlib.suppress(ValueError), g._waits():
+                    g.abort("it was interrupted (Ctrl-C)")
+
+
+def _hear_interrupts() -> None:
+    """Once in a process, and on the main thread alone, as Python demands. A descriptor that was set before still gets
+    the numbers."""
+    global _wakeup
+    if _wakeup >= 0 or threading.current_thread() is not threading.main_thread():
+        return
+    reader, _wakeup = os.pipe()
+    os.set_blocking(_wakeup, False)
+    before = signal.set_wakeup_fd(_wakeup, warn_on_full_buffer=False)
+
+    def run() -> None:
+        for numbers in iter(lambda: os.read(reader, 256), b""):
+            if before >= 0:
+                with contextlib.suppress(OSError):
+                    os.write(before, numbers)
+            _hear(numbers)
+
+    threading.Thread(target=run, daemon=True, name="engine interrupts").start()
+
+
+def _open_beside(params: Init, handle: ctypes.c_void_p) -> None:
+    """Opens a group on another thread. Nothing can fail a group that is not open yet, but Ctrl-C ends this wait."""
+    errors: List[BaseException] = []
+    left = threading.Event()
+
+    def run() -> None:
+        try:
+            check(library().engine_group_open(ctypes.byref(params), ctypes.byref(handle)))
+        except BaseException as e:
+            errors.append(e)
+        if left.is_set():
+            library().engine_group_close(handle)
+
+    thread = threading.Thread(target=run, daemon=True, name="engine opening")
+    thread.start()
+    try:
+        thread.join()
+    except BaseException:
+        left.set()
+        raise
+    if errors:
+        raise errors[0]
 
 
 class Group:
@@ -200,7 +279,7 @@ class Group:
         handle = ctypes.c_void_p()
         params = Init(text(init), rank, size, text(token), text(link), text(algorithm), text(order), text(interface),
                       timeout, bandwidth, latency)
-        check(library().engine_group_open(ctypes.byref(params), ctypes.byref(handle)))
+        _open_beside(params, handle)
         self._take(handle)
 
     def _begin(self) -> None:
@@ -225,6 +304,17 @@ class Group:
         self.name: str = library().engine_group_name(handle).decode()
         self.label = ""
         _groups.add(self)
+        if self.size > 1:
+            _hear_interrupts()
+
+    @contextlib.contextmanager
+    def _waits(self) -> Iterator[None]:
+        """Around what waits in the library: Ctrl-C fails the group, and nothing frees it."""
+        self._inside.append(None)
+        try:
+            yield
+        finally:
+            self._inside.pop()
 
     def __enter__(self) -> "Group":
         return self
@@ -258,7 +348,8 @@ class Group:
     def split(self, color: int, key: int = 0) -> Optional["Group"]:
         """A group of the ranks that give the same color, ordered by key, then by rank; None if color is below 0."""
         handle = ctypes.c_void_p()
-        check(library().engine_group_split(self._open(), color, key, ctypes.byref(handle)))
+        with self._waits():
+            check(library().engine_group_split(self._open(), color, key, ctypes.byref(handle)))
         if not handle:
             return None
         part = Group.__new__(Group)
@@ -298,7 +389,8 @@ class Group:
         kind = numpy.dtype(dtype)
         count = int(numpy.prod(shape, dtype=numpy.int64))
         address = ctypes.c_void_p()
-        check(library().engine_group_alloc(self._open(), count * kind.itemsize, ctypes.byref(address)))
+        with self._waits():
+            check(library().engine_group_alloc(self._open(), count * kind.itemsize, ctypes.byref(address)))
         if not count:
             return numpy.empty(shape, kind)
         buffer = (ctypes.c_char * (count * kind.itemsize)).from_address(address.value)

@@ -417,7 +417,8 @@ def _open(store: dist.Store, rank: int, size: int, timeout: datetime.timedelta,
         with _told():
             near = {"link": "shm"} if meeting.init.startswith("file:") else {}  # known to be on one host: needs no port
             g = _group.Group(meeting.init, rank, size, timeout=timeout.total_seconds(), **{**near, **settings})
-            check(library().engine_barrier(g._open()))  # is not among the calls that are numbered for the user
+            with g._waits():
+                check(library().engine_barrier(g._open()))  # is not among the calls that are numbered for the user
     finally:
         meeting.over()
     return g

@@ -3,6 +3,8 @@
 import array
 import gc
 import os
+import signal
+import socket
 import sys
 import tempfile
 import threading
@@ -337,7 +339,57 @@ def traced(g, folder):
                 assert late["args"]["asked_us"] >= late["ts"] + late["dur"] - moved[0]["ts"]
 
 
+def interrupted(folder):
+    """Ctrl-C ends a wait for a rank that does not come, and for one that does not open the group. A handler of the
+    program's own is called, and its calls go on; so is who has asked for the signals' numbers before."""
+    ours, theirs = socket.socketpair()
+    theirs.setblocking(False)
+    ours.settimeout(60)
+    signal.set_wakeup_fd(theirs.fileno())
+    g = engine_dp.Group()
+    first = g.all_gather(np.array([os.getpid()]))[0][0]
+    came, seen = os.path.join(folder, "came"), []
+
+    def interrupt():
+        time.sleep(0.5)  # so that rank 0 waits
+        os.kill(first, signal.SIGINT)
+
+    if g.rank == 0:
+        signal.signal(signal.SIGINT, lambda number, frame: seen.append(number))
+    g.barrier()
+    if g.rank == 1:
+        interrupt()
+        time.sleep(0.5)
+    g.barrier()
+    if g.rank == 0:
+        assert seen == [signal.SIGINT] and ours.recv(9) == bytes(seen)
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    g.barrier()
+    try:
+        if g.rank == 1:
+            interrupt()
+            end = time.monotonic() + 60
+            while not os.path.exists(came) and time.monotonic() < end:
+                time.sleep(0.01)
+            assert os.path.exists(came), "rank 0 still waits"
+        g.barrier()
+        raise AssertionError("an interrupt was not noticed")
+    except KeyboardInterrupt:
+        assert g.rank == 0
+        open(came, "w").close()
+        threading.Thread(target=interrupt).start()
+        try:
+            engine_dp.Group(f"file://{folder}/nobody", 0, 2)
+            raise AssertionError("a rank that never came was there")
+        except KeyboardInterrupt:
+            pass
+    except engine_dp.EngineError as e:
+        assert g.rank == 1 and "rank 0" in str(e) and "interrupted" in str(e), e
+
+
 def main(part):
+    if part == "interrupted":
+        return interrupted(sys.argv[2])
     if part == "emulated":
         return emulated()
     if part == "ends":

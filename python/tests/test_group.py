@@ -42,6 +42,10 @@ class Groups(unittest.TestCase):
             done = subprocess.run(command, capture_output=True, text=True, timeout=50)
             self.assertEqual(done.returncode, 3, done.stdout + done.stderr)
 
+    def test_interrupts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.launch(2, "interrupted", folder)
+
     def test_emulated_ports(self):
         self.launch(2, "emulated")
 

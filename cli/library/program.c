@@ -46,7 +46,7 @@ static void reserve_standard(void) {
 }
 
 /* argv[2] and those after it are the command's own. */
-static int command_run(const char *name, int argc, char **argv) {
+static int command_start(const char *name, int argc, char **argv) {
     const struct command_alias *alias = command_alias(name);
     const struct command *c = alias ? alias->command : command_find(name);
     int n = 0;
@@ -69,7 +69,7 @@ int engine_program(int argc, char **argv) {
     (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
     if (!strcmp(name, "--version")) name = "version";
-    int code = output_flushed(command_run(name, argc, argv));
+    int code = output_flushed(command_start(name, argc, argv));
     given_up_exit(code);
     return code;
 }

@@ -317,15 +317,12 @@ static bool is_kept(const struct summary *s, const struct job *job, const char *
     enum { MOST = 1 << 20 };
     struct pool *pool = job->settings->pool;
     const struct json_value *root;
-    char *text;
-    size_t n;
-    if (s->first_step < s->steps || !file_exists(path) || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
-        json_parse(text, n, (struct json_limits){8, 1 << 16, MOST}, pool, &root) != ERR_NONE)
+    if (s->first_step < s->steps || !file_exists(path) ||
+        json_read(path, MOST, (struct json_limits){8, 1 << 16, MOST}, pool, &root) != ERR_NONE)
         return false;
-    const char *run_id = json_get_text(root, "run_id"), *ended = json_get_text(root, "ended"),
-               *weights = json_get_text(root, "weights_sha256");
-    return run_id && ended && weights && !strcmp(run_id, s->run_id) && strcmp(ended, "stopped") != 0 &&
-           !strcmp(weights, s->weights);
+    const char *ended = json_text(root, "ended");
+    return *ended && strcmp(ended, "stopped") != 0 && !strcmp(json_text(root, "run_id"), s->run_id) &&
+           !strcmp(json_text(root, "weights_sha256"), s->weights);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

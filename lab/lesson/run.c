@@ -67,12 +67,7 @@ static const char *typed(struct pool *pool, const char *const *under, const char
 /* ---- what a step has made ---- */
 
 static enum error read_told(const struct state *t, const char *path, struct lesson_outcome *o) {
-    char *text;
-    size_t n;
-    if (!file_exists(path)) return ERR_NONE;
-    TRY(file_read(path, TOLD_MOST, t->pool, &text, &n));
-    enum error err = json_parse(text, n, told_limits, t->pool, &o->told);
-    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+    return file_exists(path) ? json_read(path, TOLD_MOST, told_limits, t->pool, &o->told) : ERR_NONE;
 }
 
 /* All of its runs are there: this starts none, but reads them. */
@@ -194,10 +189,7 @@ static enum error write_claims(const struct lesson *l, const struct lesson_resul
     char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
     if (!path) return ERR_MEMORY;
     json_init(&j);
-    enum error err = lesson_json(l, out, &j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
+    return json_save(&j, lesson_json(l, out, &j), path);
 }
 
 enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {

@@ -171,26 +171,21 @@ static int64_t count_notes(const char *dir, struct pool *scratch) {
 }
 
 static enum error read_results(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
-    char *words, *path = pool_printf(scratch, "%s/results.json", dir);
-    const struct json_value *root, *cells;
+    char *path = pool_printf(scratch, "%s/results.json", dir);
+    const struct json_value *root;
     int64_t repeats;
-    size_t n;
     if (!path) return ERR_MEMORY;
-    TRY(file_read(path, RESULTS_MOST, scratch, &words, &n));
-    enum error err = json_parse(words, n, results_limits, scratch, &root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
-    const char *verdict = json_get_text(root, "verdict");
-    const struct json_value *complete = json_get(root, "complete");
-    cells = json_get(root, "cells");
-    if (!cells || cells->kind != JSON_ARRAY || !complete || complete->kind != JSON_BOOL)
-        return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
+    TRY(json_read(path, RESULTS_MOST, results_limits, scratch, &root));
+    const struct json_value *complete = json_member(root, "complete", JSON_BOOL);
+    const struct json_value *cells = json_member(root, "cells", JSON_ARRAY);
+    if (!cells || !complete) return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
     out->state = complete->truth ? RUN_FINISHED : RUN_UNFINISHED;
-    out->verdict = kept(pool, verdict ? verdict : "");
+    out->verdict = kept(pool, json_text(root, "verdict"));
     out->done = 0;
     if (json_get_int(root, "repeats", 1 << 20, &repeats)) out->wanted = cells->count * repeats;
     for (int i = 0; i < cells->count; i++) {
-        const struct json_value *runs = json_get(&cells->children[i], "runs");
-        out->done += runs && runs->kind == JSON_ARRAY ? runs->count : 0;
+        const struct json_value *runs = json_member(&cells->children[i], "runs", JSON_ARRAY);
+        out->done += runs ? runs->count : 0;
     }
     return out->verdict ? ERR_NONE : ERR_MEMORY;
 }

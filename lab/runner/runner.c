@@ -49,38 +49,26 @@ static enum error write_note(const struct state *s, int cell, int repeat, int ag
     json_real(&j, "foreign_cores", foreign);
     json_real(&j, "seconds", seconds);
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
-}
-
-static double number_of(const struct json_value *root, const char *key) {
-    const struct json_value *v = json_get(root, key);
-    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+    return json_save(&j, ERR_NONE, path);
 }
 
 /* Takes a finished run; anything else about its directory means that it is not. */
 static bool take(struct state *s, int cell, int repeat) {
-    const struct json_value *root, *digest;
-    char *text, *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
-    size_t n;
+    const struct json_value *root;
+    char *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
     int64_t again;
     struct compared_run *run = &s->out->cell[cell].run[repeat];
     if (!path || !dir || !file_exists(path)) return false;
-    if (file_read(path, NOTE_MOST, s->pool, &text, &n) != ERR_NONE ||
-        json_parse(text, n, note_limits, s->pool, &root) != ERR_NONE)
-        return false;
-    digest = json_get(root, "digest");
-    if (!digest || digest->kind != JSON_STRING || strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
-        (s->x->nseeds && number_of(root, "seed") != (double)s->x->seeds[repeat]) ||
+    if (json_read(path, NOTE_MOST, note_limits, s->pool, &root) != ERR_NONE ||
+        strcmp(json_text(root, "digest"), s->x->cell[cell].digest) != 0 ||
+        (s->x->nseeds && json_number(root, "seed") != (double)s->x->seeds[repeat]) ||
         run_result_read(dir, s->pool, &run->result) != ERR_NONE)
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
     run->repeat = repeat;
     run->again = json_get_int(root, "again", AGAIN_MOST, &again) ? (int)again : 0;
-    run->foreign = number_of(root, "foreign_cores");
-    s->seconds[cell * s->most + repeat] = number_of(root, "seconds");
+    run->foreign = json_number(root, "foreign_cores");
+    s->seconds[cell * s->most + repeat] = json_number(root, "seconds");
     return s->done[cell * s->most + repeat] = true;
 }
 

@@ -93,11 +93,10 @@ static const char *words_of_set(const struct compared *c, const struct compared_
             "difference of '%s' by about ±%.2f pt (95 %%), not included in the interval above",
             what, (long long)duel->side[0].samples, b, 196 * a->statistics.error);
     double spread = a->noise.pairs * a->noise.pairs, share = fmin(1, spread > 0 ? alone / spread : 1);
-    return pool_printf(
-        c->pool,
-        "each seed draws %lld validation samples of its own, and these make about %.0f %% of the variance "
-        "of the difference of '%s' over seeds%s",
-        (long long)duel->side[0].samples, 100 * share, b, advice(a, share));
+    return pool_printf(c->pool,
+                       "each seed draws its own %lld validation samples, and these make about %.0f %% of the variance "
+                       "of the difference of '%s' over seeds%s",
+                       (long long)duel->side[0].samples, 100 * share, b, advice(a, share));
 }
 
 void compare_set(struct compared *c, const struct compared_pair *p, int measure) {

@@ -119,7 +119,7 @@ static const char *words_of_copies(const struct compared *c, const struct compar
                            "may be copies of one training; %s",
                            x->measure[0].name, x->cell[p->cell[side]].label, runs, runs == 1 ? "" : "s",
                            x->nseeds ? "all of them have the same validations: take the seed from ENGINE_SEED"
-                                     : "repeats: {seeds: 8} gives each run a seed of its own (ENGINE_SEED)");
+                                     : "repeats: {seeds: 8} gives each run a different seed (ENGINE_SEED)");
     return pool_printf(c->pool,
                        "no verdict on %s: runs that end in the same weights are copies of one training and count "
                        "as one (here %d run%s as %d), too few to separate a difference from the chance of a seed; "

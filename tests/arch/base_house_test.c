@@ -75,9 +75,9 @@ static const struct {
     {"", "nccl.h", "transport/carrier/nccl"},
 };
 /* Floors: a file includes what stands on its own floor and below. */
-static const char *const floors[] = {"lab/numbers/", "lab/results/", "lab/process/", "lab/experiment/",
-                                     "lab/predict/", "lab/compare/", "lab/runner/",  "lab/draw/",
-                                     "lab/report/",  "lab/advise/",  "lab/lesson/"};
+static const char *const floors[] = {"lab/numbers/",    "lab/draw/",    "lab/results/", "lab/process/",
+                                     "lab/experiment/", "lab/predict/", "lab/compare/", "lab/runner/",
+                                     "lab/report/",     "lab/advise/",  "lab/lesson/"};
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
 
 enum { FUNCTION_MOST = 80, FILE_MOST = 500, MODE_MOST = 300, FUNCTIONS = 20000 };

@@ -52,8 +52,15 @@ void svg_draw_map(struct canvas *c);
 int svg_rows(const struct plot *p);
 double svg_names_left(const struct plot *p);
 void svg_row_names(struct canvas *c, double left, double top, double pitch);
-/* Heads of columns, as many as do not touch each other; moves c->y. */
-void svg_column_heads(struct canvas *c, double left, double width);
+/* A field of a grid. */
+struct svg_field {
+    double x, y, width, height;
+    double margin; /* that the grid leaves on its right */
+    double most;   /* the value of the strongest field */
+};
+typedef void svg_field_draw(struct canvas *c, int row, int column, struct svg_field at);
+/* Heads of the columns, names of the rows, and each field, none wider than f.width; moves c->y. */
+void svg_grid(struct canvas *c, struct svg_field f, svg_field_draw *draw);
 void svg_draw_choice(struct canvas *c);
 /* What a cell of a PLOT_CHOICE is; NULL: nothing is there. */
 const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);

@@ -19,11 +19,11 @@ static double most(const struct plot *p) {
     return best;
 }
 
-static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to, double y,
-                double height) {
+static void bar(struct canvas *c, const struct plot_series *s, int row, double from, double to, double y) {
     char value[32];
+    const int height = c->p->kind == PLOT_STACKED ? STACK : BAR;
     plot_value_text(c->p->x.unit, s->y[row], value);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\">",
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d.0\">",
                s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
     svg_hover(c, row, s->name, value);
     markup_raw(c->m, "</rect>\n");
@@ -35,7 +35,7 @@ static void row_bars(struct canvas *c, const struct scale *x, int row) {
     for (int i = 0; i < c->p->nseries; i++) {
         const struct plot_series *s = &c->p->series[i];
         double v = s->y[row];
-        if (isfinite(v)) bar(c, s, row, svg_at(x, sum), svg_at(x, sum + v), y, stacked ? STACK : BAR);
+        if (isfinite(v)) bar(c, s, row, svg_at(x, sum), svg_at(x, sum + v), y);
         if (stacked)
             sum += isfinite(v) ? v : 0;
         else

@@ -84,13 +84,13 @@ static void field_text(const struct plot_series *s, int row, double width, char 
     *out = '\0';
 }
 
-static void field(struct canvas *c, int row, int column, double x, double width, double top, double most) {
+static void map_field(struct canvas *c, int row, int column, struct svg_field f) {
     const struct plot_series *s = &c->p->series[column];
-    double v = s->y[row], y = top + row * FIELD;
+    double v = s->y[row];
     char text[32], words[160];
     int ahead = s->won[row] == PLOT_FIRST ? 0 : s->won[row] == PLOT_SECOND ? 1 : -1;
     if (!isfinite(v) || v <= 0) return;
-    double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(times(v)) / fmax(log(most), 1e-9);
+    double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(times(v)) / fmax(log(f.most), 1e-9);
     double low = at_row(s->low, row), high = at_row(s->high, row);
     int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f",
                      ahead < 0 ? "the runs do not decide" : c->p->who[ahead], ahead < 0 ? "" : " is ahead", v);
@@ -100,9 +100,9 @@ static void field(struct canvas *c, int row, int column, double x, double width,
     markup_raw(c->m,
                "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
                "fill-opacity=\"%.3f\"/>\n",
-               ahead < 0 ? PLOT_COLOURS - 1 : ahead, x, y + 1, width - 2, FIELD - 2, strong);
-    field_text(s, row, width - 4, text);
-    svg_text(c, x + width / 2 - 1, y + FIELD / 2. + 4, SVG_MIDDLE, width, ahead < 0 ? "soft" : "bold", text);
+               ahead < 0 ? PLOT_COLOURS - 1 : ahead, f.x, f.y + 1, f.width - 2, FIELD - 2, strong);
+    field_text(s, row, f.width - 4, text);
+    svg_text(c, f.x + f.width / 2 - 1, f.y + FIELD / 2. + 4, SVG_MIDDLE, f.width, ahead < 0 ? "soft" : "bold", text);
     markup_raw(c->m, "</g>\n");
 }
 
@@ -127,17 +127,11 @@ static void map_key(struct canvas *c) {
 void svg_draw_map(struct canvas *c) {
     const struct plot *p = c->p;
     double left = svg_names_left(p), most = 1;
-    double width = fmin((PLOT_WIDTH - 8 - left) / (p->nseries ? p->nseries : 1), 64);
     for (int i = 0; i < p->nseries; i++)
         for (int r = 0; r < svg_rows(p); r++)
             if (isfinite(p->series[i].y[r]) && p->series[i].y[r] > 0) most = fmax(most, times(p->series[i].y[r]));
     svg_text(c, left, c->y + SVG_TEXT, SVG_START, PLOT_WIDTH - left - SVG_EDGE, "soft", p->x.label);
     c->y += SVG_LINE;
-    svg_column_heads(c, left, width);
-    double top = c->y;
-    svg_row_names(c, left, top, FIELD);
-    for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) field(c, r, i, left + i * width, width, top, most);
-    c->y = top + svg_rows(p) * FIELD + 4;
+    svg_grid(c, (struct svg_field){.width = 64, .height = FIELD, .margin = 8, .most = most}, map_field);
     map_key(c);
 }

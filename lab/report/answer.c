@@ -247,27 +247,23 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
         training |= d->metric[m].training;
     }
-    const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
+    const struct json_value *tested = json_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
     const char *tests = tested ? tested->text : "";
     if (ratio)
-        report_paragraph(s,
-                         report_say(r, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
-                                    meaning_of_ratio(d, !tested),
-                                    tested ? ", which may differ a little from the ratio of the two medians" : ""));
+        report_print(r, s, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
+                     meaning_of_ratio(d, !tested),
+                     tested ? ", which may differ a little from the ratio of the two medians" : "");
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
-    report_paragraph(
-        s,
-        report_say(r,
-                   "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
-                   "see such a clear difference if there is none; it is exact, and corrected for all %s%squestions "
-                   "together (Holm). The interval is for its own question only, so the two may seem to disagree.%s",
-                   d->confidence * 100, tests, *tests ? " " : "",
-                   training ? " For losses and accuracy, runs that end in the same weights are copies of one training "
-                              "and count as one."
-                            : ""));
+    report_print(r, s,
+                 "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
+                 "see such a clear difference if there is none; it is exact, and corrected for all %s%squestions "
+                 "together (Holm). The interval is for its own question only, so the two may seem to disagree.%s",
+                 d->confidence * 100, tests, *tests ? " " : "",
+                 training ? " For losses and accuracy, runs that end in the same weights are copies of one training "
+                            "and count as one."
+                          : "");
     if (d->seeds > 1)
-        report_paragraph(
-            s, report_say(r, "The runs of a cell are trainings with %d seeds, the same on all sides.", d->seeds));
+        report_print(r, s, "The runs of a cell are trainings with %d seeds, the same on all sides.", d->seeds);
 }
 
 enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {

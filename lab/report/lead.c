@@ -30,9 +30,9 @@ static const char *where_asked(struct report *r, const struct report_data *d) {
     for (int a = 0; a < axis_count(d); a++) {
         const char *key = axis_key(d, a), *seen = "";
         for (int i = 0; *key && i < d->ncells; i++) {
-            const char *v = report_text(d->cell[i].settings, key);
+            const char *v = json_text(d->cell[i].settings, key);
             bool first = true;
-            for (int k = 0; k < i; k++) first &= strcmp(report_text(d->cell[k].settings, key), v) != 0;
+            for (int k = 0; k < i; k++) first &= strcmp(json_text(d->cell[k].settings, key), v) != 0;
             if (first) seen = report_join(r, seen, ", ", v);
         }
         if (*seen) text = report_say(r, "%s; %s %s", text, report_short(key), seen);
@@ -99,7 +99,7 @@ static void place_of(struct report *r, const struct report_data *d, const struct
     }
     *row = *text ? text : d->side[c->side];
     *column =
-        strcmp(axis, "devices") != 0 ? report_text(c->settings, axis) : report_say(r, "%lld", (long long)c->devices);
+        strcmp(axis, "devices") != 0 ? json_text(c->settings, axis) : report_say(r, "%lld", (long long)c->devices);
 }
 
 static void find_places(struct report *r, const struct report_data *d, const char *axis, struct grid *g) {

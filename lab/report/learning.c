@@ -176,9 +176,8 @@ enum error report_curves(struct report *r, struct report_section *s, const struc
 const char *report_best(struct report *r, const struct run_result *run) {
     const struct metric *by;
     const struct result_val *v = run_result_best(run, metric_find(run_result_setting(run, "checkpoint.best")), &by);
-    char value[32];
     if (!v) return "";
-    plot_value_text(by->share ? PLOT_SHARE : PLOT_PLAIN, v->of[by - metric_table], value);
+    const char *value = report_value(r, by->share ? PLOT_SHARE : PLOT_PLAIN, v->of[by - metric_table]);
     const char *folder = report_say(r, "ckpt/step-%09lld", (long long)v->step);
     bool kept = file_exists(report_say(r, "%s/%s/manifest.json", run->dir, folder));
     return report_say(r, "The best validation %s was %s, after step %lld%s%s%s.", by->words, value, (long long)v->step,

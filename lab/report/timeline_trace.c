@@ -29,8 +29,7 @@ static void add_rank(struct rows *w, int rank, const struct traced_step *s, int 
     add_span(w, own, BACKWARD, s->backward_begin, s->backward_end);
     for (int i = 0; i < s->nbuckets && i < most; i++) {
         const struct trace_bucket *b = &s->bucket[i];
-        char bytes[32];
-        plot_value_text(PLOT_BYTES, (double)b->bytes, bytes);
+        const char *bytes = report_value(w->r, PLOT_BYTES, (double)b->bytes);
         int row = add_row(w, report_say(w->r, "%d: bucket %d, %s", rank, b->bucket, bytes));
         add_span(w, row, QUEUED, b->ready, b->start);
         add_span(w, row, TRAVELS, b->start, b->done);

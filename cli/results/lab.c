@@ -95,9 +95,7 @@ static enum error find_folder(const struct options *o, const char **folder) {
     *folder = o->dir ? o->dir : pool_printf(o->pool, "labs/%s", full);
     if (!*folder) return ERR_MEMORY;
     TRY(lesson_copy(full, *folder, o->pool, &kept));
-    if (kept)
-        fprintf(stderr, "%d file%s of %s differ%s from the lab's, and stay as they are\n", kept, kept == 1 ? "" : "s",
-                *folder, kept == 1 ? "s" : "");
+    if (kept) fprintf(stderr, "kept %d file%s that you changed in %s\n", kept, kept == 1 ? "" : "s", *folder);
     return ERR_NONE;
 }
 

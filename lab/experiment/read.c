@@ -42,7 +42,7 @@ static const struct config_field fields[] = {
     {"repeats", CONFIG_NODE, AT(repeats), "auto",
      .help = "Number of runs of each cell. auto: by the spread of the first runs, as many as detect a 'practical' "
              "difference with a chance of 80 %, at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every "
-             "cell has seed k, so each is a training of its own"},
+             "cell has seed k, so each is a separate training"},
     {"warmup", CONFIG_SPAN, AT(warmup), "10st", "Number of first steps of each run that are not counted",
      .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",

@@ -197,7 +197,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     return json_done(j);
 }
 
-static double most(const double *v, int n) {
+static double rank_most(const double *v, int n) {
     double m = 0;
     for (int i = 0; i < n; i++) m = fmax(m, v[i]);
     return m;
@@ -205,13 +205,14 @@ static double most(const double *v, int n) {
 
 static void print_moved(const struct moved *m, int ranks, const char *form, FILE *f) {
     char sent[32], received[32];
-    fprintf(f, form, text_of_bytes(most(m->sent, ranks), sent), text_of_bytes(most(m->received, ranks), received));
+    fprintf(f, form, text_of_bytes(rank_most(m->sent, ranks), sent),
+            text_of_bytes(rank_most(m->received, ranks), received));
 }
 
 static void print_bytes(const struct summary *s, FILE *f) {
     char rss[32];
     print_moved(&s->steps_moved, s->ranks, "bytes of steps, busiest rank  %s sent, %s received", f);
-    fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(rank_most(s->rss, s->processes), rss));
     if (s->ranks < 2) return;
     print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
     print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);

@@ -12,7 +12,7 @@
 /* ---- grids ---- */
 
 enum { COLUMNS = 24, MEASURE_TEXT = 96 };
-struct grid {
+struct compare_grid {
     struct pool *pool;
     const char **row; /* that is being filled, up to 'column' */
     int column, rows; /* rows: below the heading */
@@ -20,7 +20,7 @@ struct grid {
     struct table t;
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct grid *g, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void put(struct compare_grid *g, const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
@@ -29,20 +29,20 @@ __attribute__((format(printf, 2, 3))) static void put(struct grid *g, const char
     if (g->column < COLUMNS) g->row[g->column++] = pool_printf(g->pool, "%s", text);
 }
 
-static void grid_begin(struct grid *g, struct pool *pool) {
-    *g = (struct grid){.pool = pool, .rows = 0};
+static void grid_begin(struct compare_grid *g, struct pool *pool) {
+    *g = (struct compare_grid){.pool = pool, .rows = 0};
     g->row = g->heads;
 }
 
 /* After its heads: room for rows. */
-static bool grid_rows(struct grid *g, int rows) {
+static bool grid_rows(struct compare_grid *g, int rows) {
     if (table_init(&g->t, "", g->column, rows, g->pool) != ERR_NONE) return false;
     memcpy(table_row(&g->t, 0), g->heads, (size_t)g->column * sizeof *g->heads);
     g->t.words = g->t.columns;
     return true;
 }
 
-static void grid_next(struct grid *g) {
+static void grid_next(struct compare_grid *g) {
     g->row = table_row(&g->t, ++g->rows), g->column = 0;
 }
 
@@ -101,7 +101,8 @@ static const char *model_text(const struct compared *c, int cell, char out[32]) 
 }
 
 /* The name of a side stands in the heading where all rows have the same one. */
-static void put_side_heading(const struct compared *c, struct grid *g, int side, bool varies, const char *unit) {
+static void put_side_heading(const struct compared *c, struct compare_grid *g, int side, bool varies,
+                             const char *unit) {
     const char letter = (char)('A' + side);
     if (varies) put(g, "%c is", letter);
     if (*c->folder && !varies)
@@ -110,7 +111,7 @@ static void put_side_heading(const struct compared *c, struct grid *g, int side,
         put(g, "%c%s%s", letter, *unit ? " " : "", unit);
 }
 
-static void put_heading(const struct compared *c, struct grid *g, const char *unit) {
+static void put_heading(const struct compared *c, struct compare_grid *g, const char *unit) {
     const struct experiment *x = c->x;
     put_side_heading(c, g, 0, x->all_pairs, unit);
     put_side_heading(c, g, 1, x->axis[0].count > 2, unit);
@@ -119,7 +120,7 @@ static void put_heading(const struct compared *c, struct grid *g, const char *un
     put(g, "verdict");
 }
 
-static void put_first_heading(const struct compared *c, struct grid *g, bool scaled) {
+static void put_first_heading(const struct compared *c, struct compare_grid *g, bool scaled) {
     const struct experiment *x = c->x;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
     put_heading(c, g, !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit);
@@ -129,7 +130,7 @@ static void put_first_heading(const struct compared *c, struct grid *g, bool sca
 }
 
 /* Effect, p, verdict. */
-static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct compare_grid *g) {
     const struct compared_answer *a = &p->answer[measure];
     bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER || compare_is_slight(c, a);
     put(g, "%s", compare_effect(c, p, measure));
@@ -143,7 +144,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
         a->equal ? " (equal bits)" : "");
 }
 
-static void put_sides(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+static void put_sides(const struct compared *c, const struct compared_pair *p, int measure, struct compare_grid *g) {
     char text[MEASURE_TEXT];
     const struct experiment *x = c->x;
     for (int side = 0; side < 2; side++) {
@@ -153,13 +154,13 @@ static void put_sides(const struct compared *c, const struct compared_pair *p, i
     put_answer(c, p, measure, g);
 }
 
-static void put_place(const struct compared *c, const struct compared_pair *p, struct grid *g) {
+static void put_place(const struct compared *c, const struct compared_pair *p, struct compare_grid *g) {
     const struct experiment *x = c->x;
     const int *at = x->cell[p->cell[1]].at;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].label[at[a]]);
 }
 
-static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g, bool scaled) {
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct compare_grid *g, bool scaled) {
     char text[32], other[32];
     put_place(c, p, g);
     put_sides(c, p, 0, g);
@@ -171,7 +172,7 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
 }
 
 /* The first measure, and what else there is to say of a pair. */
-static bool make_grid(const struct compared *c, struct grid *g) {
+static bool make_grid(const struct compared *c, struct compare_grid *g) {
     const struct experiment *x = c->x;
     bool scaled = false;
     grid_begin(g, c->pool);
@@ -186,7 +187,7 @@ static bool make_grid(const struct compared *c, struct grid *g) {
 }
 
 /* The other measures, a row for each pair. */
-static bool make_other_grid(const struct compared *c, struct grid *g) {
+static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
     const struct experiment *x = c->x;
     grid_begin(g, c->pool);
     put(g, "metric");
@@ -291,7 +292,7 @@ static void print_doubts(const struct compared *c, FILE *f, const char *start) {
 
 static void print_all(const struct compared *c, void (*write)(const struct table *, struct markup *),
                       const char *between, const char *start, FILE *f) {
-    struct grid g;
+    struct compare_grid g;
     print_title(c, f);
     fputc('\n', f);
     if (make_grid(c, &g)) print_table(&g.t, write, f);

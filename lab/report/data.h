@@ -124,11 +124,6 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
 const char *report_amount(struct report *r, const struct report_metric *m, double v);
 
 /* ---- words of an answer ---- */
-const char *report_estimate(struct report *r, const struct report_metric *m,
-                            double v); /* "1.90 times", "+0.40 points" */
-/* "[1.80, 2.00]", with the estimate's unit left out; "" when there is none. turned: as A against B. */
-const char *report_interval(struct report *r, const struct report_metric *m, const struct report_answer *a,
-                            bool turned);
 /* The side that is held against another, which is named where it is not always the same. */
 const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p);
 /* The answer of one metric over all pairs: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95]

@@ -177,7 +177,7 @@ static bool shown_elsewhere(const char *name) {
     return false;
 }
 
-static bool any(const struct report_data *d, const struct report_metric *m) {
+static bool metric_is_measured(const struct report_data *d, const struct report_metric *m) {
     for (int i = 0; i < d->ncells; i++)
         if (isfinite(report_median(d, &d->cell[i], m))) return true;
     return false;
@@ -186,7 +186,7 @@ static bool any(const struct report_data *d, const struct report_metric *m) {
 enum error report_metrics(struct report *r, const struct report_data *d) {
     struct report_section *s = NULL;
     for (int i = 1; d->experiment && i < d->nmetrics; i++) {
-        if (shown_elsewhere(d->metric[i].name) || !any(d, &d->metric[i])) continue;
+        if (shown_elsewhere(d->metric[i].name) || !metric_is_measured(d, &d->metric[i])) continue;
         if (!s) s = report_section(r, "metrics", "Other metrics");
         TRY(report_dots(r, s, d, i));
     }

@@ -21,7 +21,7 @@ enum { FOLDERS_DEEP = 6, FILES_MOST = 64 };
 
 /* ---- where it has told ---- */
 
-struct files {
+struct told_files {
     struct pool *pool;
     int n;
     const char *path[FILES_MOST];
@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* All below a folder whose names have 'part' in them or end in it. Links are not followed. */
-static void list_files(const char *folder, const char *part, int depth, struct files *f) {
+static void list_files(const char *folder, const char *part, int depth, struct told_files *f) {
     DIR *d = depth ? opendir(folder) : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
@@ -48,7 +48,7 @@ static void list_files(const char *folder, const char *part, int depth, struct f
 
 static enum error read_files(const struct foreign *f, const char *part, enum error (*read)(const char *, struct told *),
                              struct pool *pool, struct told *t) {
-    struct files files = {.pool = pool};
+    struct told_files files = {.pool = pool};
     list_files(f->dir, part, FOLDERS_DEEP, &files);
     qsort(files.path, (size_t)files.n, sizeof *files.path, by_name);
     for (int i = 0; i < files.n; i++) TRY(read(files.path[i], t));
@@ -84,7 +84,7 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
 
 /* ---- times that were not told ---- */
 
-struct run {
+struct told_run {
     const struct foreign *f;
     struct told *t;
     int64_t steps, told;               /* the last one; how many were told */
@@ -109,7 +109,7 @@ static double times_of_moments(struct told *t) {
     return total;
 }
 
-static void sum_up(struct run *run) {
+static void sum_up(struct told_run *run) {
     struct told *t = run->t;
     struct sha256 losses;
     double sum = 0;
@@ -161,7 +161,7 @@ static struct val_result val_of(const struct told_row *r) {
     return v;
 }
 
-static enum error put_rows(const struct run *run, const struct sink_ops *to, void *sink) {
+static enum error put_rows(const struct told_run *run, const struct sink_ops *to, void *sink) {
     TRY(to->event(sink, &(struct sink_event){.name = "started"}));
     for (size_t i = 0; i < run->t->n; i++) {
         const struct told_row *r = &run->t->row[i];
@@ -175,7 +175,7 @@ static enum error put_rows(const struct run *run, const struct sink_ops *to, voi
 }
 
 /* What the command itself may have left there makes room. */
-static enum error write_metrics(const struct run *run, struct pool *pool) {
+static enum error write_metrics(const struct told_run *run, struct pool *pool) {
     const struct sink_ops *to = sink_find(SINK_jsonl);
     char *path = pool_printf(pool, "%s/metrics.jsonl", run->f->dir);
     void *sink;
@@ -189,7 +189,7 @@ static enum error write_metrics(const struct run *run, struct pool *pool) {
 
 /* ---- summary.json ---- */
 
-static double mean_of(const struct run *run, int field) {
+static double mean_of(const struct told_run *run, int field) {
     double sum = 0;
     int64_t n = 0;
     for (size_t i = 0; i < run->t->n; i++)
@@ -197,7 +197,7 @@ static double mean_of(const struct run *run, int field) {
     return n ? sum / (double)n : (double)NAN;
 }
 
-static enum error take_times(const struct run *run, struct summary *s) {
+static enum error take_times(const struct told_run *run, struct summary *s) {
     int64_t n = 0;
     double samples = 0, seconds = 0, *ms = malloc(run->t->n * sizeof *ms);
     if (!ms) return FAIL(ERR_MEMORY, "no memory for the times of %zu steps", run->t->n);
@@ -218,7 +218,7 @@ static enum error take_times(const struct run *run, struct summary *s) {
 }
 
 /* As 'engine run' has it. Of bytes only the busiest rank's are known, if any, and of memory the largest process's. */
-static enum error take_summary(const struct run *run, struct summary *s) {
+static enum error take_summary(const struct told_run *run, struct summary *s) {
     double epochs = run->last ? run->last->of[TOLD_EPOCH] : 0;
     s->mode = FOREIGN_MODE, s->run_dir = run->f->dir, s->ended = "finished";
     s->devices = run->f->devices, s->shards = run->f->devices;
@@ -234,7 +234,7 @@ static enum error take_summary(const struct run *run, struct summary *s) {
     return take_times(run, s);
 }
 
-static enum error write_summary(const struct run *run, struct pool *pool) {
+static enum error write_summary(const struct told_run *run, struct pool *pool) {
     char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
     struct summary *s = pool_alloc(pool, sizeof *s);
     struct json j;
@@ -246,7 +246,7 @@ static enum error write_summary(const struct run *run, struct pool *pool) {
 
 /* ---- all ---- */
 
-static enum error write_run(const struct run *run, struct pool *pool) {
+static enum error write_run(const struct told_run *run, struct pool *pool) {
     char *settings = tree_write(run->f->settings, false, pool);
     char *path = pool_printf(pool, "%s/resolved.yaml", run->f->dir);
     if (!settings || !path) return ERR_MEMORY;
@@ -269,7 +269,7 @@ enum error foreign_finish(const struct foreign *f, struct pool *pool) {
     struct told t;
     told_init(&t);
     enum error err = read_told(f, pool, &t);
-    struct run run = {.f = f, .t = &t};
+    struct told_run run = {.f = f, .t = &t};
     if (err == ERR_NONE) sum_up(&run);
     if (err == ERR_NONE && run.told <= f->warmup)
         err =

@@ -14,13 +14,13 @@ static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = 
 
 /* ---- members that must be of a kind --------------------------------------------------------- */
 
-struct reader {
+struct result_reader {
     const char *path;
     struct pool *pool;
     enum error err; /* the first */
 };
 
-static const struct json_value *member(struct reader *r, const struct json_value *in, const char *key,
+static const struct json_value *member(struct result_reader *r, const struct json_value *in, const char *key,
                                        enum json_kind kind) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == kind) return v;
@@ -28,7 +28,7 @@ static const struct json_value *member(struct reader *r, const struct json_value
     return NULL;
 }
 
-static int64_t whole(struct reader *r, const struct json_value *in, const char *key, int64_t most) {
+static int64_t whole(struct result_reader *r, const struct json_value *in, const char *key, int64_t most) {
     const struct json_value *v = member(r, in, key, JSON_NUMBER);
     if (v && v->is_integer && v->integer >= 0 && v->integer <= most) return v->integer;
     if (v && r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s': '%s' is %s", r->path, key, v->text);
@@ -36,19 +36,19 @@ static int64_t whole(struct reader *r, const struct json_value *in, const char *
 }
 
 /* null is NaN: what was not measured. */
-static double real(struct reader *r, const struct json_value *in, const char *key) {
+static double real(struct result_reader *r, const struct json_value *in, const char *key) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == JSON_NULL) return (double)NAN;
     v = member(r, in, key, JSON_NUMBER);
     return v ? v->number : 0;
 }
 
-static const char *text(struct reader *r, const struct json_value *in, const char *key) {
+static const char *text(struct result_reader *r, const struct json_value *in, const char *key) {
     const struct json_value *v = member(r, in, key, JSON_STRING);
     return v ? v->text : "";
 }
 
-static int list(struct reader *r, const struct json_value *in, const char *key, double *out) {
+static int list(struct result_reader *r, const struct json_value *in, const char *key, double *out) {
     const struct json_value *v = member(r, in, key, JSON_ARRAY);
     if (!v) return 0;
     for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
@@ -63,7 +63,7 @@ static int list(struct reader *r, const struct json_value *in, const char *key, 
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-static void read_times(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_times(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
     const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
     for (int p = 0; p < PHASES; p++) out->time_s[p] = real(r, times, phase_names[p].key);
@@ -74,7 +74,7 @@ static void read_times(struct reader *r, const struct json_value *root, struct r
     out->samples_per_s = real(r, root, "samples_per_s");
 }
 
-static void read_bytes(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_bytes(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
     out->ranks = list(r, bytes, "sent", out->sent);
     int received = list(r, bytes, "received", out->received);
@@ -103,7 +103,7 @@ static void read_val(const struct json_value *val, double of[VAL_METRICS]) {
     for (int i = 0; i < VAL_METRICS; i++) of[i] = json_number(val, metric_table[i].key);
 }
 
-static void read_losses(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_losses(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
     const struct json_value *val = member(r, root, "val", JSON_OBJECT);
     read_val(val, out->val_of);
@@ -126,7 +126,7 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     if (!out->dir) return ERR_MEMORY;
     if (!file_exists(path)) return missing(dir, pool);
     TRY(json_read(path, SUMMARY_MOST, summary_limits, pool, &root));
-    struct reader r = {.path = path, .pool = pool};
+    struct result_reader r = {.path = path, .pool = pool};
     out->mode = text(&r, root, "mode");
     out->devices = whole(&r, root, "devices", 1 << 20);
     out->shards = whole(&r, root, "shards", 1 << 20);
@@ -151,7 +151,7 @@ static void begin_stretch(struct run_result *out, int64_t step) {
     out->stretch = out->nsteps;
 }
 
-static enum error read_event(struct reader *r, const struct json_value *root, const char *name,
+static enum error read_event(struct result_reader *r, const struct json_value *root, const char *name,
                              struct run_result *out) {
     bool started = !strcmp(name, "started");
     out->event_step = whole(r, root, "step", INT64_MAX);
@@ -162,7 +162,7 @@ static enum error read_event(struct reader *r, const struct json_value *root, co
 }
 
 /* One line; a step's has a loss and no event. The pool of the reader keeps what stays. */
-static enum error read_line(struct reader *r, const char *line, size_t n, struct pool *scratch,
+static enum error read_line(struct result_reader *r, const char *line, size_t n, struct pool *scratch,
                             struct run_result *out) {
     const struct json_value *root;
     enum error err = json_parse(line, n, line_limits, scratch, &root);
@@ -205,7 +205,7 @@ static const char *next_line(struct lines *l, size_t *n) {
 }
 
 /* Where steps are not asked for, one alone is kept: the last before each other line, and the last of all. */
-static enum error read_lines(struct reader *r, bool steps, struct lines l, struct run_result *out) {
+static enum error read_lines(struct result_reader *r, bool steps, struct lines l, struct run_result *out) {
     struct pool *scratch; /* lines are read one by one, and forgotten */
     const char *line, *last = NULL, *from = l.at;
     size_t n, nlast = 0;
@@ -243,7 +243,7 @@ enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, st
     TRY(memory_size(lines, sizeof *out->val, path, &bytes));
     out->val = pool_alloc(pool, bytes);
     if (!out->step || !out->val) return ERR_MEMORY;
-    struct reader r = {.path = path, .pool = pool};
+    struct result_reader r = {.path = path, .pool = pool};
     return read_lines(&r, steps, all, out);
 }
 

@@ -38,13 +38,19 @@ static size_t fitting(const char *s, double width) {
     return i;
 }
 
-static void put_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, const char *style,
-                     const char *text, size_t n, bool cut) {
+struct label { /* where a text stands, and how */
+    double x, y;
+    enum svg_anchor anchor;
+    const char *style;
+};
+
+/* The first n bytes of a text; cut: with an ellipsis, under which the whole text is. */
+static void put_text(struct svg_canvas *c, const struct label *at, const char *text, size_t n, bool cut) {
     static const char *const anchors[] = {"start", "middle", "end"};
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), text);
-    markup_raw(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", x, y, anchors[anchor]);
-    if (*style) markup_raw(c->m, " class=\"%s\"", style);
+    markup_raw(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", at->x, at->y, anchors[at->anchor]);
+    if (*at->style) markup_raw(c->m, " class=\"%s\"", at->style);
     markup_raw(c->m, ">");
     markup_text(c->m, part);
     if (cut) {
@@ -59,7 +65,7 @@ void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, 
               const char *text) {
     bool cut = plot_text_width(text, SVG_TEXT) > width;
     size_t n = cut ? fitting(text, width - SVG_TEXT) : strlen(text);
-    put_text(c, x, y, anchor, style, text, n, cut);
+    put_text(c, &(struct label){x, y, anchor, style}, text, n, cut);
 }
 
 /* The bytes of the next line: up to the last space that fits, or as much as fits. */
@@ -78,7 +84,7 @@ static void put_words(struct svg_canvas *c, double x, double width, int most, co
         size_t n = line_length(text, wide);
         bool cut = i == most - 1 && text[n];
         if (cut) n = fitting(text, wide - SVG_TEXT);
-        put_text(c, x, c->y + SVG_TEXT, SVG_START, style, text, n, cut);
+        put_text(c, &(struct label){x, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
         c->y += SVG_LINE;
         text += n;
         while (*text == ' ') text++;

@@ -100,17 +100,15 @@ static enum error common(const struct advising *g, const struct duel *d, struct 
 static enum error judge(struct advising *g, const struct duel *d) {
     struct advise_verified *v = &g->advice.verified;
     const struct json_value *root, *pairs, *pair;
-    char *text, *path = pool_printf(g->pool, "%s/results.json", d->folder);
-    size_t n;
+    char *path = pool_printf(g->pool, "%s/results.json", d->folder);
     if (!path) return ERR_MEMORY;
-    TRY(file_read(path, 1 << 26, g->pool, &text, &n));
-    TRY(json_parse(text, n, (struct json_limits){16, 1 << 20, 1 << 16}, g->pool, &root));
-    pairs = report_member(root, "pairs", JSON_ARRAY);
+    TRY(json_read(path, 1 << 26, (struct json_limits){16, 1 << 20, 1 << 16}, g->pool, &root));
+    pairs = json_member(root, "pairs", JSON_ARRAY);
     pair = pairs && pairs->count == 1 ? &pairs->children[0] : NULL;
     if (!pair) return FAIL(ERR_DATA, "'%s' has no pair of two sides", path);
-    const char *verdict = report_text(pair, "verdict"), *doubt = report_text(pair, "doubt");
+    const char *verdict = json_text(pair, "verdict"), *doubt = json_text(pair, "doubt");
     v->held = !strcmp(verdict, "slower") ? "held" : !strcmp(verdict, "faster") ? "did not hold" : "open";
-    double ratio = report_number(pair, "ratio"), predicted = d->side[1]->rate / d->side[0]->rate;
+    double ratio = json_number(pair, "ratio"), predicted = d->side[1]->rate / d->side[0]->rate;
     v->words =
         pool_printf(g->pool,
                     "Verified by engine compare: %s against %s is %s (%.2f times as fast%s%s; predicted %.2f), so "

@@ -133,7 +133,7 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
     json_string(&j, "mode", run_result_setting(r, "mode"));
     json_string(&j, "devices", run_result_setting(r, "devices"));
     if (devices >= 0) json_int(&j, "count", devices);
-    json_string(&j, "model", *model ? model : "layers of its own");
+    json_string(&j, "model", *model ? model : "its own layers");
     put_whole(&j, r, "batch", "batch.size");
     put_whole(&j, r, "shards", "batch.shards");
     put_whole(&j, r, "nodes", "run.nodes");

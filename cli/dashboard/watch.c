@@ -20,7 +20,7 @@ struct dashboard_options {
     const char *path, *at;
 };
 #define OPTIONS_STRUCT struct dashboard_options
-struct watch { /* used by the server's thread alone */
+struct board_watch { /* used by the server's thread alone */
     const char *path;
     bool one;          /* path is a run */
     struct pool *pool; /* of the table */
@@ -30,7 +30,7 @@ struct watch { /* used by the server's thread alone */
 
 /* ---- which run ---- */
 
-static enum error refresh(struct watch *w) {
+static enum error table_refresh(struct board_watch *w) {
     int64_t now = clock_ns();
     double rest = clock_seconds(w->took) * REST;
     if (w->pool && clock_seconds(now - w->read) < (rest > LEAST_REST ? rest : LEAST_REST)) return ERR_NONE;
@@ -45,11 +45,11 @@ static enum error refresh(struct watch *w) {
 }
 
 /* Its folder, and what the page calls it; false: there is no such run. */
-static bool find(struct watch *w, const char *id, const char **dir, const char **name) {
+static bool run_find(struct board_watch *w, const char *id, const char **dir, const char **name) {
     *dir = w->path;
     *name = NULL;
     if (w->one || !*id) return w->one && !*id;
-    if (refresh(w) != ERR_NONE) return false;
+    if (table_refresh(w) != ERR_NONE) return false;
     for (int i = 0; i < w->all.count; i++)
         if (!strcmp(w->all.of[i].id, id) && !w->all.of[i].experiment) {
             *dir = w->all.of[i].dir;
@@ -61,9 +61,9 @@ static bool find(struct watch *w, const char *id, const char **dir, const char *
 
 /* ---- answers ---- */
 
-static bool tell_runs(struct watch *w, FILE *body) {
+static bool tell_runs(struct board_watch *w, FILE *body) {
     struct json j;
-    if (refresh(w) != ERR_NONE) return false;
+    if (table_refresh(w) != ERR_NONE) return false;
     json_init(&j);
     bool good = runs_json(w->path, &w->all, &j) == ERR_NONE;
     if (good) fprintf(body, "%s\n", j.text);
@@ -82,7 +82,7 @@ static bool tell_run(const char *dir, const char *name, const struct listed *r, 
 }
 
 /* When the run was started last; 0: that is not known. */
-static int64_t started(const struct listed *r) {
+static int64_t run_started(const struct listed *r) {
     struct tm t = {0};
     return strptime(r->when, "%Y-%m-%dT%H:%M:%SZ", &t) ? (int64_t)timegm(&t) * 1000000000 : 0;
 }
@@ -97,7 +97,7 @@ static int tell_one(const char *dir, const char *name, const struct http_request
     a->next = -1;
     if (runs_one(dir, pool, &run) != ERR_NONE) return 500;
     const struct board_state s = {.run_dir = dir,
-                                  .since_wall = started(&run),
+                                  .since_wall = run_started(&run),
                                   .ended = run.state != RUN_RUNNING,
                                   .watched = true,
                                   .code = run.state == RUN_FINISHED ? 0 : -1,
@@ -108,12 +108,12 @@ static int tell_one(const char *dir, const char *name, const struct http_request
 }
 
 static int tell(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
-    struct watch *w = user;
+    struct board_watch *w = user;
     struct pool *pool;
     const char *dir, *name;
     if (r->page == HTTP_RUNS) return w->one ? 404 : tell_runs(w, body) ? 200 : 500;
     if (r->page == HTTP_RUN && !w->one && !*r->run) return fputs("{\"folder\":true}\n", body) < 0 ? 500 : 200;
-    if (!find(w, r->run, &dir, &name)) return 404;
+    if (!run_find(w, r->run, &dir, &name)) return 404;
     if (pool_create(&pool) != ERR_NONE) return 500;
     int status = tell_one(dir, name, r, a, pool, body);
     pool_free(pool);
@@ -123,7 +123,7 @@ static int tell(void *user, const struct http_request *r, struct board_answer *a
 /* ---- the command ---- */
 
 /* Serves until somebody asks for an end. */
-static enum error serve(struct watch *w, const char *address) {
+static enum error board_serve(struct board_watch *w, const char *address) {
     struct board_place place = {0};
     struct board_server *server;
     sigset_t end;
@@ -141,11 +141,11 @@ static enum error serve(struct watch *w, const char *address) {
 
 static int run(const struct cli *cli) {
     const struct dashboard_options *o = cli->options;
-    struct watch w = {.path = o->path, .one = runs_is_one(o->path)};
+    struct board_watch w = {.path = o->path, .one = runs_is_one(o->path)};
     if (!run_is_address(o->at))
         return cli_usage(cli, "--at: '%s' is not an address such as 8080, 127.0.0.1:8080 or [::1]:8080", o->at);
-    enum error err = w.one ? ERR_NONE : refresh(&w);
-    if (err == ERR_NONE) err = serve(&w, o->at);
+    enum error err = w.one ? ERR_NONE : table_refresh(&w);
+    if (err == ERR_NONE) err = board_serve(&w, o->at);
     pool_free(w.pool);
     return cli_end(err);
 }

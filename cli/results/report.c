@@ -58,8 +58,8 @@ static const struct option options[] = {
     {"-o", "FILE", "output file; - is standard output; default: report.html in DIR", CONFIG_STRING, AT(out),
      .wants = "the name of a file", .also = "--output"},
     {"--format", "F",
-     "html: one self-contained page for screens, phones and paper; md; csv and json: all tables; svg: all plots; txt: "
-     "for a terminal; default: the ending of FILE, else html",
+     "html: one self-contained page for screens, phones and paper; md; svg: all plots; txt: for a terminal; default: "
+     "the ending of FILE, else html",
      CONFIG_ENUM, AT(format), .word = format_name},
     {0}};
 

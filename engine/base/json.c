@@ -3,6 +3,7 @@
  * and move into the pool as one array, and the parent takes their place. */
 #include "engine/base/json.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 
 #include <errno.h>
@@ -111,6 +112,13 @@ void json_bool(struct json *j, const char *key, bool value) {
 
 enum error json_done(const struct json *j) {
     return j->failed ? FAIL(ERR_MEMORY, "cannot allocate %zu bytes of JSON", j->length) : ERR_NONE;
+}
+
+enum error json_save(struct json *j, enum error err, const char *path) {
+    if (err == ERR_NONE) err = json_done(j);
+    if (err == ERR_NONE) err = file_replace(path, j->text, j->length);
+    json_fini(j);
+    return err;
 }
 
 /* ---- reading ---- */
@@ -373,6 +381,15 @@ enum error json_parse(const char *text, size_t n, struct json_limits limits, str
     return ERR_NONE;
 }
 
+enum error json_read(const char *path, size_t most, struct json_limits limits, struct pool *pool,
+                     const struct json_value **out) {
+    char *text;
+    size_t n;
+    TRY(file_read(path, most, pool, &text, &n));
+    enum error err = json_parse(text, n, limits, pool, out);
+    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+}
+
 const struct json_value *json_get(const struct json_value *object, const char *key) {
     if (!object || object->kind != JSON_OBJECT) return NULL;
     for (int i = 0; i < object->count; i++)
@@ -390,4 +407,24 @@ bool json_get_int(const struct json_value *object, const char *key, int64_t most
     if (!v || v->kind != JSON_NUMBER || !v->is_integer || v->integer < 0 || v->integer > most) return false;
     *out = v->integer;
     return true;
+}
+
+const struct json_value *json_member(const struct json_value *in, const char *key, enum json_kind kind) {
+    const struct json_value *v = json_get(in, key);
+    return v && v->kind == kind ? v : NULL;
+}
+
+const char *json_text(const struct json_value *in, const char *key) {
+    const char *text = json_get_text(in, key);
+    return text ? text : "";
+}
+
+double json_number(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_member(in, key, JSON_NUMBER);
+    return v ? v->number : (double)NAN;
+}
+
+bool json_truth(const struct json_value *in, const char *key) {
+    const struct json_value *v = json_member(in, key, JSON_BOOL);
+    return v && v->truth;
 }

@@ -21,6 +21,8 @@ void json_bool(struct json *j, const char *key, bool value);
 /* text is a value in JSON already. */
 void json_raw(struct json *j, const char *key, const char *text);
 MUST_CHECK enum error json_done(const struct json *j);
+/* Writes a complete text into the file, old or new, and frees it in any case. err: what has gone wrong so far. */
+MUST_CHECK enum error json_save(struct json *j, enum error err, const char *path);
 
 /* ---- reading ---- */
 enum json_kind { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT };
@@ -43,8 +45,17 @@ struct json_limits {
  * with the byte offset on anything wrong. */
 MUST_CHECK enum error json_parse(const char *text, size_t n, struct json_limits limits, struct pool *pool,
                                  const struct json_value **out);
+/* The same of a file of at most 'most' bytes. What is wrong with its text comes with the path before it. */
+MUST_CHECK enum error json_read(const char *path, size_t most, struct json_limits limits, struct pool *pool,
+                                const struct json_value **out);
 /* The member, or NULL. */
 const struct json_value *json_get(const struct json_value *object, const char *key);
 /* A member that is a string, or NULL; one that is a whole number of [0, most]. */
 const char *json_get_text(const struct json_value *object, const char *key);
 bool json_get_int(const struct json_value *object, const char *key, int64_t most, int64_t *out);
+/* What a lenient reader takes from an object (or NULL): a member of this kind, or NULL; a string, or ""; a number, or NaN;
+ * true, or false for anything else. */
+const struct json_value *json_member(const struct json_value *in, const char *key, enum json_kind kind);
+const char *json_text(const struct json_value *in, const char *key);
+double json_number(const struct json_value *in, const char *key);
+bool json_truth(const struct json_value *in, const char *key);

@@ -45,56 +45,56 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
 }
 
 /* Of one that has failed nothing is used any more. */
-static void follow(struct metrics *m, int kind, enum error err) {
+static void sink_follow(struct metrics *m, int kind, enum error err) {
     if (err == ERR_NONE) return;
     log_warn("%s: the run continues without it", error_message());
     sink_find(kind)->close(m->sink[kind]);
     m->sink[kind] = NULL;
 }
 
-static void flush(struct metrics *m, bool settled) {
+static void sinks_flush(struct metrics *m, bool settled) {
     for (int i = 0; i < SINK_KINDS; i++)
-        if (m->sink[i]) follow(m, i, sink_find(i)->flush(m->sink[i], settled));
+        if (m->sink[i]) sink_follow(m, i, sink_find(i)->flush(m->sink[i], settled));
 }
 
 void metrics_step(struct metrics *m, const struct step_record *r) {
     m->times[m->count++ % m->capacity] = r->ms;
     for (int i = 0; i < SINK_KINDS; i++)
-        if (m->sink[i] && sink_find(i)->step) follow(m, i, sink_find(i)->step(m->sink[i], r));
+        if (m->sink[i] && sink_find(i)->step) sink_follow(m, i, sink_find(i)->step(m->sink[i], r));
     int64_t now = clock_ns();
     if (now - m->flushed < FLUSH_NS) return;
     m->flushed = now;
-    flush(m, false);
+    sinks_flush(m, false);
 }
 
 void metrics_val(struct metrics *m, int64_t step, const struct val_result *v) {
     for (int i = 0; i < SINK_KINDS; i++)
-        if (m->sink[i] && sink_find(i)->val) follow(m, i, sink_find(i)->val(m->sink[i], step, v));
-    flush(m, false);
+        if (m->sink[i] && sink_find(i)->val) sink_follow(m, i, sink_find(i)->val(m->sink[i], step, v));
+    sinks_flush(m, false);
 }
 
-static void tell(struct metrics *m, const struct sink_event *e) {
+static void sinks_tell(struct metrics *m, const struct sink_event *e) {
     for (int i = 0; i < SINK_KINDS; i++)
-        if (m->sink[i] && sink_find(i)->event) follow(m, i, sink_find(i)->event(m->sink[i], e));
-    flush(m, false);
+        if (m->sink[i] && sink_find(i)->event) sink_follow(m, i, sink_find(i)->event(m->sink[i], e));
+    sinks_flush(m, false);
 }
 
 void metrics_start(struct metrics *m, const struct sink_event *e) {
     struct sink_event started = *e;
     started.name = "started";
-    tell(m, &started);
+    sinks_tell(m, &started);
 }
 
 void metrics_event(struct metrics *m, int64_t step, const char *event, const char *text) {
-    tell(m, &(struct sink_event){.step = step, .name = event, .text = text});
+    sinks_tell(m, &(struct sink_event){.step = step, .name = event, .text = text});
 }
 
 void metrics_devices(struct metrics *m, int64_t step, const struct job_change *change, double seconds) {
-    tell(m, &(struct sink_event){.step = step, .name = "devices", .change = change, .seconds = seconds});
+    sinks_tell(m, &(struct sink_event){.step = step, .name = "devices", .change = change, .seconds = seconds});
 }
 
 void metrics_flush(struct metrics *m) {
-    flush(m, true);
+    sinks_flush(m, true);
 }
 
 void metrics_percentiles(struct metrics *m, double *p50, double *p95) {
@@ -107,7 +107,7 @@ void metrics_percentiles(struct metrics *m, double *p50, double *p95) {
 
 void metrics_close(struct metrics *m) {
     if (!m) return;
-    flush(m, true);
+    sinks_flush(m, true);
     for (int i = 0; i < SINK_KINDS; i++)
         if (m->sink[i]) sink_find(i)->close(m->sink[i]);
     free(m->times);

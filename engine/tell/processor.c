@@ -25,7 +25,7 @@ static const struct {
 };
 
 enum { KINDS = 4 }; /* of cores, in one processor */
-struct reading {
+struct processor_reading {
     char *out;
     size_t n;
     unsigned implementer;
@@ -33,13 +33,13 @@ struct reading {
     int kinds;
 };
 
-static void add(const struct reading *r, const char *name) {
+static void reading_add(const struct processor_reading *r, const char *name) {
     size_t used = strlen(r->out);
     snprintf(r->out + used, r->n - used, "%s%s", used ? " + " : "", name);
 }
 
 /* Each kind of core is told once. */
-static bool is_new(struct reading *r, unsigned part) {
+static bool is_new(struct processor_reading *r, unsigned part) {
     unsigned long core = (unsigned long)r->implementer << 16 | part;
     for (int i = 0; i < r->kinds; i++)
         if (r->seen[i] == core) return false;
@@ -48,20 +48,20 @@ static bool is_new(struct reading *r, unsigned part) {
     return true;
 }
 
-static void add_core(struct reading *r, unsigned part) {
+static void add_core(struct processor_reading *r, unsigned part) {
     char numbers[64];
     if (!is_new(r, part)) return;
     for (size_t i = 0; i < sizeof cores / sizeof *cores; i++)
         if (cores[i].implementer == r->implementer && cores[i].part == part) {
-            add(r, cores[i].name);
+            reading_add(r, cores[i].name);
             return;
         }
     snprintf(numbers, sizeof numbers, "ARM64, implementer 0x%02x, part 0x%03x", r->implementer, part);
-    add(r, numbers);
+    reading_add(r, numbers);
 }
 
 /* A line is "name   : value". True: there is nothing more to read. */
-static bool read_line(struct reading *r, const char *line) {
+static bool read_line(struct processor_reading *r, const char *line) {
     const char *value = strchr(line, ':');
     if (!value) return false;
     value += 1 + strspn(value + 1, " \t");
@@ -75,7 +75,7 @@ static bool read_line(struct reading *r, const char *line) {
 }
 
 const char *processor_name(const char *cpuinfo, const char *machine, char *out, size_t n) {
-    struct reading r = {.out = out, .n = n};
+    struct processor_reading r = {.out = out, .n = n};
     FILE *f = fopen(cpuinfo, "re");
     char line[512];
     *out = '\0';

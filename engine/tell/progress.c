@@ -37,12 +37,12 @@ enum error progress_open(const struct job *job, struct progress **out) {
     return ERR_NONE;
 }
 
-static void wipe(struct progress *p) {
+static void bar_wipe(struct progress *p) {
     if (p->drawn) dprintf(p->fd, "\r\033[K");
     p->drawn = false;
 }
 
-static double eta(struct progress *p, const struct progress_state *s) {
+static double progress_eta(struct progress *p, const struct progress_state *s) {
     int64_t now = clock_ns();
     if (!s->steps) return fmax(0, s->budget - s->seconds);
     if (p->first_step < 0) p->first_step = s->step - 1, p->started = now - (int64_t)(s->ms * 1e6);
@@ -85,7 +85,7 @@ static void plain_line(struct progress *p, const struct progress_state *s, doubl
 void progress_show(struct progress *p, const struct progress_state *s, bool line) {
     if (p->quiet) return;
     int64_t now = clock_ns();
-    double left = eta(p, s);
+    double left = progress_eta(p, s);
     if (p->bar) {
         if (now - p->last < REDRAW_NS && !s->last) return;
         p->last = now;
@@ -96,7 +96,7 @@ void progress_show(struct progress *p, const struct progress_state *s, bool line
 
 void progress_say(struct progress *p, const char *fmt, ...) {
     if (p->quiet) return;
-    wipe(p);
+    bar_wipe(p);
     char line[1024];
     va_list ap;
     va_start(ap, fmt);
@@ -107,6 +107,6 @@ void progress_say(struct progress *p, const char *fmt, ...) {
 
 void progress_close(struct progress *p) {
     if (!p) return;
-    wipe(p);
+    bar_wipe(p);
     free(p);
 }

@@ -197,7 +197,7 @@ enum error summary_json(const struct summary *s, struct json *j) {
     return json_done(j);
 }
 
-static double most(const double *v, int n) {
+static double rank_most(const double *v, int n) {
     double m = 0;
     for (int i = 0; i < n; i++) m = fmax(m, v[i]);
     return m;
@@ -205,13 +205,14 @@ static double most(const double *v, int n) {
 
 static void print_moved(const struct moved *m, int ranks, const char *form, FILE *f) {
     char sent[32], received[32];
-    fprintf(f, form, text_of_bytes(most(m->sent, ranks), sent), text_of_bytes(most(m->received, ranks), received));
+    fprintf(f, form, text_of_bytes(rank_most(m->sent, ranks), sent),
+            text_of_bytes(rank_most(m->received, ranks), received));
 }
 
 static void print_bytes(const struct summary *s, FILE *f) {
     char rss[32];
     print_moved(&s->steps_moved, s->ranks, "bytes of steps, busiest rank  %s sent, %s received", f);
-    fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(most(s->rss, s->processes), rss));
+    fprintf(f, "   peak memory  %d x %s\n", s->processes, text_of_bytes(rank_most(s->rss, s->processes), rss));
     if (s->ranks < 2) return;
     print_moved(&s->start_moved, s->ranks, "  besides: at the start  %s, %s", f);
     print_moved(&s->paused_moved, s->ranks, "; evaluation and checkpoints  %s, %s\n", f);
@@ -317,15 +318,12 @@ static bool is_kept(const struct summary *s, const struct job *job, const char *
     enum { MOST = 1 << 20 };
     struct pool *pool = job->settings->pool;
     const struct json_value *root;
-    char *text;
-    size_t n;
-    if (s->first_step < s->steps || !file_exists(path) || file_read(path, MOST, pool, &text, &n) != ERR_NONE ||
-        json_parse(text, n, (struct json_limits){8, 1 << 16, MOST}, pool, &root) != ERR_NONE)
+    if (s->first_step < s->steps || !file_exists(path) ||
+        json_read(path, MOST, (struct json_limits){8, 1 << 16, MOST}, pool, &root) != ERR_NONE)
         return false;
-    const char *run_id = json_get_text(root, "run_id"), *ended = json_get_text(root, "ended"),
-               *weights = json_get_text(root, "weights_sha256");
-    return run_id && ended && weights && !strcmp(run_id, s->run_id) && strcmp(ended, "stopped") != 0 &&
-           !strcmp(weights, s->weights);
+    const char *ended = json_text(root, "ended");
+    return *ended && strcmp(ended, "stopped") != 0 && !strcmp(json_text(root, "run_id"), s->run_id) &&
+           !strcmp(json_text(root, "weights_sha256"), s->weights);
 }
 
 enum error summary_show(const struct summary *s, const struct job *job) {

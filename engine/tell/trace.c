@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-struct writer {
+struct trace_writer {
     struct trace_event *events;
     int64_t room;
     _Atomic int64_t count;
@@ -20,14 +20,14 @@ struct trace {
     _Atomic bool on;
     _Atomic int64_t step, dropped;
     int64_t layer_began; /* where the last one ended, if nothing has come between; 0: the clock has to tell */
-    struct writer writers[TRACE_WRITERS];
+    struct trace_writer writers[TRACE_WRITERS];
 };
 
 /* ---- recording ---- */
 
-static void record(struct trace *tr, const struct trace_event *e) {
+static void trace_record_event(struct trace *tr, const struct trace_event *e) {
     if (!atomic_load_explicit(&tr->on, memory_order_relaxed)) return;
-    struct writer *w = &tr->writers[e->kind == TRACE_CALL && e->lane == TRACE_EXCHANGE];
+    struct trace_writer *w = &tr->writers[e->kind == TRACE_CALL && e->lane == TRACE_EXCHANGE];
     int64_t n = atomic_load_explicit(&w->count, memory_order_relaxed);
     if (n == w->room) {
         atomic_fetch_add_explicit(&tr->dropped, 1, memory_order_relaxed);
@@ -41,7 +41,7 @@ static void record(struct trace *tr, const struct trace_event *e) {
 void trace_put(struct trace *tr, const struct trace_event *e) {
     if (!tr) return;
     if (e->lane == TRACE_COMPUTE) tr->layer_began = 0; /* the rank's own thread */
-    record(tr, e);
+    trace_record_event(tr, e);
 }
 
 void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin, int64_t end) {
@@ -56,7 +56,7 @@ void trace_ready(struct trace *tr, int64_t floats, bool leave) {
     int64_t now = clock_ns();
     const struct trace_event e = {
         .begin = now, .end = now, .bytes = floats * (int64_t)sizeof(float), .bucket = -1, .kind = TRACE_READY};
-    record(tr, &e);
+    trace_record_event(tr, &e);
     tr->layer_began = leave ? 0 : now;
 }
 
@@ -68,7 +68,7 @@ void trace_layer(struct trace *tr, const char *name, bool backward) {
     int64_t now = clock_ns();
     const struct trace_event e = {
         .begin = tr->layer_began, .end = now, .name = name, .bucket = -1, .kind = TRACE_LAYER, .backward = backward};
-    record(tr, &e);
+    trace_record_event(tr, &e);
     tr->layer_began = now;
 }
 
@@ -91,7 +91,7 @@ int64_t trace_dropped(const struct trace *tr) {
 /* ---- memory ---- */
 
 /* Written to now, so that no step has to wait for a page. */
-static enum error open_writer(struct writer *w, int64_t steps, int64_t each) {
+static enum error open_writer(struct trace_writer *w, int64_t steps, int64_t each) {
     void *memory;
     w->room = steps < TRACE_EVENTS_MOST / each ? steps * each : TRACE_EVENTS_MOST;
     size_t bytes = (size_t)w->room * sizeof *w->events;
@@ -183,7 +183,7 @@ static struct trace_head head_of(const struct trace *tr, const struct trace_rank
 /* The events of both writers; how many, into h. */
 static char *put_events(const struct trace *tr, char *at, struct trace_head *h, struct names *names) {
     for (int i = 0; i < TRACE_WRITERS; i++) {
-        const struct writer *w = &tr->writers[i];
+        const struct trace_writer *w = &tr->writers[i];
         int64_t n = atomic_load_explicit(&w->count, memory_order_acquire);
         for (int64_t k = 0; k < n; k++, at += sizeof(struct trace_record)) {
             const struct trace_record r = record_of(&w->events[k], names);
@@ -195,7 +195,7 @@ static char *put_events(const struct trace *tr, char *at, struct trace_head *h, 
 }
 
 /* All of the file, into memory that has room for it; its bytes. */
-static size_t fill(const struct trace *tr, const struct trace_rank *r, char *file) {
+static size_t file_fill(const struct trace *tr, const struct trace_rank *r, char *file) {
     struct trace_head h = head_of(tr, r);
     struct names names = {0};
     size_t buckets = (size_t)r->nbuckets * sizeof *r->bucket;
@@ -219,7 +219,7 @@ enum error trace_write(const struct trace *tr, const struct trace_rank *r, const
     void *file;
     for (int i = 0; i < TRACE_WRITERS; i++) room += (size_t)tr->writers[i].room * sizeof(struct trace_record);
     TRY(memory_alloc(room, &file));
-    enum error err = file_replace(path, file, fill(tr, r, file));
+    enum error err = file_replace(path, file, file_fill(tr, r, file));
     memory_free(file);
     return err;
 }

@@ -24,16 +24,16 @@ struct item {
     int64_t number;                  /* of an arrow; bytes of a counter */
     const struct trace_event *event; /* X */
 };
-struct list {
+struct merge_list {
     struct item *items;
     int count, next;
 };
-struct merge {
+struct trace_merging {
     const struct trace_rank *ranks;
     int n;
     FILE *out;
     int64_t zero, arrows;
-    struct list *lists;
+    struct merge_list *lists;
     bool comma;
 };
 
@@ -53,7 +53,7 @@ static int by_time(const void *a, const void *b) {
     return (x->number > y->number) - (x->number < y->number);
 }
 
-static void add(struct list *l, struct item item) {
+static void list_add(struct merge_list *l, struct item item) {
     l->items[l->count++] = item;
 }
 
@@ -62,13 +62,13 @@ static int64_t last_moment(int64_t begin, int64_t end) {
     return end > begin ? end - 1 : begin;
 }
 
-static void add_arrow(struct merge *m, struct list *l, const struct trace_bucket *b) {
+static void add_arrow(struct trace_merging *m, struct merge_list *l, const struct trace_bucket *b) {
     int64_t id = ++m->arrows;
     int lane = b->beside ? TRACE_EXCHANGE : TRACE_COMPUTE;
-    add(l, (struct item){.ts = b->ready, .phase = 'i', .bucket = b->bucket, .number = id});
-    add(l, (struct item){.ts = b->ready, .phase = 's', .bucket = b->bucket, .number = id});
-    add(l, (struct item){.ts = b->start, .phase = 't', .lane = lane, .bucket = b->bucket, .number = id});
-    add(l, (struct item){.ts = last_moment(b->start, b->taken), .phase = 'f', .bucket = b->bucket, .number = id});
+    list_add(l, (struct item){.ts = b->ready, .phase = 'i', .bucket = b->bucket, .number = id});
+    list_add(l, (struct item){.ts = b->ready, .phase = 's', .bucket = b->bucket, .number = id});
+    list_add(l, (struct item){.ts = b->start, .phase = 't', .lane = lane, .bucket = b->bucket, .number = id});
+    list_add(l, (struct item){.ts = last_moment(b->start, b->taken), .phase = 'f', .bucket = b->bucket, .number = id});
 }
 
 struct edge {
@@ -82,7 +82,7 @@ static int by_edge(const void *a, const void *b) {
     return (x->bytes < y->bytes) - (x->bytes > y->bytes);
 }
 
-static enum error add_counter(struct list *l, const struct trace_rank *r, struct pool *pool) {
+static enum error add_counter(struct merge_list *l, const struct trace_rank *r, struct pool *pool) {
     int n = 0;
     int64_t sum = 0;
     struct edge *edges = pool_alloc(pool, (2 * (size_t)r->nevents + 1) * sizeof *edges);
@@ -97,12 +97,13 @@ static enum error add_counter(struct list *l, const struct trace_rank *r, struct
     for (int i = 0; i < n; i++) {
         sum += edges[i].bytes;
         if (i + 1 < n && edges[i + 1].ts == edges[i].ts) continue;
-        add(l, (struct item){.ts = edges[i].ts, .phase = 'C', .number = sum});
+        list_add(l, (struct item){.ts = edges[i].ts, .phase = 'C', .number = sum});
     }
     return ERR_NONE;
 }
 
-static enum error make_list(struct merge *m, const struct trace_rank *r, struct pool *pool, struct list *l) {
+static enum error make_list(struct trace_merging *m, const struct trace_rank *r, struct pool *pool,
+                            struct merge_list *l) {
     struct trace_bucket *buckets;
     int nbuckets;
     TRY(trace_buckets(r, pool, &buckets, &nbuckets));
@@ -111,7 +112,8 @@ static enum error make_list(struct merge *m, const struct trace_rank *r, struct 
     if (!l->items) return ERR_MEMORY;
     for (int i = 0; i < r->nevents; i++) {
         const struct trace_event *e = &r->events[i];
-        if (e->kind != TRACE_READY) add(l, (struct item){.ts = e->begin, .phase = 'X', .lane = e->lane, .event = e});
+        if (e->kind != TRACE_READY)
+            list_add(l, (struct item){.ts = e->begin, .phase = 'X', .lane = e->lane, .event = e});
     }
     for (int i = 0; i < nbuckets; i++) add_arrow(m, l, &buckets[i]);
     TRY(add_counter(l, r, pool));
@@ -122,7 +124,7 @@ static enum error make_list(struct merge *m, const struct trace_rank *r, struct 
 /* ---- as text ---- */
 
 /* Up to where every event has the same: {"name":"...","ph":"X","pid":0,"tid":1,"ts":12.345 */
-static void begin(struct merge *m, const char *name, char phase, int pid, int tid, int64_t ts) {
+static void event_begin(struct trace_merging *m, const char *name, char phase, int pid, int tid, int64_t ts) {
     fprintf(m->out, "%s{\"name\":\"%s\",\"ph\":\"%c\",\"pid\":%d,\"tid\":%d,\"ts\":%" PRId64 ".%03d",
             m->comma ? ",\n" : "", name, phase, pid, tid, ts / 1000, (int)(ts % 1000));
     m->comma = true;
@@ -153,11 +155,11 @@ static const char *category_of(const struct trace_event *e) {
                                     : "phase";
 }
 
-static void write_span(struct merge *m, int pid, const struct trace_event *e) {
+static void write_span(struct trace_merging *m, int pid, const struct trace_event *e) {
     char name[192];
     int64_t took = e->end - e->begin;
     name_of(e, name, sizeof name);
-    begin(m, name, 'X', pid, TID_LANES + e->lane, e->begin - m->zero);
+    event_begin(m, name, 'X', pid, TID_LANES + e->lane, e->begin - m->zero);
     fprintf(m->out, ",\"dur\":%" PRId64 ".%03d,\"cat\":\"%s\",\"args\":{\"step\":%" PRId64, took / 1000,
             (int)(took % 1000), category_of(e), e->step);
     if (e->kind == TRACE_LAYER) fprintf(m->out, ",\"pass\":\"%s\"", e->backward ? "backward" : "forward");
@@ -167,19 +169,19 @@ static void write_span(struct merge *m, int pid, const struct trace_event *e) {
     fprintf(m->out, "}}");
 }
 
-static void write_item(struct merge *m, int pid, const struct item *i) {
+static void write_item(struct trace_merging *m, int pid, const struct item *i) {
     char name[64];
     if (i->phase == 'X') {
         write_span(m, pid, i->event);
         return;
     }
     if (i->phase == 'C') {
-        begin(m, "bytes in flight", 'C', pid, TID_PROCESS, i->ts - m->zero);
+        event_begin(m, "bytes in flight", 'C', pid, TID_PROCESS, i->ts - m->zero);
         fprintf(m->out, ",\"args\":{\"bytes\":%" PRId64 "}}", i->number);
         return;
     }
     snprintf(name, sizeof name, "bucket %d%s", i->bucket, i->phase == 'i' ? " ready" : "");
-    begin(m, name, i->phase, pid, TID_LANES + i->lane, i->ts - m->zero);
+    event_begin(m, name, i->phase, pid, TID_LANES + i->lane, i->ts - m->zero);
     if (i->phase == 'i')
         fprintf(m->out, ",\"s\":\"t\",\"cat\":\"bucket\"}");
     else
@@ -188,26 +190,26 @@ static void write_item(struct merge *m, int pid, const struct item *i) {
 
 /* ---- what the rows are called ---- */
 
-static void write_name(struct merge *m, const char *what, int pid, int tid, const char *name) {
-    begin(m, what, 'M', pid, tid, 0);
+static void write_name(struct trace_merging *m, const char *what, int pid, int tid, const char *name) {
+    event_begin(m, what, 'M', pid, tid, 0);
     fprintf(m->out, ",\"args\":{\"name\":\"%s\"}}", name);
 }
 
-static void write_rank(struct merge *m, const struct trace_rank *r) {
+static void write_rank(struct trace_merging *m, const struct trace_rank *r) {
     static const char *const lanes[] = {"compute", "communication", "accelerator"};
     char name[160], device[32] = "";
     bool used[TRACE_LANES] = {true};
     if (r->worker >= 0) snprintf(device, sizeof device, ", device %d", r->worker);
     snprintf(name, sizeof name, "rank %d%s%s, %s", r->rank, device, r->serves ? ", server" : "", r->host);
     write_name(m, "process_name", r->rank, TID_PROCESS, name);
-    begin(m, "process_sort_index", 'M', r->rank, TID_PROCESS, 0);
+    event_begin(m, "process_sort_index", 'M', r->rank, TID_PROCESS, 0);
     fprintf(m->out, ",\"args\":{\"sort_index\":%d}}", r->rank);
     for (int i = 0; i < r->nevents; i++) used[r->events[i].lane] = true;
     for (int lane = 0; lane < TRACE_LANES; lane++)
         if (used[lane]) write_name(m, "thread_name", r->rank, TID_LANES + lane, lanes[lane]);
 }
 
-static void write_about(struct merge *m) {
+static void write_about(struct trace_merging *m) {
     const struct trace_rank *a = m->ranks;
     int64_t dropped = 0;
     for (int i = 0; i < m->n; i++) dropped += m->ranks[i].dropped;
@@ -225,24 +227,24 @@ static void write_about(struct merge *m) {
 /* ---- all ranks ---- */
 
 /* The rank whose next item is the earliest; -1: there are no more. */
-static int earliest(const struct merge *m) {
+static int lists_earliest(const struct trace_merging *m) {
     int best = -1;
     for (int i = 0; i < m->n; i++) {
-        const struct list *l = &m->lists[i];
+        const struct merge_list *l = &m->lists[i];
         if (l->next == l->count) continue;
         if (best < 0 || l->items[l->next].ts < m->lists[best].items[m->lists[best].next].ts) best = i;
     }
     return best;
 }
 
-static void write_all(struct merge *m) {
+static void write_all(struct trace_merging *m) {
     write_about(m);
     for (int i = 0; i < m->n; i++) write_rank(m, &m->ranks[i]);
-    for (int i; (i = earliest(m)) >= 0;) write_item(m, m->ranks[i].rank, &m->lists[i].items[m->lists[i].next++]);
+    for (int i; (i = lists_earliest(m)) >= 0;) write_item(m, m->ranks[i].rank, &m->lists[i].items[m->lists[i].next++]);
     fprintf(m->out, "\n]}\n");
 }
 
-static enum error write_stream(struct merge *m, const struct file_new *f) {
+static enum error write_stream(struct trace_merging *m, const struct file_new *f) {
     TRY(file_new_stream(f, &m->out));
     write_all(m);
     bool whole = !ferror(m->out);
@@ -250,14 +252,14 @@ static enum error write_stream(struct merge *m, const struct file_new *f) {
     return whole ? ERR_NONE : FAIL(ERR_IO, "cannot write '%s': %s", f->path, strerror(errno));
 }
 
-static enum error write_file(struct merge *m, const char *path) {
+static enum error write_file(struct trace_merging *m, const char *path) {
     struct file_new f;
     TRY(file_new_open(&f, path));
     return file_new_close(&f, write_stream(m, &f));
 }
 
 enum error trace_merge(const struct trace_rank *ranks, int n, struct pool *pool, const char *path) {
-    struct merge m = {.ranks = ranks, .n = n, .zero = INT64_MAX};
+    struct trace_merging m = {.ranks = ranks, .n = n, .zero = INT64_MAX};
     m.lists = pool_alloc(pool, (size_t)n * sizeof *m.lists);
     if (!m.lists) return ERR_MEMORY;
     for (int i = 0; i < n; i++) {

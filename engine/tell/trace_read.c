@@ -42,7 +42,10 @@ static enum error check_head(const char *path, const char *file, size_t n, struc
     memcpy(h, file, sizeof *h);
     if (h->check != crc32c(0, file + TRACE_CHECKED, n - TRACE_CHECKED))
         return FAIL(ERR_DATA, "'%s' is damaged, or cut: its checksum is another", path);
-    if (!head_is_sound(h)) return FAIL(ERR_DATA, "'%s': the head makes no sense", path);
+    if (!head_is_sound(h))
+        return FAIL(ERR_DATA,
+                    "'%s': the header has rank %d of %d and steps %lld to %lld, or sizes and clocks that no trace has",
+                    path, h->rank, h->size, (long long)h->first, (long long)h->last);
     if (bytes_of(h) != n) return FAIL(ERR_DATA, "'%s' has %zu bytes, but its header says %zu", path, n, bytes_of(h));
     return ERR_NONE;
 }
@@ -106,7 +109,8 @@ static enum error read_events(const char *path, const char *file, const struct t
         struct trace_record r;
         memcpy(&r, at + (size_t)i * sizeof r, sizeof r);
         if (!record_is_sound(&r, h, nnames))
-            return FAIL(ERR_DATA, "'%s': event %d of %d makes no sense", path, i, out->nevents);
+            return FAIL(ERR_DATA, "'%s': event %d of %d has a time, step, name, bucket or kind that no trace has", path,
+                        i, out->nevents);
         out->events[i] = (struct trace_event){.begin = r.begin + h->offset,
                                               .end = r.end + h->offset,
                                               .step = r.step,
@@ -131,7 +135,8 @@ static enum error read_buckets(const char *path, const char *file, const struct 
     memcpy(out->bucket, file + sizeof *h, h->nbuckets * sizeof *out->bucket);
     for (int b = 0; b < out->nbuckets; b++) {
         if (!within(out->bucket[b], 0, BYTES_MOST - all))
-            return FAIL(ERR_DATA, "'%s': bucket %d of %d makes no sense", path, b, out->nbuckets);
+            return FAIL(ERR_DATA, "'%s': bucket %d of %d has %lld bytes, which no bucket has", path, b, out->nbuckets,
+                        (long long)out->bucket[b]);
         all += out->bucket[b];
     }
     return ERR_NONE;

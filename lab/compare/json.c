@@ -10,6 +10,19 @@
 
 /* ---- json ---- */
 
+static void put_texts(struct json *j, const char *key, const char *const *text, int n) {
+    json_open(j, key, '[');
+    for (int i = 0; i < n; i++) json_string(j, NULL, text[i]);
+    json_close(j, ']');
+}
+
+/* A number of each side. */
+static void put_sides_int(struct json *j, const char *key, const int v[2]) {
+    json_open(j, key, '[');
+    for (int side = 0; side < 2; side++) json_int(j, NULL, v[side]);
+    json_close(j, ']');
+}
+
 static void put_measures(const struct compared *c, struct json *j) {
     static const char *const about[] = {"machine", "training", "both"};
     json_open(j, "metrics", '[');
@@ -88,11 +101,7 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     put_places(c->x, "settings", cell->at, 0, j);
     json_int(j, "devices", cell->settings.config.devices.count);
     json_int(j, "threads", cell->settings.config.threads);
-    if (cell->start.nhosts) {
-        json_open(j, "hosts", '[');
-        for (int k = 0; k < cell->start.nhosts; k++) json_string(j, NULL, cell->start.hosts[k]);
-        json_close(j, ']');
-    }
+    if (cell->start.nhosts) put_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
     json_string(j, "digest", cell->digest);
     json_real(j, "speedup", runs->speedup);
     json_real(j, "efficiency", runs->efficiency);
@@ -133,9 +142,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     const char *doubt = compare_doubt(c, p, m);
     bool tested = compare_is_tested(a);
     json_real(j, estimate, a->judged ? s->estimate : none);
-    json_open(j, "samples", '[');
-    for (int side = 0; side < 2; side++) json_int(j, NULL, a->samples[side]);
-    json_close(j, ']');
+    put_sides_int(j, "samples", a->samples);
     json_real(j, "low", a->judged ? s->low : none);
     json_real(j, "high", a->judged ? s->high : none);
     json_real(j, "p", tested ? s->p : none);
@@ -152,9 +159,7 @@ static void put_foretold(const struct compared_answer *a, struct json *j) {
     json_real(j, "power", a->power);
     json_real(j, "set_error", a->statistics.error);
     json_real(j, "needed", a->needed ? a->needed : (double)NAN);
-    json_open(j, "unreached", '[');
-    for (int side = 0; side < 2; side++) json_int(j, NULL, a->unreached[side]);
-    json_close(j, ']');
+    put_sides_int(j, "unreached", a->unreached);
 }
 
 static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
@@ -218,9 +223,7 @@ static void put_head(const struct compared *c, struct json *j) {
     json_string(j, "untested", *compare_untested(c) ? compare_untested(c) : NULL);
     json_string(j, "command", x->command);
     json_string(j, "axis", x->axis[0].key);
-    json_open(j, "sides", '[');
-    for (int i = 0; i < x->axis[0].count; i++) json_string(j, NULL, x->axis[0].label[i]);
-    json_close(j, ']');
+    put_texts(j, "sides", x->axis[0].label, x->axis[0].count);
     if (x->axis[0].named) put_sides(x, j);
     json_open(j, "axes", '[');
     for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
@@ -253,12 +256,8 @@ enum error compare_json(const struct compared *c, struct json *j) {
     json_close(j, ']');
     put_gates(c, j);
     put_model(c, j);
-    json_open(j, "notes", '[');
-    for (int i = 0; i < c->nnotes; i++) json_string(j, NULL, c->note[i]);
-    json_close(j, ']');
-    json_open(j, "warnings", '[');
-    for (int i = 0; i < c->nwarnings; i++) json_string(j, NULL, c->warning[i]);
-    json_close(j, ']');
+    put_texts(j, "notes", c->note, c->nnotes);
+    put_texts(j, "warnings", c->warning, c->nwarnings);
     environment_json(j, "environment");
     json_close(j, '}');
     return json_done(j);
@@ -342,30 +341,26 @@ void compare_verdicts(const struct compared *c, FILE *f) {
 
 /* ---- files ---- */
 
-static enum error write_file(const struct compared *c, const char *name, const char *text, size_t n) {
-    const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
-    return path ? file_replace(path, text, n) : ERR_MEMORY;
-}
-
 static enum error write_words(const struct compared *c, const char *name,
                               void (*print)(const struct compared *, FILE *)) {
+    const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
     char *text = NULL;
     size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
+    FILE *f = path ? open_memstream(&text, &n) : NULL;
     if (!f) return FAIL(ERR_MEMORY, "no memory for %s", name);
     print(c, f);
-    enum error err = fclose(f) == 0 ? write_file(c, name, text, n) : ERR_MEMORY;
+    enum error err = fclose(f) == 0 ? file_replace(path, text, n) : ERR_MEMORY;
     free(text);
     return err;
 }
 
 enum error compare_write(const struct compared *c) {
     struct json j;
+    const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
+    if (!path) return ERR_MEMORY;
     json_init(&j);
-    enum error err = compare_json(c, &j);
-    if (err == ERR_NONE) err = write_file(c, "results.json", j.text, j.length);
-    json_fini(&j);
-    if (err == ERR_NONE) err = write_words(c, "results.csv", compare_csv);
-    if (err == ERR_NONE) err = write_words(c, "verdicts.csv", compare_verdicts);
-    return err == ERR_NONE ? write_words(c, "results.md", compare_markdown) : err;
+    TRY(json_save(&j, compare_json(c, &j), path));
+    TRY(write_words(c, "results.csv", compare_csv));
+    TRY(write_words(c, "verdicts.csv", compare_verdicts));
+    return write_words(c, "results.md", compare_markdown);
 }

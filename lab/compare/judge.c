@@ -169,7 +169,7 @@ static bool counts_trainings(const struct compared *c, const struct compared_pai
     return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
 }
 
-static bool usable(const struct measure *m, const double *v, int n) {
+static bool values_usable(const struct measure *m, const double *v, int n) {
     for (int i = 0; i < n; i++)
         if (isnan(v[i]) || (v[i] < 0 && m->scale == SCALE_RATIO)) return false;
     return n > 0;
@@ -214,7 +214,7 @@ static bool take_samples(const struct compared *c, const struct compared_pair *p
 }
 
 /* What is compared is what less of is better: the inverse, or the negative, of what more of is. */
-static void turn(const struct measure *m, double *v, int n) {
+static void measure_turn(const struct measure *m, double *v, int n) {
     for (int i = 0; i < n && m->more_is_better; i++) v[i] = m->scale == SCALE_RATIO ? 1 / v[i] : -v[i];
 }
 
@@ -225,7 +225,7 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     const double none = (double)NAN;
     *a = (struct compared_answer){.power = none, .apart = none, .statistics.error = none, .verdict = VERDICT_UNTESTED};
     bool paired = take_samples(c, p, m, a, v), reached = false;
-    a->judged = usable(of, v[0], a->samples[0]) && usable(of, v[1], a->samples[1]);
+    a->judged = values_usable(of, v[0], a->samples[0]) && values_usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < a->samples[side]; i++) {
             a->unreached[side] += isinf(v[side][i]);
@@ -237,7 +237,7 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     for (int side = 0; side < 2; side++) {
         double middle = statistics_median_of(v[side], a->samples[side]);
         if (of->about != ABOUT_TRAINING) a->apart = fmax(a->apart, spread_of(v[side], a->samples[side], middle));
-        turn(of, v[side], a->samples[side]);
+        measure_turn(of, v[side], a->samples[side]);
     }
     a->statistics = statistics_compare(v[0], a->samples[0], v[1], a->samples[1], of->scale, paired, c->x->confidence);
     if (!a->equal) return;
@@ -250,7 +250,7 @@ bool compare_is_tested(const struct compared_answer *a) {
 }
 
 /* By how much more samples would help. */
-static void foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
+static void answer_foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
     const struct questions q = {experiment_questions(c->x), c->x->confidence};
     double shift = statistics_shift(m->scale, m->practical);
     int n = a->samples[0] < a->samples[1] ? a->samples[0] : a->samples[1];
@@ -280,7 +280,7 @@ static enum error judge_all(struct compared *c) {
             if (!compare_is_tested(a)) continue;
             a->statistics.p_all = p[i * x->nmeasures + m];
             a->verdict = statistics_verdict(&a->statistics, x->confidence, x->measure[m].practical);
-            foretell(c, &x->measure[m], a);
+            answer_foretell(c, &x->measure[m], a);
         }
     return ERR_NONE;
 }

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 
-static void note(struct compared *c, const char *text) {
+static void note_add(struct compared *c, const char *text) {
     if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
 }
 
@@ -38,9 +38,10 @@ static void note_power(struct compared *c, int measure) {
             ? pool_printf(c->pool, "%d %s would with %.0f %%", a->needed, what, 100 * COMPARE_CHANCE)
             : pool_printf(c->pool, "not even %d %s would with %.0f %%", STATISTICS_RUNS, what, 100 * COMPARE_CHANCE);
     if (more)
-        note(c, pool_printf(c->pool, "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
-                            a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
-                            100 * a->power, more));
+        note_add(c, pool_printf(c->pool,
+                                "power: %d %s detect a difference of %s in %s ('%s') with a chance of %.0f %%; %s",
+                                a->samples[0], what, practical, m->name, x->cell[c->pair[pair].cell[1]].label,
+                                100 * a->power, more));
 }
 
 /* Intervals are of one question each, p is corrected for all of them. */
@@ -52,11 +53,12 @@ static void note_disagreement(struct compared *c) {
             double none = x->measure[m].scale == SCALE_RATIO ? 1 : 0;
             bool beside = a->statistics.low > none || a->statistics.high < none;
             if (a->verdict != VERDICT_INCONCLUSIVE || !beside) continue;
-            note(c, pool_printf(c->pool,
-                                "%s of '%s': the interval excludes 'no difference', and yet p is %.2g: the interval is "
-                                "for this question alone, but p is corrected for all %d questions together",
-                                x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all,
-                                experiment_questions(x)));
+            note_add(
+                c, pool_printf(c->pool,
+                               "%s of '%s': the interval excludes 'no difference', and yet p is %.2g: the interval is "
+                               "for this question alone, but p is corrected for all %d questions together",
+                               x->measure[m].name, x->cell[c->pair[i].cell[1]].label, a->statistics.p_all,
+                               experiment_questions(x)));
             return;
         }
 }
@@ -74,7 +76,8 @@ static void note_goal(struct compared *c, int measure) {
         reached += mine, runs += n;
     }
     if (reached == runs || !text) return;
-    note(c, reached ? pool_printf(c->pool,
+    note_add(c, reached
+                    ? pool_printf(c->pool,
                                   "%s was reached by %s runs, and by all runs of the others; a run that never reached "
                                   "it counts as the longest",
                                   m->name, text)
@@ -90,7 +93,7 @@ static void note_set(struct compared *c, int measure) {
         double error = c->pair[i].answer[measure].statistics.error;
         if (mine && (!words || error > worst)) words = mine, worst = isfinite(error) ? error : 0;
     }
-    note(c, words);
+    note_add(c, words);
 }
 
 /* What nobody here has read cannot be held against anything. */
@@ -98,10 +101,11 @@ static void note_commands(struct compared *c) {
     for (int i = 0; i < c->x->ncells; i++) {
         const struct experiment_cell *cell = &c->x->cell[i];
         if (!settings_of_command(cell->setting, cell->nsettings)) continue;
-        note(c, pool_printf(c->pool,
-                            "'%s' is a command of yours: make sure that it trains the same as the others (model, data, "
-                            "batch, optimizer, steps), because the engine cannot check this",
-                            cell->label));
+        note_add(
+            c, pool_printf(c->pool,
+                           "'%s' is a command of yours: make sure that it trains the same as the others (model, data, "
+                           "batch, optimizer, steps), because the engine cannot check this",
+                           cell->label));
         return;
     }
 }
@@ -113,7 +117,7 @@ static void note_groups(struct compared *c) {
             const struct compared_answer *a = &c->pair[i].answer[m];
             if (compare_is_tested(a) && !a->statistics.paired && a->pairs > most) most = a->pairs;
         }
-    note(c, experiment_too_few(c->x, most));
+    note_add(c, experiment_too_few(c->x, most));
 }
 
 void compare_notes(struct compared *c) {

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-struct source { /* a cell whose step was measured */
+struct predict_source { /* a cell whose step was measured */
     bool open, known;
     const char *why; /* nothing can be predicted from it */
     struct planned network;
@@ -68,7 +68,7 @@ static const struct run_result *typical_run(const struct compared *c, int cell) 
 }
 
 /* Where that run was traced (log.trace), when gradients are ready is known; else it follows from what layers compute. */
-static enum error read_source(const struct compared *c, int cell, struct source *s) {
+static enum error read_source(const struct compared *c, int cell, struct predict_source *s) {
     struct config_errors *e;
     struct step_trace trace;
     struct run_result typical = *typical_run(c, cell);
@@ -90,7 +90,7 @@ static const char *told(const struct compared *c) {
     return text ? text : "no memory";
 }
 
-static void open_source(const struct compared *c, int cell, struct source *s) {
+static void open_source(const struct compared *c, int cell, struct predict_source *s) {
     if (s->open) return;
     s->open = true;
     s->known = read_source(c, cell, s) == ERR_NONE;
@@ -117,7 +117,7 @@ static const char *port_text(const struct compared *c, int cell) {
     return text ? text : "";
 }
 
-static void predict_from(struct compared *c, int cell, const struct source *s) {
+static void predict_from(struct compared *c, int cell, const struct predict_source *s) {
     struct compared_prediction *p = &c->cell[cell].predicted;
     const struct run_config *r = config_of(c, cell);
     struct simulated simulated;
@@ -142,7 +142,7 @@ static void predict_from(struct compared *c, int cell, const struct source *s) {
     p->residual = p->step * 1e3 / compare_step_ms(c, cell) - 1;
 }
 
-static void predict_cell(struct compared *c, int cell, struct source *sources) {
+static void predict_cell(struct compared *c, int cell, struct predict_source *sources) {
     const double none = (double)NAN;
     struct compared_prediction *p = &c->cell[cell].predicted;
     const struct run_config *r = config_of(c, cell);
@@ -187,7 +187,7 @@ static void sum_up(struct compared *c) {
 }
 
 void compare_predict(struct compared *c) {
-    struct source *sources = pool_alloc(c->pool, sizeof *sources * (size_t)c->x->ncells);
+    struct predict_source *sources = pool_alloc(c->pool, sizeof *sources * (size_t)c->x->ncells);
     if (!sources) return;
     for (int i = 0; i < c->x->ncells; i++) predict_cell(c, i, sources);
     for (int i = 0; i < c->x->ncells; i++) planned_close(&sources[i].network);

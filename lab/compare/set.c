@@ -20,11 +20,11 @@ static bool read_both(const struct compared *c, const struct compared_run *a, co
 }
 
 /* The runs of a repeat, one of each side. */
-struct duel {
+struct set_duel {
     struct right side[2];
 };
 
-static int read_duels(const struct compared *c, const struct compared_pair *p, struct duel out[STATISTICS_RUNS]) {
+static int read_duels(const struct compared *c, const struct compared_pair *p, struct set_duel out[STATISTICS_RUNS]) {
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     int run[STATISTICS_RUNS][2], n = compare_together(c, p, run);
     for (int i = 0; i < n; i++)
@@ -33,7 +33,7 @@ static int read_duels(const struct compared *c, const struct compared_pair *p, s
 }
 
 /* The variance of the mean of (b - a) over n duels' same samples. */
-static double variance_of_samples(const struct duel *duel, int n) {
+static double variance_of_samples(const struct set_duel *duel, int n) {
     int64_t samples = duel->side[0].samples;
     double sum = 0, squares = 0;
     for (int64_t i = 0; i < samples; i++) {
@@ -47,7 +47,7 @@ static double variance_of_samples(const struct duel *duel, int n) {
 }
 
 /* Twice the share of coins that fall as unevenly as first and second, at most 1: McNemar's exact p. */
-static double uneven(int64_t first, int64_t second) {
+static double coins_uneven(int64_t first, int64_t second) {
     int64_t n = first + second, least = first < second ? first : second;
     double sum = 0;
     for (int64_t k = 0; k <= least; k++)
@@ -55,7 +55,7 @@ static double uneven(int64_t first, int64_t second) {
     return fmin(1, 2 * sum);
 }
 
-static const char *words_of_two(const struct compared *c, const struct compared_pair *p, const struct duel *duel) {
+static const char *words_of_two(const struct compared *c, const struct compared_pair *p, const struct set_duel *duel) {
     struct right_counts n;
     const char *b = c->x->axis[0].label[c->x->cell[p->cell[1]].at[0]];
     if (right_compare(&duel->side[0], &duel->side[1], &n) != ERR_NONE) return NULL;
@@ -63,18 +63,18 @@ static const char *words_of_two(const struct compared *c, const struct compared_
         c->pool,
         "of %lld validation samples A alone has %lld right, %s alone %lld: between these two trained networks "
         "that is p = %.3g (McNemar, exact); only several seeds can compare two ways to train",
-        (long long)n.samples, (long long)n.first, b, (long long)n.second, uneven(n.first, n.second));
+        (long long)n.samples, (long long)n.first, b, (long long)n.second, coins_uneven(n.first, n.second));
 }
 
 /* The interval of two groups has more in it than the difference's variance. */
-static const char *advice(const struct compared_answer *a, double share) {
+static const char *set_advice(const struct compared_answer *a, double share) {
     if (!a->statistics.paired) return "";
     return share < 0.25 ? ": more of them (data.val) would hardly narrow its interval"
                         : ": more of them (data.val) would narrow its interval";
 }
 
 static const char *words_of_set(const struct compared *c, const struct compared_pair *p, struct compared_answer *a) {
-    struct duel duel[STATISTICS_RUNS];
+    struct set_duel duel[STATISTICS_RUNS];
     const char *b = c->x->cell[p->cell[1]].label, *what = c->x->nseeds ? "seeds" : "runs";
     double alone = 0;
     bool same = true;
@@ -93,11 +93,10 @@ static const char *words_of_set(const struct compared *c, const struct compared_
             "difference of '%s' by about ±%.2f pt (95 %%), not included in the interval above",
             what, (long long)duel->side[0].samples, b, 196 * a->statistics.error);
     double spread = a->noise.pairs * a->noise.pairs, share = fmin(1, spread > 0 ? alone / spread : 1);
-    return pool_printf(
-        c->pool,
-        "each seed draws %lld validation samples of its own, and these make about %.0f %% of the variance "
-        "of the difference of '%s' over seeds%s",
-        (long long)duel->side[0].samples, 100 * share, b, advice(a, share));
+    return pool_printf(c->pool,
+                       "each seed draws its own %lld validation samples, and these make about %.0f %% of the variance "
+                       "of the difference of '%s' over seeds%s",
+                       (long long)duel->side[0].samples, 100 * share, b, set_advice(a, share));
 }
 
 void compare_set(struct compared *c, const struct compared_pair *p, int measure) {

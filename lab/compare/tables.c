@@ -2,6 +2,7 @@
 #include "lab/compare/compare.h"
 
 #include "engine/base/text.h"
+#include "lab/draw/table.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -11,20 +12,38 @@
 /* ---- grids ---- */
 
 enum { COLUMNS = 24, MEASURE_TEXT = 96 };
-struct grid {
+struct compare_grid {
     struct pool *pool;
-    int columns, rows, room;
-    const char **text; /* the first row is the heading */
+    const char **row; /* that is being filled, up to 'column' */
+    int column, rows; /* rows: below the heading */
+    const char *heads[COLUMNS];
+    struct table t;
 };
 
-__attribute__((format(printf, 2, 3))) static void put(struct grid *g, const char *fmt, ...) {
+__attribute__((format(printf, 2, 3))) static void put(struct compare_grid *g, const char *fmt, ...) {
     char text[512];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    const char *kept = pool_printf(g->pool, "%s", text);
-    if (g->columns < COLUMNS) g->text[g->rows * COLUMNS + g->columns++] = kept ? kept : "";
+    if (g->column < COLUMNS) g->row[g->column++] = pool_printf(g->pool, "%s", text);
+}
+
+static void grid_begin(struct compare_grid *g, struct pool *pool) {
+    *g = (struct compare_grid){.pool = pool, .rows = 0};
+    g->row = g->heads;
+}
+
+/* After its heads: room for rows. */
+static bool grid_rows(struct compare_grid *g, int rows) {
+    if (table_init(&g->t, "", g->column, rows, g->pool) != ERR_NONE) return false;
+    memcpy(table_row(&g->t, 0), g->heads, (size_t)g->column * sizeof *g->heads);
+    g->t.words = g->t.columns;
+    return true;
+}
+
+static void grid_next(struct compare_grid *g) {
+    g->row = table_row(&g->t, ++g->rows), g->column = 0;
 }
 
 static const char *number_text(const struct measure *m, double v, char out[32]) {
@@ -82,7 +101,8 @@ static const char *model_text(const struct compared *c, int cell, char out[32]) 
 }
 
 /* The name of a side stands in the heading where all rows have the same one. */
-static void put_side_heading(const struct compared *c, struct grid *g, int side, bool varies, const char *unit) {
+static void put_side_heading(const struct compared *c, struct compare_grid *g, int side, bool varies,
+                             const char *unit) {
     const char letter = (char)('A' + side);
     if (varies) put(g, "%c is", letter);
     if (*c->folder && !varies)
@@ -91,7 +111,7 @@ static void put_side_heading(const struct compared *c, struct grid *g, int side,
         put(g, "%c%s%s", letter, *unit ? " " : "", unit);
 }
 
-static void put_heading(const struct compared *c, struct grid *g, const char *unit) {
+static void put_heading(const struct compared *c, struct compare_grid *g, const char *unit) {
     const struct experiment *x = c->x;
     put_side_heading(c, g, 0, x->all_pairs, unit);
     put_side_heading(c, g, 1, x->axis[0].count > 2, unit);
@@ -100,7 +120,7 @@ static void put_heading(const struct compared *c, struct grid *g, const char *un
     put(g, "verdict");
 }
 
-static void put_first_heading(const struct compared *c, struct grid *g, bool scaled) {
+static void put_first_heading(const struct compared *c, struct compare_grid *g, bool scaled) {
     const struct experiment *x = c->x;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
     put_heading(c, g, !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit);
@@ -110,7 +130,7 @@ static void put_first_heading(const struct compared *c, struct grid *g, bool sca
 }
 
 /* Effect, p, verdict. */
-static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct compare_grid *g) {
     const struct compared_answer *a = &p->answer[measure];
     bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER || compare_is_slight(c, a);
     put(g, "%s", compare_effect(c, p, measure));
@@ -124,7 +144,7 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
         a->equal ? " (equal bits)" : "");
 }
 
-static void put_sides(const struct compared *c, const struct compared_pair *p, int measure, struct grid *g) {
+static void put_sides(const struct compared *c, const struct compared_pair *p, int measure, struct compare_grid *g) {
     char text[MEASURE_TEXT];
     const struct experiment *x = c->x;
     for (int side = 0; side < 2; side++) {
@@ -134,13 +154,13 @@ static void put_sides(const struct compared *c, const struct compared_pair *p, i
     put_answer(c, p, measure, g);
 }
 
-static void put_place(const struct compared *c, const struct compared_pair *p, struct grid *g) {
+static void put_place(const struct compared *c, const struct compared_pair *p, struct compare_grid *g) {
     const struct experiment *x = c->x;
     const int *at = x->cell[p->cell[1]].at;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].label[at[a]]);
 }
 
-static void put_pair(const struct compared *c, const struct compared_pair *p, struct grid *g, bool scaled) {
+static void put_pair(const struct compared *c, const struct compared_pair *p, struct compare_grid *g, bool scaled) {
     char text[32], other[32];
     put_place(c, p, g);
     put_sides(c, p, 0, g);
@@ -151,86 +171,47 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     if (has_model(c)) put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
 }
 
-static bool begin_grid(const struct compared *c, struct grid *g, int rows) {
-    *g = (struct grid){.pool = c->pool, .room = rows + 1};
-    g->text = pool_alloc(c->pool, sizeof *g->text * COLUMNS * (size_t)g->room);
-    return g->text;
-}
-
 /* The first measure, and what else there is to say of a pair. */
-static bool make_grid(const struct compared *c, struct grid *g) {
+static bool make_grid(const struct compared *c, struct compare_grid *g) {
     const struct experiment *x = c->x;
     bool scaled = false;
-    if (!begin_grid(c, g, x->npairs)) return false;
+    grid_begin(g, c->pool);
     for (int i = 0; i < x->ncells; i++) scaled |= isfinite(c->cell[i].speedup);
     put_first_heading(c, g, scaled);
-    int columns = g->columns;
+    if (!grid_rows(g, x->npairs)) return false;
     for (int i = 0; i < x->npairs; i++) {
-        g->rows++, g->columns = 0;
+        grid_next(g);
         put_pair(c, &c->pair[i], g, scaled);
     }
-    g->columns = columns, g->rows++;
     return true;
 }
 
 /* The other measures, a row for each pair. */
-static bool make_other_grid(const struct compared *c, struct grid *g) {
+static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
     const struct experiment *x = c->x;
-    if (x->nmeasures < 2 || !begin_grid(c, g, x->npairs * (x->nmeasures - 1))) return false;
+    grid_begin(g, c->pool);
     put(g, "metric");
     for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
     put_heading(c, g, "");
-    int columns = g->columns;
+    if (x->nmeasures < 2 || !grid_rows(g, x->npairs * (x->nmeasures - 1))) return false;
     for (int m = 1; m < x->nmeasures; m++)
         for (int i = 0; i < x->npairs; i++) {
             const char *unit = x->measure[m].unit;
-            g->rows++, g->columns = 0;
+            grid_next(g);
             put(g, "%s%s%s", x->measure[m].name, *unit && strcmp(unit, "bytes") != 0 ? ", " : "",
                 strcmp(unit, "bytes") != 0 ? unit : "");
             put_place(c, &c->pair[i], g);
             put_sides(c, &c->pair[i], m, g);
         }
-    g->columns = columns, g->rows++;
     return true;
 }
 
-/* Characters, not bytes: ± and × are two bytes. */
-static int width_of(const char *s) {
-    int n = 0;
-    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
-static void print_grid(const struct grid *g, FILE *f) {
-    int width[COLUMNS] = {0};
-    for (int r = 0; r < g->rows; r++)
-        for (int k = 0; k < g->columns; k++) {
-            int w = width_of(g->text[r * COLUMNS + k]);
-            if (w > width[k]) width[k] = w;
-        }
-    for (int r = 0; r < g->rows; r++)
-        for (int k = 0; k < g->columns; k++) {
-            const char *text = g->text[r * COLUMNS + k];
-            bool last = k + 1 == g->columns;
-            fprintf(f, "%s%*s", text, last ? 0 : width[k] - width_of(text) + 2, "");
-            if (last) fputc('\n', f);
-        }
-}
-
-static void print_rows(const struct grid *g, FILE *f) {
-    for (int r = 0; r < g->rows; r++) {
-        for (int k = 0; k < g->columns; k++) {
-            fputs("| ", f);
-            for (const char *t = g->text[r * COLUMNS + k]; *t; t++) {
-                if (*t == '|') fputc('\\', f);
-                fputc(*t, f);
-            }
-            fputc(' ', f);
-        }
-        fputs("|\n", f);
-        for (int k = 0; r == 0 && k < g->columns; k++) fputs("|---", f);
-        if (r == 0) fputs("|\n", f);
-    }
+static void print_table(const struct table *t, void (*write)(const struct table *, struct markup *), FILE *f) {
+    struct markup m;
+    markup_init(&m);
+    write(t, &m);
+    fputs(m.text, f);
+    markup_fini(&m);
 }
 
 /* ---- all ---- */
@@ -265,7 +246,7 @@ static void print_title(const struct compared *c, FILE *f) {
 
 static void print_legend(const struct compared *c, FILE *f) {
     const char *better = c->x->measure[0].scale == SCALE_DIFFERENCE ? "0 pt (points of a share)" : "1×";
-    fprintf(f, "\nB against A: above %s B is better%s\n", better,
+    fprintf(f, "B against A: above %s B is better%s\n", better,
             isfinite(c->cell[0].spread) ? "; ±: half of the distance between the quartiles of a cell's runs" : "");
 }
 
@@ -309,29 +290,25 @@ static void print_doubts(const struct compared *c, FILE *f, const char *start) {
                 c->gate[i].words);
 }
 
-void compare_table(const struct compared *c, FILE *f) {
-    struct grid g;
+static void print_all(const struct compared *c, void (*write)(const struct table *, struct markup *),
+                      const char *between, const char *start, FILE *f) {
+    struct compare_grid g;
     print_title(c, f);
     fputc('\n', f);
-    if (make_grid(c, &g)) print_grid(&g, f);
-    if (make_other_grid(c, &g)) fputc('\n', f), print_grid(&g, f);
+    if (make_grid(c, &g)) print_table(&g.t, write, f);
+    if (make_other_grid(c, &g)) print_table(&g.t, write, f);
     print_legend(c, f);
-    fprintf(f, "\n%s\n", compare_sentence(c));
-    print_bits(c, f, "");
-    print_model(c, f, "");
-    print_doubts(c, f, "");
+    fprintf(f, "\n%s\n%s", compare_sentence(c), between);
+    print_bits(c, f, start);
+    print_model(c, f, start);
+    print_doubts(c, f, start);
+}
+
+void compare_table(const struct compared *c, FILE *f) {
+    print_all(c, table_text, "", "", f);
 }
 
 void compare_markdown(const struct compared *c, FILE *f) {
-    struct grid g;
     fputs("# ", f);
-    print_title(c, f);
-    fputc('\n', f);
-    if (make_grid(c, &g)) print_rows(&g, f);
-    if (make_other_grid(c, &g)) fputc('\n', f), print_rows(&g, f);
-    print_legend(c, f);
-    fprintf(f, "\n%s\n\n", compare_sentence(c));
-    print_bits(c, f, "- ");
-    print_model(c, f, "- ");
-    print_doubts(c, f, "- ");
+    print_all(c, table_markdown, "\n", "- ", f);
 }

@@ -99,7 +99,7 @@ const char *compare_bits(const struct compared *c, const struct compared_pair *p
 /* ---- why there is no verdict ---- */
 
 /* The pair without a verdict whose runs are copies (or are not), or that has no numbers; -1: none. */
-static int untested(const struct compared *c, bool judged, bool copies) {
+static int pair_untested(const struct compared *c, bool judged, bool copies) {
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_pair *p = &c->pair[i];
         const struct compared_answer *a = &p->answer[0];
@@ -119,7 +119,7 @@ static const char *words_of_copies(const struct compared *c, const struct compar
                            "may be copies of one training; %s",
                            x->measure[0].name, x->cell[p->cell[side]].label, runs, runs == 1 ? "" : "s",
                            x->nseeds ? "all of them have the same validations: take the seed from ENGINE_SEED"
-                                     : "repeats: {seeds: 8} gives each run a seed of its own (ENGINE_SEED)");
+                                     : "repeats: {seeds: 8} gives each run a different seed (ENGINE_SEED)");
     return pool_printf(c->pool,
                        "no verdict on %s: runs that end in the same weights are copies of one training and count "
                        "as one (here %d run%s as %d), too few to separate a difference from the chance of a seed; "
@@ -129,7 +129,7 @@ static const char *words_of_copies(const struct compared *c, const struct compar
 
 const char *compare_untested(const struct compared *c) {
     const struct experiment *x = c->x;
-    int copies = untested(c, true, true), few = untested(c, true, false);
+    int copies = pair_untested(c, true, true), few = pair_untested(c, true, false);
     const char *text = "";
     if (copies >= 0)
         text = words_of_copies(c, &c->pair[copies]);
@@ -140,7 +140,7 @@ const char *compare_untested(const struct compared *c) {
                            : x->nseeds > c->repeats             ? "without --quick all seeds are run"
                            : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto makes enough of them"
                                                                 : "some are missing");
-    else if (untested(c, false, false) >= 0)
+    else if (pair_untested(c, false, false) >= 0)
         text =
             pool_printf(c->pool, "no verdict on %s, because runs are missing or lack this number", x->measure[0].name);
     return text ? text : "";
@@ -206,7 +206,7 @@ const char *compare_sentence(const struct compared *c) {
 /* ---- the model ---- */
 
 /* "comm.compress and ddp.sync are not simulated; ...": each reason of the cells that nothing predicts, once. */
-static const char *silence(const struct compared *c) {
+static const char *model_silence(const struct compared *c) {
     static const char end[] = " is not simulated";
     const char *keys = "", *others = "", *last = NULL;
     for (int i = 0; i < c->x->ncells && keys && others; i++) {
@@ -224,7 +224,7 @@ static const char *silence(const struct compared *c) {
     return text ? text : "";
 }
 
-static const char *accuracy(const struct compared *c) {
+static const char *model_accuracy(const struct compared *c) {
     const struct compared_model *m = &c->model;
     int from = 0;
     while (c->cell[from].predicted.why) from++;
@@ -242,10 +242,10 @@ const char *compare_model(const struct compared *c) {
     const struct compared_model *m = &c->model;
     if (!c->predicted || (!m->cells && !m->silent)) return "";
     if (!m->cells) {
-        const char *none = pool_printf(c->pool, "no step time is predicted: %s", silence(c));
+        const char *none = pool_printf(c->pool, "no step time is predicted: %s", model_silence(c));
         return none ? none : "";
     }
-    const char *text = isfinite(m->median) ? accuracy(c) : "the predicted cells have not run yet";
-    if (text && m->silent) text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, silence(c));
+    const char *text = isfinite(m->median) ? model_accuracy(c) : "the predicted cells have not run yet";
+    if (text && m->silent) text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, model_silence(c));
     return text ? text : "";
 }

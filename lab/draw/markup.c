@@ -81,6 +81,13 @@ void markup_text(struct markup *m, const char *s) {
     }
 }
 
+void markup_markdown(struct markup *m, const char *s) {
+    for (; *s; s++) {
+        if (strchr("\\`*_<>[]#|", *s)) markup_put(m, "\\", 1);
+        markup_put(m, *s == '\n' ? " " : s, 1);
+    }
+}
+
 void markup_element(struct markup *m, const char *tag, const char *text) {
     markup_raw(m, "<%s>", tag);
     markup_text(m, text);

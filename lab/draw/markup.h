@@ -14,6 +14,8 @@ void markup_raw(struct markup *m, const char *fmt, ...) __attribute__((format(pr
 void markup_put(struct markup *m, const char *s, size_t n);
 /* Escaped for content and for attributes in double quotes; what is no character that XML allows becomes U+FFFD. */
 void markup_text(struct markup *m, const char *s);
+/* As it stands in Markdown: nothing in it becomes a mark or ends a line or a table's cell. */
+void markup_markdown(struct markup *m, const char *s);
 /* <tag>text</tag>; the tag may hold attributes: "th scope=\"col\"". */
 void markup_element(struct markup *m, const char *tag, const char *text);
 MUST_CHECK enum error markup_done(const struct markup *m);

@@ -38,13 +38,19 @@ static size_t fitting(const char *s, double width) {
     return i;
 }
 
-static void put_text(struct canvas *c, double x, double y, enum svg_anchor anchor, const char *style, const char *text,
-                     size_t n, bool cut) {
+struct label { /* where a text stands, and how */
+    double x, y;
+    enum svg_anchor anchor;
+    const char *style;
+};
+
+/* The first n bytes of a text; cut: with an ellipsis, under which the whole text is. */
+static void put_text(struct svg_canvas *c, const struct label *at, const char *text, size_t n, bool cut) {
     static const char *const anchors[] = {"start", "middle", "end"};
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), text);
-    markup_raw(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", x, y, anchors[anchor]);
-    if (*style) markup_raw(c->m, " class=\"%s\"", style);
+    markup_raw(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", at->x, at->y, anchors[at->anchor]);
+    if (*at->style) markup_raw(c->m, " class=\"%s\"", at->style);
     markup_raw(c->m, ">");
     markup_text(c->m, part);
     if (cut) {
@@ -55,11 +61,11 @@ static void put_text(struct canvas *c, double x, double y, enum svg_anchor ancho
     markup_raw(c->m, "</text>\n");
 }
 
-void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
+void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
               const char *text) {
     bool cut = plot_text_width(text, SVG_TEXT) > width;
     size_t n = cut ? fitting(text, width - SVG_TEXT) : strlen(text);
-    put_text(c, x, y, anchor, style, text, n, cut);
+    put_text(c, &(struct label){x, y, anchor, style}, text, n, cut);
 }
 
 /* The bytes of the next line: up to the last space that fits, or as much as fits. */
@@ -71,20 +77,21 @@ static size_t line_length(const char *s, double width) {
     return n ? n : 1;
 }
 
-void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text) {
+/* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
+static void put_words(struct svg_canvas *c, double x, double width, int most, const char *style, const char *text) {
     double wide = !strcmp(style, "bold") ? width / 1.1 : width;
     for (int i = 0; i < most && *text; i++) {
         size_t n = line_length(text, wide);
         bool cut = i == most - 1 && text[n];
         if (cut) n = fitting(text, wide - SVG_TEXT);
-        put_text(c, x, c->y + SVG_TEXT, SVG_START, style, text, n, cut);
+        put_text(c, &(struct label){x, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
         c->y += SVG_LINE;
         text += n;
         while (*text == ' ') text++;
     }
 }
 
-void svg_hover(struct canvas *c, int row, const char *name, const char *value) {
+void svg_hover(struct svg_canvas *c, int row, const char *name, const char *value) {
     markup_raw(c->m, "<title>");
     markup_text(c->m, c->p->category[row]);
     markup_raw(c->m, ", ");
@@ -96,11 +103,11 @@ void svg_hover(struct canvas *c, int row, const char *name, const char *value) {
 
 /* ---- signs ---------------------------------------------------------------------------------- */
 
-void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style) {
+void svg_line(struct svg_canvas *c, double x1, double y1, double x2, double y2, const char *style) {
     markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
 }
 
-void svg_marker(struct canvas *c, int colour, double x, double y, double size) {
+void svg_marker(struct svg_canvas *c, int colour, double x, double y, double size) {
     static const char *const shapes[] = {"M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0z",
                                          "M-4,-4h8v8h-8z",
                                          "M0,-5l5,9h-10z",
@@ -113,7 +120,7 @@ void svg_marker(struct canvas *c, int colour, double x, double y, double size) {
                shapes[k]);
 }
 
-static void legend_sign(struct canvas *c, const struct plot_series *s, double x, double y) {
+static void legend_sign(struct svg_canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
     if (c->p->kind != PLOT_LINE && c->p->kind != PLOT_DOTS) {
         markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
@@ -125,7 +132,8 @@ static void legend_sign(struct canvas *c, const struct plot_series *s, double x,
     if (!s->model) svg_marker(c, k, x + 10, y - 4, 1);
 }
 
-void svg_legend(struct canvas *c) {
+/* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
+static void draw_legend(struct svg_canvas *c) {
     double x = SVG_EDGE, room = PLOT_WIDTH - 2 * SVG_EDGE;
     bool any = false, choice = c->p->kind == PLOT_CHOICE;
     for (int i = 0; i < (choice ? c->p->nchoices : c->p->nseries); i++) {
@@ -143,24 +151,24 @@ void svg_legend(struct canvas *c) {
     if (any) c->y += SVG_LINE + 2;
 }
 
-static void left_out(struct canvas *c) {
+static void left_out(struct svg_canvas *c) {
     char words[64];
     if (c->p->ncategories <= PLOT_ROWS) return;
     snprintf(words, sizeof words, "%d more rows are in the table", c->p->ncategories - PLOT_ROWS);
-    svg_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
+    put_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
 }
 
 /* ---- the frame ------------------------------------------------------------------------------ */
 
 double plot_svg(const struct plot *p, double y, struct markup *out) {
-    static void (*const draw[])(struct canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                    svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
+    static void (*const draw[])(struct svg_canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
+                                                        svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
     struct markup body;
     markup_init(&body);
-    struct canvas c = {.p = p, .m = &body, .y = 4};
-    svg_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
+    struct svg_canvas c = {.p = p, .m = &body, .y = 4};
+    put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
-    if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) svg_legend(&c);
+    if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
     draw[p->kind](&c);
     left_out(&c);
     double height = ceil(c.y + 4);

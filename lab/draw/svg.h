@@ -4,24 +4,20 @@
 
 enum { SVG_TEXT = 12, SVG_LINE = 16, SVG_EDGE = 6 };
 
-struct canvas {
+struct svg_canvas {
     const struct plot *p;
     struct markup *m;
     double y;
 };
 enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };
 /* A line of text, cut with an ellipsis where it is wider than 'width'. style: "soft", "bold" or "". */
-void svg_text(struct canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
+void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
               const char *text);
-/* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
-void svg_words(struct canvas *c, double x, double width, int most, const char *style, const char *text);
-void svg_line(struct canvas *c, double x1, double y1, double x2, double y2, const char *style);
+void svg_line(struct svg_canvas *c, double x1, double y1, double x2, double y2, const char *style);
 /* The marker of a point; each has a different shape. */
-void svg_marker(struct canvas *c, int colour, double x, double y, double size);
+void svg_marker(struct svg_canvas *c, int colour, double x, double y, double size);
 /* The text that a part of a row shows under the pointer. */
-void svg_hover(struct canvas *c, int row, const char *name, const char *value);
-/* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
-void svg_legend(struct canvas *c);
+void svg_hover(struct svg_canvas *c, int row, const char *name, const char *value);
 
 /* ---- scales ---- */
 enum { SVG_TICKS = 16 };
@@ -41,19 +37,26 @@ void svg_tick_text(const struct scale *s, int i, char out[32]);
 /* The axis's label with its unit: "step time, ms". */
 void svg_axis_label(const struct plot_axis *a, const struct scale *s, char out[96]);
 /* The horizontal axis of values with lines upwards to 'top' and its label; moves c->y. */
-void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s, double top);
-void svg_draw_line(struct canvas *c);
-void svg_draw_bars(struct canvas *c);
-void svg_draw_timeline(struct canvas *c);
-void svg_draw_heat(struct canvas *c);
-void svg_draw_dots(struct canvas *c);
-void svg_draw_map(struct canvas *c);
+void svg_bottom_axis(struct svg_canvas *c, const struct plot_axis *a, const struct scale *s, double top);
+void svg_draw_line(struct svg_canvas *c);
+void svg_draw_bars(struct svg_canvas *c);
+void svg_draw_timeline(struct svg_canvas *c);
+void svg_draw_heat(struct svg_canvas *c);
+void svg_draw_dots(struct svg_canvas *c);
+void svg_draw_map(struct svg_canvas *c);
 /* Of what has rows: how many are drawn; where their names end; the names, each in the middle of its row. */
 int svg_rows(const struct plot *p);
 double svg_names_left(const struct plot *p);
-void svg_row_names(struct canvas *c, double left, double top, double pitch);
-/* Heads of columns, as many as do not touch each other; moves c->y. */
-void svg_column_heads(struct canvas *c, double left, double width);
-void svg_draw_choice(struct canvas *c);
+void svg_row_names(struct svg_canvas *c, double left, double top, double pitch);
+/* A field of a grid. */
+struct svg_field {
+    double x, y, width, height;
+    double margin; /* that the grid leaves on its right */
+    double most;   /* the value of the strongest field */
+};
+typedef void svg_field_draw(struct svg_canvas *c, int row, int column, struct svg_field at);
+/* Heads of the columns, names of the rows, and each field, none wider than f.width; moves c->y. */
+void svg_grid(struct svg_canvas *c, struct svg_field f, svg_field_draw *draw);
+void svg_draw_choice(struct svg_canvas *c);
 /* What a cell of a PLOT_CHOICE is; NULL: nothing is there. */
 const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);

@@ -8,7 +8,7 @@
 
 enum { TRACK = 13, GAP = 8, FIELD = 30 };
 
-static void hover(struct canvas *c, int row, const struct plot_series *s, const char *what, double v) {
+static void dots_hover(struct svg_canvas *c, int row, const struct plot_series *s, const char *what, double v) {
     char value[32], words[64];
     plot_value_text(c->p->x.unit, v, value);
     snprintf(words, sizeof words, "%s%s", what, value);
@@ -19,14 +19,14 @@ static double at_row(const double *v, int row) {
     return v ? v[row] : (double)NAN;
 }
 
-static double track(const struct canvas *c, double top, int row, int series) {
+static double dots_track(const struct svg_canvas *c, double top, int row, int series) {
     return top + row * (c->p->nseries * TRACK + GAP) + GAP / 2. + (series + 0.5) * TRACK;
 }
 
 /* The interval as a bar, the median as a line across it. */
-static void middle(struct canvas *c, const struct scale *x, double top, int row, int series) {
+static void dots_middle(struct svg_canvas *c, const struct scale *x, double top, int row, int series) {
     const struct plot_series *s = &c->p->series[series];
-    double y = track(c, top, row, series), at = svg_at(x, s->y[row]);
+    double y = dots_track(c, top, row, series), at = svg_at(x, s->y[row]);
     int k = s->colour % PLOT_COLOURS;
     if (!isfinite(s->y[row])) return;
     double low = at_row(s->low, row), high = at_row(s->high, row), from = svg_at(x, low), to = svg_at(x, high);
@@ -35,11 +35,11 @@ static void middle(struct canvas *c, const struct scale *x, double top, int row,
                    from, y - 5, fmax(to - from, 0.5), 10);
     }
     markup_raw(c->m, "<g>");
-    hover(c, row, s, "median ", s->y[row]);
+    dots_hover(c, row, s, "median ", s->y[row]);
     markup_raw(c->m, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"3\" height=\"12\"/></g>\n", k, at - 1.5, y - 6);
 }
 
-void svg_draw_dots(struct canvas *c) {
+void svg_draw_dots(struct svg_canvas *c) {
     const struct plot *p = c->p;
     double left = svg_names_left(p), top = c->y, low = INFINITY, high = -INFINITY;
     double pitch = p->nseries * TRACK + GAP;
@@ -53,14 +53,14 @@ void svg_draw_dots(struct canvas *c) {
     svg_row_names(c, left, top, pitch);
     for (int r = 0; r <= svg_rows(p); r++) svg_line(c, left, top + r * pitch, PLOT_WIDTH - 12, top + r * pitch, "grid");
     for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) middle(c, &x, top, r, i);
+        for (int i = 0; i < p->nseries; i++) dots_middle(c, &x, top, r, i);
     for (int i = 0; i < p->nspans; i++) {
         const struct plot_span *d = &p->span[i];
         const struct plot_series *s = &p->series[d->series];
         if (d->row >= svg_rows(p)) continue;
         markup_raw(c->m, "<g class=\"run\">");
-        hover(c, d->row, s, "", d->from);
-        svg_marker(c, s->colour, svg_at(&x, d->from), track(c, top, d->row, d->series), 0.85);
+        dots_hover(c, d->row, s, "", d->from);
+        svg_marker(c, s->colour, svg_at(&x, d->from), dots_track(c, top, d->row, d->series), 0.85);
         markup_raw(c->m, "</g>\n");
     }
 }
@@ -68,13 +68,13 @@ void svg_draw_dots(struct canvas *c) {
 /* ---- map ---- */
 
 /* As many times as the one ahead is. */
-static double times(double ratio) {
+static double map_times(double ratio) {
     return ratio < 1 ? 1 / ratio : ratio;
 }
 
 /* With as many digits as there is room for; "" where there is for none. */
 static void field_text(const struct plot_series *s, int row, double width, char out[32]) {
-    double v = times(s->y[row]);
+    double v = map_times(s->y[row]);
     bool same = s->won[row] == PLOT_SAME;
     for (int digits = v >= 100 ? 0 : v >= 10 ? 1 : 2; digits >= 0; digits--) {
         snprintf(out, 32, "%.*f\xC3\x97%s", digits, v, s->won[row] == PLOT_UNTOLD ? "?" : "");
@@ -84,13 +84,13 @@ static void field_text(const struct plot_series *s, int row, double width, char 
     *out = '\0';
 }
 
-static void field(struct canvas *c, int row, int column, double x, double width, double top, double most) {
+static void map_field(struct svg_canvas *c, int row, int column, struct svg_field f) {
     const struct plot_series *s = &c->p->series[column];
-    double v = s->y[row], y = top + row * FIELD;
+    double v = s->y[row];
     char text[32], words[160];
     int ahead = s->won[row] == PLOT_FIRST ? 0 : s->won[row] == PLOT_SECOND ? 1 : -1;
     if (!isfinite(v) || v <= 0) return;
-    double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(times(v)) / fmax(log(most), 1e-9);
+    double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(map_times(v)) / fmax(log(f.most), 1e-9);
     double low = at_row(s->low, row), high = at_row(s->high, row);
     int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f",
                      ahead < 0 ? "the runs do not decide" : c->p->who[ahead], ahead < 0 ? "" : " is ahead", v);
@@ -100,14 +100,14 @@ static void field(struct canvas *c, int row, int column, double x, double width,
     markup_raw(c->m,
                "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
                "fill-opacity=\"%.3f\"/>\n",
-               ahead < 0 ? PLOT_COLOURS - 1 : ahead, x, y + 1, width - 2, FIELD - 2, strong);
-    field_text(s, row, width - 4, text);
-    svg_text(c, x + width / 2 - 1, y + FIELD / 2. + 4, SVG_MIDDLE, width, ahead < 0 ? "soft" : "bold", text);
+               ahead < 0 ? PLOT_COLOURS - 1 : ahead, f.x, f.y + 1, f.width - 2, FIELD - 2, strong);
+    field_text(s, row, f.width - 4, text);
+    svg_text(c, f.x + f.width / 2 - 1, f.y + FIELD / 2. + 4, SVG_MIDDLE, f.width, ahead < 0 ? "soft" : "bold", text);
     markup_raw(c->m, "</g>\n");
 }
 
 /* What the colours mean. */
-static void map_key(struct canvas *c) {
+static void map_key(struct svg_canvas *c) {
     static const char *const rest[] = {"same: no difference that matters", "?: more runs would be needed to decide"};
     char words[128];
     for (int i = 0; i < 4; i++) {
@@ -124,20 +124,14 @@ static void map_key(struct canvas *c) {
     }
 }
 
-void svg_draw_map(struct canvas *c) {
+void svg_draw_map(struct svg_canvas *c) {
     const struct plot *p = c->p;
     double left = svg_names_left(p), most = 1;
-    double width = fmin((PLOT_WIDTH - 8 - left) / (p->nseries ? p->nseries : 1), 64);
     for (int i = 0; i < p->nseries; i++)
         for (int r = 0; r < svg_rows(p); r++)
-            if (isfinite(p->series[i].y[r]) && p->series[i].y[r] > 0) most = fmax(most, times(p->series[i].y[r]));
+            if (isfinite(p->series[i].y[r]) && p->series[i].y[r] > 0) most = fmax(most, map_times(p->series[i].y[r]));
     svg_text(c, left, c->y + SVG_TEXT, SVG_START, PLOT_WIDTH - left - SVG_EDGE, "soft", p->x.label);
     c->y += SVG_LINE;
-    svg_column_heads(c, left, width);
-    double top = c->y;
-    svg_row_names(c, left, top, FIELD);
-    for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) field(c, r, i, left + i * width, width, top, most);
-    c->y = top + svg_rows(p) * FIELD + 4;
+    svg_grid(c, (struct svg_field){.width = 64, .height = FIELD, .margin = 8, .most = most}, map_field);
     map_key(c);
 }

@@ -6,30 +6,30 @@
 
 enum { HEIGHT = 170, MARKERS = 8, STRIPS = 60 };
 
-struct frame {
+struct line_frame {
     struct scale x, y;
 };
 
-static void widen(double v, double *low, double *high) {
+static void extent_widen(double v, double *low, double *high) {
     if (!isfinite(v)) return;
     *low = fmin(*low, v);
     *high = fmax(*high, v);
 }
 
 /* What all series span; y with its bands. */
-static void extent(const struct plot *p, double x[2], double y[2]) {
+static void line_extent(const struct plot *p, double x[2], double y[2]) {
     x[0] = y[0] = INFINITY;
     x[1] = y[1] = -INFINITY;
     for (int i = 0; i < p->nseries; i++) {
         const struct plot_series *s = &p->series[i];
         for (int k = 0; k < s->n; k++) {
             if (!isfinite(s->y[k])) continue;
-            widen(s->x[k], &x[0], &x[1]);
-            widen(s->y[k], &y[0], &y[1]);
-            if (s->low) widen(s->low[k], &y[0], &y[1]);
-            if (s->high) widen(s->high[k], &y[0], &y[1]);
-            if (s->from) widen(s->from[k], &x[0], &x[1]);
-            if (s->to) widen(s->to[k], &x[0], &x[1]);
+            extent_widen(s->x[k], &x[0], &x[1]);
+            extent_widen(s->y[k], &y[0], &y[1]);
+            if (s->low) extent_widen(s->low[k], &y[0], &y[1]);
+            if (s->high) extent_widen(s->high[k], &y[0], &y[1]);
+            if (s->from) extent_widen(s->from[k], &x[0], &x[1]);
+            if (s->to) extent_widen(s->to[k], &x[0], &x[1]);
         }
     }
 }
@@ -45,7 +45,7 @@ static double left_room(const struct scale *s) {
     return SVG_EDGE + widest + 6;
 }
 
-static void left_axis(struct canvas *c, const struct scale *s, double left, double right) {
+static void left_axis(struct svg_canvas *c, const struct scale *s, double left, double right) {
     for (int i = 0; i < s->nticks; i++) {
         double y = svg_at(s, s->tick[i] / s->factor);
         char tick[32];
@@ -55,7 +55,7 @@ static void left_axis(struct canvas *c, const struct scale *s, double left, doub
     }
 }
 
-static void band(struct canvas *c, const struct frame *f, const struct plot_series *s) {
+static void line_band(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s) {
     if (!s->low || !s->high || s->n < 2 || s->points) return;
     markup_raw(c->m, "<path class=\"band f%d\" d=\"", s->colour % PLOT_COLOURS);
     bool any = false;
@@ -70,7 +70,7 @@ static void band(struct canvas *c, const struct frame *f, const struct plot_seri
     markup_raw(c->m, "%s\"/>\n", any ? "z" : "M0,0");
 }
 
-static void path(struct canvas *c, const struct frame *f, const struct plot_series *s) {
+static void line_path(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s) {
     bool pen = false;
     markup_raw(c->m, "<path class=\"line %ss%d\" d=\"M0,0", s->model ? "model " : "", s->colour % PLOT_COLOURS);
     for (int k = 0; k < s->n; k++) {
@@ -82,7 +82,7 @@ static void path(struct canvas *c, const struct frame *f, const struct plot_seri
 }
 
 /* Every point has a mark where they are few. */
-static void marks(struct canvas *c, const struct frame *f, const struct plot_series *s, int which) {
+static void line_marks(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s, int which) {
     int stride = s->points || s->n <= 2 * MARKERS ? 1 : s->n / MARKERS;
     double size =
         s->from ? 1 + fmin(0.45 * (c->p->nseries - 1 - which), 2) : 1; /* so that points that coincide are seen */
@@ -100,7 +100,7 @@ static void marks(struct canvas *c, const struct frame *f, const struct plot_ser
 }
 
 /* A point's intervals, across and along. */
-static void whiskers(struct canvas *c, const struct frame *f, const struct plot_series *s) {
+static void line_whiskers(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s) {
     char style[24];
     snprintf(style, sizeof style, "whisker s%d", s->colour % PLOT_COLOURS);
     for (int k = 0; s->points && k < s->n; k++) {
@@ -113,8 +113,8 @@ static void whiskers(struct canvas *c, const struct frame *f, const struct plot_
 }
 
 /* What a strip of the plot says under the pointer: every line's value at that x. */
-static void strip(struct canvas *c, const struct frame *f, const struct plot_series *by, int k, double width,
-                  double top) {
+static void line_strip(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *by, int k,
+                       double width, double top) {
     char x[32], y[32];
     plot_value_text(c->p->x.unit, by->x[k], x);
     markup_raw(c->m, "<rect class=\"strip\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>%s",
@@ -133,22 +133,22 @@ static void strip(struct canvas *c, const struct frame *f, const struct plot_ser
 }
 
 /* Where there are more points than marks; as many strips as a pointer can meet. */
-static void strips(struct canvas *c, const struct frame *f, double top, double left) {
+static void line_strips(struct svg_canvas *c, const struct line_frame *f, double top, double left) {
     const struct plot_series *by = NULL;
     for (int i = 0; i < c->p->nseries; i++)
         if (!by || c->p->series[i].n > by->n) by = &c->p->series[i];
     if (!by || by->n <= 2 * MARKERS) return;
     int stride = (by->n + STRIPS - 1) / STRIPS;
     double width = (PLOT_WIDTH - 12 - left) * stride / by->n;
-    for (int k = stride / 2; k < by->n; k += stride) strip(c, f, by, k, width, top);
+    for (int k = stride / 2; k < by->n; k += stride) line_strip(c, f, by, k, width, top);
 }
 
-void svg_draw_line(struct canvas *c) {
+void svg_draw_line(struct svg_canvas *c) {
     const struct plot *p = c->p;
     double x[2], y[2], top = c->y + SVG_LINE + 8, bottom = top + HEIGHT;
     char label[96];
-    extent(p, x, y);
-    struct frame f = {.y = svg_scale(&p->y, y[0], y[1], bottom, top)};
+    line_extent(p, x, y);
+    struct line_frame f = {.y = svg_scale(&p->y, y[0], y[1], bottom, top)};
     double left = left_room(&f.y);
     f.x = svg_scale(&p->x, x[0], x[1], left, PLOT_WIDTH - 12);
     svg_axis_label(&p->y, &f.y, label);
@@ -157,11 +157,11 @@ void svg_draw_line(struct canvas *c) {
     c->y = bottom;
     svg_bottom_axis(c, &p->x, &f.x, top);
     svg_line(c, left, bottom, PLOT_WIDTH - 12, bottom, "axis");
-    for (int i = 0; i < p->nseries; i++) band(c, &f, &p->series[i]);
+    for (int i = 0; i < p->nseries; i++) line_band(c, &f, &p->series[i]);
     for (int i = 0; i < p->nseries; i++)
-        if (!p->series[i].points) path(c, &f, &p->series[i]);
-    strips(c, &f, top, left);
-    for (int i = 0; i < p->nseries; i++) whiskers(c, &f, &p->series[i]);
+        if (!p->series[i].points) line_path(c, &f, &p->series[i]);
+    line_strips(c, &f, top, left);
+    for (int i = 0; i < p->nseries; i++) line_whiskers(c, &f, &p->series[i]);
     for (int i = 0; i < p->nseries; i++)
-        if (!p->series[i].model) marks(c, &f, &p->series[i], i);
+        if (!p->series[i].model) line_marks(c, &f, &p->series[i], i);
 }

@@ -16,14 +16,14 @@ double svg_names_left(const struct plot *p) {
     return SVG_EDGE + fmin(widest, NAMES_MOST) + 6;
 }
 
-void svg_row_names(struct canvas *c, double left, double top, double pitch) {
+void svg_row_names(struct svg_canvas *c, double left, double top, double pitch) {
     for (int r = 0; r < svg_rows(c->p); r++)
         svg_text(c, left - 6, top + (r + 0.5) * pitch + 4, SVG_END, left - SVG_EDGE - 5, "", c->p->category[r]);
 }
 
 /* ---- timeline ---- */
 
-static void span(struct canvas *c, const struct scale *x, const struct plot_span *s, double top) {
+static void timeline_span(struct svg_canvas *c, const struct scale *x, const struct plot_span *s, double top) {
     const struct plot_series *kind = &c->p->series[s->series];
     char from[32], takes[32], words[80];
     double a = svg_at(x, s->from), b = svg_at(x, s->to);
@@ -36,7 +36,7 @@ static void span(struct canvas *c, const struct scale *x, const struct plot_span
     markup_raw(c->m, "</rect>\n");
 }
 
-void svg_draw_timeline(struct canvas *c) {
+void svg_draw_timeline(struct svg_canvas *c) {
     const struct plot *p = c->p;
     double low = INFINITY, high = -INFINITY, left = svg_names_left(p), top = c->y;
     for (int i = 0; i < p->nspans; i++) {
@@ -49,12 +49,12 @@ void svg_draw_timeline(struct canvas *c) {
     svg_row_names(c, left, top, ROW);
     for (int r = 0; r <= svg_rows(p); r++) svg_line(c, left, top + r * ROW, PLOT_WIDTH - 12, top + r * ROW, "grid");
     for (int i = 0; i < p->nspans; i++)
-        if (p->span[i].row < svg_rows(p)) span(c, &x, &p->span[i], top);
+        if (p->span[i].row < svg_rows(p)) timeline_span(c, &x, &p->span[i], top);
 }
 
 /* ---- heat ---- */
 
-static double hottest(const struct plot *p) {
+static double heat_most(const struct plot *p) {
     double best = 0;
     for (int i = 0; i < p->nseries; i++)
         for (int r = 0; r < svg_rows(p); r++)
@@ -62,7 +62,7 @@ static double hottest(const struct plot *p) {
     return best;
 }
 
-static void heat_cell(struct canvas *c, int row, int column, double x, double width, double top, double best) {
+static void heat_cell(struct svg_canvas *c, int row, int column, struct svg_field at) {
     const struct plot_series *s = &c->p->series[column];
     double v = s->y[row];
     char text[32];
@@ -71,12 +71,13 @@ static void heat_cell(struct canvas *c, int row, int column, double x, double wi
     markup_raw(c->m,
                "<rect class=\"heat\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
                "fill-opacity=\"%.3f\">",
-               x, top + row * ROW + 1, width - 1, ROW - 2, 0.06 + 0.94 * (best > 0 ? v / best : 0));
+               at.x, at.y + 1, at.width - 1, ROW - 2, 0.06 + 0.94 * (at.most > 0 ? v / at.most : 0));
     svg_hover(c, row, s->name, text);
     markup_raw(c->m, "</rect>\n");
 }
 
-void svg_column_heads(struct canvas *c, double left, double width) {
+/* Heads of columns, as many as do not touch each other; moves c->y. */
+static void column_heads(struct svg_canvas *c, double left, double width) {
     double widest = 0;
     for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
     int stride = (int)ceil((widest + 4) / width);
@@ -88,8 +89,23 @@ void svg_column_heads(struct canvas *c, double left, double width) {
     c->y += SVG_LINE + 2;
 }
 
+void svg_grid(struct svg_canvas *c, struct svg_field f, svg_field_draw *draw) {
+    const int columns = c->p->nseries, rows = svg_rows(c->p);
+    double left = svg_names_left(c->p), most = f.width;
+    f.width = fmin((PLOT_WIDTH - f.margin - left) / (columns ? columns : 1), most);
+    column_heads(c, left, f.width);
+    double top = c->y;
+    svg_row_names(c, left, top, f.height);
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < columns; i++) {
+            f.x = left + i * f.width, f.y = top + r * f.height;
+            draw(c, r, i, f);
+        }
+    c->y = top + rows * f.height + 4;
+}
+
 /* What the darkest and the lightest cell mean. */
-static void heat_key(struct canvas *c, double best) {
+static void heat_key(struct svg_canvas *c, double best) {
     char text[32], words[128];
     for (int i = 0; i <= 4; i++)
         markup_raw(c->m,
@@ -102,41 +118,23 @@ static void heat_key(struct canvas *c, double best) {
     c->y += SVG_LINE + 4;
 }
 
-void svg_draw_heat(struct canvas *c) {
-    const struct plot *p = c->p;
-    double left = svg_names_left(p), best = hottest(p), top;
-    double width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48);
-    svg_column_heads(c, left, width);
-    top = c->y;
-    svg_row_names(c, left, top, ROW);
-    for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) heat_cell(c, r, i, left + i * width, width, top, best);
-    c->y = top + svg_rows(p) * ROW + 4;
+void svg_draw_heat(struct svg_canvas *c) {
+    double best = heat_most(c->p);
+    svg_grid(c, (struct svg_field){.margin = 12, .width = 48, .height = ROW, .most = best}, heat_cell);
     heat_key(c, best);
 }
 
 /* ---- choices ---- */
 
-static void choice_cell(struct canvas *c, int row, int column, double x, double width, double top) {
+static void choice_cell(struct svg_canvas *c, int row, int column, struct svg_field at) {
     const struct plot_series *kind = plot_choice_at(c->p, column, row);
     if (!kind) return;
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>",
-               kind->colour % PLOT_COLOURS, x, top + row * ROW + 1, width - 1, ROW - 2);
-    markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
-    markup_text(c->m, c->p->series[column].name);
-    markup_raw(c->m, ": ");
-    markup_text(c->m, kind->name);
-    markup_raw(c->m, "</title></rect>\n");
+    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
+               kind->colour % PLOT_COLOURS, at.x, at.y + 1, at.width - 1, ROW - 2);
+    svg_hover(c, row, c->p->series[column].name, kind->name);
+    markup_raw(c->m, "</rect>\n");
 }
 
-void svg_draw_choice(struct canvas *c) {
-    const struct plot *p = c->p;
-    double left = svg_names_left(p), width = fmin((PLOT_WIDTH - 12 - left) / (p->nseries ? p->nseries : 1), 48), top;
-    svg_column_heads(c, left, width);
-    top = c->y;
-    svg_row_names(c, left, top, ROW);
-    for (int r = 0; r < svg_rows(p); r++)
-        for (int i = 0; i < p->nseries; i++) choice_cell(c, r, i, left + i * width, width, top);
-    c->y = top + svg_rows(p) * ROW + 4;
+void svg_draw_choice(struct svg_canvas *c) {
+    svg_grid(c, (struct svg_field){.margin = 12, .width = 48, .height = ROW}, choice_cell);
 }

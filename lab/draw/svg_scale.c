@@ -7,18 +7,18 @@
 #include <stdio.h>
 #include <string.h>
 
-struct unit {
+struct scale_unit {
     double least, factor; /* from this value on */
     const char *name;
 };
 
 static void choose_unit(struct scale *s, enum plot_unit unit, double most) {
-    static const struct unit seconds[] = {{1, 1, "s"}, {1e-3, 1e3, "ms"}, {0, 1e6, "us"}};
-    static const struct unit bytes[] = {
+    static const struct scale_unit seconds[] = {{1, 1, "s"}, {1e-3, 1e3, "ms"}, {0, 1e6, "us"}};
+    static const struct scale_unit bytes[] = {
         {1073741824., 1 / 1073741824., "GB"}, {1048576., 1 / 1048576., "MB"}, {1024, 1 / 1024., "KB"}, {0, 1, "B"}};
     s->factor = unit == PLOT_SHARE ? 100 : 1;
     s->unit = unit == PLOT_SHARE ? "%" : "";
-    const struct unit *u = unit == PLOT_SECONDS ? seconds : unit == PLOT_BYTES ? bytes : NULL;
+    const struct scale_unit *u = unit == PLOT_SECONDS ? seconds : unit == PLOT_BYTES ? bytes : NULL;
     if (!u) return;
     while (u->least > most && u->least > 0) u++;
     s->factor = u->factor;
@@ -118,7 +118,7 @@ void plot_value_text(enum plot_unit unit, double v, char out[32]) {
         snprintf(out, 32, "%.5g", v);
 }
 
-void svg_bottom_axis(struct canvas *c, const struct plot_axis *a, const struct scale *s, double top) {
+void svg_bottom_axis(struct svg_canvas *c, const struct plot_axis *a, const struct scale *s, double top) {
     char text[96];
     double free_from = -1e9;
     for (int i = 0; i < s->nticks; i++) {

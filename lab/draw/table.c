@@ -45,15 +45,6 @@ static int columns_of(const char *s) {
     return n;
 }
 
-static int widest(const struct table *t, int column) {
-    int most = 0;
-    for (int r = 0; r <= t->rows; r++) {
-        int n = columns_of(cell_text(t, r, column));
-        if (n > most) most = n;
-    }
-    return most;
-}
-
 /* A column is words where a cell below its head begins with a letter, or is a list. */
 static bool is_words(const struct table *t, int column) {
     for (int r = 1; r <= t->rows; r++)
@@ -62,35 +53,36 @@ static bool is_words(const struct table *t, int column) {
 }
 
 void table_text(const struct table *t, struct markup *out) {
+    enum { ALIGNED = 64 }; /* columns */
+    int width[ALIGNED] = {0};
+    bool words[ALIGNED];
+    for (int c = 0; c < t->columns && c < ALIGNED; c++) {
+        words[c] = t->words == t->columns || is_words(t, c);
+        for (int r = 0; r <= t->rows; r++) {
+            int n = columns_of(cell_text(t, r, c));
+            width[c] = n > width[c] ? n : width[c];
+        }
+    }
     for (int r = 0; r <= t->rows; r++)
         for (int c = 0; c < t->columns; c++) {
             const char *cell = cell_text(t, r, c);
-            int room = widest(t, c) - columns_of(cell);
-            bool words = is_words(t, c), last = c == t->columns - 1;
-            if (!words) markup_raw(out, "%*s", room, "");
-            markup_put(out, cell, strlen(cell));
-            if (words && !last) markup_raw(out, "%*s", room, "");
+            int room = c < ALIGNED ? width[c] - columns_of(cell) : 0;
+            bool left = c < ALIGNED && words[c], last = c == t->columns - 1;
+            markup_raw(out, "%*s%s", left ? 0 : room, "", cell);
+            if (left && !last) markup_raw(out, "%*s", room, "");
             markup_raw(out, last ? "\n" : "  ");
         }
     markup_raw(out, "\n");
 }
 
-/* A bar would end the cell, a line's end the row; angle brackets might be taken for HTML. */
-static void markdown_cell(const char *s, struct markup *out) {
-    for (; *s; s++) {
-        if (strchr("|\\`*_<>[]", *s)) markup_put(out, "\\", 1);
-        markup_put(out, *s == '\n' ? " " : s, 1);
-    }
-}
-
 void table_markdown(const struct table *t, struct markup *out) {
-    markup_raw(out, "**");
-    markdown_cell(t->title, out);
-    markup_raw(out, "**\n\n");
+    if (*t->title) markup_raw(out, "**");
+    markup_markdown(out, t->title);
+    if (*t->title) markup_raw(out, "**\n\n");
     for (int r = 0; r <= t->rows; r++) {
         for (int c = 0; c < t->columns; c++) {
             markup_raw(out, "| ");
-            markdown_cell(cell_text(t, r, c), out);
+            markup_markdown(out, cell_text(t, r, c));
             markup_raw(out, " ");
         }
         markup_raw(out, "|\n");
@@ -119,20 +111,4 @@ void table_csv(const struct table *t, struct markup *out) {
         }
         markup_put(out, "\r\n", 2);
     }
-}
-
-void table_json(const struct table *t, struct json *out) {
-    json_open(out, NULL, '{');
-    json_string(out, "title", t->title);
-    json_open(out, "columns", '[');
-    for (int c = 0; c < t->columns; c++) json_string(out, NULL, cell_text(t, 0, c));
-    json_close(out, ']');
-    json_open(out, "rows", '[');
-    for (int r = 1; r <= t->rows; r++) {
-        json_open(out, NULL, '[');
-        for (int c = 0; c < t->columns; c++) json_string(out, NULL, cell_text(t, r, c));
-        json_close(out, ']');
-    }
-    json_close(out, ']');
-    json_close(out, '}');
 }

@@ -1,14 +1,14 @@
 /* Tables of text, in the forms that reports have. */
 #pragma once
-#include "engine/base/json.h"
+#include "engine/base/memory.h"
 #include "lab/draw/markup.h"
 
 enum fold { FOLD_NOT, FOLD_SHUT /* shown only on request */, FOLD_ASIDE /* and not on paper */ };
 struct table {
-    const char *title;
+    const char *title; /* "": none */
     int columns, rows;
     const char **cell; /* rows + 1 of them, by row; the first are the heads; NULL is empty */
-    int words;         /* this many columns from the left are words, the others are numbers */
+    int words;         /* this many columns from the left are words, the others are numbers, on the right */
     enum fold fold;
 };
 /* Room for rows below the heads. */
@@ -22,5 +22,3 @@ void table_text(const struct table *t, struct markup *out);
 void table_markdown(const struct table *t, struct markup *out);
 /* RFC 4180, with the title in front of each row. */
 void table_csv(const struct table *t, struct markup *out);
-/* {"title","columns":[],"rows":[[]]} */
-void table_json(const struct table *t, struct json *out);

@@ -12,20 +12,20 @@ static const char *const op_texts[RELATIONS] = {">=", "<=", "==", "!=", ">", "<"
 
 /* ---- reading ---- */
 
-struct reader {
+struct check_reader {
     const char *at;
     char *wrong; /* what; "" when nothing is */
 };
 
-static void skip(struct reader *r) {
+static void skip(struct check_reader *r) {
     while (isspace((unsigned char)*r->at)) r->at++;
 }
 
-static void refuse(struct reader *r, const char *what, const char *at, int n) {
+static void refuse(struct check_reader *r, const char *what, const char *at, int n) {
     if (!*r->wrong) snprintf(r->wrong, CHECK_WRONG, "%s '%.*s'", what, n < 80 ? n : 80, at);
 }
 
-static enum relation read_op(struct reader *r) {
+static enum relation read_op(struct check_reader *r) {
     skip(r);
     for (int i = 0; i < RELATIONS; i++)
         if (!strncmp(r->at, op_texts[i], strlen(op_texts[i]))) {
@@ -36,7 +36,7 @@ static enum relation read_op(struct reader *r) {
     return IS_EQ;
 }
 
-static void keep(struct reader *r, char out[CHECK_TEXT], const char *from, int n) {
+static void keep(struct check_reader *r, char out[CHECK_TEXT], const char *from, int n) {
     if (n >= CHECK_TEXT) refuse(r, "too long:", from, n);
     snprintf(out, CHECK_TEXT, "%.*s", n, from);
 }
@@ -49,7 +49,7 @@ static int quantity_length(const char *from) {
     return n + (int)strcspn(from + n, " \t*<>=!@");
 }
 
-static void read_quantity(struct reader *r, struct check_term *t) {
+static void read_quantity(struct check_reader *r, struct check_term *t) {
     int n = quantity_length(r->at);
     if (n == 0) refuse(r, "a quantity is expected at", r->at, (int)strlen(r->at));
     keep(r, t->quantity, r->at, n);
@@ -68,7 +68,7 @@ static void read_quantity(struct reader *r, struct check_term *t) {
     r->at = end;
 }
 
-static void read_term(struct reader *r, struct check_term *t) {
+static void read_term(struct check_reader *r, struct check_term *t) {
     skip(r);
     char *end;
     *t = (struct check_term){.factor = 1};
@@ -88,7 +88,7 @@ static void read_term(struct reader *r, struct check_term *t) {
     read_quantity(r, t);
 }
 
-static void read_condition(struct reader *r, struct check_condition *c) {
+static void read_condition(struct check_reader *r, struct check_condition *c) {
     skip(r);
     const char *key = r->at;
     int n = (int)strcspn(key, " \t<>=!");
@@ -105,7 +105,7 @@ static void read_condition(struct reader *r, struct check_condition *c) {
 }
 
 bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
-    struct reader r = {text, wrong};
+    struct check_reader r = {text, wrong};
     *wrong = '\0';
     *out = (struct check){0};
     read_term(&r, &out->term[0]);
@@ -124,7 +124,7 @@ bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
 
 /* ---- relations ---- */
 
-bool relation_holds(double a, enum relation op, double b) {
+static bool relation_holds(double a, enum relation op, double b) {
     switch (op) {
     case IS_GE:
         return a >= b;

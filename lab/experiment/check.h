@@ -28,7 +28,6 @@ struct check {
 /* false: wrong[] says what is not understood. */
 bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]);
 
-bool relation_holds(double a, enum relation op, double b);
 /* The order of words: "cpu:4" counts 4, "1Gbit" is a rate, "off" is more than any; others are only equal or not. */
 bool relation_of_words(const char *a, enum relation op, const char *b);
 

@@ -60,7 +60,7 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
     int n = 0;
     bool command = settings_of_command(a->setting, a->nsettings);
     if (command != settings_of_command(b->setting, b->nsettings)) { /* nobody knows what the command's are */
-        static const char *const whose[] = {"the engine", "of the user's own"};
+        static const char *const whose[] = {"the engine", "an external command"};
         if (most > 0) out[n++] = (struct setting_difference){"command", whose[command], whose[!command], false, true};
         return n;
     }

@@ -11,7 +11,7 @@
 
 /* ---- the schema ---- */
 
-struct raw {
+struct experiment_raw {
     const char *name;
     struct node *base, *sides, *matrix, *exclude, *repeats, *metrics, *practical, *fail_if, *under, *hosts;
     int scaling, pairs;
@@ -21,7 +21,7 @@ struct raw {
     double timeout;
     bool model_fit;
 };
-#define AT(member) offsetof(struct raw, member)
+#define AT(member) offsetof(struct experiment_raw, member)
 static const struct config_field fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
      .help = "Name of the experiment and its folder; default: the name of the file"},
@@ -42,7 +42,7 @@ static const struct config_field fields[] = {
     {"repeats", CONFIG_NODE, AT(repeats), "auto",
      .help = "Number of runs of each cell. auto: by the spread of the first runs, as many as detect a 'practical' "
              "difference with a chance of 80 %, at most 10 ({most: 20}). {seeds: 8} or {seeds: [3, 5]}: run k of every "
-             "cell has seed k, so each is a training of its own"},
+             "cell has seed k, so each is a separate training"},
     {"warmup", CONFIG_SPAN, AT(warmup), "10st", "Number of first steps of each run that are not counted",
      .choices = "off"},
     {"metrics", CONFIG_NODE, AT(metrics), "[step_time, throughput, comm_exposed]",
@@ -67,7 +67,7 @@ static const struct config_field fields[] = {
     {.key = NULL},
 };
 static const struct config_section schema = {
-    .name = "experiment", .fields = fields, .size = sizeof(struct raw), .help = "An experiment"};
+    .name = "experiment", .fields = fields, .size = sizeof(struct experiment_raw), .help = "An experiment"};
 
 /* ---- simple keys ---- */
 
@@ -171,7 +171,7 @@ static const char *clean_name(struct pool *pool, const char *text, size_t n) {
     return name && *name ? name : "experiment";
 }
 
-static const char *name_of(const struct experiment_source *s, const struct raw *raw, struct pool *pool) {
+static const char *name_of(const struct experiment_source *s, const struct experiment_raw *raw, struct pool *pool) {
     if (raw->name) return clean_name(pool, raw->name, strlen(raw->name));
     const char *file = s->path ? s->path : "experiment";
     if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
@@ -196,7 +196,8 @@ static enum error read_base_file(struct experiment_reader *r, const struct node 
     return ERR_CONFIG;
 }
 
-static enum error read_base(struct experiment_reader *r, const struct experiment_source *s, const struct raw *raw) {
+static enum error read_base(struct experiment_reader *r, const struct experiment_source *s,
+                            const struct experiment_raw *raw) {
     struct node *base = pool_alloc(r->x->pool, sizeof *base);
     if (!base) return ERR_MEMORY;
     *base = (struct node){.kind = NODE_MAP, .source = "default"};
@@ -295,7 +296,7 @@ static enum error go_on(enum error err) {
 static enum error read_all(struct experiment_reader *r, const struct experiment_source *s) {
     struct experiment *x = r->x;
     struct node *root;
-    struct raw raw;
+    struct experiment_raw raw;
     enum error err = read_tree(s, x->pool, r->e, &root);
     if (err == ERR_CONFIG && root->count == 0) return err;
     TRY(go_on(err));

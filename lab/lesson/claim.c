@@ -86,12 +86,12 @@ static bool read_claim(const struct lesson *l, const char *text, struct claim *c
 /* ---- places ---- */
 
 /* The cell of a term of its own; -1: it names none, or several. */
-static int alone(const struct lesson *l, const struct term *t) {
+static int term_alone(const struct lesson *l, const struct term *t) {
     return quantity_cell(l->step[t->step].experiment, &t->quantity, -1);
 }
 
 /* Whether the first term's comparison has this cell for it, and which one is the second term's. */
-static bool stands(const struct lesson *l, const struct claim *c, int cell, int *second) {
+static bool claim_stands(const struct lesson *l, const struct claim *c, int cell, int *second) {
     const struct experiment *x = l->step[c->term[0].step].experiment;
     if (!quantity_stands(x, &c->term[0].quantity, &c->check, c->axis, cell)) return false;
     *second = c->beside ? quantity_cell(x, &c->term[1].quantity, cell) : 0;
@@ -101,7 +101,7 @@ static bool stands(const struct lesson *l, const struct claim *c, int cell, int 
 static int count_places(const struct lesson *l, const struct claim *c) {
     int places = 0, second;
     if (c->term[0].kind != TERM_CELL) return 1;
-    for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++) places += stands(l, c, i, &second);
+    for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++) places += claim_stands(l, c, i, &second);
     return places;
 }
 
@@ -127,7 +127,7 @@ enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
     if (read_claim(l, at->check, &c, wrong) && count_places(l, &c) == 0)
         snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
     bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
-    if (elsewhere && alone(l, &c.term[1]) < 0)
+    if (elsewhere && term_alone(l, &c.term[1]) < 0)
         snprintf(wrong, sizeof wrong, "'%.80s' is no single cell\nfix the other axes: [AXIS=VALUE]",
                  c.check.term[1].quantity);
     if (!*wrong) {
@@ -158,7 +158,7 @@ static const struct json_value *element(const struct json_value *array, const ch
     return NULL;
 }
 
-static const struct json_value *walk(const struct json_value *at, const char *path) {
+static const struct json_value *path_walk(const struct json_value *at, const char *path) {
     char copy[CHECK_TEXT], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", path);
     for (char *part = strtok_r(copy, ".", &rest); part && at; part = strtok_r(NULL, ".", &rest))
@@ -179,7 +179,7 @@ static void path_value(const struct lesson_outcome *o, const char *path, struct 
     } else if (o->run && !strcmp(path, "losses")) {
         take_text(out, o->run->losses);
     } else {
-        const struct json_value *v = walk(o->told, path);
+        const struct json_value *v = path_walk(o->told, path);
         if (v && v->kind == JSON_NUMBER) out->number = v->number;
         if (v && v->kind == JSON_STRING) take_text(out, v->text);
         if (v && v->kind == JSON_BOOL) take_text(out, v->truth ? "true" : "false");
@@ -212,7 +212,7 @@ static void value_of(const struct claim *c, int term, const struct lesson_outcom
 /* ---- judging ---- */
 
 /* How far a claim is from being otherwise: of texts, not at all. */
-static double margin(const struct check_value *a, const struct check_value *b) {
+static double values_margin(const struct check_value *a, const struct check_value *b) {
     double most = fmax(fabs(a->number), fabs(b->number));
     return a->ntexts || !(most > 0) ? 0 : fabs(a->number - b->number) / most;
 }
@@ -243,15 +243,15 @@ static struct claim_result judge_places(const struct lesson *l, const struct cla
     int places = 0, second;
     for (int i = 0; i < x->ncells; i++) {
         struct check_value v[2];
-        if (!stands(l, c, i, &second)) continue;
-        if (!c->beside && c->term[1].kind == TERM_CELL) second = alone(l, &c->term[1]);
+        if (!claim_stands(l, c, i, &second)) continue;
+        if (!c->beside && c->term[1].kind == TERM_CELL) second = term_alone(l, &c->term[1]);
         value_of(c, 0, outcome, i, &v[0]);
         value_of(c, 1, outcome, second, &v[1]);
         int holds = check_holds(&v[0], c->check.op, &v[1]);
         places++;
-        bool decides = holds < r.holds || (holds == r.holds && margin(&v[0], &v[1]) < least);
+        bool decides = holds < r.holds || (holds == r.holds && values_margin(&v[0], &v[1]) < least);
         if (!decides) continue;
-        r.holds = holds, least = margin(&v[0], &v[1]);
+        r.holds = holds, least = values_margin(&v[0], &v[1]);
         r.numbers = numbers_text(l, c, x->cell[i].label, v, holds);
     }
     const char *more =
@@ -268,7 +268,7 @@ struct claim_result claim_judge(const struct lesson *l, int i, const struct less
     if (!read_claim(l, l->claim[i].check, &c, wrong)) return r;
     if (c.term[0].kind == TERM_CELL) return judge_places(l, &c, outcome);
     value_of(&c, 0, outcome, 0, &v[0]);
-    value_of(&c, 1, outcome, c.term[1].kind == TERM_CELL ? alone(l, &c.term[1]) : 0, &v[1]);
+    value_of(&c, 1, outcome, c.term[1].kind == TERM_CELL ? term_alone(l, &c.term[1]) : 0, &v[1]);
     r.holds = check_holds(&v[0], c.check.op, &v[1]);
     r.numbers = numbers_text(l, &c, "", v, r.holds);
     return r;

@@ -29,13 +29,13 @@ static const struct config_field needs_fields[] = {
 static const struct config_section needs_schema = {
     .name = "needs", .fields = needs_fields, .size = sizeof(struct raw_needs)};
 
-struct raw {
+struct lesson_raw {
     const char *title, *question;
     double minutes;
     struct raw_needs needs;
     struct node *steps, *look, *claims;
 };
-#define AT(member) offsetof(struct raw, member)
+#define AT(member) offsetof(struct lesson_raw, member)
 static const struct config_field fields[] = {
     {"title", CONFIG_STRING, AT(title), NULL, .help = "The subject of the lab, in a few words"},
     {"question", CONFIG_STRING, AT(question), NULL, .help = "What it answers"},
@@ -48,7 +48,7 @@ static const struct config_field fields[] = {
 };
 #undef AT
 static const struct config_section schema = {
-    .name = "lab", .fields = fields, .size = sizeof(struct raw), .help = "A lab"};
+    .name = "lab", .fields = fields, .size = sizeof(struct lesson_raw), .help = "A lab"};
 
 struct raw_step {
     const char *name, *into;
@@ -92,7 +92,7 @@ static const struct config_section claim_schema = {
 
 /* ---- steps ---- */
 
-struct reader {
+struct lesson_reader {
     struct lesson *l;
     struct config_errors *e;
 };
@@ -102,12 +102,13 @@ static enum error go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
-struct words {
+struct step_words {
     const char **at; /* LESSON_WORDS of them, and a NULL */
     int n;
 };
 
-static enum error add_word(struct reader *r, struct words *w, const struct node *at, const char *word, size_t n) {
+static enum error add_word(struct lesson_reader *r, struct step_words *w, const struct node *at, const char *word,
+                           size_t n) {
     if (w->n == LESSON_WORDS) {
         config_error(r->e, at, false, "more than %d words", LESSON_WORDS);
         return ERR_CONFIG;
@@ -117,7 +118,7 @@ static enum error add_word(struct reader *r, struct words *w, const struct node 
 }
 
 /* A text is split at blanks; a list is taken as it is. */
-static enum error add_words(struct reader *r, struct words *s, const struct node *from) {
+static enum error add_words(struct lesson_reader *r, struct step_words *s, const struct node *from) {
     if (!from) return ERR_NONE;
     for (int i = 0; from->kind == NODE_LIST && i < from->count; i++) {
         const struct node *item = from->items[i];
@@ -144,7 +145,7 @@ static bool is_name(const char *name) {
            n == strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 }
 
-static void check_name(struct reader *r, const struct lesson_step *s) {
+static void check_name(struct lesson_reader *r, const struct lesson_step *s) {
     const struct node *at = node_get(s->place, "name");
     if (!is_name(s->name))
         config_error(r->e, at ? at : s->place, false, "a step's name is of letters, digits, _ and -, not '%s'",
@@ -153,7 +154,7 @@ static void check_name(struct reader *r, const struct lesson_step *s) {
         config_error(r->e, at, false, "two steps are called '%s'", s->name);
 }
 
-static void check_into(struct reader *r, const struct lesson_step *s, const char *into) {
+static void check_into(struct lesson_reader *r, const struct lesson_step *s, const char *into) {
     if (!into) return;
     int from = lesson_step_named(r->l, into, (int)strlen(into));
     bool before = from >= 0 && &r->l->step[from] < s;
@@ -177,7 +178,7 @@ static void read_options(const struct lesson_step *s, const char *sets[LESSON_WO
     }
 }
 
-static enum error open_experiment(struct reader *r, struct lesson_step *s) {
+static enum error open_experiment(struct lesson_reader *r, struct lesson_step *s) {
     const char *sets[LESSON_WORDS];
     struct experiment_source source = {.quick = r->l->quick};
     char *report;
@@ -196,7 +197,7 @@ static enum error open_experiment(struct reader *r, struct lesson_step *s) {
     return ERR_CONFIG;
 }
 
-static enum error fill_step(struct reader *r, struct lesson_step *s, const struct raw_step *raw) {
+static enum error fill_step(struct lesson_reader *r, struct lesson_step *s, const struct raw_step *raw) {
     int kinds = 0;
     s->name = raw->name ? raw->name : "";
     s->into = raw->into ? raw->into : s->name;
@@ -211,7 +212,7 @@ static enum error fill_step(struct reader *r, struct lesson_step *s, const struc
                      "compare: ps-vs-ring.yaml}");
         return ERR_CONFIG;
     }
-    struct words words = {s->words, 0}, under = {s->under, 0};
+    struct step_words words = {s->words, 0}, under = {s->under, 0};
     TRY(add_words(r, &words, raw->words[s->kind]));
     if (r->l->quick) TRY(add_words(r, &words, raw->quick));
     TRY(add_words(r, &under, raw->under));
@@ -220,7 +221,7 @@ static enum error fill_step(struct reader *r, struct lesson_step *s, const struc
     return judged ? open_experiment(r, s) : ERR_NONE;
 }
 
-static enum error read_step(struct reader *r, struct node *item) {
+static enum error read_step(struct lesson_reader *r, struct node *item) {
     struct raw_step raw;
     if (r->l->nsteps == LESSON_STEPS) {
         config_error(r->e, item, false, "more than %d steps", LESSON_STEPS);
@@ -232,7 +233,7 @@ static enum error read_step(struct reader *r, struct node *item) {
     return fill_step(r, s, &raw);
 }
 
-static enum error read_claim(struct reader *r, struct node *item) {
+static enum error read_claim(struct lesson_reader *r, struct node *item) {
     struct raw_claim raw;
     if (r->l->nclaims == LESSON_CLAIMS) {
         config_error(r->e, item, false, "more than %d claims", LESSON_CLAIMS);
@@ -248,7 +249,7 @@ static enum error read_claim(struct reader *r, struct node *item) {
     return ERR_NONE;
 }
 
-static enum error read_look(struct reader *r, struct node *item) {
+static enum error read_look(struct lesson_reader *r, struct node *item) {
     if (item->kind != NODE_SCALAR || r->l->nlooks == LESSON_LOOKS)
         config_error(r->e, item, false, "'look' is a list of up to %d texts", LESSON_LOOKS);
     else
@@ -256,8 +257,8 @@ static enum error read_look(struct reader *r, struct node *item) {
     return ERR_NONE;
 }
 
-static enum error read_list(struct reader *r, const struct node *root, const char *key, struct node *list,
-                            enum error (*take)(struct reader *, struct node *)) {
+static enum error read_list(struct lesson_reader *r, const struct node *root, const char *key, struct node *list,
+                            enum error (*take)(struct lesson_reader *, struct node *)) {
     if (!list || list->kind != NODE_LIST || list->count == 0) {
         config_error(r->e, list ? list : root, false, "'%s' is a list of one or more", key);
         return ERR_NONE;
@@ -268,10 +269,10 @@ static enum error read_list(struct reader *r, const struct node *root, const cha
 
 /* ---- all ---- */
 
-static enum error read_all(struct reader *r) {
+static enum error read_all(struct lesson_reader *r) {
     struct lesson *l = r->l;
     struct node *root;
-    struct raw raw;
+    struct lesson_raw raw;
     char *path = pool_printf(l->pool, "%s/lab.yaml", l->folder);
     if (!path) return ERR_MEMORY;
     enum error err = tree_read(path, l->pool, r->e, &root);
@@ -289,7 +290,7 @@ static enum error read_all(struct reader *r) {
 }
 
 enum error lesson_open(const char *folder, bool quick, struct lesson *out, char **report) {
-    struct reader r = {.l = out};
+    struct lesson_reader r = {.l = out};
     *out = (struct lesson){.quick = quick};
     *report = NULL;
     TRY(pool_create(&out->pool));

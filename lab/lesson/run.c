@@ -12,7 +12,7 @@
 enum { TOLD_MOST = 1 << 22, WORDS = LESSON_WORDS + 8 };
 static const struct json_limits told_limits = {16, 200000, 4096};
 
-struct state {
+struct lesson_state {
     const struct lesson_runner *r;
     const struct lesson *l;
     struct lesson_result *out;
@@ -29,7 +29,7 @@ static bool has_word(const struct lesson_step *s, const char *word) {
 }
 
 /* The words behind "engine", and where to put what comes out. */
-static enum error make_words(const struct state *t, const struct lesson_step *s, const char *words[WORDS]) {
+static enum error make_words(const struct lesson_state *t, const struct lesson_step *s, const char *words[WORDS]) {
     static const struct {
         const char *command, *option, *form;
     } kinds[LESSON_KINDS] = {{"run", "--set", "log.dir=%s/%s"},
@@ -53,7 +53,7 @@ static enum error make_words(const struct state *t, const struct lesson_step *s,
 }
 
 /* As a shell takes it. */
-static const char *typed(struct pool *pool, const char *const *under, const char *const *words) {
+static const char *words_typed(struct pool *pool, const char *const *under, const char *const *words) {
     const char *text = "";
     for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);
     if (text) text = pool_printf(pool, "%sengine", text);
@@ -66,17 +66,12 @@ static const char *typed(struct pool *pool, const char *const *under, const char
 
 /* ---- what a step has made ---- */
 
-static enum error read_told(const struct state *t, const char *path, struct lesson_outcome *o) {
-    char *text;
-    size_t n;
-    if (!file_exists(path)) return ERR_NONE;
-    TRY(file_read(path, TOLD_MOST, t->pool, &text, &n));
-    enum error err = json_parse(text, n, told_limits, t->pool, &o->told);
-    return err == ERR_NONE ? err : error_prefix(err, "%s: ", path);
+static enum error read_told(const struct lesson_state *t, const char *path, struct lesson_outcome *o) {
+    return file_exists(path) ? json_read(path, TOLD_MOST, told_limits, t->pool, &o->told) : ERR_NONE;
 }
 
 /* All of its runs are there: this starts none, but reads them. */
-static enum error read_compared(const struct state *t, const struct lesson_step *s, const char *folder,
+static enum error read_compared(const struct lesson_state *t, const struct lesson_step *s, const char *folder,
                                 struct lesson_outcome *o) {
     struct runner r = {t->r->program, folder, true};
     struct compared *c = pool_alloc(t->pool, sizeof *c);
@@ -89,7 +84,7 @@ static enum error read_compared(const struct state *t, const struct lesson_step 
 }
 
 /* One that was killed leaves none. */
-static enum error read_run(const struct state *t, const char *folder, struct lesson_outcome *o) {
+static enum error read_run(const struct lesson_state *t, const char *folder, struct lesson_outcome *o) {
     struct run_result *run = pool_alloc(t->pool, sizeof *run);
     char *path = pool_printf(t->pool, "%s/summary.json", folder);
     if (!run || !path) return ERR_MEMORY;
@@ -99,7 +94,7 @@ static enum error read_run(const struct state *t, const char *folder, struct les
     return read_told(t, path, o);
 }
 
-static enum error read_step(const struct state *t, const struct lesson_step *s, struct lesson_outcome *o) {
+static enum error read_step(const struct lesson_state *t, const struct lesson_step *s, struct lesson_outcome *o) {
     char *folder = pool_printf(t->pool, "%s/%s", t->out->runs, s->into);
     char *file = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     if (!folder || !file) return ERR_MEMORY;
@@ -109,7 +104,7 @@ static enum error read_step(const struct state *t, const struct lesson_step *s, 
 }
 
 /* A page beside it; without one a lab is none the worse. */
-static enum error write_report(const struct state *t, const struct lesson_step *s, int i) {
+static enum error write_report(const struct lesson_state *t, const struct lesson_step *s, int i) {
     char *place = pool_printf(t->pool, "%s/%s", t->below, s->into);
     char *page = pool_printf(t->pool, "%s/%s/report.html", t->out->runs, s->into);
     if (!place || !page) return ERR_MEMORY;
@@ -124,7 +119,7 @@ static enum error write_report(const struct state *t, const struct lesson_step *
 /* ---- steps ---- */
 
 /* What an earlier start has left of a run is not gone on with; comparisons know themselves what they can use. */
-static enum error clear(const struct state *t, const struct lesson_step *s) {
+static enum error step_clear(const struct lesson_state *t, const struct lesson_step *s) {
     char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name, s->kind == LESSON_RUN ? "" : ".json");
     if (!path) return ERR_MEMORY;
     if (s->kind == LESSON_COMPARE || strcmp(s->into, s->name) != 0) return ERR_NONE;
@@ -132,7 +127,7 @@ static enum error clear(const struct state *t, const struct lesson_step *s) {
 }
 
 /* The launcher is the program then, which is told where this one is. */
-static enum error put_under(const struct state *t, const struct lesson_step *s, const char *const *words,
+static enum error put_under(const struct lesson_state *t, const struct lesson_step *s, const char *const *words,
                             const char **all, struct process *p) {
     int n = 0;
     for (int i = 1; s->under[i]; i++) all[n++] = s->under[i];
@@ -144,7 +139,7 @@ static enum error put_under(const struct state *t, const struct lesson_step *s, 
     return ERR_NONE;
 }
 
-static enum error start(struct state *t, int i, const char *const *words) {
+static enum error step_start(struct lesson_state *t, int i, const char *const *words) {
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
     struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL, NULL};
@@ -159,16 +154,16 @@ static enum error start(struct state *t, int i, const char *const *words) {
     return ERR_NONE;
 }
 
-static enum error run_step(struct state *t, int i) {
+static enum error run_step(struct lesson_state *t, int i) {
     const char *words[WORDS];
     const struct lesson_step *s = &t->l->step[i];
     struct lesson_outcome *o = &t->out->outcome[i];
     TRY(make_words(t, s, words));
-    TRY(clear(t, s));
-    t->out->command[i] = typed(t->pool, s->under, words);
+    TRY(step_clear(t, s));
+    t->out->command[i] = words_typed(t->pool, s->under, words);
     if (!t->r->silent) printf("\n%d of %d: %s\n\n", i + 1, t->l->nsteps, t->out->command[i]);
     fflush(stdout);
-    TRY(start(t, i, words));
+    TRY(step_start(t, i, words));
     if (!o->done) return ERR_NONE;
     if (o->exit != s->exit) {
         t->out->failed = i;
@@ -178,7 +173,7 @@ static enum error run_step(struct state *t, int i) {
     return o->compared || o->run ? write_report(t, s, i) : ERR_NONE;
 }
 
-static void judge(const struct lesson *l, struct lesson_result *out) {
+static void claims_judge(const struct lesson *l, struct lesson_result *out) {
     for (int i = 0; i < l->nclaims; i++) {
         struct claim_result *c = &out->claim[i];
         bool open = l->quick && !l->claim[i].quick;
@@ -194,14 +189,11 @@ static enum error write_claims(const struct lesson *l, const struct lesson_resul
     char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
     if (!path) return ERR_MEMORY;
     json_init(&j);
-    enum error err = lesson_json(l, out, &j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
+    return json_save(&j, lesson_json(l, out, &j), path);
 }
 
 enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, struct lesson_result *out) {
-    struct state t = {r, l, out, l->pool, l->quick ? "quick" : "runs"};
+    struct lesson_state t = {r, l, out, l->pool, l->quick ? "quick" : "runs"};
     int64_t began = clock_ns();
     *out = (struct lesson_result){.failed = -1};
     out->runs = pool_printf(l->pool, "%s/%s", l->folder, t.below);
@@ -211,6 +203,6 @@ enum error lesson_run(const struct lesson_runner *r, const struct lesson *l, str
     out->stopped = stop_signal() != 0;
     out->seconds = clock_seconds(clock_ns() - began);
     if (out->stopped || out->failed >= 0) return ERR_NONE;
-    judge(l, out);
+    claims_judge(l, out);
     return write_claims(l, out);
 }

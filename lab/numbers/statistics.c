@@ -251,12 +251,14 @@ double statistics_shift(enum scale scale, double practical) {
     return scale == SCALE_RATIO ? log1p(practical) : practical;
 }
 
-/* Both sides, as what is shifted; in pairs the first one becomes the differences. */
-static void take_shifts(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
-                        double side[2][STATISTICS_RUNS]) {
-    for (int i = 0; i < n; i++) side[0][i] = shifted(scale, a[i]);
-    for (int i = 0; i < m; i++) side[1][i] = shifted(scale, b[i]);
-    for (int i = 0; i < n && paired; i++) side[0][i] -= side[1][i];
+/* The values of a side (n), as what is shifted. */
+static void take_shifts(const double *v, int n, enum scale scale, double out[STATISTICS_RUNS]) {
+    for (int i = 0; i < n; i++) out[i] = shifted(scale, v[i]);
+}
+
+/* The differences of pairs (n), in place of the first side. */
+static void take_differences(double *a, const double *b, int n) {
+    for (int i = 0; i < n; i++) a[i] -= b[i];
 }
 
 /* By the mean distance of two values, which a few outliers do not rule. */
@@ -269,14 +271,18 @@ static double deviation(const double *v, int n) {
 
 double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired) {
     double side[2][STATISTICS_RUNS];
-    take_shifts(a, n, b, m, scale, paired, side);
+    take_shifts(a, n, scale, side[0]);
+    take_shifts(b, m, scale, side[1]);
+    if (paired) take_differences(side[0], side[1], n);
     return paired ? deviation(side[0], n) : hypot(deviation(side[0], n), deviation(side[1], m));
 }
 
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
                                      double confidence) {
     double side[2][STATISTICS_RUNS];
-    take_shifts(a, n, b, m, scale, paired, side);
+    take_shifts(a, n, scale, side[0]);
+    take_shifts(b, m, scale, side[1]);
+    if (paired) take_differences(side[0], side[1], n);
     struct shift s =
         paired ? statistics_paired(side[0], n, confidence) : statistics_unpaired(side[0], n, side[1], m, confidence);
     return (struct comparison){.scale = scale,

@@ -36,7 +36,7 @@ static enum error list_words(const struct process *p, struct pool *pool, char *w
     return ERR_NONE;
 }
 
-static bool sets(const char *const *variables, const char *old) {
+static bool variables_set(const char *const *variables, const char *old) {
     size_t n = strcspn(old, "=") + 1;
     for (; *variables; variables++)
         if (!strncmp(*variables, old, n)) return true;
@@ -51,7 +51,7 @@ static char **environment(const char *const *variables, struct pool *pool) {
     while (variables[more]) more++;
     char **all = pool_alloc(pool, (n + more + 1) * sizeof *all), **to = all;
     for (size_t i = 0; all && i < n; i++)
-        if (!sets(variables, environ[i])) *to++ = environ[i];
+        if (!variables_set(variables, environ[i])) *to++ = environ[i];
     for (size_t i = 0; all && i < more; i++)
         if (!(*to++ = pool_printf(pool, "%s", variables[i]))) return NULL;
     return all;
@@ -68,7 +68,7 @@ static void place_files(const struct process *p, int input, posix_spawn_file_act
     if (p->folder) posix_spawn_file_actions_addchdir_np(files, p->folder);
 }
 
-static enum error spawn(const struct process *p, pid_t group, int input, struct pool *pool, pid_t *pid) {
+static enum error process_spawn(const struct process *p, pid_t group, int input, struct pool *pool, pid_t *pid) {
     char *words[WORDS_MOST + 2], **variables = environment(p->variables, pool);
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
@@ -86,12 +86,12 @@ static enum error spawn(const struct process *p, pid_t group, int input, struct 
     return ERR_NONE;
 }
 
-static enum error start(const struct process *p, pid_t group, struct pool *pool, struct running *r) {
+static enum error process_start(const struct process *p, pid_t group, struct pool *pool, struct running *r) {
     int ends[2] = {-1, -1};
     *r = (struct running){0, -1, true};
     if (p->input && pipe2(ends, O_CLOEXEC) != 0) return FAIL(ERR_IO, "cannot make a pipe: %s", strerror(errno));
     enum error err = p->input ? file_write_all(ends[1], p->input, strlen(p->input), p->program) : ERR_NONE;
-    if (err == ERR_NONE) err = spawn(p, group, ends[0], pool, &r->pid);
+    if (err == ERR_NONE) err = process_spawn(p, group, ends[0], pool, &r->pid);
     if (ends[0] >= 0) close(ends[0]);
     r->input = ends[1];
     r->ended = err != ERR_NONE;
@@ -100,7 +100,7 @@ static enum error start(const struct process *p, pid_t group, struct pool *pool,
 
 /* ---- waiting ---- */
 
-struct watch {
+struct process_watch {
     struct running r[PROCESSES_MOST];
     int n, left;
     pid_t group; /* of all: the first one's number, which stays taken until that one is waited for */
@@ -109,14 +109,14 @@ struct watch {
     bool killed;
 };
 
-static void close_inputs(struct watch *w) {
+static void close_inputs(struct process_watch *w) {
     for (int i = 0; i < w->n; i++) {
         if (w->r[i].input >= 0) close(w->r[i].input);
         w->r[i].input = -1;
     }
 }
 
-static void ask_to_stop(struct watch *w) {
+static void ask_to_stop(struct process_watch *w) {
     if (w->asked) return;
     w->asked = clock_ns();
     kill(-w->group, SIGTERM);
@@ -132,7 +132,7 @@ static bool has_ended(struct running *r, int *code) {
     return r->ended = true;
 }
 
-static void look(struct watch *w, struct process_end *end) {
+static void processes_look(struct process_watch *w, struct process_end *end) {
     int code = 0;
     for (int i = 0; i < w->n; i++) {
         if (!has_ended(&w->r[i], &code)) continue;
@@ -159,7 +159,7 @@ static void add_usage(const struct rusage *mine, struct rusage *sum) {
 }
 
 /* All have ended, and whoever they have left behind does now. */
-static void bury(struct watch *w, struct process_end *end) {
+static void processes_bury(struct process_watch *w, struct process_end *end) {
     struct rusage used;
     int status;
     if (w->group) kill(-w->group, SIGKILL);
@@ -170,21 +170,21 @@ static void bury(struct watch *w, struct process_end *end) {
 
 enum error processes_run(const struct process *p, int n, struct process_limits limits, struct pool *pool,
                          struct process_end *end) {
-    struct watch w = {.limits = limits, .began = clock_ns()};
+    struct process_watch w = {.limits = limits, .began = clock_ns()};
     enum error err = ERR_NONE;
     *end = (struct process_end){0};
     if (n > PROCESSES_MOST) return FAIL(ERR_USAGE, "%d processes, and %d at most", n, PROCESSES_MOST);
     for (; w.n < n && err == ERR_NONE; w.n++, w.left += err == ERR_NONE) {
-        err = start(&p[w.n], w.group, pool, &w.r[w.n]);
+        err = process_start(&p[w.n], w.group, pool, &w.r[w.n]);
         if (w.n == 0) w.group = w.r[0].pid;
     }
     stop_kills((int)w.group);
     if (err != ERR_NONE && w.group) ask_to_stop(&w);
     while (w.left) {
-        look(&w, end);
+        processes_look(&w, end);
         if (w.left) usleep(LOOK_US);
     }
-    bury(&w, end);
+    processes_bury(&w, end);
     stop_kills(0);
     return err;
 }

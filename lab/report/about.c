@@ -84,11 +84,7 @@ enum error report_settings(struct report *r, const struct report_data *d) {
 static const char *value_text(struct report *r, const struct json_value *v) {
     const char *all = "";
     if (v->kind == JSON_BOOL) return v->truth ? "yes" : "no";
-    if (v->kind == JSON_NUMBER && v->key && strstr(v->key, "memory")) {
-        char bytes[32];
-        plot_value_text(PLOT_BYTES, v->number, bytes);
-        return report_say(r, "%s", bytes);
-    }
+    if (v->kind == JSON_NUMBER && v->key && strstr(v->key, "memory")) return report_value(r, PLOT_BYTES, v->number);
     if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) return v->text;
     for (int i = 0; i < v->count; i++)
         all = report_say(r, "%s%s%s%s%s", all, i ? ", " : "", v->children[i].key ? v->children[i].key : "",

@@ -10,26 +10,28 @@ static bool in_points(const struct report_metric *m) {
     return m->difference && m->unit == PLOT_SHARE;
 }
 
-static const char *bare(struct report *r, const struct report_metric *m, double v) {
+static const char *number_bare(struct report *r, const struct report_metric *m, double v) {
     if (!m->difference) return report_say(r, v < 0.1 ? "%.2g" : "%.2f", v);
     if (in_points(m)) return report_say(r, "%+.2f", 100 * v);
     if (m->unit != PLOT_PLAIN) return report_say(r, "%s%s", v < 0 ? "-" : "+", report_amount(r, m, fabs(v)));
     return report_say(r, "%+.4g", v);
 }
 
-const char *report_estimate(struct report *r, const struct report_metric *m, double v) {
-    return report_say(r, "%s%s", bare(r, m, v), !m->difference ? " times" : in_points(m) ? " points" : "");
+/* "1.90 times", "+0.40 points" */
+static const char *estimate_text(struct report *r, const struct report_metric *m, double v) {
+    return report_say(r, "%s%s", number_bare(r, m, v), !m->difference ? " times" : in_points(m) ? " points" : "");
 }
 
-static double turn(const struct report_metric *m, double v) {
+static double estimate_turn(const struct report_metric *m, double v) {
     return m->difference ? -v : 1 / v;
 }
 
-const char *report_interval(struct report *r, const struct report_metric *m, const struct report_answer *a,
-                            bool turned) {
+/* "[1.80, 2.00]", with the estimate's unit left out; "" when there is none. turned: as A against B. */
+static const char *interval_text(struct report *r, const struct report_metric *m, const struct report_answer *a,
+                                 bool turned) {
     if (!isfinite(a->low) || !isfinite(a->high)) return "";
-    return report_say(r, "[%s, %s]", bare(r, m, turned ? turn(m, a->high) : a->low),
-                      bare(r, m, turned ? turn(m, a->low) : a->high));
+    return report_say(r, "[%s, %s]", number_bare(r, m, turned ? estimate_turn(m, a->high) : a->low),
+                      number_bare(r, m, turned ? estimate_turn(m, a->low) : a->high));
 }
 
 /* ---- a sentence ---- */
@@ -40,18 +42,18 @@ static bool is_slight(const struct report_answer *a) {
 }
 
 /* How far from no difference. */
-static double size(const struct report_metric *m, const struct report_answer *a) {
+static double answer_size(const struct report_metric *m, const struct report_answer *a) {
     return m->difference ? fabs(a->estimate) : fabs(log(a->estimate));
 }
 
-struct tally {                                             /* of one side's comparisons with another */
+struct answer_tally {                                      /* of one side's comparisons with another */
     int n, same, unsure, untested, first, won[2], most[2]; /* most: the pair that differs most; -1: none */
     int doubtful[2];                                       /* of those that a side has won */
 };
 
-static struct tally count(const struct report_data *d, int metric, int a, int b) {
+static struct answer_tally tally_count(const struct report_data *d, int metric, int a, int b) {
     const struct report_metric *m = &d->metric[metric];
-    struct tally t = {.most = {-1, -1}};
+    struct answer_tally t = {.most = {-1, -1}};
     for (int i = d->npairs - 1; i >= 0; i--) {
         const struct report_answer *is = &d->pair[i].answer[metric];
         if (d->cell[d->pair[i].a].side != a || d->cell[d->pair[i].b].side != b) continue;
@@ -61,7 +63,7 @@ static struct tally count(const struct report_data *d, int metric, int a, int b)
         if (is->won != PLOT_FIRST && is->won != PLOT_SECOND) continue;
         int w = is->won == PLOT_SECOND;
         t.won[w]++, t.doubtful[w] += *is->doubt != '\0';
-        if (t.most[w] < 0 || size(m, is) >= size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
+        if (t.most[w] < 0 || answer_size(m, is) >= answer_size(m, &d->pair[t.most[w]].answer[metric])) t.most[w] = i;
     }
     return t;
 }
@@ -72,10 +74,10 @@ static const char *how_far(struct report *r, const struct report_data *d, int me
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &d->pair[pair].answer[metric];
     const struct report_cell *b = &d->cell[d->pair[pair].b];
-    double v = turned ? turn(m, a->estimate) : a->estimate;
-    const char *interval = report_interval(r, m, a, turned);
+    double v = turned ? estimate_turn(m, a->estimate) : a->estimate;
+    const char *interval = interval_text(r, m, a, turned);
     if (!isfinite(v) || (!m->difference && !(v > 0))) return "";
-    return report_say(r, "%s%s%s%s", report_estimate(r, m, v), *interval ? " " : "", interval,
+    return report_say(r, "%s%s%s%s", estimate_text(r, m, v), *interval ? " " : "", interval,
                       where ? report_say(r, " (%s)", report_where(r, b)) : "");
 }
 
@@ -85,7 +87,8 @@ static const char *with_doubt(struct report *r, const char *text, const struct r
 }
 
 /* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
-static const char *clause(struct report *r, const struct report_data *d, int metric, const struct tally *t, int w) {
+static const char *tally_clause(struct report *r, const struct report_data *d, int metric, const struct answer_tally *t,
+                                int w) {
     if (!t->won[w]) return "";
     const struct report_metric *m = &d->metric[metric];
     const struct report_pair *p = &d->pair[t->most[w]];
@@ -115,21 +118,21 @@ static const char *no_winner(struct report *r, const struct report_data *d, int 
     return with_doubt(r, text, a);
 }
 
-static const char *add(struct report *r, const char *text, const char *more, int n, int of) {
+static const char *sentence_add(struct report *r, const char *text, const char *more, int n, int of) {
     if (!n) return text;
     return report_join(r, text, "; ", of == 1 ? more : report_say(r, "in %d of %d %s", n, of, more));
 }
 
 static const char *of_sides(struct report *r, const struct report_data *d, int metric, int a, int b) {
-    struct tally t = count(d, metric, a, b);
+    struct answer_tally t = tally_count(d, metric, a, b);
     if (!t.n) return "";
-    const char *faster = clause(r, d, metric, &t, 1), *slower = clause(r, d, metric, &t, 0);
+    const char *faster = tally_clause(r, d, metric, &t, 1), *slower = tally_clause(r, d, metric, &t, 0);
     bool won = t.won[0] || t.won[1];
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
     if (!won && t.n == 1) text = no_winner(r, d, metric, t.first);
-    text = add(r, text, "there is no difference that matters", t.n > 1 ? t.same : 0, t.n);
-    text = add(r, text, "more runs would be needed to decide", t.unsure, t.n);
-    text = add(r, text, "nothing was tested", t.untested, t.n);
+    text = sentence_add(r, text, "there is no difference that matters", t.n > 1 ? t.same : 0, t.n);
+    text = sentence_add(r, text, "more runs would be needed to decide", t.unsure, t.n);
+    text = sentence_add(r, text, "nothing was tested", t.untested, t.n);
     return won ? text : report_say(r, "%s against %s: %s", d->side[b], d->side[a], text);
 }
 
@@ -193,12 +196,12 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
     const struct report_pair *p = &d->pair[pair];
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &p->answer[metric];
-    const char *interval = report_interval(r, m, a, false);
+    const char *interval = interval_text(r, m, a, false);
     if (d->nsides > 2) *row++ = report_versus(r, d, p);
     row[0] = verdict_text_of(r, d, p, a);
     row[1] = value_text(r, d, p->a, m, a->unreached[0]);
     row[2] = value_text(r, d, p->b, m, a->unreached[1]);
-    row[3] = isfinite(a->estimate) ? report_estimate(r, m, a->estimate) : "-";
+    row[3] = isfinite(a->estimate) ? estimate_text(r, m, a->estimate) : "-";
     row[4] = *interval ? interval : "-";
     row[5] = isfinite(a->p) ? report_say(r, "%.3g", a->p) : "-";
 }
@@ -247,27 +250,23 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
         training |= d->metric[m].training;
     }
-    const struct json_value *tested = report_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
+    const struct json_value *tested = json_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
     const char *tests = tested ? tested->text : "";
     if (ratio)
-        report_paragraph(s,
-                         report_say(r, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
-                                    meaning_of_ratio(d, !tested),
-                                    tested ? ", which may differ a little from the ratio of the two medians" : ""));
+        report_print(r, s, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
+                     meaning_of_ratio(d, !tested),
+                     tested ? ", which may differ a little from the ratio of the two medians" : "");
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
-    report_paragraph(
-        s,
-        report_say(r,
-                   "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
-                   "see such a clear difference if there is none; it is exact, and corrected for all %s%squestions "
-                   "together (Holm). The interval is for its own question only, so the two may seem to disagree.%s",
-                   d->confidence * 100, tests, *tests ? " " : "",
-                   training ? " For losses and accuracy, runs that end in the same weights are copies of one training "
-                              "and count as one."
-                            : ""));
+    report_print(r, s,
+                 "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
+                 "see such a clear difference if there is none; it is exact, and corrected for all %s%squestions "
+                 "together (Holm). The interval is for its own question only, so the two may seem to disagree.%s",
+                 d->confidence * 100, tests, *tests ? " " : "",
+                 training ? " For losses and accuracy, runs that end in the same weights are copies of one training "
+                            "and count as one."
+                          : "");
     if (d->seeds > 1)
-        report_paragraph(
-            s, report_say(r, "The runs of a cell are trainings with %d seeds, the same on all sides.", d->seeds));
+        report_print(r, s, "The runs of a cell are trainings with %d seeds, the same on all sides.", d->seeds);
 }
 
 enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {

@@ -8,15 +8,20 @@
 #include <stdio.h>
 #include <string.h>
 
-const char *report_say(struct report *r, const char *fmt, ...) {
+__attribute__((format(printf, 2, 0))) static const char *report_text(struct report *r, const char *fmt, va_list args) {
     char text[2048];
-    va_list args;
-    va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
     const char *copy = pool_strndup(r->pool, text, strlen(text));
     r->failed |= !copy;
     return copy ? copy : "";
+}
+
+const char *report_say(struct report *r, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    const char *text = report_text(r, fmt, args);
+    va_end(args);
+    return text;
 }
 
 const char *report_title(struct report *r, const char *text) {
@@ -40,6 +45,13 @@ struct report_section *report_section(struct report *r, const char *id, const ch
 
 void report_paragraph(struct report_section *s, const char *text) {
     if (s->ntexts < REPORT_TEXTS) s->text[s->ntexts++] = text;
+}
+
+void report_print(struct report *r, struct report_section *s, const char *fmt, ...) {
+    va_list args;
+    va_start(args, fmt);
+    report_paragraph(s, report_text(r, fmt, args));
+    va_end(args);
 }
 
 enum error report_take(struct report *r, size_t n, size_t size, void *out) {
@@ -93,19 +105,22 @@ const char *report_cell_name(struct report *r, const struct report_data *d, cons
     return report_say(r, "%s \xC3\x97 %lld", d->side[c->side], (long long)c->devices);
 }
 
-const char *report_ms(struct report *r, double seconds) {
+const char *report_value(struct report *r, enum plot_unit unit, double v) {
     char text[32];
-    plot_value_text(PLOT_SECONDS, seconds, text);
+    plot_value_text(unit, v, text);
     return report_say(r, "%s", text);
+}
+
+const char *report_ms(struct report *r, double seconds) {
+    return report_value(r, PLOT_SECONDS, seconds);
 }
 
 static void tell_what_is_cut(struct report *r) {
     for (int i = 0; i < r->nsections; i++)
         if (r->section[i].cut)
-            report_paragraph(
-                &r->section[i],
-                report_say(r, "%d more plots do not fit on a page and are left out; the final table has all cells.",
-                           r->section[i].cut));
+            report_print(r, &r->section[i],
+                         "%d more plots do not fit on a page and are left out; the final table has all cells.",
+                         r->section[i].cut);
 }
 
 enum { EARLY = 2, LATE = 7 }; /* places of report_learning */

@@ -11,24 +11,9 @@
 enum { RESULTS_MOST = 64 << 20 };
 static const struct json_limits limits = {12, 1 << 20, 1 << 16};
 
-const struct json_value *report_member(const struct json_value *in, const char *key, enum json_kind kind) {
-    const struct json_value *v = in && in->kind == JSON_OBJECT ? json_get(in, key) : NULL;
-    return v && v->kind == kind ? v : NULL;
-}
-
-const char *report_text(const struct json_value *in, const char *key) {
-    const struct json_value *v = report_member(in, key, JSON_STRING);
-    return v ? v->text : "";
-}
-
-double report_number(const struct json_value *in, const char *key) {
-    const struct json_value *v = report_member(in, key, JSON_NUMBER);
-    return v ? v->number : (double)NAN;
-}
-
 static int64_t whole(const struct json_value *in, const char *key, int64_t otherwise) {
-    const struct json_value *v = report_member(in, key, JSON_NUMBER);
-    return v && v->is_integer && v->integer >= 0 ? v->integer : otherwise;
+    int64_t n;
+    return json_get_int(in, key, INT64_MAX, &n) ? n : otherwise;
 }
 
 static enum error wrong(const struct report_data *d, const char *what) {
@@ -64,14 +49,14 @@ static enum error cell_place(const struct report_data *d, const struct json_valu
 
 static enum error cell_run(const struct report_data *d, const struct json_value *v, struct pool *pool,
                            struct report_cell *c) {
-    const char *dir = report_text(v, "dir");
+    const char *dir = json_text(v, "dir");
     if (!*dir) return wrong(d, "a run without its directory");
     char *path = *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
     if (!path) return ERR_MEMORY;
     struct run_result *run = &c->run[c->nruns];
     TRY(run_result_read(path, pool, run));
     int64_t n;
-    double ms = report_number(v, "step_time");
+    double ms = json_number(v, "step_time");
     if (!isfinite(ms)) ms = run_result_step_ms(run, d->warmup, &n);
     if (!isfinite(ms)) ms = run->p50_ms;
     c->step_s[c->nruns++] = ms / 1e3;
@@ -79,12 +64,11 @@ static enum error cell_run(const struct report_data *d, const struct json_value 
 }
 
 static void cell_prediction(const struct json_value *v, struct report_cell *c) {
-    const struct json_value *reference = report_member(v, "reference", JSON_BOOL);
-    c->predicted_s = report_number(v, "step_time") / 1e3;
-    c->formula_s = report_number(v, "formula") / 1e3;
-    c->why = report_text(v, "why");
-    c->port = report_text(v, "port");
-    c->reference = reference && reference->truth;
+    c->predicted_s = json_number(v, "step_time") / 1e3;
+    c->formula_s = json_number(v, "formula") / 1e3;
+    c->why = json_text(v, "why");
+    c->port = json_text(v, "port");
+    c->reference = json_truth(v, "reference");
 }
 
 static double median_rate(const struct report_data *d, const struct report_cell *c) {
@@ -96,27 +80,27 @@ static double median_rate(const struct report_data *d, const struct report_cell 
 
 static enum error cell_read(const struct report_data *d, const struct json_value *v, struct pool *pool,
                             struct report_cell *c) {
-    const struct json_value *runs = report_member(v, "runs", JSON_ARRAY);
+    const struct json_value *runs = json_member(v, "runs", JSON_ARRAY);
     if (!runs) return wrong(d, "a cell without runs");
     if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
-    const char *side = report_text(v, "side");
+    const char *side = json_text(v, "side");
     for (c->side = 0; c->side < d->nsides && strcmp(d->key[c->side], side) != 0;) c->side++;
     if (c->side == d->nsides) return wrong(d, "a cell of no side");
-    c->label = report_text(v, "label");
+    c->label = json_text(v, "label");
     c->devices = whole(v, "devices", 0);
     c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
     c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
     if (!c->run || !c->step_s) return ERR_MEMORY;
-    c->settings = report_member(v, "settings", JSON_OBJECT);
+    c->settings = json_member(v, "settings", JSON_OBJECT);
     TRY(cell_place(d, c->settings, pool, c));
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
     if (!c->nruns) return ERR_NONE;
     about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
     c->samples_per_s = median_rate(d, c);
-    c->medians = report_member(v, "median", JSON_OBJECT);
+    c->medians = json_member(v, "median", JSON_OBJECT);
     c->told = runs;
-    cell_prediction(report_member(v, "predicted", JSON_OBJECT), c);
+    cell_prediction(json_member(v, "predicted", JSON_OBJECT), c);
     return ERR_NONE;
 }
 
@@ -134,8 +118,8 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
 
 /* Results of before weights were held against each other, too, tell nothing for sure. */
 static int same_bits(const struct json_value *pair) {
-    const struct json_value *losses = report_member(pair, "same_losses", JSON_BOOL),
-                            *weights = report_member(pair, "same_weights", JSON_BOOL);
+    const struct json_value *losses = json_member(pair, "same_losses", JSON_BOOL),
+                            *weights = json_member(pair, "same_weights", JSON_BOOL);
     if (losses && !losses->truth) return 0;
     return losses && weights ? weights->truth : -1;
 }
@@ -152,16 +136,15 @@ static enum plot_won won_by(const char *verdict) {
 
 /* Of a metric's own entry, or of the pair itself, which is of the first metric. */
 static struct report_answer answer_read(const struct json_value *v, const char *estimate) {
-    const struct json_value *un = report_member(v, "unreached", JSON_ARRAY);
-    const struct json_value *paired = report_member(v, "paired", JSON_BOOL);
-    struct report_answer a = {.estimate = report_number(v, estimate),
-                              .low = report_number(v, "low"),
-                              .high = report_number(v, "high"),
-                              .p = report_number(v, "p_holm"),
-                              .verdict = report_text(v, "verdict"),
-                              .words = report_text(v, "words"),
-                              .doubt = report_text(v, "doubt"),
-                              .paired = paired && paired->truth,
+    const struct json_value *un = json_member(v, "unreached", JSON_ARRAY);
+    struct report_answer a = {.estimate = json_number(v, estimate),
+                              .low = json_number(v, "low"),
+                              .high = json_number(v, "high"),
+                              .p = json_number(v, "p_holm"),
+                              .verdict = json_text(v, "verdict"),
+                              .words = json_text(v, "words"),
+                              .doubt = json_text(v, "doubt"),
+                              .paired = json_truth(v, "paired"),
                               .needed = whole(v, "needed", 0)};
     a.won = won_by(a.verdict);
     for (int i = 0; un && i < 2 && i < un->count; i++)
@@ -171,13 +154,13 @@ static struct report_answer answer_read(const struct json_value *v, const char *
 
 static enum error answers_read(const struct report_data *d, const struct json_value *pair, struct pool *pool,
                                struct report_answer **out) {
-    const struct json_value *all = report_member(pair, "answers", JSON_ARRAY);
+    const struct json_value *all = json_member(pair, "answers", JSON_ARRAY);
     *out = pool_alloc(pool, (size_t)d->nmetrics * sizeof **out);
     if (!*out) return ERR_MEMORY;
     for (int m = 0; m < d->nmetrics; m++) {
         (*out)[m] = answer_read(m == 0 ? pair : NULL, "ratio");
         for (int i = 0; all && i < all->count; i++)
-            if (!strcmp(report_text(&all->children[i], "metric"), d->metric[m].name))
+            if (!strcmp(json_text(&all->children[i], "metric"), d->metric[m].name))
                 (*out)[m] = answer_read(&all->children[i], "estimate");
     }
     return ERR_NONE;
@@ -191,7 +174,7 @@ static enum error pair_read(struct report_data *d, const struct json_value *v, i
     struct report_pair *p = &d->pair[d->npairs++];
     *p = (struct report_pair){.a = place[a],
                               .b = place[b],
-                              .difference = report_text(report_member(v, "difference", JSON_OBJECT), "words"),
+                              .difference = json_text(json_member(v, "difference", JSON_OBJECT), "words"),
                               .same = same_bits(v)};
     return answers_read(d, v, pool, &p->answer);
 }
@@ -205,8 +188,8 @@ static const char *side_name(const struct report_data *d, const char *side, stru
 }
 
 static enum error read_sides(struct report_data *d, struct pool *pool) {
-    const struct json_value *sides = report_member(d->root, "sides", JSON_ARRAY);
-    d->axis = report_text(d->root, "axis");
+    const struct json_value *sides = json_member(d->root, "sides", JSON_ARRAY);
+    d->axis = json_text(d->root, "axis");
     for (int i = 0; sides && i < sides->count; i++) {
         if (sides->children[i].kind != JSON_STRING) return wrong(d, "sides that are no words");
         if (d->nsides == REPORT_SIDES) return wrong(d, "more sides than a plot has colours");
@@ -218,26 +201,22 @@ static enum error read_sides(struct report_data *d, struct pool *pool) {
 }
 
 static enum error read_experiment(const char *file, struct pool *pool, struct report_data *d) {
-    char *words;
-    size_t n;
-    TRY(file_read(file, RESULTS_MOST, pool, &words, &n));
-    enum error err = json_parse(words, n, limits, pool, &d->root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
-    const struct json_value *cells = report_member(d->root, "cells", JSON_ARRAY);
-    const struct json_value *pairs = report_member(d->root, "pairs", JSON_ARRAY);
+    TRY(json_read(file, RESULTS_MOST, limits, pool, &d->root));
+    const struct json_value *cells = json_member(d->root, "cells", JSON_ARRAY);
+    const struct json_value *pairs = json_member(d->root, "pairs", JSON_ARRAY);
     if (!cells || !cells->count || cells->count > REPORT_CELLS) return wrong(d, "no cells, or too many");
     TRY(read_sides(d, pool));
     TRY(report_metrics_read(d, pool));
     d->experiment = true;
-    d->name = report_text(d->root, "name");
-    d->scaling = report_text(d->root, "scaling");
-    const struct json_value *seeds = report_member(d->root, "seeds", JSON_ARRAY);
+    d->name = json_text(d->root, "name");
+    d->scaling = json_text(d->root, "scaling");
+    const struct json_value *seeds = json_member(d->root, "seeds", JSON_ARRAY);
     d->seeds = seeds ? seeds->count : 0;
-    d->command = report_text(d->root, "command");
+    d->command = json_text(d->root, "command");
     d->warmup = whole(d->root, "warmup", 0);
-    d->confidence = report_number(d->root, "confidence");
+    d->confidence = json_number(d->root, "confidence");
     if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
-    d->environment = report_member(d->root, "environment", JSON_OBJECT);
+    d->environment = json_member(d->root, "environment", JSON_OBJECT);
     int npairs = pairs ? pairs->count : 0, place[REPORT_CELLS];
     d->cell = pool_alloc(pool, (size_t)cells->count * sizeof *d->cell);
     d->pair = pool_alloc(pool, (size_t)(npairs + 1) * sizeof *d->pair);
@@ -249,13 +228,10 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
 
 /* env.json of a run is newer than this reader, or older than the run: any object will do. */
 static enum error read_environment(const char *path, struct pool *pool, struct report_data *d) {
-    char *words, *file = pool_printf(pool, "%s/env.json", path);
-    size_t n;
+    char *file = pool_printf(pool, "%s/env.json", path);
     if (!file) return ERR_MEMORY;
     if (!file_exists(file)) return ERR_NONE;
-    TRY(file_read(file, 1 << 20, pool, &words, &n));
-    enum error err = json_parse(words, n, limits, pool, &d->environment);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", file);
+    TRY(json_read(file, 1 << 20, limits, pool, &d->environment));
     if (d->environment->kind != JSON_OBJECT) d->environment = NULL;
     return ERR_NONE;
 }

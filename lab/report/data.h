@@ -71,11 +71,6 @@ bool report_copies(const struct run_result *a, const struct run_result *b);
 MUST_CHECK enum error report_metrics_read(struct report_data *d, struct pool *pool);
 MUST_CHECK enum error report_data_read(const char *path, struct pool *pool, struct report_data *out);
 
-/* A member of that kind, or NULL; "" and NaN when there is none. in may be NULL. */
-const struct json_value *report_member(const struct json_value *in, const char *key, enum json_kind kind);
-const char *report_text(const struct json_value *in, const char *key);
-double report_number(const struct json_value *in, const char *key);
-
 /* ---- building ---- */
 struct report_section *report_section(struct report *r, const char *id, const char *title);
 /* A text in the report's pool; "" when there is no memory. */
@@ -87,6 +82,8 @@ const char *report_join(struct report *r, const char *text, const char *between,
 /* The text with a capital first letter. */
 const char *report_title(struct report *r, const char *text);
 void report_paragraph(struct report_section *s, const char *text);
+void report_print(struct report *r, struct report_section *s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* A zeroed array in the pool. */
 MUST_CHECK enum error report_take(struct report *r, size_t n, size_t size, void *out);
 /* The next plot of the section, with room for series; NULL when it is full: the section then says so. */
@@ -112,6 +109,8 @@ const char *report_cell_name(struct report *r, const struct report_data *d, cons
 /* Adds the plot of a traced step of that run; told: it has one. of: what the run is called. */
 MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir, const char *of,
                                     bool *told);
+/* A value as tables and tool tips show it; of seconds. */
+const char *report_value(struct report *r, enum plot_unit unit, double v);
 const char *report_ms(struct report *r, double seconds);
 /* "4 devices, bandwidth 1Gbit". */
 const char *report_where(struct report *r, const struct report_cell *c);
@@ -125,11 +124,6 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
 const char *report_amount(struct report *r, const struct report_metric *m, double v);
 
 /* ---- words of an answer ---- */
-const char *report_estimate(struct report *r, const struct report_metric *m,
-                            double v); /* "1.90 times", "+0.40 points" */
-/* "[1.80, 2.00]", with the estimate's unit left out; "" when there is none. turned: as A against B. */
-const char *report_interval(struct report *r, const struct report_metric *m, const struct report_answer *a,
-                            bool turned);
 /* The side that is held against another, which is named where it is not always the same. */
 const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p);
 /* The answer of one metric over all pairs: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95]

@@ -6,14 +6,14 @@
 #include <math.h>
 #include <string.h>
 
-struct row { /* a side's devices at a place, ascending; the first is what speed-ups are multiples of */
+struct laws_row { /* a side's devices at a place, ascending; the first is what speed-ups are multiples of */
     const char *name;
     int n, devices[REPORT_COUNTS + 1];
     double seconds[REPORT_COUNTS + 1];
     double speedup[REPORT_COUNTS + 1];
 };
 
-static void add(struct row *w, const struct report_cell *base, const struct report_cell *c) {
+static void row_add(struct laws_row *w, const struct report_cell *base, const struct report_cell *c) {
     int at = w->n;
     if (w->n > REPORT_COUNTS) return;
     for (; at > 0 && w->devices[at - 1] > c->devices; at--) {
@@ -28,18 +28,18 @@ static void add(struct row *w, const struct report_cell *base, const struct repo
 }
 
 /* false: too few numbers of devices for any law. */
-static bool fill(struct report *r, const struct report_data *d, int side, const char *place, struct row *w) {
+static bool row_fill(struct report *r, const struct report_data *d, int side, const char *place, struct laws_row *w) {
     int base = report_base(d, side, place);
-    *w = (struct row){.name = report_say(r, "%s%s", d->side[side], report_in(r, place))};
+    *w = (struct laws_row){.name = report_say(r, "%s%s", d->side[side], report_in(r, place))};
     if (base < 0) return false;
     bool there = false;
     for (int i = 0; i < d->ncells; i++) {
         const struct report_cell *c = &d->cell[i];
         if (c->side != side || strcmp(c->place, place) != 0) continue;
-        add(w, &d->cell[base], c);
+        row_add(w, &d->cell[base], c);
         there |= c->devices == d->cell[base].devices;
     }
-    if (w->n && !there) add(w, &d->cell[base], &d->cell[base]);
+    if (w->n && !there) row_add(w, &d->cell[base], &d->cell[base]);
     return w->n > 1;
 }
 
@@ -49,27 +49,34 @@ static const char *share_text(struct report *r, double p) {
 }
 
 /* Of the row's so many devices; NaN where they are not there, or one device is not. */
-static double serial(const struct row *w, int devices) {
+static double row_serial(const struct laws_row *w, int devices) {
     for (int i = 1; i < w->n; i++)
         if (w->devices[0] == 1 && w->devices[i] == devices) return scaling_karp_flatt(w->speedup[i], devices);
     return (double)NAN;
 }
 
 /* From the fewest of several devices to the most. */
-static bool rises(const struct row *w, double e[2]) {
+static bool row_rises(const struct laws_row *w, double e[2]) {
     if (w->n < 3 || w->devices[0] != 1) return false;
-    e[0] = serial(w, w->devices[1]);
-    e[1] = serial(w, w->devices[w->n - 1]);
+    e[0] = row_serial(w, w->devices[1]);
+    e[1] = row_serial(w, w->devices[w->n - 1]);
     return e[1] > 0 && e[1] > 1.25 * e[0];
 }
 
-static void put_row(struct report *r, const struct row *w, bool weak, const double *counts, int n, const char **out) {
+struct laws {
+    bool weak;
+    double counts[REPORT_COUNTS]; /* numbers of devices */
+    struct laws_row *rows;
+    int ncounts, nrows;
+};
+
+static void put_row(struct report *r, const struct laws *l, const struct laws_row *w, const char **out) {
     out[0] = w->name;
-    out[1] = share_text(r, weak ? scaling_gustafson(w->devices, w->seconds, w->n)
-                                : scaling_amdahl(w->devices, w->seconds, w->n));
-    for (int i = 0, k = 2; i < n && !weak; i++) {
-        if (counts[i] < 2) continue;
-        double e = serial(w, (int)counts[i]);
+    out[1] = share_text(r, l->weak ? scaling_gustafson(w->devices, w->seconds, w->n)
+                                   : scaling_amdahl(w->devices, w->seconds, w->n));
+    for (int i = 0, k = 2; i < l->ncounts && !l->weak; i++) {
+        if (l->counts[i] < 2) continue;
+        double e = row_serial(w, (int)l->counts[i]);
         out[k++] = isfinite(e) ? report_say(r, e < 10 ? "%.3f" : "%.0f", e) : "-";
     }
 }
@@ -88,30 +95,28 @@ static void say_laws(struct report *r, struct report_section *s, bool weak) {
                              "of devices alone (Karp and Flatt); if e is above 1, they are slower than one device."));
 }
 
-static void say_rising(struct report *r, struct report_section *s, const struct row *rows, int n) {
+static void say_rising(struct report *r, struct report_section *s, const struct laws_row *rows, int n) {
     enum { NAMED = 4 };
     const char *names = "";
     int count = 0;
     double e[2];
     for (int i = 0; i < n; i++) {
-        if (!rises(&rows[i], e)) continue;
+        if (!row_rises(&rows[i], e)) continue;
         if (count++ < NAMED)
             names = report_say(r, "%s%s%s (%.2f to %.2f)", names, *names ? "; " : "", rows[i].name, e[0], e[1]);
     }
     if (count > NAMED) names = report_say(r, "%s; and %d more", names, count - NAMED);
     if (count)
-        report_paragraph(s,
-                         report_say(r,
-                                    "e rises with the devices in %d of %d rows: %s. Costs that grow with the devices "
-                                    "make it rise: a server's traffic, latencies of messages, waiting for each other.",
-                                    count, n, names));
+        report_print(r, s,
+                     "e rises with the devices in %d of %d rows: %s. Costs that grow with the devices "
+                     "make it rise: a server's traffic, latencies of messages, waiting for each other.",
+                     count, n, names);
     if (count < n)
-        report_paragraph(
-            s, report_say(r,
-                          "e does not rise (by more than a quarter) in %d of %d rows: there the lost time is about the "
-                          "same on any number of devices: the time of a part that is not divided, or of an all-reduce, "
-                          "in which every device sends 2 (N - 1) / N times the gradients.",
-                          n - count, n));
+        report_print(r, s,
+                     "e does not rise (by more than a quarter) in %d of %d rows: there the lost time is about the "
+                     "same on any number of devices: the time of a part that is not divided, or of an all-reduce, "
+                     "in which every device sends 2 (N - 1) / N times the gradients.",
+                     n - count, n);
 }
 
 static void say_cores(struct report *r, struct report_section *s, const struct report_data *d) {
@@ -122,40 +127,38 @@ static void say_cores(struct report *r, struct report_section *s, const struct r
         if (d->cell[i].devices > most) most = d->cell[i].devices;
     }
     if (cores > 0 && most > cores && !strncmp(run_result_setting(d->cell[0].run, "devices"), "cpu", 3))
-        report_paragraph(s, report_say(r,
-                                       "%lld devices share %d cores here: beyond %d of them computing is not divided "
-                                       "any further, which counts as serial work in p and e.",
-                                       (long long)most, cores, cores));
+        report_print(r, s,
+                     "%lld devices share %d cores here: beyond %d of them computing is not divided "
+                     "any further, which counts as serial work in p and e.",
+                     (long long)most, cores, cores);
 }
 
 /* ---- all ---- */
 
-static enum error put_table(struct report *r, struct report_section *s, bool weak, const struct row *rows, int nrows,
-                            const double *counts, int n) {
-    const char *heads[REPORT_COUNTS + 2] = {"where", weak ? "p (Gustafson)" : "p (Amdahl)"};
+static enum error put_table(struct report *r, struct report_section *s, const struct laws *l) {
+    const char *heads[REPORT_COUNTS + 2] = {"where", l->weak ? "p (Gustafson)" : "p (Amdahl)"};
     int columns = 2;
     struct table *t;
-    for (int i = 0; i < n && !weak; i++)
-        if (counts[i] >= 2) heads[columns++] = report_say(r, "e on %.0f", counts[i]);
-    TRY(report_table(r, s, "Laws of scaling", columns, nrows, heads, &t));
-    t->words = 1;
-    for (int i = 0; i < nrows; i++) put_row(r, &rows[i], weak, counts, n, table_row(t, i + 1));
+    for (int i = 0; i < l->ncounts && !l->weak; i++)
+        if (l->counts[i] >= 2) heads[columns++] = report_say(r, "e on %.0f", l->counts[i]);
+    TRY(report_table(r, s, "Laws of scaling", columns, l->nrows, heads, &t));
+    for (int i = 0; i < l->nrows; i++) put_row(r, l, &l->rows[i], table_row(t, i + 1));
     return ERR_NONE;
 }
 
 enum error report_laws(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *place[REPORT_CELLS];
-    double counts[REPORT_COUNTS];
-    struct row *rows;
-    int nplaces = report_places(d, place), n = report_device_counts(d, counts), nrows = 0;
-    bool weak = !strcmp(d->scaling, "weak");
-    TRY(report_take(r, (size_t)nplaces * (size_t)d->nsides, sizeof *rows, &rows));
+    struct laws l = {.weak = !strcmp(d->scaling, "weak")};
+    int nplaces = report_places(d, place);
+    l.ncounts = report_device_counts(d, l.counts);
+    TRY(report_take(r, (size_t)nplaces * (size_t)d->nsides, sizeof *l.rows, &l.rows));
     for (int i = 0; i < nplaces; i++)
-        for (int side = 0; side < d->nsides; side++) nrows += fill(r, d, side, place[i], &rows[nrows]);
-    if (!nrows) return ERR_NONE;
-    TRY(put_table(r, s, weak, rows, nrows, counts, n));
-    say_laws(r, s, weak);
-    if (!weak) say_rising(r, s, rows, nrows);
-    if (!weak) say_cores(r, s, d);
+        for (int side = 0; side < d->nsides; side++) l.nrows += row_fill(r, d, side, place[i], &l.rows[l.nrows]);
+    if (!l.nrows) return ERR_NONE;
+    TRY(put_table(r, s, &l));
+    say_laws(r, s, l.weak);
+    if (l.weak) return ERR_NONE;
+    say_rising(r, s, l.rows, l.nrows);
+    say_cores(r, s, d);
     return ERR_NONE;
 }

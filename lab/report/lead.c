@@ -30,9 +30,9 @@ static const char *where_asked(struct report *r, const struct report_data *d) {
     for (int a = 0; a < axis_count(d); a++) {
         const char *key = axis_key(d, a), *seen = "";
         for (int i = 0; *key && i < d->ncells; i++) {
-            const char *v = report_text(d->cell[i].settings, key);
+            const char *v = json_text(d->cell[i].settings, key);
             bool first = true;
-            for (int k = 0; k < i; k++) first &= strcmp(report_text(d->cell[k].settings, key), v) != 0;
+            for (int k = 0; k < i; k++) first &= strcmp(json_text(d->cell[k].settings, key), v) != 0;
             if (first) seen = report_join(r, seen, ", ", v);
         }
         if (*seen) text = report_say(r, "%s; %s %s", text, report_short(key), seen);
@@ -68,12 +68,12 @@ static const char *of_run(struct report *r, const struct report_data *d) {
 
 /* ---- a map ---- */
 
-struct grid { /* cells of pairs by two of their axes */
+struct map_grid { /* cells of pairs by two of their axes */
     const char *row[PLOT_ROWS], *column[PLOT_ROWS];
     int nrows, ncolumns;
 };
 
-static int find(const char **names, int *n, const char *name) {
+static int names_find(const char **names, int *n, const char *name) {
     int i = 0;
     while (i < *n && strcmp(names[i], name) != 0) i++;
     if (i == *n && *n < PLOT_ROWS) names[(*n)++] = name;
@@ -99,23 +99,23 @@ static void place_of(struct report *r, const struct report_data *d, const struct
     }
     *row = *text ? text : d->side[c->side];
     *column =
-        strcmp(axis, "devices") != 0 ? report_text(c->settings, axis) : report_say(r, "%lld", (long long)c->devices);
+        strcmp(axis, "devices") != 0 ? json_text(c->settings, axis) : report_say(r, "%lld", (long long)c->devices);
 }
 
-static void find_places(struct report *r, const struct report_data *d, const char *axis, struct grid *g) {
-    *g = (struct grid){0};
+static void find_places(struct report *r, const struct report_data *d, const char *axis, struct map_grid *g) {
+    *g = (struct map_grid){0};
     for (int i = 0; i < d->npairs; i++) {
         const char *row, *column;
         place_of(r, d, &d->pair[i], axis, &row, &column);
-        find(g->row, &g->nrows, row);
-        find(g->column, &g->ncolumns, column);
+        names_find(g->row, &g->nrows, row);
+        names_find(g->column, &g->ncolumns, column);
     }
 }
 
-static enum error map_column(struct report *r, const struct report_data *d, const struct grid *g, const char *axis,
+static enum error map_column(struct report *r, const struct report_data *d, const struct map_grid *g, const char *axis,
                              int k, struct plot_series *out) {
     const size_t n = (size_t)g->nrows;
-    struct grid same = *g;
+    struct map_grid same = *g;
     double *v;
     enum plot_won *won;
     TRY(report_take(r, 3 * n, sizeof *v, &v));
@@ -126,7 +126,7 @@ static enum error map_column(struct report *r, const struct report_data *d, cons
         const char *row, *column;
         place_of(r, d, &d->pair[i], axis, &row, &column);
         if (strcmp(column, g->column[k]) != 0) continue;
-        size_t at = (size_t)find(same.row, &same.nrows, row);
+        size_t at = (size_t)names_find(same.row, &same.nrows, row);
         if (at >= n) continue;
         v[at] = a->estimate, v[n + at] = a->low, v[2 * n + at] = a->high, won[at] = a->won;
     }
@@ -135,8 +135,8 @@ static enum error map_column(struct report *r, const struct report_data *d, cons
     return ERR_NONE;
 }
 
-static enum error map(struct report *r, struct report_section *s, const struct report_data *d, const struct grid *g,
-                      const char *axis) {
+static enum error map_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                           const struct map_grid *g, const char *axis) {
     struct plot *p;
     TRY(report_plot(r, s, PLOT_MAP, g->ncolumns, &p));
     if (!p) return ERR_NONE;
@@ -193,7 +193,7 @@ static enum error costs_of_side(struct report *r, const struct report_data *d, i
 }
 
 /* How far apart the sides' medians of a metric lie: the largest by the smallest. */
-static double apart(const struct report_data *d, const char *name) {
+static double medians_apart(const struct report_data *d, const char *name) {
     const struct report_metric m = {.name = name, .factor = 1};
     double low = INFINITY, high = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -205,8 +205,8 @@ static double apart(const struct report_data *d, const char *name) {
 
 /* Sides that were given the same time differ in the steps that they made of it. */
 static bool have_one_time(const struct report_data *d) {
-    double time = apart(d, "time");
-    return time < 1.1 && apart(d, "steps") > time;
+    double time = medians_apart(d, "time");
+    return time < 1.1 && medians_apart(d, "steps") > time;
 }
 
 static enum error trade_off(struct report *r, struct report_section *s, const struct report_data *d, const char *name,
@@ -229,7 +229,7 @@ static enum error trade_off(struct report *r, struct report_section *s, const st
 /* ---- which one ---- */
 
 enum error report_lead(struct report *r, struct report_section *s, const struct report_data *d) {
-    struct grid *g;
+    struct map_grid *g;
     r->question = d->experiment ? of_experiment(r, d) : of_run(r, d);
     if (!d->experiment) return report_curves(r, s, d, &d->cell[0], true);
     if (d->metric[0].training) {
@@ -240,6 +240,6 @@ enum error report_lead(struct report *r, struct report_section *s, const struct 
     TRY(report_take(r, 1, sizeof *g, &g));
     const char *axis = column_axis(d);
     find_places(r, d, axis, g);
-    if (g->nrows > 1 && g->ncolumns > 1 && !d->metric[0].difference) return map(r, s, d, g, axis);
+    if (g->nrows > 1 && g->ncolumns > 1 && !d->metric[0].difference) return map_plot(r, s, d, g, axis);
     return report_dots(r, s, d, 0);
 }

@@ -20,7 +20,7 @@ static const struct {
 /* ---- one side's line ---- */
 
 /* The runs of a cell that end in weights of their own, as indices; gives how many. */
-static int trainings(const struct report_cell *c, int out[REPORT_RUNS]) {
+static int cell_trainings(const struct report_cell *c, int out[REPORT_RUNS]) {
     int n = 0;
     for (int i = 0; i < c->nruns; i++) {
         int k = 0;
@@ -57,7 +57,7 @@ struct bin { /* neighbours become one point */
     int n;
 };
 
-static void into(struct bin *b, double v) {
+static void bin_add(struct bin *b, double v) {
     if (!isfinite(v)) return;
     b->low = b->n ? fmin(b->low, v) : v;
     b->high = b->n ? fmax(b->high, v) : v;
@@ -73,8 +73,8 @@ static struct bin bin_of(const struct report_cell *c, const int *run, int n, enu
         const struct run_result *mine = &c->run[run[k]];
         struct bin one = {0};
         for (int64_t i = from; i < to && i < count_of(mine, what); i++)
-            into(n > 1 ? &one : &all, value_at(mine, what, i));
-        if (n > 1 && one.n) into(&all, one.sum / one.n);
+            bin_add(n > 1 ? &one : &all, value_at(mine, what, i));
+        if (n > 1 && one.n) bin_add(&all, one.sum / one.n);
     }
     return all;
 }
@@ -85,9 +85,9 @@ static double median_seconds(const struct report_cell *c, int64_t step) {
     return statistics_median_of(v, c->nruns);
 }
 
-static enum error line(struct report *r, const struct report_data *d, const struct report_cell *c, enum curve what,
-                       bool seconds, struct plot *p) {
-    int run[REPORT_RUNS], n = trainings(c, run);
+static enum error curve_line(struct report *r, const struct report_data *d, const struct report_cell *c,
+                             enum curve what, bool seconds, struct plot *p) {
+    int run[REPORT_RUNS], n = cell_trainings(c, run);
     int64_t count = count_of(&c->run[0], what), stride = (count + POINTS - 1) / POINTS;
     double *v;
     TRY(report_take(r, 4 * (POINTS + 1), sizeof *v, &v));
@@ -119,9 +119,9 @@ static void range_of(const struct plot *p, double *low, double *high) {
         }
 }
 
-static const char *about(struct report *r, const struct report_data *d, const struct report_cell *like,
-                         enum curve what) {
-    int run[REPORT_RUNS], n = trainings(like, run);
+static const char *curve_about(struct report *r, const struct report_data *d, const struct report_cell *like,
+                               enum curve what) {
+    int run[REPORT_RUNS], n = cell_trainings(like, run);
     int64_t stride = (count_of(&like->run[0], what) + POINTS - 1) / POINTS;
     const char *each = stride > 1 ? report_say(r, "Each point is the mean of %lld steps. ", (long long)stride) : "";
     const char *band = n > 1 ? report_say(r, "The line is the mean of %d trainings, and the band is their range. ", n)
@@ -130,8 +130,8 @@ static const char *about(struct report *r, const struct report_data *d, const st
     return report_say(r, "%s%s%s", each, band, d->nsides > 1 ? "If curves coincide, the first is drawn wider." : "");
 }
 
-static enum error curve(struct report *r, struct report_section *s, const struct report_data *d,
-                        const struct report_cell *like, enum curve what, bool seconds) {
+static enum error curve_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                             const struct report_cell *like, enum curve what, bool seconds) {
     struct plot *p;
     double low, high;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
@@ -140,10 +140,10 @@ static enum error curve(struct report *r, struct report_section *s, const struct
                           d->experiment ? ", " : "", d->experiment ? report_where(r, like) : "");
     p->x = (struct plot_axis){.label = seconds ? "time of steps" : "step", .unit = seconds ? PLOT_SECONDS : PLOT_PLAIN};
     p->y = (struct plot_axis){.label = told[what].label, .unit = told[what].unit};
-    p->about = about(r, d, like, what);
+    p->about = curve_about(r, d, like, what);
     for (int side = 0; side < d->nsides; side++) {
         int k = report_find(d, side, like->place, like->devices);
-        if (k >= 0) TRY(line(r, d, &d->cell[k], what, seconds, p));
+        if (k >= 0) TRY(curve_line(r, d, &d->cell[k], what, seconds, p));
     }
     int most = 0;
     for (int i = 0; i < p->nseries; i++) most = p->series[i].n > most ? p->series[i].n : most;
@@ -160,14 +160,14 @@ enum error report_curves(struct report *r, struct report_section *s, const struc
                          const struct report_cell *like, bool first) {
     if (first) {
         int before = s->nplots;
-        TRY(curve(r, s, d, like, VAL_ACCURACY, false));
-        return s->nplots > before ? ERR_NONE : curve(r, s, d, like, TRAIN_LOSS, false);
+        TRY(curve_plot(r, s, d, like, VAL_ACCURACY, false));
+        return s->nplots > before ? ERR_NONE : curve_plot(r, s, d, like, TRAIN_LOSS, false);
     }
-    TRY(curve(r, s, d, like, TRAIN_LOSS, false));
-    TRY(curve(r, s, d, like, VAL_LOSS, false));
-    TRY(curve(r, s, d, like, VAL_ACCURACY, false));
-    TRY(curve(r, s, d, like, VAL_ACCURACY, true));
-    return curve(r, s, d, like, RATE, false);
+    TRY(curve_plot(r, s, d, like, TRAIN_LOSS, false));
+    TRY(curve_plot(r, s, d, like, VAL_LOSS, false));
+    TRY(curve_plot(r, s, d, like, VAL_ACCURACY, false));
+    TRY(curve_plot(r, s, d, like, VAL_ACCURACY, true));
+    return curve_plot(r, s, d, like, RATE, false);
 }
 
 /* ---- words ---- */
@@ -176,9 +176,8 @@ enum error report_curves(struct report *r, struct report_section *s, const struc
 const char *report_best(struct report *r, const struct run_result *run) {
     const struct metric *by;
     const struct result_val *v = run_result_best(run, metric_find(run_result_setting(run, "checkpoint.best")), &by);
-    char value[32];
     if (!v) return "";
-    plot_value_text(by->share ? PLOT_SHARE : PLOT_PLAIN, v->of[by - metric_table], value);
+    const char *value = report_value(r, by->share ? PLOT_SHARE : PLOT_PLAIN, v->of[by - metric_table]);
     const char *folder = report_say(r, "ckpt/step-%09lld", (long long)v->step);
     bool kept = file_exists(report_say(r, "%s/%s/manifest.json", run->dir, folder));
     return report_say(r, "The best validation %s was %s, after step %lld%s%s%s.", by->words, value, (long long)v->step,

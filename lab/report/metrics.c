@@ -7,55 +7,32 @@
 
 /* ---- what they are ---- */
 
-static const struct words {
-    const char *name, *words, *ahead;
-} names[] = {{"step_time", "step time", "is faster than"},
-             {"step_q25", "step that a quarter of the steps beat", "is faster than"},
-             {"step_best", "fastest step", "is faster than"},
-             {"throughput", "samples a second", "is faster than"},
-             {"load", "loading in a step", "loads faster than"},
-             {"forward", "forward in a step", "is faster than"},
-             {"backward", "backward in a step", "is faster than"},
-             {"comm_exposed", "exposed communication in a step", "waits less than"},
-             {"comm_hidden", "hidden communication in a step", "has less of it than"},
-             {"update", "update in a step", "is faster than"},
-             {"time", "training time", "is faster than"},
-             {"bytes", "bytes sent by the busiest rank", "sends less than"},
-             {"memory", "peak memory", "needs less than"},
-             {"train_loss", "training loss", "is better than"}};
-
 /* v: its entry in results.json, or NULL, where the metric's own table says what there is to say. */
 static enum error metric_of(const char *name, const struct json_value *v, struct pool *pool, struct report_metric *m) {
     const struct measure *known = measure_find(name, (int)strlen(name));
-    const char *unit = report_text(v, "unit"), *about = report_text(v, "about");
+    const char *unit = json_text(v, "unit"), *about = json_text(v, "about");
     if (!*unit && known) unit = known->unit;
-    *m = (struct report_metric){.name = name, .words = name, .ahead = "is ahead of", .factor = 1};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (!strcmp(name, names[i].name)) m->words = names[i].words, m->ahead = names[i].ahead;
+    *m = (struct report_metric){
+        .name = name, .words = known ? known->words : name, .ahead = known ? known->ahead : "is ahead of", .factor = 1};
     if (!strncmp(name, "time_to", 7)) {
         char *words = pool_printf(pool, "time to %s", name + 7 + strspn(name + 7, ":_ "));
         if (words && strchr(words, ':')) *strchr(words, ':') = ' ';
         m->words = words;
         m->ahead = "is sooner there than";
     }
-    if (known && known->kind == MEASURE_VAL) {
-        const struct metric *of = &metric_table[known->part];
-        m->words = pool_printf(pool, "validation %s", of->words);
-        m->ahead = "is better than";
-        if (of->share) m->unit = PLOT_SHARE;
-    }
+    if (known && known->kind == MEASURE_VAL && metric_table[known->part].share) m->unit = PLOT_SHARE;
     if (!strcmp(unit, "bytes")) m->unit = PLOT_BYTES;
     if (!strcmp(unit, "s") || !strcmp(unit, "ms")) m->unit = PLOT_SECONDS;
     if (!strcmp(unit, "ms")) m->factor = 1e-3;
     m->training = *about ? !strcmp(about, "training") : known && known->about == ABOUT_TRAINING;
-    m->difference = !strcmp(report_text(v, "scale"), "difference");
+    m->difference = !strcmp(json_text(v, "scale"), "difference");
     return m->words ? ERR_NONE : ERR_MEMORY;
 }
 
 enum error report_metrics_read(struct report_data *d, struct pool *pool) {
-    const struct json_value *all = report_member(d->root, "metrics", JSON_ARRAY);
+    const struct json_value *all = json_member(d->root, "metrics", JSON_ARRAY);
     for (int i = 0; all && i < all->count && d->nmetrics < REPORT_METRICS; i++)
-        TRY(metric_of(report_text(&all->children[i], "name"), &all->children[i], pool, &d->metric[d->nmetrics++]));
+        TRY(metric_of(json_text(&all->children[i], "name"), &all->children[i], pool, &d->metric[d->nmetrics++]));
     return d->nmetrics ? ERR_NONE : metric_of("step_time", NULL, pool, &d->metric[d->nmetrics++]);
 }
 
@@ -65,7 +42,7 @@ static double value_of(const struct report_data *d, const struct report_cell *c,
     const struct measure *known = measure_find(m->name, (int)strlen(m->name));
     if (!strcmp(m->name, "step_time")) return c->step_s[i];
     if (!strcmp(m->name, "steps")) return (double)c->run[i].steps;
-    double v = c->told ? report_number(&c->told->children[i], m->name) : (double)NAN;
+    double v = c->told ? json_number(&c->told->children[i], m->name) : (double)NAN;
     if (!isfinite(v) && known) v = measure_of(known, &c->run[i], d->warmup);
     return v * m->factor;
 }
@@ -89,14 +66,12 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
 double report_median(const struct report_data *d, const struct report_cell *c, const struct report_metric *m) {
     double v[REPORT_RUNS];
     if (!strcmp(m->name, "step_time")) return c->median_s;
-    if (c->medians && json_get(c->medians, m->name)) return report_number(c->medians, m->name) * m->factor;
+    if (c->medians && json_get(c->medians, m->name)) return json_number(c->medians, m->name) * m->factor;
     return statistics_median_of(v, report_values(d, c, m, v));
 }
 
 const char *report_amount(struct report *r, const struct report_metric *m, double v) {
-    char text[32];
-    plot_value_text(m->unit, v, text);
-    return report_say(r, "%s", text);
+    return report_value(r, m->unit, v);
 }
 
 /* ---- plots ---- */
@@ -136,16 +111,22 @@ static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
     return n;
 }
 
-/* Of the k-th row: each run, the median, and its interval where there are enough. */
-static void put_dots(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int row,
-                     struct plot *p, double *middle, double *low, double *high, struct plot_span *span) {
+struct dots { /* of a side, by row: the medians and their intervals */
+    struct plot *p;
+    struct plot_span *span;
+    double *middle, *low, *high;
+};
+
+/* Each run of a row, the median, and its interval where there are enough. */
+static void dots_put(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int row,
+                     const struct dots *to) {
     double v[REPORT_RUNS];
     int n = report_values(d, c, m, v);
     for (int i = 0; i < n; i++)
-        span[p->nspans++] = (struct plot_span){.row = row, .series = p->nseries, .from = v[i], .to = v[i]};
-    middle[row] = report_median(d, c, m);
+        to->span[to->p->nspans++] = (struct plot_span){.row = row, .series = to->p->nseries, .from = v[i], .to = v[i]};
+    to->middle[row] = report_median(d, c, m);
     struct shift where = statistics_paired(v, n, d->confidence);
-    low[row] = where.low, high[row] = where.high;
+    to->low[row] = where.low, to->high[row] = where.high;
 }
 
 enum error report_dots(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
@@ -159,9 +140,8 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     for (int i = 0; i < d->ncells; i++) runs += d->cell[i].nruns;
     p->title = report_say(r, "The runs: %s", m->words);
     p->about = report_say(
-        r,
-        "Each dot is a run%s; the line is their median, and the bar is its %.0f %% interval if there are enough runs.",
-        m->training ? " that ends in weights of its own" : "", d->confidence * 100);
+        r, "Each dot is a %s; the line is their median, and the bar is its %.0f %% interval if there are enough runs.",
+        m->training ? "training (runs that end in the same weights are one)" : "run", d->confidence * 100);
     p->x = (struct plot_axis){.label = m->words, .unit = m->unit, .zero = !m->training};
     p->ncategories = n;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
@@ -171,15 +151,16 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     for (int side = 0; side < d->nsides; side++) {
         double *v;
         TRY(report_take(r, 3 * (size_t)n, sizeof *v, &v));
+        const struct dots to = {p, span, v, v + n, v + 2 * (size_t)n};
         for (int i = 0; i < n; i++) {
             int k = report_find(d, side, d->cell[row[i]].place, d->cell[row[i]].devices);
             v[i] = v[n + i] = v[2 * n + i] = (double)NAN;
-            if (k >= 0) put_dots(d, &d->cell[k], m, i, p, v, v + n, v + 2 * (size_t)n, span);
+            if (k >= 0) dots_put(d, &d->cell[k], m, i, &to);
         }
         p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
-                                                       .y = v,
-                                                       .low = v + n,
-                                                       .high = v + 2 * (size_t)n,
+                                                       .y = to.middle,
+                                                       .low = to.low,
+                                                       .high = to.high,
                                                        .n = n,
                                                        .colour = side % PLOT_COLOURS};
     }
@@ -196,7 +177,7 @@ static bool shown_elsewhere(const char *name) {
     return false;
 }
 
-static bool any(const struct report_data *d, const struct report_metric *m) {
+static bool metric_is_measured(const struct report_data *d, const struct report_metric *m) {
     for (int i = 0; i < d->ncells; i++)
         if (isfinite(report_median(d, &d->cell[i], m))) return true;
     return false;
@@ -205,7 +186,7 @@ static bool any(const struct report_data *d, const struct report_metric *m) {
 enum error report_metrics(struct report *r, const struct report_data *d) {
     struct report_section *s = NULL;
     for (int i = 1; d->experiment && i < d->nmetrics; i++) {
-        if (shown_elsewhere(d->metric[i].name) || !any(d, &d->metric[i])) continue;
+        if (shown_elsewhere(d->metric[i].name) || !metric_is_measured(d, &d->metric[i])) continue;
         if (!s) s = report_section(r, "metrics", "Other metrics");
         TRY(report_dots(r, s, d, i));
     }

@@ -46,9 +46,7 @@ static void say_what_is_not(struct report *r, struct report_section *s, const st
         silent++;
         if (!strstr(why, c->why)) why = report_say(r, "%s%s%s", why, *why ? "; " : "", c->why);
     }
-    if (silent)
-        report_paragraph(
-            s, report_say(r, "Not predicted: %d cell%s. The reason: %s.", silent, silent == 1 ? "" : "s", why));
+    if (silent) report_print(r, s, "Not predicted: %d cell%s. The reason: %s.", silent, silent == 1 ? "" : "s", why);
 }
 
 /* off: of each cell that is predicted, or NaN. */
@@ -62,12 +60,11 @@ static void say_how_far(struct report *r, struct report_section *s, const struct
     }
     if (n == 0) return;
     const struct report_cell *c = &d->cell[worst];
-    report_paragraph(s,
-                     report_say(r,
-                                "The model is off by %.1f %% in the median of %d cell%s, and %.1f %% too %s "
-                                "at worst (%s%s).",
-                                100 * statistics_median(size, n), n, n == 1 ? "" : "s", 100 * fabs(off[worst]),
-                                off[worst] < 0 ? "short" : "long", report_cell_name(r, d, c), report_in(r, c->place)));
+    report_print(r, s,
+                 "The model is off by %.1f %% in the median of %d cell%s, and %.1f %% too %s "
+                 "at worst (%s%s).",
+                 100 * statistics_median(size, n), n, n == 1 ? "" : "s", 100 * fabs(off[worst]),
+                 off[worst] < 0 ? "short" : "long", report_cell_name(r, d, c), report_in(r, c->place));
 }
 
 /* ---- the table ---- */

@@ -1,5 +1,5 @@
 /* The report of a run or an experiment: sections of text, plots and tables, written as one self-contained HTML file,
- * as Markdown, CSV, JSON, one SVG, or plain text for a terminal. The same runs give the same text. */
+ * as Markdown, one SVG, or plain text for a terminal. The same runs give the same text. */
 #pragma once
 #include "engine/base/memory.h"
 #include "lab/draw/plot.h"
@@ -27,7 +27,7 @@ struct report {
 /* path: a run's directory, or an experiment's, which holds a results.json. ERR_INPUT when it is neither. */
 MUST_CHECK enum error report_read(const char *path, struct pool *pool, struct report *out);
 
-enum report_format { REPORT_HTML, REPORT_MD, REPORT_CSV, REPORT_JSON, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };
+enum report_format { REPORT_HTML, REPORT_MD, REPORT_TXT, REPORT_SVG, REPORT_FORMATS };
 extern const char *const report_format_names[REPORT_FORMATS];
 /* The format for the ending of the file's name; REPORT_FORMATS: there is none. */
 enum report_format report_format_of(const char *path);

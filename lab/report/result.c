@@ -37,17 +37,15 @@ static void say_resumed(struct report *r, struct report_section *s, const struct
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         if (run->first_step > 0)
-            report_paragraph(s, report_say(r,
-                                           "%s: the run was resumed after step %lld. Its times and bytes cover the "
-                                           "%lld steps since then; its losses cover all steps.",
-                                           report_where(r, &d->cell[i]), (long long)run->first_step,
-                                           (long long)run_result_stretch(run)));
+            report_print(r, s,
+                         "%s: the run was resumed after step %lld. Its times and bytes cover the "
+                         "%lld steps since then; its losses cover all steps.",
+                         report_where(r, &d->cell[i]), (long long)run->first_step, (long long)run_result_stretch(run));
         if (run->began > 0)
-            report_paragraph(s,
-                             report_say(r,
-                                        "%s: the run began with %lld devices, lost some, and ended with %lld. Its "
-                                        "times and bytes cover the steps on these.",
-                                        report_where(r, &d->cell[i]), (long long)run->began, (long long)run->devices));
+            report_print(r, s,
+                         "%s: the run began with %lld devices, lost some, and ended with %lld. Its "
+                         "times and bytes cover the steps on these.",
+                         report_where(r, &d->cell[i]), (long long)run->began, (long long)run->devices);
     }
 }
 
@@ -55,15 +53,13 @@ static void list_texts(struct report *r, struct report_section *s, const struct 
                        const char *key) {
     for (int i = 0; list && i < list->count; i++) {
         const struct json_value *v = &list->children[i];
-        const char *text = key ? report_text(v, key) : v->kind == JSON_STRING ? v->text : "";
-        const struct json_value *passed = report_member(v, "passed", JSON_BOOL);
-        const struct json_value *judged = report_member(v, "judged", JSON_BOOL);
-        if (*text)
-            report_paragraph(s, report_say(r, "%s%s%s", before, text,
-                                           !passed                    ? ""
-                                           : judged && !judged->truth ? ": could not be judged"
-                                           : passed->truth            ? ": passed"
-                                                                      : ": FAILED"));
+        const char *text = key ? json_text(v, key) : v->kind == JSON_STRING ? v->text : "";
+        bool judged = !json_member(v, "judged", JSON_BOOL) || json_truth(v, "judged");
+        const char *outcome = !json_member(v, "passed", JSON_BOOL) ? ""
+                              : !judged                            ? ": could not be judged"
+                              : json_truth(v, "passed")            ? ": passed"
+                                                                   : ": FAILED";
+        if (*text) report_print(r, s, "%s%s%s", before, text, outcome);
     }
 }
 
@@ -75,22 +71,22 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
                  : d->experiment ? "Nothing is compared: the experiment has no pair of finished cells."
                                  : verdict_of_run(r, &d->cell[0]);
     report_paragraph(s, r->verdict);
-    const char *untested = report_text(d->root, "untested"), *best = report_best(r, d->cell[0].run);
-    if (*untested) report_paragraph(s, report_say(r, "%s.", report_title(r, untested)));
+    const char *untested = json_text(d->root, "untested"), *best = report_best(r, d->cell[0].run);
+    if (*untested) report_print(r, s, "%s.", report_title(r, untested));
     for (int m = 1; d->npairs && m < d->nmetrics; m++) {
         const char *also = report_sentence(r, d, m);
-        if (*also) report_paragraph(s, report_say(r, "%s: %s", report_title(r, d->metric[m].words), also));
+        if (*also) report_print(r, s, "%s: %s", report_title(r, d->metric[m].words), also);
     }
     if (!d->experiment && *best) report_paragraph(s, best);
     if (d->experiment) report_paragraph(s, bits_sentence(r, d));
     say_resumed(r, s, d);
-    const struct json_value *complete = report_member(d->root, "complete", JSON_BOOL);
+    const struct json_value *complete = json_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
         report_paragraph(
             s, "The experiment is not complete: some runs are missing. The same engine compare command continues it.");
-    list_texts(r, s, report_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
-    list_texts(r, s, report_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
-    list_texts(r, s, report_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
+    list_texts(r, s, json_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
+    list_texts(r, s, json_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
+    list_texts(r, s, json_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
     return report_lead(r, s, d);
 }
 
@@ -99,7 +95,7 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
 /* Sides that are named say what they set. */
 static enum error sides_table(struct report *r, struct report_section *s, const struct report_data *d) {
     static const char *const heads[] = {"side", "sets"};
-    const struct json_value *sides = report_member(d->root, "sides_settings", JSON_OBJECT);
+    const struct json_value *sides = json_member(d->root, "sides_settings", JSON_OBJECT);
     struct table *t;
     if (!sides) return ERR_NONE;
     TRY(report_table(r, s, "What each side is", 2, sides->count, heads, &t));
@@ -109,7 +105,7 @@ static enum error sides_table(struct report *r, struct report_section *s, const 
         const char *all = "";
         for (int k = 0; v->kind == JSON_OBJECT && k < v->count; k++)
             all = report_join(r, all, ", ",
-                              report_say(r, "%s: %s", v->children[k].key, report_text(v, v->children[k].key)));
+                              report_say(r, "%s: %s", v->children[k].key, json_text(v, v->children[k].key)));
         table_row(t, i + 1)[0] = v->key;
         table_row(t, i + 1)[1] = all;
     }
@@ -171,12 +167,11 @@ enum error report_final(struct report *r, const struct report_data *d) {
     TRY(report_comparisons(r, s, d));
     TRY(d->experiment ? cells_table(r, s, d) : run_table(r, s, d));
     if (d->experiment && r->section[0].plot[0].kind != PLOT_DOTS) TRY(report_dots(r, s, d, 0));
-    report_paragraph(
-        s, report_say(r,
-                      "Step time is the median of a run's steps%s, everywhere on this page. samples/s is the number of "
-                      "samples of the same steps divided by their time. It is a mean: a few slow steps lower it but do "
-                      "not change the median. Loss and val accuracy are those at the%s run's end.",
-                      d->warmup > 0 ? " after the warm-up" : "", d->experiment ? " first" : ""));
+    report_print(r, s,
+                 "Step time is the median of a run's steps%s, everywhere on this page. samples/s is the number of "
+                 "samples of the same steps divided by their time. It is a mean: a few slow steps lower it but do "
+                 "not change the median. Loss and val accuracy are those at the%s run's end.",
+                 d->warmup > 0 ? " after the warm-up" : "", d->experiment ? " first" : "");
     if (*d->scaling && report_device_counts(d, counts) > 1)
         report_paragraph(s, !strcmp(d->scaling, "weak")
                                 ? "Weak scaling: the batch grows with the devices."

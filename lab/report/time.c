@@ -70,7 +70,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
 }
 
 static enum error hidden_table(struct report *r, struct report_section *s, const struct report_data *d) {
-    static const char *const heads[] = {"cell", "communication", "exposed", "hidden behind backward"};
+    static const char *const heads[] = {"cell", "communication", "exposed", "hidden during backward"};
     struct table *t;
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
     t->fold = d->ncells > 4 ? FOLD_ASIDE : FOLD_NOT;
@@ -93,10 +93,10 @@ static void say_imbalance(struct report *r, struct report_section *s, const stru
         while (before < i && d->cell[before].run[0].devices != run->devices) before++;
         if (before < i || devices < 1 || shards < devices || leaves_imbalance(shards, devices) <= 0) continue;
         int most = leaves_cut(shards, devices, 1);
-        report_paragraph(s, report_say(r,
-                                       "On %d devices some compute %d of the %d shards of a batch, others %d: an "
-                                       "imbalance of %.3g %%. The devices with fewer shards wait for the others.",
-                                       devices, most, shards, most - 1, 100 * leaves_imbalance(shards, devices)));
+        report_print(r, s,
+                     "On %d devices some compute %d of the %d shards of a batch, others %d: an "
+                     "imbalance of %.3g %%. The devices with fewer shards wait for the others.",
+                     devices, most, shards, most - 1, 100 * leaves_imbalance(shards, devices));
     }
 }
 
@@ -112,10 +112,10 @@ enum error report_phases(struct report *r, const struct report_data *d) {
         return ERR_NONE;
     }
     for (int i = 0; i < n; i++) TRY(phases_plot(r, s, d, place[i]));
-    report_paragraph(s, report_say(r,
-                                   "The length of a bar is the step time, the median of the table; its parts have the "
-                                   "proportions of the time of all steps of %s.",
-                                   d->experiment ? "the first run" : "the run"));
+    report_print(r, s,
+                 "The length of a bar is the step time, the median of the table; its parts have the "
+                 "proportions of the time of all steps of %s.",
+                 d->experiment ? "the first run" : "the run");
     if (many)
         report_paragraph(s, "Exposed communication is the part that computation waits for; hidden communication runs "
                             "during backward and is not in the bars.");
@@ -155,12 +155,10 @@ struct curve { /* of one side and place */
 };
 
 static enum error take_curve(struct report *r, int n, struct curve *v) {
-    *v = (struct curve){.bands = true};
-    TRY(report_take(r, (size_t)n, sizeof *v->x, &v->x));
-    TRY(report_take(r, (size_t)n, sizeof *v->y, &v->y));
-    TRY(report_take(r, (size_t)n, sizeof *v->low, &v->low));
-    TRY(report_take(r, (size_t)n, sizeof *v->high, &v->high));
-    return report_take(r, (size_t)n, sizeof *v->model, &v->model);
+    double *x;
+    TRY(report_take(r, 5 * (size_t)n, sizeof *x, &x));
+    *v = (struct curve){x, x + n, x + 2 * n, x + 3 * n, x + 4 * n, .bands = true};
+    return ERR_NONE;
 }
 
 static void add_point(const struct report_data *d, const struct report_cell *base, const struct report_cell *c,
@@ -264,12 +262,11 @@ enum error report_speedup(struct report *r, const struct report_data *d) {
     }
     for (int efficiency = 0; efficiency < 2; efficiency++)
         for (int i = 0; i < n; i++) TRY(speedup_plot(r, s, d, place[i], efficiency));
-    report_paragraph(s,
-                     report_say(r,
-                                "The speed-up is relative to the same side on one device, over any link. If the side "
-                                "has no run on one device, it is relative to another side's; if no side has one, it is "
-                                "relative to the fewest devices of the side. This baseline is 1, here and in the "
-                                "terminal's table. Bands are %.0f %% intervals, if a side has at least 4 runs.",
-                                d->confidence * 100));
+    report_print(r, s,
+                 "The speed-up is relative to the same side on one device, over any link. If the side "
+                 "has no run on one device, it is relative to another side's; if no side has one, it is "
+                 "relative to the fewest devices of the side. This baseline is 1, here and in the "
+                 "terminal's table. Bands are %.0f %% intervals, if a side has at least 4 runs.",
+                 d->confidence * 100);
     return report_laws(r, s, d);
 }

@@ -36,9 +36,8 @@ static void add_rows(struct report *r, const struct recording *rec, int64_t zero
                      struct plot_span *span) {
     for (int i = 0, n = 0; i < rec->ncalls && n < most; i++) {
         const struct recording_call *c = &rec->calls[i];
-        char bytes[32];
         if (!is_bulk(c) || c->began - zero + (c->ended - zero) < 0) continue;
-        plot_value_text(PLOT_BYTES, (double)c->call.count * element_bytes(c->type), bytes);
+        const char *bytes = report_value(r, PLOT_BYTES, (double)c->call.count * element_bytes(c->type));
         p->category[p->ncategories] = report_say(r, "%d: %s %s", rec->rank, bytes, c->name);
         span[p->nspans++] = (struct plot_span){
             .row = p->ncategories++, .from = (double)(c->began - zero) * 1e-9, .to = (double)(c->ended - zero) * 1e-9};

@@ -5,32 +5,31 @@
 
 enum { QUEUED, TRAVELS, BACKWARD, WAITS, SERIES };
 
-struct rows {
+struct timeline_rows {
     struct report *r;
     struct plot *p;
     struct plot_span *span;
     int64_t zero;
 };
 
-static void add_span(struct rows *w, int row, int series, int64_t from, int64_t to) {
+static void add_span(struct timeline_rows *w, int row, int series, int64_t from, int64_t to) {
     if (to <= from || w->p->nspans == 2 * PLOT_ROWS) return;
     w->span[w->p->nspans++] = (struct plot_span){
         .row = row, .series = series, .from = (double)(from - w->zero) * 1e-9, .to = (double)(to - w->zero) * 1e-9};
 }
 
-static int add_row(struct rows *w, const char *name) {
+static int add_row(struct timeline_rows *w, const char *name) {
     w->p->category[w->p->ncategories] = name;
     return w->p->ncategories++;
 }
 
 /* Computation's own row, then its buckets, 'most' at most. */
-static void add_rank(struct rows *w, int rank, const struct traced_step *s, int most) {
+static void add_rank(struct timeline_rows *w, int rank, const struct traced_step *s, int most) {
     int own = add_row(w, report_say(w->r, "%d: the step", rank));
     add_span(w, own, BACKWARD, s->backward_begin, s->backward_end);
     for (int i = 0; i < s->nbuckets && i < most; i++) {
         const struct trace_bucket *b = &s->bucket[i];
-        char bytes[32];
-        plot_value_text(PLOT_BYTES, (double)b->bytes, bytes);
+        const char *bytes = report_value(w->r, PLOT_BYTES, (double)b->bytes);
         int row = add_row(w, report_say(w->r, "%d: bucket %d, %s", rank, b->bucket, bytes));
         add_span(w, row, QUEUED, b->ready, b->start);
         add_span(w, row, TRAVELS, b->start, b->done);
@@ -55,7 +54,7 @@ static void name_plot(struct report *r, const struct step_trace *t, const char *
 
 enum error report_traced(struct report *r, struct report_section *s, const char *run_dir, const char *of, bool *told) {
     struct step_trace t;
-    struct rows w = {.r = r};
+    struct timeline_rows w = {.r = r};
     *told = false;
     enum error err = step_trace_read(run_dir, r->pool, &t);
     if (err != ERR_NONE) return err == ERR_MEMORY ? err : ERR_NONE;

@@ -6,8 +6,7 @@
 #include "engine/base/quantile.h"
 #include "engine/base/text.h"
 #include "engine/tell/environment.h"
-#include "engine/tell/phases.h"
-#include "engine/tell/score.h"
+#include "engine/tell/tell.h"
 #include "lab/results/foreign_told.h"
 
 #include <dirent.h>
@@ -16,12 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 enum { FOLDERS_DEEP = 6, FILES_MOST = 64 };
 
 /* ---- where it has told ---- */
 
-struct files {
+struct told_files {
     struct pool *pool;
     int n;
     const char *path[FILES_MOST];
@@ -33,7 +33,7 @@ static int by_name(const void *a, const void *b) {
 }
 
 /* All below a folder whose names have 'part' in them or end in it. Links are not followed. */
-static void list_files(const char *folder, const char *part, int depth, struct files *f) {
+static void list_files(const char *folder, const char *part, int depth, struct told_files *f) {
     DIR *d = depth ? opendir(folder) : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
@@ -48,7 +48,7 @@ static void list_files(const char *folder, const char *part, int depth, struct f
 
 static enum error read_files(const struct foreign *f, const char *part, enum error (*read)(const char *, struct told *),
                              struct pool *pool, struct told *t) {
-    struct files files = {.pool = pool};
+    struct told_files files = {.pool = pool};
     list_files(f->dir, part, FOLDERS_DEEP, &files);
     qsort(files.path, (size_t)files.n, sizeof *files.path, by_name);
     for (int i = 0; i < files.n; i++) TRY(read(files.path[i], t));
@@ -84,7 +84,7 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
 
 /* ---- times that were not told ---- */
 
-struct run {
+struct told_run {
     const struct foreign *f;
     struct told *t;
     int64_t steps, told;               /* the last one; how many were told */
@@ -109,7 +109,7 @@ static double times_of_moments(struct told *t) {
     return total;
 }
 
-static void sum_up(struct run *run) {
+static void sum_up(struct told_run *run) {
     struct told *t = run->t;
     struct sha256 losses;
     double sum = 0;
@@ -139,75 +139,57 @@ static const int phase_fields[PHASES] = {[PHASE_LOAD] = TOLD_LOAD,
                                          [PHASE_COMM] = TOLD_COMM,
                                          [PHASE_UPDATE] = TOLD_UPDATE};
 
-static void put_step(const struct told_row *r, struct json *j) {
-    json_open(j, NULL, '{');
-    json_int(j, "step", r->step);
-    json_int(j, "epoch", r->of[TOLD_EPOCH] > 0 ? (int64_t)fmin(r->of[TOLD_EPOCH], 1e9) : 0);
-    json_real(j, "loss", r->of[TOLD_LOSS]);
-    json_real(j, "accuracy", r->of[TOLD_ACCURACY]);
-    json_real(j, "lr", r->of[TOLD_LR]);
-    json_real(j, "grad_norm", r->of[TOLD_GRAD_NORM]);
-    json_real(j, "samples", r->of[TOLD_SAMPLES]);
-    json_real(j, "ms", r->of[TOLD_MS]);
-    json_open(j, "phase_ms", '{');
-    for (int p = 0; p < PHASES; p++) json_real(j, phase_names[p].metric, r->of[phase_fields[p]]);
-    json_close(j, '}');
-    json_close(j, '}');
+static struct step_record step_of(const struct told_row *r) {
+    const double *of = r->of;
+    struct step_record s = {.step = r->step,
+                            .epoch = of[TOLD_EPOCH] > 0 ? (int64_t)fmin(of[TOLD_EPOCH], 1e9) : 0,
+                            .loss = (float)of[TOLD_LOSS],
+                            .accuracy = (float)of[TOLD_ACCURACY],
+                            .lr = of[TOLD_LR],
+                            .norm = of[TOLD_GRAD_NORM],
+                            .ms = of[TOLD_MS],
+                            .samples = of[TOLD_SAMPLES]};
+    for (int p = 0; p < PHASES; p++) s.phase_ms[p] = of[phase_fields[p]];
+    return s;
 }
 
-static void put_val(const struct told_row *r, const char *key, struct json *j) {
-    const double none = (double)NAN;
-    json_open(j, key, '{');
+static struct val_result val_of(const struct told_row *r) {
+    struct val_result v;
     _Static_assert(TOLD_VAL_SAMPLES - TOLD_VAL_LOSS == VAL_METRICS, "they are in the order of the metrics");
-    for (int i = 0; i < VAL_METRICS; i++) json_real(j, metric_table[i].key, r ? r->of[TOLD_VAL_LOSS + i] : none);
-    json_int(j, "samples", r && r->of[TOLD_VAL_SAMPLES] > 0 ? (int64_t)fmin(r->of[TOLD_VAL_SAMPLES], 1e15) : 0);
-    json_close(j, '}');
+    memcpy(v.of, r->of + TOLD_VAL_LOSS, sizeof v.of);
+    v.samples = r->of[TOLD_VAL_SAMPLES] > 0 ? (int64_t)fmin(r->of[TOLD_VAL_SAMPLES], 1e15) : 0;
+    return v;
 }
 
-static void put_event(const char *name, int64_t step, struct json *j) {
-    json_open(j, NULL, '{');
-    json_int(j, "step", step);
-    json_string(j, "event", name);
-    json_close(j, '}');
-}
-
-static void end_line(FILE *file, struct json *j) {
-    fprintf(file, "%s\n", j->text);
-    j->length = 0, j->comma = false;
-}
-
-static enum error write_metrics(const struct run *run, struct pool *pool) {
-    char *path = pool_printf(pool, "%s/metrics.jsonl", run->f->dir);
-    FILE *file = path ? fopen(path, "we") : NULL;
-    struct json j;
-    if (!file) return path ? FAIL(ERR_CREATE, "cannot create '%s'", path) : ERR_MEMORY;
-    json_init(&j);
-    put_event("started", 0, &j);
-    end_line(file, &j);
+static enum error put_rows(const struct told_run *run, const struct sink_ops *to, void *sink) {
+    TRY(to->event(sink, &(struct sink_event){.name = "started"}));
     for (size_t i = 0; i < run->t->n; i++) {
         const struct told_row *r = &run->t->row[i];
-        if (told_is_step(r)) {
-            put_step(r, &j);
-            end_line(file, &j);
-        }
-        if (!told_is_val(r)) continue;
-        json_open(&j, NULL, '{');
-        json_int(&j, "step", r->step);
-        put_val(r, "val", &j);
-        json_close(&j, '}');
-        end_line(file, &j);
+        const struct step_record step = step_of(r);
+        const struct val_result val = val_of(r);
+        if (told_is_step(r)) TRY(to->step(sink, &step));
+        if (told_is_val(r)) TRY(to->val(sink, r->step, &val));
     }
-    put_event("finished", run->steps, &j);
-    end_line(file, &j);
-    enum error err = json_done(&j);
-    if ((ferror(file) | fclose(file)) != 0 && err == ERR_NONE) err = FAIL(ERR_IO, "cannot write '%s'", path);
-    json_fini(&j);
+    TRY(to->event(sink, &(struct sink_event){.name = "finished", .step = run->steps}));
+    return to->flush(sink, true);
+}
+
+/* What the command itself may have left there makes room. */
+static enum error write_metrics(const struct told_run *run, struct pool *pool) {
+    const struct sink_ops *to = sink_find(SINK_jsonl);
+    char *path = pool_printf(pool, "%s/metrics.jsonl", run->f->dir);
+    void *sink;
+    if (!path) return ERR_MEMORY;
+    (void)unlink(path);
+    TRY(to->open(&(struct sink_place){.run_dir = run->f->dir}, &sink));
+    enum error err = put_rows(run, to, sink);
+    to->close(sink);
     return err;
 }
 
 /* ---- summary.json ---- */
 
-static double mean_of(const struct run *run, int field) {
+static double mean_of(const struct told_run *run, int field) {
     double sum = 0;
     int64_t n = 0;
     for (size_t i = 0; i < run->t->n; i++)
@@ -215,7 +197,7 @@ static double mean_of(const struct run *run, int field) {
     return n ? sum / (double)n : (double)NAN;
 }
 
-static enum error put_times(const struct run *run, struct json *j) {
+static enum error take_times(const struct told_run *run, struct summary *s) {
     int64_t n = 0;
     double samples = 0, seconds = 0, *ms = malloc(run->t->n * sizeof *ms);
     if (!ms) return FAIL(ERR_MEMORY, "no memory for the times of %zu steps", run->t->n);
@@ -225,79 +207,46 @@ static enum error put_times(const struct run *run, struct json *j) {
         ms[n++] = of[TOLD_MS];
         samples += of[TOLD_SAMPLES], seconds += of[TOLD_MS] / 1e3;
     }
-    json_open(j, "step_ms", '{');
-    json_real(j, "p50", n ? quantile_of(ms, n, 0.5) : (double)NAN);
-    json_real(j, "p95", n ? quantile_of(ms, n, 0.95) : (double)NAN);
-    json_close(j, '}');
+    s->step_p50 = n ? quantile_of(ms, n, 0.5) : (double)NAN;
+    s->step_p95 = n ? quantile_of(ms, n, 0.95) : (double)NAN;
     free(ms);
-    json_real(j, "samples_per_s", samples / seconds);
-    json_open(j, "time_s", '{');
-    for (int p = 0; p < PHASES; p++)
-        json_real(j, phase_names[p].key, mean_of(run, phase_fields[p]) * (double)run->steps / 1e3);
-    json_real(j, "comm_hidden", (double)NAN);
-    json_real(j, "total", run->total);
-    json_close(j, '}');
+    s->samples_per_s = samples / seconds;
+    for (int p = 0; p < PHASES; p++) s->time_s[p] = mean_of(run, phase_fields[p]) * (double)run->steps / 1e3;
+    s->hidden_s = s->train_s = (double)NAN;
+    s->total_s = run->total;
     return ERR_NONE;
 }
 
-/* A list of the one number, or of none. */
-static void put_list(struct json *j, const char *key, double v) {
-    json_open(j, key, '[');
-    if (!isnan(v)) json_int(j, NULL, (int64_t)fmin(v, 9e18));
-    json_close(j, ']');
-}
-
-static void put_bytes(const struct run *run, struct json *j) {
-    double sent = run->t->bytes, none = isnan(sent) ? (double)NAN : 0;
-    json_open(j, "bytes", '{');
-    put_list(j, "sent", sent);
-    put_list(j, "received", none);
-    json_open(j, "start", '{');
-    put_list(j, "sent", none);
-    put_list(j, "received", none);
-    json_close(j, '}');
-    json_close(j, '}');
-    put_list(j, "optimizer_bytes", none);
-}
-
-static enum error put_summary(const struct run *run, struct json *j) {
-    const double none = (double)NAN;
+/* As 'engine run' has it. Of bytes only the busiest rank's are known, if any, and of memory the largest process's. */
+static enum error take_summary(const struct told_run *run, struct summary *s) {
     double epochs = run->last ? run->last->of[TOLD_EPOCH] : 0;
-    json_open(j, NULL, '{');
-    json_string(j, "mode", FOREIGN_MODE);
-    json_int(j, "devices", run->f->devices);
-    json_int(j, "shards", run->f->devices);
-    json_int(j, "steps", run->steps);
-    json_int(j, "epochs", epochs > 0 ? (int64_t)fmin(epochs, 1e9) : 0);
-    json_int(j, "first_step", 0);
-    json_open(j, "train", '{');
-    json_real(j, "loss", run->last ? run->last->of[TOLD_LOSS] : none);
-    json_close(j, '}');
-    put_val(run->val, "val", j);
-    TRY(put_times(run, j));
-    put_bytes(run, j);
-    put_list(j, "peak_rss_bytes", run->f->memory);
-    json_string(j, "weights_sha256", run->t->weights);
-    json_string(j, "losses_sha256", run->losses);
-    json_string(j, "run_dir", run->f->dir);
-    json_close(j, '}');
-    return json_done(j);
+    s->mode = FOREIGN_MODE, s->run_dir = run->f->dir, s->ended = "finished";
+    s->devices = run->f->devices, s->shards = run->f->devices;
+    s->steps = run->steps, s->epochs = epochs > 0 ? (int64_t)fmin(epochs, 1e9) : 0;
+    s->train_loss = run->last ? run->last->of[TOLD_LOSS] : (double)NAN;
+    s->has_val = run->val != NULL;
+    if (run->val) s->val = val_of(run->val);
+    s->ranks = !isnan(run->t->bytes), s->processes = !isnan(run->f->memory);
+    if (s->ranks) s->steps_moved.sent[0] = fmin(run->t->bytes, 9e18);
+    s->rss[0] = run->f->memory;
+    memcpy(s->weights, run->t->weights, sizeof s->weights);
+    memcpy(s->losses, run->losses, sizeof s->losses);
+    return take_times(run, s);
+}
+
+static enum error write_summary(const struct told_run *run, struct pool *pool) {
+    char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
+    struct summary *s = pool_alloc(pool, sizeof *s);
+    struct json j;
+    if (!path || !s) return ERR_MEMORY;
+    TRY(take_summary(run, s));
+    json_init(&j);
+    return json_save(&j, summary_json(s, &j), path);
 }
 
 /* ---- all ---- */
 
-static enum error write_summary(const struct run *run, struct pool *pool) {
-    char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
-    struct json j;
-    if (!path) return ERR_MEMORY;
-    json_init(&j);
-    enum error err = put_summary(run, &j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
-}
-
-static enum error write_run(const struct run *run, struct pool *pool) {
+static enum error write_run(const struct told_run *run, struct pool *pool) {
     char *settings = tree_write(run->f->settings, false, pool);
     char *path = pool_printf(pool, "%s/resolved.yaml", run->f->dir);
     if (!settings || !path) return ERR_MEMORY;
@@ -313,17 +262,14 @@ enum error foreign_begin(const char *dir, struct pool *pool) {
     TRY(file_make_folders(dir));
     json_init(&j);
     environment_json(&j, NULL);
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
+    return json_save(&j, ERR_NONE, path);
 }
 
 enum error foreign_finish(const struct foreign *f, struct pool *pool) {
     struct told t;
     told_init(&t);
     enum error err = read_told(f, pool, &t);
-    struct run run = {.f = f, .t = &t};
+    struct told_run run = {.f = f, .t = &t};
     if (err == ERR_NONE) sum_up(&run);
     if (err == ERR_NONE && run.told <= f->warmup)
         err =

@@ -20,14 +20,14 @@ enum { EVENT_WALL = 1, EVENT_STEP = 2, EVENT_SUMMARY = 5, SUMMARY_VALUE = 1 };
 enum { VALUE_TAG = 1, VALUE_SIMPLE = 2, VALUE_TENSOR = 8, TENSOR_CONTENT = 4, TENSOR_FLOATS = 5 };
 enum { WIRE_VARINT = 0, WIRE_64 = 1, WIRE_BYTES = 2, WIRE_32 = 5 };
 
-struct bytes {
+struct event_bytes {
     const uint8_t *at;
     size_t n;
 };
 struct field {
     int number, wire;
-    uint64_t value;    /* of a varint, or the bits of a fixed one */
-    struct bytes held; /* of the others */
+    uint64_t value;          /* of a varint, or the bits of a fixed one */
+    struct event_bytes held; /* of the others */
 };
 
 static uint64_t fixed(const uint8_t *p, size_t n) {
@@ -36,15 +36,15 @@ static uint64_t fixed(const uint8_t *p, size_t n) {
     return v;
 }
 
-static bool take(struct bytes *b, size_t n, struct bytes *out) {
+static bool take(struct event_bytes *b, size_t n, struct event_bytes *out) {
     if (n > b->n) return false;
-    *out = (struct bytes){b->at, n};
+    *out = (struct event_bytes){b->at, n};
     b->at += n, b->n -= n;
     return true;
 }
 
-static bool varint(struct bytes *b, uint64_t *out) {
-    struct bytes one;
+static bool varint(struct event_bytes *b, uint64_t *out) {
+    struct event_bytes one;
     *out = 0;
     for (unsigned shift = 0; shift < 64 && take(b, 1, &one); shift += 7) {
         *out |= (uint64_t)(*one.at & 127) << shift;
@@ -54,8 +54,8 @@ static bool varint(struct bytes *b, uint64_t *out) {
 }
 
 /* The next field of a message; false behind the last one, and with b->n left where it is none. */
-static bool next_field(struct bytes *b, struct field *f) {
-    struct bytes rest = *b;
+static bool next_field(struct event_bytes *b, struct field *f) {
+    struct event_bytes rest = *b;
     uint64_t key, n = 0;
     if (!rest.n || !varint(&rest, &key) || key >> 3 == 0 || key >> 3 > 1 << 28) return false;
     *f = (struct field){.number = (int)(key >> 3), .wire = (int)(key & 7)};
@@ -84,7 +84,7 @@ static double real64(uint64_t bits) {
 }
 
 /* A tensor of one float; NaN: anything else. */
-static double tensor_value(struct bytes b) {
+static double tensor_value(struct event_bytes b) {
     struct field f;
     double v = (double)NAN;
     while (next_field(&b, &f)) {
@@ -94,7 +94,7 @@ static double tensor_value(struct bytes b) {
     return v;
 }
 
-static bool take_value(struct bytes b, struct told_row *r) {
+static bool take_value(struct event_bytes b, struct told_row *r) {
     struct field f;
     int field = -1;
     double v = (double)NAN;
@@ -107,9 +107,9 @@ static bool take_value(struct bytes b, struct told_row *r) {
     return b.n == 0;
 }
 
-static enum error take_event(struct bytes b, struct told *t) {
+static enum error take_event(struct event_bytes b, struct told *t) {
     struct field f;
-    struct bytes summary = {0}, rest = b;
+    struct event_bytes summary = {0}, rest = b;
     struct told_row *r;
     double wall = (double)NAN;
     uint64_t step = 0;
@@ -132,14 +132,14 @@ static enum error take_event(struct bytes b, struct told *t) {
     return ERR_NONE;
 }
 
-static bool sealed(struct bytes b, const uint8_t *seal) {
+static bool sealed(struct event_bytes b, const uint8_t *seal) {
     uint32_t crc = crc32c(0, b.at, b.n);
     return (uint32_t)fixed(seal, 4) == (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
-static enum error read_records(struct bytes b, struct told *t) {
+static enum error read_records(struct event_bytes b, struct told *t) {
     for (size_t all = b.n; b.n >= 12;) {
-        struct bytes length, seal, data;
+        struct event_bytes length, seal, data;
         size_t at = all - b.n;
         (void)take(&b, 8, &length), (void)take(&b, 4, &seal);
         if (!sealed(length, seal.at)) return FAIL(ERR_DATA, "no record of an event at byte %zu", at);
@@ -159,7 +159,7 @@ enum error told_events(const char *path, struct told *t) {
     size_t n;
     TRY(pool_create(&pool));
     enum error err = file_read(path, EVENTS_MOST, pool, &text, &n);
-    if (err == ERR_NONE) err = read_records((struct bytes){(const uint8_t *)text, n}, t);
+    if (err == ERR_NONE) err = read_records((struct event_bytes){(const uint8_t *)text, n}, t);
     if (err != ERR_NONE) err = error_prefix(err, "%s: ", path);
     pool_free(pool);
     return err;

@@ -120,21 +120,21 @@ static char *next_field(char **rest) {
     return field;
 }
 
-struct columns {
+struct told_columns {
     int n, step; /* step: which column it is; -1 */
     int field[COLUMNS_MOST];
 };
 
-static void read_head(char *line, struct columns *c) {
+static void read_head(char *line, struct told_columns *c) {
     char *rest = line;
-    *c = (struct columns){.step = -1};
+    *c = (struct told_columns){.step = -1};
     for (char *name; c->n < COLUMNS_MOST && (name = next_field(&rest)); c->n++) {
         if (!strcmp(name, "step")) c->step = c->n;
         c->field[c->n] = told_field_of(name, strlen(name));
     }
 }
 
-static enum error read_row(struct told *t, char *line, const struct columns *c) {
+static enum error read_row(struct told *t, char *line, const struct told_columns *c) {
     double value[COLUMNS_MOST], step = (double)NAN;
     bool told[COLUMNS_MOST] = {false};
     char *rest = line, *text;
@@ -155,7 +155,7 @@ static enum error read_row(struct told *t, char *line, const struct columns *c) 
 }
 
 static enum error read_table(char *text, struct told *t) {
-    struct columns c = {.step = -1};
+    struct told_columns c = {.step = -1};
     int64_t number = 0;
     for (char *line = text, *next; line && *line; line = next) {
         next = strchr(line, '\n');

@@ -4,22 +4,31 @@
 #include <string.h>
 
 static const struct measure measures[] = {
-    {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME},
-    {"step_q25", "ms", ABOUT_MACHINE, MEASURE_STEP_QUARTER},
-    {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST},
-    {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true},
-    {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_LOAD},
-    {"forward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_FORWARD},
-    {"backward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_BACKWARD},
-    {"comm_exposed", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_COMM},
-    {"comm_hidden", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_HIDDEN},
-    {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_UPDATE},
-    {"time", "s", ABOUT_MACHINE, MEASURE_TIME},
-    {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES},
-    {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY},
-    {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS},
+    {"step_time", "ms", ABOUT_MACHINE, MEASURE_STEP_TIME, .words = "step time", .ahead = "is faster than"},
+    {"step_q25", "ms", ABOUT_MACHINE, MEASURE_STEP_QUARTER, .words = "step that a quarter of the steps beat",
+     .ahead = "is faster than"},
+    {"step_best", "ms", ABOUT_MACHINE, MEASURE_STEP_BEST, .words = "fastest step", .ahead = "is faster than"},
+    {"throughput", "samples/s", ABOUT_MACHINE, MEASURE_THROUGHPUT, .more_is_better = true, .words = "samples a second",
+     .ahead = "is faster than"},
+    {"load", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_LOAD, .words = "loading in a step",
+     .ahead = "loads faster than"},
+    {"forward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_FORWARD, .words = "forward in a step",
+     .ahead = "is faster than"},
+    {"backward", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_BACKWARD, .words = "backward in a step",
+     .ahead = "is faster than"},
+    {"comm_exposed", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_COMM, .words = "exposed communication in a step",
+     .ahead = "waits less than"},
+    {"comm_hidden", "ms", ABOUT_MACHINE, MEASURE_PHASE, RESULT_COMM_HIDDEN, .words = "hidden communication in a step",
+     .ahead = "has less of it than"},
+    {"update", "ms", ABOUT_MACHINE, MEASURE_PHASE, PHASE_UPDATE, .words = "update in a step",
+     .ahead = "is faster than"},
+    {"time", "s", ABOUT_MACHINE, MEASURE_TIME, .words = "training time", .ahead = "is faster than"},
+    {"bytes", "bytes", ABOUT_MACHINE, MEASURE_BYTES, .words = "bytes sent by the busiest rank",
+     .ahead = "sends less than"},
+    {"memory", "bytes", ABOUT_MACHINE, MEASURE_MEMORY, .words = "peak memory", .ahead = "needs less than"},
+    {"train_loss", "", ABOUT_TRAINING, MEASURE_TRAIN_LOSS, .words = "training loss", .ahead = "is better than"},
 /* Those that are best at 1 are compared by their difference, and the others (losses, errors) by their ratio. */
-#define X(key, words, share, rises, lacks)                                                                             \
+#define X(key, in_words, share, rises, lacks)                                                                          \
     {"val_" #key,                                                                                                      \
      "",                                                                                                               \
      ABOUT_TRAINING,                                                                                                   \
@@ -27,7 +36,9 @@ static const struct measure measures[] = {
      VAL_AT_##key,                                                                                                     \
      .more_is_better = rises,                                                                                          \
      .scale = rises ? SCALE_DIFFERENCE : SCALE_RATIO,                                                                  \
-     .practical = rises ? 0.005 : 0},
+     .practical = rises ? 0.005 : 0,                                                                                   \
+     .words = "validation " in_words,                                                                                  \
+     .ahead = "is better than"},
     VAL_METRICS_LIST(X)
 #undef X
 };

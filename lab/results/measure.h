@@ -32,6 +32,7 @@ struct measure {
     double practical; /* smaller differences count as none: a share of a ratio, or in the measure's own unit */
     const char *of;   /* TIME_TO: the name of a metric, val.accuracy */
     double target;
+    const char *words, *ahead; /* "step time"; of two sides the better one "is faster than" the other */
 };
 /* Whether it is the accuracy, of which each run leaves which samples it had right. */
 bool measure_is_accuracy(const struct measure *m);

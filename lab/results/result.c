@@ -14,13 +14,13 @@ static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = 
 
 /* ---- members that must be of a kind --------------------------------------------------------- */
 
-struct reader {
+struct result_reader {
     const char *path;
     struct pool *pool;
     enum error err; /* the first */
 };
 
-static const struct json_value *member(struct reader *r, const struct json_value *in, const char *key,
+static const struct json_value *member(struct result_reader *r, const struct json_value *in, const char *key,
                                        enum json_kind kind) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == kind) return v;
@@ -28,7 +28,7 @@ static const struct json_value *member(struct reader *r, const struct json_value
     return NULL;
 }
 
-static int64_t whole(struct reader *r, const struct json_value *in, const char *key, int64_t most) {
+static int64_t whole(struct result_reader *r, const struct json_value *in, const char *key, int64_t most) {
     const struct json_value *v = member(r, in, key, JSON_NUMBER);
     if (v && v->is_integer && v->integer >= 0 && v->integer <= most) return v->integer;
     if (v && r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s': '%s' is %s", r->path, key, v->text);
@@ -36,30 +36,19 @@ static int64_t whole(struct reader *r, const struct json_value *in, const char *
 }
 
 /* null is NaN: what was not measured. */
-static double real(struct reader *r, const struct json_value *in, const char *key) {
+static double real(struct result_reader *r, const struct json_value *in, const char *key) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == JSON_NULL) return (double)NAN;
     v = member(r, in, key, JSON_NUMBER);
     return v ? v->number : 0;
 }
 
-static double maybe(const struct json_value *in, const char *key) {
-    const struct json_value *v = json_get(in, key);
-    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
-}
-
-static const char *text(struct reader *r, const struct json_value *in, const char *key) {
+static const char *text(struct result_reader *r, const struct json_value *in, const char *key) {
     const struct json_value *v = member(r, in, key, JSON_STRING);
     return v ? v->text : "";
 }
 
-/* "" is what no file says. */
-static const char *told(const struct json_value *in, const char *key) {
-    const struct json_value *v = json_get(in, key);
-    return v && v->kind == JSON_STRING ? v->text : "";
-}
-
-static int list(struct reader *r, const struct json_value *in, const char *key, double *out) {
+static int list(struct result_reader *r, const struct json_value *in, const char *key, double *out) {
     const struct json_value *v = member(r, in, key, JSON_ARRAY);
     if (!v) return 0;
     for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
@@ -74,7 +63,7 @@ static int list(struct reader *r, const struct json_value *in, const char *key, 
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-static void read_times(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_times(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
     const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
     for (int p = 0; p < PHASES; p++) out->time_s[p] = real(r, times, phase_names[p].key);
@@ -85,7 +74,7 @@ static void read_times(struct reader *r, const struct json_value *root, struct r
     out->samples_per_s = real(r, root, "samples_per_s");
 }
 
-static void read_bytes(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_bytes(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
     out->ranks = list(r, bytes, "sent", out->sent);
     int received = list(r, bytes, "received", out->received);
@@ -111,10 +100,10 @@ static enum error missing(const char *dir, struct pool *pool) {
 }
 
 static void read_val(const struct json_value *val, double of[VAL_METRICS]) {
-    for (int i = 0; i < VAL_METRICS; i++) of[i] = val ? maybe(val, metric_table[i].key) : (double)NAN;
+    for (int i = 0; i < VAL_METRICS; i++) of[i] = json_number(val, metric_table[i].key);
 }
 
-static void read_losses(struct reader *r, const struct json_value *root, struct run_result *out) {
+static void read_losses(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
     const struct json_value *val = member(r, root, "val", JSON_OBJECT);
     read_val(val, out->val_of);
@@ -125,22 +114,19 @@ static void read_losses(struct reader *r, const struct json_value *root, struct 
 }
 
 static void read_patience(const struct json_value *patience, struct run_result *out) {
-    out->patience = patience ? told(patience, "metric") : "";
-    if (patience) (void)json_get_int(patience, "evaluations_since", INT64_MAX, &out->waits);
+    out->patience = json_text(patience, "metric");
+    (void)json_get_int(patience, "evaluations_since", INT64_MAX, &out->waits);
 }
 
 enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
-    char *words, *path = pool_printf(pool, "%s/summary.json", dir);
-    size_t n;
+    char *path = pool_printf(pool, "%s/summary.json", dir);
     const struct json_value *root;
     if (!path) return ERR_MEMORY;
     *out = (struct run_result){.dir = pool_printf(pool, "%s", dir), .event = ""};
     if (!out->dir) return ERR_MEMORY;
     if (!file_exists(path)) return missing(dir, pool);
-    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
-    enum error err = json_parse(words, n, summary_limits, pool, &root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
-    struct reader r = {.path = path, .pool = pool};
+    TRY(json_read(path, SUMMARY_MOST, summary_limits, pool, &root));
+    struct result_reader r = {.path = path, .pool = pool};
     out->mode = text(&r, root, "mode");
     out->devices = whole(&r, root, "devices", 1 << 20);
     out->shards = whole(&r, root, "shards", 1 << 20);
@@ -149,8 +135,8 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     const struct json_value *first = json_get(root, "first_step");
     if (first) out->first_step = whole(&r, root, "first_step", out->steps);
     if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
-    out->run_id = told(root, "run_id");
-    out->train_s = maybe(root, "train_s");
+    out->run_id = json_text(root, "run_id");
+    out->train_s = json_number(root, "train_s");
     read_patience(json_get(root, "patience"), out);
     read_losses(&r, root, out);
     read_times(&r, root, out);
@@ -165,7 +151,7 @@ static void begin_stretch(struct run_result *out, int64_t step) {
     out->stretch = out->nsteps;
 }
 
-static enum error read_event(struct reader *r, const struct json_value *root, const char *name,
+static enum error read_event(struct result_reader *r, const struct json_value *root, const char *name,
                              struct run_result *out) {
     bool started = !strcmp(name, "started");
     out->event_step = whole(r, root, "step", INT64_MAX);
@@ -176,22 +162,21 @@ static enum error read_event(struct reader *r, const struct json_value *root, co
 }
 
 /* One line; a step's has a loss and no event. The pool of the reader keeps what stays. */
-static enum error read_line(struct reader *r, const char *line, size_t n, struct pool *scratch,
+static enum error read_line(struct result_reader *r, const char *line, size_t n, struct pool *scratch,
                             struct run_result *out) {
     const struct json_value *root;
     enum error err = json_parse(line, n, line_limits, scratch, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", r->path);
     const char *event = json_get_text(root, "event");
     if (event) TRY(read_event(r, root, event, out));
-    const struct json_value *val = json_get(root, "val");
-    if (val && val->kind == JSON_OBJECT)
-        out->val[out->nvals].step = whole(r, root, "step", INT64_MAX), read_val(val, out->val[out->nvals++].of);
+    const struct json_value *val = json_member(root, "val", JSON_OBJECT);
+    if (val) out->val[out->nvals].step = whole(r, root, "step", INT64_MAX), read_val(val, out->val[out->nvals++].of);
     if (!json_get(root, "ms")) return r->err;
     out->step[out->nsteps++] = (struct result_step){.step = whole(r, root, "step", INT64_MAX),
                                                     .epoch = whole(r, root, "epoch", INT64_MAX),
                                                     .loss = real(r, root, "loss"),
                                                     .accuracy = real(r, root, "accuracy"),
-                                                    .lr = maybe(root, "lr"),
+                                                    .lr = json_number(root, "lr"),
                                                     .ms = real(r, root, "ms"),
                                                     .samples = real(r, root, "samples")};
     return r->err;
@@ -220,7 +205,7 @@ static const char *next_line(struct lines *l, size_t *n) {
 }
 
 /* Where steps are not asked for, one alone is kept: the last before each other line, and the last of all. */
-static enum error read_lines(struct reader *r, bool steps, struct lines l, struct run_result *out) {
+static enum error read_lines(struct result_reader *r, bool steps, struct lines l, struct run_result *out) {
     struct pool *scratch; /* lines are read one by one, and forgotten */
     const char *line, *last = NULL, *from = l.at;
     size_t n, nlast = 0;
@@ -258,7 +243,7 @@ enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, st
     TRY(memory_size(lines, sizeof *out->val, path, &bytes));
     out->val = pool_alloc(pool, bytes);
     if (!out->step || !out->val) return ERR_MEMORY;
-    struct reader r = {.path = path, .pool = pool};
+    struct result_reader r = {.path = path, .pool = pool};
     return read_lines(&r, steps, all, out);
 }
 
@@ -299,23 +284,18 @@ enum error run_result_settings(const char *dir, struct pool *pool, struct run_re
 
 /* Runs of before there was this file are fine. */
 enum error run_result_environment(const char *dir, struct pool *pool, struct result_environment *out) {
-    char *words, *path = pool_printf(pool, "%s/env.json", dir);
-    size_t n;
-    const struct json_value *root, *list;
+    char *path = pool_printf(pool, "%s/env.json", dir);
+    const struct json_value *root;
     *out = (struct result_environment){"", "", "", "", "", "", 0, 0};
     if (!path) return ERR_MEMORY;
     if (!file_exists(path)) return ERR_NONE;
-    TRY(file_read(path, SUMMARY_MOST, pool, &words, &n));
-    enum error err = json_parse(words, n, summary_limits, pool, &root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
-    out->time = told(root, "time"), out->processor = told(root, "processor");
-    out->governor = told(root, "governor"), out->kernel = told(root, "kernel");
-    out->host = told(root, "host"), out->engine = told(root, "engine");
-    const struct json_value *cores = json_get(root, "cores");
-    if (cores && cores->is_integer) out->cores = cores->integer;
-    list = json_get(root, "load");
-    if (list && list->kind == JSON_ARRAY && list->count && list->children[0].kind == JSON_NUMBER)
-        out->load = list->children[0].number;
+    TRY(json_read(path, SUMMARY_MOST, summary_limits, pool, &root));
+    out->time = json_text(root, "time"), out->processor = json_text(root, "processor");
+    out->governor = json_text(root, "governor"), out->kernel = json_text(root, "kernel");
+    out->host = json_text(root, "host"), out->engine = json_text(root, "engine");
+    (void)json_get_int(root, "cores", INT64_MAX, &out->cores);
+    const struct json_value *list = json_member(root, "load", JSON_ARRAY);
+    if (list && list->count && list->children[0].kind == JSON_NUMBER) out->load = list->children[0].number;
     return ERR_NONE;
 }
 

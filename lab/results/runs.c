@@ -47,7 +47,7 @@ static bool is_experiment(const struct marks *m) {
 
 /* ---- a run ---- */
 
-static char *kept(struct pool *pool, const char *text) {
+static char *text_kept(struct pool *pool, const char *text) {
     char *copy = pool_printf(pool, "%s", text);
     return copy ? text_defuse(copy, "") : NULL;
 }
@@ -95,18 +95,18 @@ static enum error take_settings(const char *dir, struct pool *scratch, struct po
     if (!path) return ERR_MEMORY;
     if (!file_exists(path)) return ERR_NONE;
     TRY(run_result_settings(dir, scratch, &r));
-    out->mode = kept(pool, run_result_setting(&r, "mode"));
+    out->mode = text_kept(pool, run_result_setting(&r, "mode"));
     out->devices = devices_of(run_result_setting(&r, "devices"));
     return out->mode ? ERR_NONE : ERR_MEMORY;
 }
 
 /* The state of one that nobody holds. ours: summary.json is of this run, and of its end. */
-static void judge(const struct run_record *record, const struct run_result *r, bool ours, struct pool *pool,
-                  struct listed *out) {
+static void run_judge(const struct run_record *record, const struct run_result *r, bool ours, struct pool *pool,
+                      struct listed *out) {
     if (record->code) {
         out->state = RUN_FAILED;
-        out->reason =
-            *record->error ? kept(pool, record->error) : pool_printf(pool, "exit code %lld", (long long)record->code);
+        out->reason = *record->error ? text_kept(pool, record->error)
+                                     : pool_printf(pool, "exit code %lld", (long long)record->code);
     } else if (ours) {
         out->state = said(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
     } else {
@@ -136,17 +136,17 @@ static enum error read_run(const char *dir, const struct marks *m, struct pool *
     take_newest(&r, out);
     find_best(&r, out);
     if (ours) take_summary(&r, out);
-    if (same_run && *r.mode) out->mode = kept(pool, r.mode);
+    if (same_run && *r.mode) out->mode = text_kept(pool, r.mode);
     if (!ours) TRY(take_settings(dir, scratch, pool, out));
     out->planned = r.planned ? r.planned : -1;
-    out->when = kept(pool, r.environment.time);
-    out->run_id = kept(pool, *record.run_id ? record.run_id : r.run_id);
-    if (ours) out->weights = kept(pool, r.weights);
+    out->when = text_kept(pool, r.environment.time);
+    out->run_id = text_kept(pool, *record.run_id ? record.run_id : r.run_id);
+    if (ours) out->weights = text_kept(pool, r.weights);
     if (!out->mode || !out->when || !out->run_id || !out->weights) return ERR_MEMORY;
     if (held)
         out->state = RUN_RUNNING;
     else
-        judge(&record, &r, ours, pool, out);
+        run_judge(&record, &r, ours, pool, out);
     return ERR_NONE;
 }
 
@@ -171,26 +171,21 @@ static int64_t count_notes(const char *dir, struct pool *scratch) {
 }
 
 static enum error read_results(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
-    char *words, *path = pool_printf(scratch, "%s/results.json", dir);
-    const struct json_value *root, *cells;
+    char *path = pool_printf(scratch, "%s/results.json", dir);
+    const struct json_value *root;
     int64_t repeats;
-    size_t n;
     if (!path) return ERR_MEMORY;
-    TRY(file_read(path, RESULTS_MOST, scratch, &words, &n));
-    enum error err = json_parse(words, n, results_limits, scratch, &root);
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", path);
-    const char *verdict = json_get_text(root, "verdict");
-    const struct json_value *complete = json_get(root, "complete");
-    cells = json_get(root, "cells");
-    if (!cells || cells->kind != JSON_ARRAY || !complete || complete->kind != JSON_BOOL)
-        return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
+    TRY(json_read(path, RESULTS_MOST, results_limits, scratch, &root));
+    const struct json_value *complete = json_member(root, "complete", JSON_BOOL);
+    const struct json_value *cells = json_member(root, "cells", JSON_ARRAY);
+    if (!cells || !complete) return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
     out->state = complete->truth ? RUN_FINISHED : RUN_UNFINISHED;
-    out->verdict = kept(pool, verdict ? verdict : "");
+    out->verdict = text_kept(pool, json_text(root, "verdict"));
     out->done = 0;
     if (json_get_int(root, "repeats", 1 << 20, &repeats)) out->wanted = cells->count * repeats;
     for (int i = 0; i < cells->count; i++) {
-        const struct json_value *runs = json_get(&cells->children[i], "runs");
-        out->done += runs && runs->kind == JSON_ARRAY ? runs->count : 0;
+        const struct json_value *runs = json_member(&cells->children[i], "runs", JSON_ARRAY);
+        out->done += runs ? runs->count : 0;
     }
     return out->verdict ? ERR_NONE : ERR_MEMORY;
 }
@@ -211,14 +206,14 @@ static enum error read_experiment(const char *dir, const struct marks *m, struct
 
 /* ---- folders ---- */
 
-struct search {
+struct runs_search {
     struct listing *out;
     struct pool *pool;
     size_t room;
     bool cells;
 };
 
-static void identify(const char *name, char id[LISTED_ID]) {
+static void run_identify(const char *name, char id[LISTED_ID]) {
     struct sha256 s;
     char hex[SHA256_TEXT];
     sha256_init(&s);
@@ -229,7 +224,7 @@ static void identify(const char *name, char id[LISTED_ID]) {
 }
 
 /* The text without the folder, which the row names already. */
-static char *without(const char *text, const char *dir, struct pool *pool) {
+static char *text_without(const char *text, const char *dir, struct pool *pool) {
     const char *at = strstr(text, dir);
     size_t n = strlen(dir);
     if (!at || at[n] != '/') return pool_printf(pool, "%s", text);
@@ -257,9 +252,9 @@ static enum error look_into(const char *dir, const char *name, const struct mark
                            .samples_per_s = none,
                            .best = none};
     for (int i = 0; i < VAL_METRICS; i++) out->val_of[i] = none;
-    out->name = kept(pool, name);
+    out->name = text_kept(pool, name);
     out->dir = pool_printf(pool, "%s", dir);
-    identify(name, out->id);
+    run_identify(name, out->id);
     if (!out->name || !out->dir) return ERR_MEMORY;
     TRY(pool_create(&scratch));
     enum error err = m->closed ? FAIL(ERR_IO, "cannot open the folder: %s", strerror(m->closed))
@@ -267,11 +262,11 @@ static enum error look_into(const char *dir, const char *name, const struct mark
     pool_free(scratch);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
     out->state = RUN_UNREADABLE;
-    out->reason = without(error_message(), dir, pool);
+    out->reason = text_without(error_message(), dir, pool);
     return out->reason ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error add(struct search *s, const char *dir, const char *name, const struct marks *m) {
+static enum error search_add(struct runs_search *s, const char *dir, const char *name, const struct marks *m) {
     if ((size_t)s->out->count == s->room) {
         s->room = s->room ? 2 * s->room : 64;
         struct listed *more = pool_alloc(s->pool, s->room * sizeof *more);
@@ -298,7 +293,7 @@ static bool is_of_interest(const char *name, bool cells) {
     return *name != '.' && (cells || strcmp(name, "cells") != 0);
 }
 
-static enum error search(struct search *s, const char *dir, const char *name, int depth) {
+static enum error search_folder(struct runs_search *s, const char *dir, const char *name, int depth) {
     struct marks marks = {0};
     struct names {
         struct names *next;
@@ -317,12 +312,13 @@ static enum error search(struct search *s, const char *dir, const char *name, in
         if (one) *one = (struct names){folders, path}, folders = one;
     }
     if (d) closedir(d);
-    if (err == ERR_NONE && (marks.closed || is_run(&marks) || is_experiment(&marks))) err = add(s, dir, name, &marks);
+    if (err == ERR_NONE && (marks.closed || is_run(&marks) || is_experiment(&marks)))
+        err = search_add(s, dir, name, &marks);
     size_t skip = strlen(dir) + 1;
     for (struct names *f = folders; f && err == ERR_NONE && depth < DEPTH; f = f->next) {
         const char *last = f->name + skip;
         char *inner = said(name, ".") ? pool_printf(s->pool, "%s", last) : pool_printf(s->pool, "%s/%s", name, last);
-        err = inner ? search(s, f->name, inner, depth + 1) : ERR_MEMORY;
+        err = inner ? search_folder(s, f->name, inner, depth + 1) : ERR_MEMORY;
     }
     return err;
 }
@@ -332,11 +328,11 @@ static int by_name(const void *a, const void *b) {
 }
 
 enum error runs_list(const char *folder, bool cells, struct pool *pool, struct listing *out) {
-    struct search s = {.out = out, .pool = pool, .cells = cells};
+    struct runs_search s = {.out = out, .pool = pool, .cells = cells};
     *out = (struct listing){0};
     if (!file_is_folder(folder))
         return FAIL(ERR_INPUT, file_exists(folder) ? "'%s' is a file, not a folder of runs" : "no folder '%s'", folder);
-    TRY(search(&s, folder, ".", 0));
+    TRY(search_folder(&s, folder, ".", 0));
     if (out->count) qsort(out->of, (size_t)out->count, sizeof *out->of, by_name);
     return ERR_NONE;
 }

@@ -21,7 +21,7 @@
 enum { NOTE_MOST = 4096, LOG_SHOWN = 2000, AGAIN_MOST = 2 };
 static const struct json_limits note_limits = {2, 16, 256};
 
-struct state {
+struct runner_state {
     const struct runner *r;
     const struct experiment *x;
     struct compared *out;
@@ -31,13 +31,14 @@ struct state {
     int most;        /* repeats that there is room for */
 };
 
-static char *run_path(const struct state *s, int cell, int repeat, const char *end) {
+static char *run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
     return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name, repeat + 1, end);
 }
 
 /* ---- what was run before ---- */
 
-static enum error write_note(const struct state *s, int cell, int repeat, int again, double foreign, double seconds) {
+static enum error write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
+                             double seconds) {
     struct json j;
     char *path = run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
@@ -49,38 +50,26 @@ static enum error write_note(const struct state *s, int cell, int repeat, int ag
     json_real(&j, "foreign_cores", foreign);
     json_real(&j, "seconds", seconds);
     json_close(&j, '}');
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) err = file_replace(path, j.text, j.length);
-    json_fini(&j);
-    return err;
-}
-
-static double number_of(const struct json_value *root, const char *key) {
-    const struct json_value *v = json_get(root, key);
-    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
+    return json_save(&j, ERR_NONE, path);
 }
 
 /* Takes a finished run; anything else about its directory means that it is not. */
-static bool take(struct state *s, int cell, int repeat) {
-    const struct json_value *root, *digest;
-    char *text, *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
-    size_t n;
+static bool runner_take(struct runner_state *s, int cell, int repeat) {
+    const struct json_value *root;
+    char *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
     int64_t again;
     struct compared_run *run = &s->out->cell[cell].run[repeat];
     if (!path || !dir || !file_exists(path)) return false;
-    if (file_read(path, NOTE_MOST, s->pool, &text, &n) != ERR_NONE ||
-        json_parse(text, n, note_limits, s->pool, &root) != ERR_NONE)
-        return false;
-    digest = json_get(root, "digest");
-    if (!digest || digest->kind != JSON_STRING || strcmp(digest->text, s->x->cell[cell].digest) != 0 ||
-        (s->x->nseeds && number_of(root, "seed") != (double)s->x->seeds[repeat]) ||
+    if (json_read(path, NOTE_MOST, note_limits, s->pool, &root) != ERR_NONE ||
+        strcmp(json_text(root, "digest"), s->x->cell[cell].digest) != 0 ||
+        (s->x->nseeds && json_number(root, "seed") != (double)s->x->seeds[repeat]) ||
         run_result_read(dir, s->pool, &run->result) != ERR_NONE)
         return false;
     run->dir = dir + strlen(s->r->folder) + 1;
     run->repeat = repeat;
     run->again = json_get_int(root, "again", AGAIN_MOST, &again) ? (int)again : 0;
-    run->foreign = number_of(root, "foreign_cores");
-    s->seconds[cell * s->most + repeat] = number_of(root, "seconds");
+    run->foreign = json_number(root, "foreign_cores");
+    s->seconds[cell * s->most + repeat] = json_number(root, "seconds");
     return s->done[cell * s->most + repeat] = true;
 }
 
@@ -106,7 +95,7 @@ static double seconds_used(const struct rusage *u) {
 
 /* Shows the end of what its processes have said; of a command that has said nothing, of what it has printed. Gives a hint that
  * names the file. */
-static const char *show_last_words(const struct state *s, const struct one_run *r, int which) {
+static const char *show_last_words(const struct runner_state *s, const struct one_run *r, int which) {
     const char *paths[] = {one_run_log(r, which), pool_printf(s->pool, "%s/output.txt", r->dir)};
     char *text = NULL, *rest = NULL;
     size_t n = 0;
@@ -127,7 +116,7 @@ static enum error error_of(const struct one_run *r, int code) {
     return own == ERR_BUG && others ? ERR_RESULT : own;
 }
 
-static enum error failure(const struct state *s, const struct one_run *r, const struct process_end *end) {
+static enum error failure(const struct runner_state *s, const struct one_run *r, const struct process_end *end) {
     const char *words = show_last_words(s, r, end->which),
                *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
     if (end->late)
@@ -154,7 +143,7 @@ static enum error try_once(const struct one_run *r, double *foreign, double *sec
     return ERR_NONE;
 }
 
-static enum error run_one(struct state *s, int cell, int repeat) {
+static enum error run_one(struct runner_state *s, int cell, int repeat) {
     const struct one_run r = {.x = s->x,
                               .cell = &s->x->cell[cell],
                               .repeat = repeat,
@@ -177,14 +166,15 @@ static enum error run_one(struct state *s, int cell, int repeat) {
     if (stop_signal()) return one_run_remove(&r);
     if (end.code != 0 || end.late) return failure(s, &r, &end);
     TRY(write_note(s, cell, repeat, again, foreign, seconds));
-    if (!take(s, cell, repeat)) return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
+    if (!runner_take(s, cell, repeat))
+        return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
     return ERR_NONE;
 }
 
 /* ---- progress ---- */
 
 /* Of runs to come: as long as those of the same cell took, or else as all did. */
-static double eta(const struct state *s) {
+static double runner_eta(const struct runner_state *s) {
     int all = 0;
     double sum = 0, left = 0;
     for (int i = 0; i < s->x->ncells * s->most; i++)
@@ -202,14 +192,14 @@ static double eta(const struct state *s) {
     return left;
 }
 
-static int count_done(const struct state *s) {
+static int count_done(const struct runner_state *s) {
     int n = 0;
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->out->repeats; k++) n += s->done[i * s->most + k];
     return n;
 }
 
-static void show(const struct state *s, int cell, int repeat, bool done) {
+static void runner_show(const struct runner_state *s, int cell, int repeat, bool done) {
     char when[32];
     bool bar = isatty(STDERR_FILENO);
     if (s->r->quiet || (!bar && !done)) return;
@@ -219,25 +209,25 @@ static void show(const struct state *s, int cell, int repeat, bool done) {
     if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
     int number = count_done(s) + !done, total = s->x->ncells * s->out->repeats;
     fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, total, s->x->cell[cell].label,
-            repeat + 1, got, text_of_seconds(eta(s), when), bar ? "\033[K" : "\n");
+            repeat + 1, got, text_of_seconds(runner_eta(s), when), bar ? "\033[K" : "\n");
     fflush(stderr);
 }
 
 /* ---- the order ---- */
 
-struct turn {
+struct runner_turn {
     uint64_t place, side;
     int cell;
 };
 
 static int by_turn(const void *a, const void *b) {
-    const struct turn *x = a, *y = b;
+    const struct runner_turn *x = a, *y = b;
     if (x->place != y->place) return x->place < y->place ? -1 : 1;
     if (x->side != y->side) return x->side < y->side ? -1 : 1;
     return x->cell - y->cell;
 }
 
-static void draw_order(const struct experiment *x, int repeat, struct turn *turns) {
+static void draw_order(const struct experiment *x, int repeat, struct runner_turn *turns) {
     struct rng_key key = rng_key(x->seed, RNG_ORDER);
     for (int i = 0; i < x->ncells; i++) {
         int first = i;
@@ -246,7 +236,8 @@ static void draw_order(const struct experiment *x, int repeat, struct turn *turn
             if (other >= 0 && other < first) first = other;
         }
         uint64_t counter = (uint64_t)repeat * 2;
-        turns[i] = (struct turn){rng_u64(key, counter, (uint64_t)first), rng_u64(key, counter + 1, (uint64_t)i), i};
+        turns[i] =
+            (struct runner_turn){rng_u64(key, counter, (uint64_t)first), rng_u64(key, counter + 1, (uint64_t)i), i};
     }
     qsort(turns, (size_t)x->ncells, sizeof *turns, by_turn);
 }
@@ -263,7 +254,7 @@ static enum error lock_folder(const char *folder, struct pool *pool, int *fd) {
     return FAIL(ERR_CREATE, "another process runs the experiment in '%s'", folder);
 }
 
-static enum error write_cells(const struct state *s) {
+static enum error write_cells(const struct runner_state *s) {
     for (int i = 0; i < s->x->ncells; i++) {
         char *dir = pool_printf(s->pool, "%s/cells/%s", s->r->folder, s->x->cell[i].name);
         char *path = dir ? pool_printf(s->pool, "%s/config.yaml", dir) : NULL;
@@ -274,24 +265,24 @@ static enum error write_cells(const struct state *s) {
     return ERR_NONE;
 }
 
-static enum error run_all(struct state *s) {
-    struct turn turns[EXPERIMENT_CELLS];
+static enum error run_all(struct runner_state *s) {
+    struct runner_turn turns[EXPERIMENT_CELLS];
     for (int repeat = 0; repeat < s->out->repeats; repeat++) {
         draw_order(s->x, repeat, turns);
         for (int i = 0; i < s->x->ncells; i++) {
             int cell = turns[i].cell;
             if (s->done[cell * s->most + repeat]) continue;
-            show(s, cell, repeat, false);
+            runner_show(s, cell, repeat, false);
             TRY(run_one(s, cell, repeat));
             if (stop_signal()) return ERR_NONE;
-            show(s, cell, repeat, true);
+            runner_show(s, cell, repeat, true);
         }
     }
     return ERR_NONE;
 }
 
 /* Runs that are missing leave no gap. */
-static void gather(struct state *s) {
+static void runner_gather(struct runner_state *s) {
     for (int i = 0; i < s->x->ncells; i++) {
         struct compared_cell *cell = &s->out->cell[i];
         cell->nruns = 0;
@@ -302,9 +293,9 @@ static void gather(struct state *s) {
 
 /* Their spread says how many runs are wanted. It is asked once, so that a difference that seems to be there ends nothing
  * early. */
-static enum error run_wanted(struct state *s) {
+static enum error run_wanted(struct runner_state *s) {
     const struct experiment *x = s->x;
-    gather(s);
+    runner_gather(s);
     TRY(compare_judge(s->out));
     int wanted = compare_wanted_repeats(s->out);
     if (wanted == s->out->repeats) return ERR_NONE;
@@ -321,7 +312,7 @@ static enum error run_wanted(struct state *s) {
     return run_all(s);
 }
 
-static enum error begin(struct state *s) {
+static enum error runner_begin(struct runner_state *s) {
     size_t n = (size_t)(s->x->ncells * s->most);
     s->done = pool_alloc(s->pool, n * sizeof *s->done);
     s->seconds = pool_alloc(s->pool, n * sizeof *s->seconds);
@@ -330,7 +321,7 @@ static enum error begin(struct state *s) {
     const char *few = s->r->quiet ? NULL : experiment_too_few(s->x, s->x->most);
     if (few) fprintf(stderr, "note: %s\n", few);
     for (int i = 0; i < s->x->ncells; i++)
-        for (int k = 0; k < s->most; k++) (void)take(s, i, k);
+        for (int k = 0; k < s->most; k++) (void)runner_take(s, i, k);
     if (count_done(s) && !s->r->quiet)
         fprintf(stderr, "%d of %d runs are already in %s\n", count_done(s), s->x->ncells * s->out->repeats,
                 s->r->folder);
@@ -338,17 +329,17 @@ static enum error begin(struct state *s) {
 }
 
 enum error runner_run(const struct runner *r, const struct experiment *x, struct compared *out) {
-    struct state s = {.r = r, .x = x, .out = out, .pool = x->pool, .most = x->most};
+    struct runner_state s = {.r = r, .x = x, .out = out, .pool = x->pool, .most = x->most};
     int fd;
     TRY(compare_begin(x, r->folder, out));
     TRY(file_make_folders(r->folder));
     TRY(lock_folder(r->folder, x->pool, &fd));
-    enum error err = begin(&s);
+    enum error err = runner_begin(&s);
     if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
     if (err == ERR_NONE) err = run_all(&s);
     if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = run_wanted(&s);
     if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
-    if (s.done) gather(&s);
+    if (s.done) runner_gather(&s);
     close(fd);
     return err;
 }

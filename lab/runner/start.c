@@ -15,27 +15,27 @@
 #include <unistd.h>
 
 enum { LIST_MOST = 320, GRACE = 10, NO_SSH = 255 };
-struct list { /* of words; ended by NULL */
+struct start_list { /* of words; ended by NULL */
     const char *of[LIST_MOST];
     int n;
     bool failed; /* no memory, or too many */
 };
 
-static void add(struct list *l, const char *text) {
+static void add(struct start_list *l, const char *text) {
     l->failed |= !text || l->n == LIST_MOST - 1;
     if (!l->failed) l->of[l->n++] = text;
 }
 
-static void add_all(struct list *l, const char *const *texts) {
+static void add_all(struct start_list *l, const char *const *texts) {
     for (; texts && *texts; texts++) add(l, *texts);
 }
 
-static void add_set(struct list *l, const char *text) {
+static void add_set(struct start_list *l, const char *text) {
     add(l, "--set");
     add(l, text);
 }
 
-static enum error check(const struct list *l) {
+static enum error check(const struct start_list *l) {
     return !l->failed ? ERR_NONE
                       : FAIL(ERR_MEMORY, "more than %d words or variables, or no memory for them", LIST_MOST);
 }
@@ -57,7 +57,7 @@ static const char *absolute(struct pool *pool, const char *path) {
     return getcwd(full, sizeof full) ? pool_printf(pool, "%s/%s", full, path) : path;
 }
 
-static void add_engine(const struct one_run *r, struct list *l) {
+static void add_engine(const struct one_run *r, struct start_list *l) {
     const char *paths[] = {r->config, r->dir};
     bool far = r->cell->start.under || r->cell->start.nhosts;
     for (int i = 0; i < 2 && far; i++)
@@ -83,7 +83,7 @@ static const char *secret(const struct one_run *r) {
 
 static enum error run_engine(const struct one_run *r, struct process_limits limits, struct process_end *end) {
     const struct experiment_start *s = &r->cell->start;
-    struct list words = {0}, variables = {0};
+    struct start_list words = {0}, variables = {0};
     add_engine(r, &words);
     add_all(&variables, s->variables);
     if (s->under) add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", secret(r)));
@@ -105,7 +105,7 @@ static char *shell_word(struct pool *pool, char *before, const char *word) {
 /* The secret comes as the first line that the shell reads, so that no list of processes shows it. That there is an end
  * of what it reads says that the experiment has gone, or wants it to end: then the engine is asked to stop. */
 static char *script(const struct one_run *r, int host) {
-    struct list words = {0};
+    struct start_list words = {0};
     add_engine(r, &words);
     add_set(&words, pool_printf(r->pool, "run.node_rank=%d", host));
     char *text = words.failed ? NULL
@@ -150,7 +150,7 @@ static const char *seed_of(const struct one_run *r) {
     return given ? given : "0";
 }
 
-static void add_variable(const struct one_run *r, struct list *l, const char *name, const char *value) {
+static void add_variable(const struct one_run *r, struct start_list *l, const char *name, const char *value) {
     add(l, value ? pool_printf(r->pool, "ENGINE_%s=%s", name, value) : NULL);
 }
 
@@ -176,7 +176,7 @@ static enum error finish_command(const struct one_run *r, const struct foreign *
 }
 
 static enum error run_command(const struct one_run *r, struct process_limits limits, struct process_end *end) {
-    struct list words = {0}, variables = {0};
+    struct start_list words = {0}, variables = {0};
     const char *dir = absolute(r->pool, r->dir), *out = pool_printf(r->pool, "%s/output.txt", r->dir);
     const char *metrics = dir ? pool_printf(r->pool, "%s/command.jsonl", dir) : NULL;
     struct node *settings;

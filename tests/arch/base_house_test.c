@@ -75,9 +75,9 @@ static const struct {
     {"", "nccl.h", "transport/carrier/nccl"},
 };
 /* Floors: a file includes what stands on its own floor and below. */
-static const char *const floors[] = {"lab/numbers/", "lab/results/", "lab/process/", "lab/experiment/",
-                                     "lab/predict/", "lab/compare/", "lab/runner/",  "lab/draw/",
-                                     "lab/report/",  "lab/advise/",  "lab/lesson/"};
+static const char *const floors[] = {"lab/numbers/",    "lab/draw/",    "lab/results/", "lab/process/",
+                                     "lab/experiment/", "lab/predict/", "lab/compare/", "lab/runner/",
+                                     "lab/report/",     "lab/advise/",  "lab/lesson/"};
 /* The same inside transport/; a prefix may begin another one's, and the longest counts: the group's floor is all that
  * no other row names. */
 static const char *const transport_floors[] = {"transport/base/",  "transport/store/",     "transport/link/",

@@ -2,8 +2,10 @@
  * place. */
 #include "tests/harness/harness.h"
 
+#include "engine/base/file.h"
 #include "engine/base/json.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -228,9 +230,50 @@ static void test_damage(void **state) {
     free(copy);
 }
 
+static void test_files_and_lenient_members(void **state) {
+    (void)state;
+    const struct json_limits limits = {4, 100, 100};
+    const struct json_value *root;
+    struct json j;
+    char *folder;
+    assert_ok(file_make_temporary("json", pool, &folder));
+    const char *path = pool_printf(pool, "%s/a.json", folder);
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    json_string(&j, "text", "a");
+    json_real(&j, "number", 2.5);
+    json_bool(&j, "truth", true);
+    json_close(&j, '}');
+    assert_ok(json_save(&j, ERR_NONE, path));
+    assert_null(strstr(j.text, "a")); /* it was freed */
+    assert_ok(json_read(path, 100, limits, pool, &root));
+    assert_string_equal(json_text(root, "text"), "a");
+    assert_string_equal(json_text(root, "number"), "");
+    assert_string_equal(json_text(NULL, "text"), "");
+    assert_true(json_number(root, "number") == 2.5);
+    assert_true(isnan(json_number(root, "text")));
+    assert_true(json_truth(root, "truth"));
+    assert_false(json_truth(root, "text"));
+    assert_null(json_member(root, "text", JSON_NUMBER));
+    assert_fails(ERR_DATA, json_read(path, 4, limits, pool, &root));
+    json_init(&j);
+    json_open(&j, NULL, '{');
+    assert_int_equal(json_save(&j, ERR_RESULT, path), ERR_RESULT); /* what was there stays */
+    assert_ok(json_read(path, 100, limits, pool, &root));
+    assert_ok(file_replace(path, "{\"a\":}", 6));
+    assert_fails(ERR_DATA, json_read(path, 100, limits, pool, &root));
+    assert_non_null(strstr(error_message(), path));
+    assert_ok(file_remove_tree(folder));
+}
+
 int main(void) {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-    const struct CMUnitTest tests[] = {T(test_writer), T(test_reader),    T(test_refused),
-                                       T(test_limits), T(test_many_keys), T(test_damage)};
+    const struct CMUnitTest tests[] = {T(test_writer),
+                                       T(test_reader),
+                                       T(test_refused),
+                                       T(test_limits),
+                                       T(test_many_keys),
+                                       T(test_damage),
+                                       T(test_files_and_lenient_members)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -600,7 +600,7 @@ static void a_set_that_all_seeds_share_has_an_error_of_its_own(void **state) {
     write_right("b1", "--xx----", "0000000b");
     assert_ok(compare_judge(&c));
     assert_true(isnan(c.pair[0].answer[0].statistics.error));
-    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws 8 validation samples of its own"));
+    assert_true(c.nnotes > 0 && strstr(c.note[c.nnotes - 1], "each seed draws its own 8 validation samples"));
 }
 
 /* The set's part is of the differences of each seed, however far apart the seeds are. */
@@ -726,7 +726,7 @@ static void no_losses_are_no_equal_losses(void **state) {
     x.nseeds = 0;
     without_weights_and_losses(false);
     assert_int_equal(c.pair[0].answer[0].samples[0], 1);
-    assert_non_null(strstr(compare_untested(&c), "repeats: {seeds: 8} gives each run a seed of its own"));
+    assert_non_null(strstr(compare_untested(&c), "repeats: {seeds: 8} gives each run a different seed"));
 }
 
 /* ---- the same bits ---- */

@@ -16,7 +16,7 @@ static const char header[] = "step,epoch,loss,accuracy,lr,grad_norm,samples,ms,l
 #undef COLUMN
 
 enum { ROW = 512, STEP_COLUMNS = 15 };
-struct csv {
+struct csv_sink {
     struct sink_file file;
     int64_t step;  /* of the last row; -1: there is none */
     char row[ROW]; /* its columns of the step: "1,0,2.3,...,0" */
@@ -25,7 +25,7 @@ struct csv {
     off_t at, end;         /* where the last row begins; what has been written ends */
 };
 
-static enum error cut(const struct csv *c) {
+static enum error cut(const struct csv_sink *c) {
     if (ftruncate(fileno(c->file.f), c->end) == 0) return ERR_NONE;
     return FAIL(ERR_IO, "metrics.csv cannot be cut: %s", strerror(errno));
 }
@@ -57,7 +57,7 @@ static void format_val(char *to, const struct val_result *v) {
 }
 
 /* The last row, where it belongs. */
-static enum error put_row(struct csv *c) {
+static enum error put_row(struct csv_sink *c) {
     char val[ROW] = "";
     if (c->step < 0 || c->written) return ERR_NONE;
     memset(val, ',', VAL_METRICS + 1);
@@ -74,7 +74,7 @@ static enum error put_row(struct csv *c) {
 /* ---- what is there already ---- */
 
 /* Of a row that is to stay; false: it goes, as do those behind it. */
-static bool keep_row(struct csv *c, const char *line, int64_t last) {
+static bool keep_row(struct csv_sink *c, const char *line, int64_t last) {
     int64_t step = atoll(line);
     const char *end = line;
     if (step <= c->step || step > last) return false;
@@ -86,7 +86,7 @@ static bool keep_row(struct csv *c, const char *line, int64_t last) {
 }
 
 /* Leaves the file's place behind the last row that stays. */
-static enum error read_rows(struct csv *c, int64_t last) {
+static enum error read_rows(struct csv_sink *c, int64_t last) {
     char line[2 * ROW];
     FILE *f = c->file.f;
     rewind(f);
@@ -109,14 +109,14 @@ static enum error read_rows(struct csv *c, int64_t last) {
 /* ---- the sink ---- */
 
 static void csv_close(void *sink) {
-    struct csv *c = sink;
+    struct csv_sink *c = sink;
     sink_file_close(&c->file);
     free(c);
 }
 
 static enum error csv_open(const struct sink_place *p, void **out) {
     char path[4096];
-    struct csv *c = calloc(1, sizeof *c);
+    struct csv_sink *c = calloc(1, sizeof *c);
     if (!c) return FAIL(ERR_MEMORY, "no memory for metrics.csv");
     c->step = -1;
     snprintf(path, sizeof path, "%s/metrics.csv", p->run_dir);
@@ -131,7 +131,7 @@ static enum error csv_open(const struct sink_place *p, void **out) {
 }
 
 static enum error csv_step(void *sink, const struct step_record *r) {
-    struct csv *c = sink;
+    struct csv_sink *c = sink;
     enum error err = put_row(c);
     format_step(c->row, r);
     c->step = r->step;
@@ -142,7 +142,7 @@ static enum error csv_step(void *sink, const struct step_record *r) {
 
 /* Of a step that has no row (another run's checkpoint, evaluated at once) nothing is kept. */
 static enum error csv_val(void *sink, int64_t step, const struct val_result *v) {
-    struct csv *c = sink;
+    struct csv_sink *c = sink;
     if (step != c->step) return ERR_NONE;
     c->val = *v;
     c->has_val = true;
@@ -151,7 +151,7 @@ static enum error csv_val(void *sink, int64_t step, const struct val_result *v) 
 }
 
 static enum error csv_flush(void *sink, bool settled) {
-    struct csv *c = sink;
+    struct csv_sink *c = sink;
     if (settled) TRY(put_row(c));
     return sink_file_flush(&c->file);
 }

@@ -32,8 +32,12 @@ static enum error jsonl_step(void *sink, const struct step_record *r) {
     put(f, ",\"accuracy\":", "%.6g", (double)r->accuracy);
     put(f, ",\"lr\":", "%.9g", r->lr);
     put(f, ",\"grad_norm\":", "%.6g", r->norm);
-    fprintf(f, ",\"samples\":%.0f,\"ms\":%.4f,\"phase_ms\":{", r->samples, r->ms);
-    for (int i = 0; i < PHASES; i++) fprintf(f, "%s\"%s\":%.4f", i ? "," : "", phase_names[i].metric, r->phase_ms[i]);
+    put(f, ",\"samples\":", "%.0f", r->samples);
+    put(f, ",\"ms\":", "%.4f", r->ms);
+    for (int i = 0; i < PHASES; i++) {
+        fprintf(f, "%s\"%s\"", i ? "," : ",\"phase_ms\":{", phase_names[i].metric);
+        put(f, ":", "%.4f", r->phase_ms[i]);
+    }
     fputc('}', f);
     if (r->loss_scale > 0) put(f, ",\"loss_scale\":", "%.9g", r->loss_scale);
     fputs(r->skipped ? ",\"skipped\":true}\n" : "}\n", f);

@@ -72,8 +72,9 @@ static enum error parse_jitter(const struct node *value, struct augment *out) {
     else if (value && value->kind == NODE_MAP)
         for (int i = 0; i < KEYS; i++) known += number_of(node_get(value, keys[i]), 0, 10, of[i]);
     if (known == 0 || (value->kind == NODE_MAP && known != value->count))
-        return FAIL(ERR_CONFIG, "jitter takes {brightness: 0.4, contrast: 0.4, saturation: 0.4} or "
-                                "one number for all, from 0 to 10");
+        return FAIL(
+            ERR_CONFIG,
+            "jitter takes {brightness: 0.4, contrast: 0.4, saturation: 0.4} or one number for all, from 0 to 10");
     return ERR_NONE;
 }
 
@@ -92,8 +93,8 @@ static enum error parse_rotation(const struct node *value, struct augment *out) 
     if (!degrees_of(map ? node_get(value, "degrees") : value, r->degrees) ||
         (map && !keys_known(value, (const char *const[]){"degrees", "fill"}, 2)) ||
         (fill && !number_of(fill, -1e30, 1e30, &r->fill)))
-        return FAIL(ERR_CONFIG, "rotation takes the degrees to either side, from 0 to 180, or {degrees: [-10, 30], "
-                                "fill: 0}");
+        return FAIL(ERR_CONFIG,
+                    "rotation takes the degrees to either side, from 0 to 180, or {degrees: [-10, 30], fill: 0}");
     return ERR_NONE;
 }
 
@@ -139,10 +140,8 @@ static enum error item_parse(const struct node *item, struct augment *out, const
     *at = value ? value : item;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, name)) return kinds[i].parse(value, out);
-    return FAIL(ERR_CONFIG,
-                "no such augmentation\nwrite a list of: flip, {crop: 4}, "
-                "random_resized_crop, {rotation: 15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, "
-                "{cutmix: 1.0}");
+    return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}, random_resized_crop, {rotation: "
+                            "15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, {cutmix: 1.0}");
 }
 
 enum error augment_parse(const struct node *node, struct augment *out, const struct node **at) {

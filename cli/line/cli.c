@@ -73,17 +73,15 @@ enum error cli_read_shape(const char *value, void *out) {
 }
 
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
-    const char *algorithms[16] = {0}, *path = NULL, *run_dir;
+    const char *path = NULL, *run_dir;
     struct pool *pool;
     int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     *report = NULL;
     *out = (struct run_settings){0};
     TRY(pool_create(&pool));
     enum error err = c->path ? cli_run_dir(c->path, pool, &path, &run_dir) : ERR_NONE;
-    if (err == ERR_NONE)
-        err = run_settings_load(path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, report);
+    const struct run_ask ask = {path, c->sets, c->nsets, mode_kinds(&n), algo_names(), c->launched, c->asks};
+    if (err == ERR_NONE) err = run_settings_load(&ask, out, report);
     pool_free(pool);
     return err;
 }

@@ -3,7 +3,8 @@
 #pragma once
 #include "cli/line/options.h"
 #include "engine/base/json.h"
-#include "engine/train/trainer.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ enum error cli_read_shape(const char *value, void *out);
 /* ---- what commands that read a configuration share ---- */
 enum { CLI_SETS = 256 };
 struct launcher;
+struct trainer;
 struct cli_config {
     const char *path;                    /* NULL: none given */
     const struct run_launched *launched; /* by another launcher, as cli_launched tells; or NULL */

@@ -1,6 +1,7 @@
 /* The layers of a network, as 'engine help conv2d', the manual and docs/layers.md tell them: all from the layers' own
  * tables (engine/model/layer.h). */
 #include "cli/line/cli.h"
+#include "engine/model/layer.h"
 
 #include <stdio.h>
 #include <string.h>

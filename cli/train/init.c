@@ -26,13 +26,10 @@ struct options {
 
 static enum error parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
                         struct config_errors *e) {
-    const char *algorithms[16] = {0};
     struct node *tree;
     int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
     TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
-    return run_settings_from(tree, mode_kinds(&n), algorithms, out, e);
+    return run_settings_from(tree, &(struct run_ask){.modes = mode_kinds(&n), .algorithms = algo_names()}, out, e);
 }
 
 /* As the file 'path'; run_settings_free in any case. */

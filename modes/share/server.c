@@ -9,6 +9,7 @@
 #include "modes/share/share.h"
 
 #include "engine/base/clock.h"
+#include "engine/settings/run_config.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -74,10 +74,16 @@ static const struct {
     {"cli/", "engine/device/cuda/", NULL},
     {"", "nccl.h", "transport/carrier/nccl"},
 };
-/* Floors: a file includes what stands on its own floor and below. */
-static const char *const floors[] = {"lab/numbers/", "lab/results/", "lab/process/", "lab/experiment/",
-                                     "lab/predict/", "lab/compare/", "lab/runner/",  "lab/draw/",
-                                     "lab/report/",  "lab/advise/",  "lab/lesson/"};
+/* Floors: a file of a house's room includes what stands in that room and in those before it. */
+enum { ROOMS_MOST = 12 };
+static const struct {
+    const char *house, *rooms[ROOMS_MOST];
+} floors[] = {
+    {"engine/", {"base/", "config/", "optim/", "device/", "model/", "data/", "save/", "settings/", "tell/", "train/"}},
+    {"lab/",
+     {"numbers/", "results/", "process/", "experiment/", "predict/", "compare/", "runner/", "draw/", "report/",
+      "advise/", "lesson/"}},
+};
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
 
 enum { FUNCTION_MOST = 80, FILE_MOST = 500, MODE_MOST = 300, FUNCTIONS = 20000 };
@@ -95,12 +101,13 @@ static bool allowed(const char *path, const char *target, size_t rule) {
     return false;
 }
 
-/* The top for what stands outside of all floors. */
-static size_t floor_of(const char *path) {
-    size_t floors_count = sizeof floors / sizeof *floors;
-    for (size_t i = 0; i < floors_count; i++)
-        if (!strncmp(path, floors[i], strlen(floors[i]))) return i;
-    return strncmp(path, "lab/", 4) && strncmp(path, "cli/", 4) ? 0 : floors_count;
+/* The floor of a path in a house; -1: it is outside of the house, or of all its rooms. */
+static int floor_of(const char *path, size_t house) {
+    size_t n = strlen(floors[house].house);
+    if (strncmp(path, floors[house].house, n) != 0) return -1;
+    for (int i = 0; i < ROOMS_MOST && floors[house].rooms[i]; i++)
+        if (!strncmp(path + n, floors[house].rooms[i], strlen(floors[house].rooms[i]))) return i;
+    return -1;
 }
 
 static void check_include(const char *path, int line, const char *text) {
@@ -113,7 +120,9 @@ static void check_include(const char *path, int line, const char *text) {
         if (!strcmp(to, "engine/") && !strncmp(target, "engine/base/", 12)) continue;
         if (!allowed(path, target, i)) complain(path, line, "may not include ", text);
     }
-    if (floor_of(target) > floor_of(path)) complain(path, line, "may not include a higher floor's ", text);
+    for (size_t house = 0; house < sizeof floors / sizeof *floors; house++)
+        if (floor_of(path, house) >= 0 && floor_of(target, house) > floor_of(path, house))
+            complain(path, line, "may not include a higher floor's ", text);
 }
 
 /* clang gives what chooses a kernel the kernel's name, and shows it to the whole program. */

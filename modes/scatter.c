@@ -1,4 +1,5 @@
 #include "modes/scatter.h"
+#include "engine/settings/run_config.h"
 
 struct scatter {
     struct trainer *t;

@@ -12,6 +12,7 @@
 #include "modes/step.h"
 
 #include "engine/base/clock.h"
+#include "engine/settings/run_config.h"
 #include "modes/scatter.h"
 #include "modes/share/share.h"
 

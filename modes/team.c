@@ -3,6 +3,8 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/exchange.h"
+#include "engine/settings/run_config.h"
 #include "transport/flight/recorder.h"
 
 #include <stdio.h>

@@ -1,6 +1,7 @@
 /* The interface between the parts of 'engine bench layers'. */
 #pragma once
 #include "cli/line/cli.h"
+#include "engine/model/graph.h"
 
 #include <stdio.h>
 

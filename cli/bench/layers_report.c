@@ -2,6 +2,7 @@
 #include "cli/bench/layers.h"
 
 #include "engine/base/text.h"
+#include "engine/model/graph.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,7 @@
 #include "cli/dashboard/impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/settings/run_config.h"
 
 #include <pthread.h>
 #include <stdlib.h>

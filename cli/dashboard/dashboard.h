@@ -11,7 +11,7 @@
  *                             header Engine-Next is the N to ask for next */
 #pragma once
 #include "engine/base/json.h"
-#include "engine/train/trainer.h"
+#include "engine/settings/job.h"
 #include "transport/flight/recorder.h"
 
 #define DASHBOARD_STANDARD "127.0.0.1:8080"

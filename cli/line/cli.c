@@ -84,23 +84,16 @@ enum error cli_read_shape(const char *value, void *out) {
     return shape_read(value, out) ? ERR_NONE : ERR_USAGE;
 }
 
-void cli_algorithms(const char *names[CLI_ALGORITHMS]) {
-    int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < CLI_ALGORITHMS; i++) names[i] = i < n && i < CLI_ALGORITHMS - 1 ? algos[i]->name : NULL;
-}
-
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report) {
-    const char *algorithms[CLI_ALGORITHMS], *path = NULL, *run_dir;
+    const char *path = NULL, *run_dir;
     struct pool *pool;
     int n;
-    cli_algorithms(algorithms);
     *report = NULL;
     *out = (struct run_settings){0};
     TRY(pool_create(&pool));
     enum error err = c->path ? cli_run_dir(c->path, pool, &path, &run_dir) : ERR_NONE;
-    if (err == ERR_NONE)
-        err = run_settings_load(path, c->sets, c->nsets, mode_kinds(&n), algorithms, c->launched, c->asks, out, report);
+    const struct run_ask ask = {path, c->sets, c->nsets, mode_kinds(&n), algo_names(), c->launched, c->asks};
+    if (err == ERR_NONE) err = run_settings_load(&ask, out, report);
     pool_free(pool);
     return err;
 }

@@ -3,7 +3,8 @@
 #pragma once
 #include "cli/line/options.h"
 #include "engine/base/json.h"
-#include "engine/train/trainer.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 
 #include <stdio.h>
 
@@ -43,6 +44,7 @@ enum error cli_read_shape(const char *value, void *out);
 /* ---- what commands that read a configuration share ---- */
 enum { CLI_SETS = 256 };
 struct launcher;
+struct trainer;
 struct cli_config {
     const char *path;                    /* NULL: none given */
     const struct run_launched *launched; /* by another launcher, as cli_launched tells; or NULL */
@@ -59,9 +61,6 @@ MUST_CHECK enum error cli_alone(struct cli_config *c);
 /* Loads it, of a run directory its resolved.yaml; on error everything that is wrong has been printed.
  * run_settings_free in any case. */
 enum error cli_load(const struct cli_config *c, struct run_settings *out);
-/* The algorithms' names, which end with NULL, for run_settings_load. */
-enum { CLI_ALGORITHMS = 16 };
-void cli_algorithms(const char *names[CLI_ALGORITHMS]);
 /* The same, but nothing is printed: all that is wrong is in *report, in the pool of *out, or is the last error. */
 enum error cli_read(const struct cli_config *c, struct run_settings *out, char **report);
 

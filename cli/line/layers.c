@@ -1,5 +1,6 @@
 /* The layers of a network, as 'engine help conv2d' describes them: all from the layers' own tables (engine/model/layer.h). */
 #include "cli/line/cli.h"
+#include "engine/model/layer.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -4,6 +4,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/version.h"
+#include "engine/model/layer.h"
 
 #include <ctype.h>
 #include <stdio.h>

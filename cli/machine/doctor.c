@@ -2,6 +2,7 @@
 #include "cli/machine/doctor.h"
 
 #include "engine/base/json.h"
+#include "engine/device/device.h"
 
 #include <signal.h>
 #include <stdarg.h>

@@ -2,6 +2,7 @@
 #include "cli/machine/doctor.h"
 
 #include "engine/base/text.h"
+#include "engine/device/runtime.h"
 #include "engine/tell/processor.h"
 #include "transport/launch/launcher.h"
 #include "transport/link/mpi_module.h"

@@ -4,8 +4,10 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
+#include "engine/data/loader.h"
 #include "engine/data/prepare.h"
 #include "engine/data/unreadable.h"
+#include "engine/settings/run_config.h"
 
 #include <ctype.h>
 #include <stdio.h>

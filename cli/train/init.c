@@ -26,12 +26,10 @@ struct init_options {
 
 static enum error settings_parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
                                  struct config_errors *e) {
-    const char *algorithms[CLI_ALGORITHMS];
     struct node *tree;
     int n;
-    cli_algorithms(algorithms);
     TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
-    return run_settings_from(tree, mode_kinds(&n), algorithms, out, e);
+    return run_settings_from(tree, &(struct run_ask){.modes = mode_kinds(&n), .algorithms = algo_names()}, out, e);
 }
 
 /* As the file 'path'; run_settings_free in any case. */

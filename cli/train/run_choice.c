@@ -3,6 +3,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/save/checkpoint.h"
 #include "engine/save/run_record.h"
 #include "engine/train/inject.h"
 #include "transport/launch/launcher.h"

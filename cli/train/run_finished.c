@@ -3,6 +3,7 @@
 #include "cli/train/run_choice.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/save/checkpoint.h"
 #include "engine/save/run_record.h"
 #include "engine/tell/score.h"
 #include "lab/results/result.h"

@@ -5,6 +5,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/data/preprocessing.h"
+#include "engine/settings/mode.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 

@@ -9,6 +9,7 @@
 #include "engine/base/rng.h"
 #include "engine/model/decoder.h"
 #include "engine/tell/score.h"
+#include "engine/train/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/save/onnx.h"
+#include "engine/train/trainer.h"
 
 #include <stdio.h>
 

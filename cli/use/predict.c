@@ -8,6 +8,7 @@
 #include "engine/base/text.h"
 #include "engine/data/transform.h"
 #include "engine/tell/score.h"
+#include "engine/train/trainer.h"
 
 #include <stdio.h>
 #include <stdlib.h>

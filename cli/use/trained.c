@@ -4,6 +4,8 @@
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/save/checkpoint.h"
+#include "engine/train/trainer.h"
 #include "modes/modes.h"
 
 #include <stdio.h>

@@ -119,13 +119,13 @@ static enum error missing(const struct library *l, const struct search *s) {
             l->title, s->refused, variable);
     if (given && *given)
         return FAIL(ERR_DEVICE,
-                    "%s was not found: no %s in %s=%s\nname the folder that it is in there; unset, "
-                    "the usual places are searched",
+                    "%s was not found: no %s in %s=%s\nname the folder that it is in there; unset, the usual places "
+                    "are searched",
                     l->title, l->file, variable, given);
     return FAIL(ERR_DEVICE,
-                "%s was not found: no %s where the loader looks, in the CUDA Toolkit's folder "
-                "(/usr/local/cuda/lib64) or among Python's packages\ninstall it (pip install %s, "
-                "or NVIDIA's package for this system), or set %s to the folder that it is in",
+                "%s was not found: no %s where the loader looks, in the CUDA Toolkit's folder (/usr/local/cuda/lib64) "
+                "or among Python's packages\ninstall it (pip install %s, or NVIDIA's package for this system), or set "
+                "%s to the folder that it is in",
                 l->title, l->file, l->package, variable);
 }
 

@@ -35,63 +35,71 @@ static int tables_of(const struct config_field *f, const struct config_section *
     return n;
 }
 
-/* One word of the path, in a table and in the variants that stand in the same map. */
+static bool find_word(const struct config_section *s, const char *word, size_t n, struct target *out);
+
+/* One word of the path below a field: the name of one of its tables, or a key of one. */
+static bool find_in_tables(const struct config_field *from, const char *word, size_t n, struct target *out) {
+    const struct config_section *tables[NAMES_MAX];
+    int count = from ? tables_of(from, tables) : 0;
+    for (int i = 0; i < count; i++) {
+        bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
+        if (named) *out = (struct target){NULL, tables[i]};
+        if (named || find_word(tables[i], word, n, out)) return true;
+    }
+    return false;
+}
+
+/* The same in a table and in the variants that stand in the same map. */
 static bool find_word(const struct config_section *s, const char *word, size_t n, struct target *out) {
     const struct config_field *f = find_field(s, word, n);
-    if (f) {
-        *out = (struct target){f, f->type == CONFIG_SECTION ? f->extra : NULL};
-        return true;
-    }
-    const struct config_section *tables[NAMES_MAX];
-    f = section_inline(s);
-    int count = f ? tables_of(f, tables) : 0;
-    for (int i = 0; i < count; i++) {
-        bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
-        if (named) *out = (struct target){NULL, tables[i]};
-        if (named || find_word(tables[i], word, n, out)) return true;
-    }
-    return false;
+    if (!f) return find_in_tables(section_inline(s), word, n, out);
+    *out = (struct target){f, f->type == CONFIG_SECTION ? f->extra : NULL};
+    return true;
 }
 
-/* The same below a field of variants: one of their names, or a key of one. */
 static bool find_below(const struct target *from, const char *word, size_t n, struct target *out) {
-    if (from->section) return find_word(from->section, word, n, out);
-    const struct config_section *tables[NAMES_MAX];
-    int count = from->field ? tables_of(from->field, tables) : 0;
-    for (int i = 0; i < count; i++) {
-        bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
-        if (named) *out = (struct target){NULL, tables[i]};
-        if (named || find_word(tables[i], word, n, out)) return true;
-    }
-    return false;
+    return from->section ? find_word(from->section, word, n, out) : find_in_tables(from->field, word, n, out);
 }
 
-static void collect(const struct config_section *s, const char *names[NAMES_MAX], int *n) {
+struct names {
+    const char *of[NAMES_MAX];
+    int count;
+};
+
+static void names_add(struct names *names, const char *name) {
+    if (names->count < NAMES_MAX) names->of[names->count++] = name;
+}
+
+static void collect_section(const struct config_section *s, struct names *names);
+
+static void collect_tables(const struct config_field *from, struct names *names) {
+    const struct config_section *tables[NAMES_MAX];
+    int count = from ? tables_of(from, tables) : 0;
+    for (int i = 0; i < count; i++) {
+        names_add(names, tables[i]->name);
+        collect_section(tables[i], names);
+    }
+}
+
+static void collect_section(const struct config_section *s, struct names *names) {
     for (const struct config_field *f = s->fields; f->key; f++) {
-        const struct config_section *tables[NAMES_MAX];
-        if (*f->key && *n < NAMES_MAX) names[(*n)++] = f->key;
-        int count = *f->key ? 0 : tables_of(f, tables);
-        for (int i = 0; i < count; i++) {
-            if (*n < NAMES_MAX) names[(*n)++] = tables[i]->name;
-            collect(tables[i], names, n);
-        }
+        if (*f->key)
+            names_add(names, f->key);
+        else
+            collect_tables(f, names);
     }
 }
 
 static void fail_unknown(const struct target *in, const char *key, size_t before, const char *word, size_t n,
                          struct pool *pool) {
-    const char *names[NAMES_MAX];
-    const struct config_section *tables[NAMES_MAX];
-    int count = 0;
+    struct names names = {.count = 0};
     const char *copy = pool_strndup(pool, word, n);
     if (!copy) return;
-    if (in->section) collect(in->section, names, &count);
-    int ntables = in->section || !in->field ? 0 : tables_of(in->field, tables);
-    for (int i = 0; i < ntables; i++) {
-        if (count < NAMES_MAX) names[count++] = tables[i]->name;
-        collect(tables[i], names, &count);
-    }
-    const char *near = text_nearest(copy, names, count);
+    if (in->section)
+        collect_section(in->section, &names);
+    else
+        collect_tables(in->field, &names);
+    const char *near = text_nearest(copy, names.of, names.count);
     const char *dot = before ? "." : "";
     (void)FAIL(ERR_USAGE, "no key '%.*s' in the configuration%s%.*s%s%s%s", (int)(before + (before > 0) + n), key,
                near ? "\ndid you mean '" : "", near ? (int)before : 0, key, near ? dot : "", near ? near : "",

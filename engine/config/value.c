@@ -124,79 +124,75 @@ const char *value_length(const struct config_field *f, const char *text, struct 
     return NULL;
 }
 
+/* ---- the types ---- */
+
+enum value_form { FORM_NONE, FORM_BOOL, FORM_INTEGER, FORM_REAL, FORM_TEXT, FORM_WORD, FORM_SPAN };
+static const struct value_kind {
+    enum value_form form; /* of one value */
+    bool list, bounded;   /* it takes several; its words name the range */
+    const char *words;    /* for errors and help; NULL: "a map of keys" */
+} kinds[] = {
+    [CONFIG_BOOL] = {FORM_BOOL, .words = "true or false"},
+    [CONFIG_INT] = {FORM_INTEGER, .bounded = true, .words = "an integer"},
+    [CONFIG_REAL] = {FORM_REAL, .bounded = true, .words = "a number"},
+    [CONFIG_STRING] = {FORM_TEXT, .words = "a text"},
+    [CONFIG_PATH] = {FORM_TEXT, .words = "a path, seen from the configuration's folder"},
+    [CONFIG_ENUM] = {FORM_WORD},
+    [CONFIG_BYTES] = {FORM_INTEGER, .words = "a size such as 64KB or 25MB"},
+    [CONFIG_SECONDS] = {FORM_REAL, .words = "a time such as 250ms, 10s or 2m"},
+    [CONFIG_RATE] = {FORM_REAL, .words = "a rate such as 1Gbit or 250MB (a second)"},
+    [CONFIG_SHARE] = {FORM_REAL, .words = "a share such as 50% or 0.5"},
+    [CONFIG_SPAN] = {FORM_SPAN, .words = "a length such as 5ep (epochs) or 200st (steps)"},
+    [CONFIG_LENGTH] = {FORM_SPAN, .words = "a length such as 5ep (epochs), 200st (steps) or 60s (time)"},
+    [CONFIG_INTS] = {FORM_INTEGER, true, true, "an integer"},
+    [CONFIG_REALS] = {FORM_REAL, true, true, "a number"},
+    [CONFIG_SPANS] = {FORM_SPAN, true, .words = "a list of lengths such as [3ep, 5ep]"},
+    [CONFIG_ENUMS] = {FORM_WORD, true},
+    [CONFIG_STRINGS] = {FORM_TEXT, true, .words = "a text, or a list of them"},
+    [CONFIG_VARIANTS] = {.words = "a list"},
+    [CONFIG_NODE] = {.words = "a text"},
+};
+
 enum value_fault value_read(const struct config_field *f, const char *text, void *out) {
     int word = f->choices ? word_index(f->choices, text) : -1;
-    switch (f->type) {
-    case CONFIG_BOOL:
+    switch (kinds[f->type].form) {
+    case FORM_BOOL:
         return read_bool(text, out);
-    case CONFIG_INT:
-    case CONFIG_BYTES:
-    case CONFIG_INTS:
+    case FORM_INTEGER:
         if (word < 0) return read_integer(f, text, out);
         *(int64_t *)out = (int64_t)f->word;
         return VALUE_RIGHT;
-    case CONFIG_REAL:
-    case CONFIG_SECONDS:
-    case CONFIG_RATE:
-    case CONFIG_SHARE:
-    case CONFIG_REALS:
+    case FORM_REAL:
         if (word < 0) return read_real(f, text, out);
         *(double *)out = f->word;
         return VALUE_RIGHT;
-    case CONFIG_PATH:
+    case FORM_TEXT:
         *(const char **)out = text;
-        return *text ? VALUE_RIGHT : VALUE_WRONG;
-    case CONFIG_STRING:
-    case CONFIG_STRINGS:
-        *(const char **)out = text;
+        if (f->type == CONFIG_PATH) return *text ? VALUE_RIGHT : VALUE_WRONG;
         return f->choices && word < 0 ? VALUE_WRONG : VALUE_RIGHT;
-    case CONFIG_ENUM:
-    case CONFIG_ENUMS:
+    case FORM_WORD:
         *(int *)out = word;
         return word < 0 ? VALUE_WRONG : VALUE_RIGHT;
-    case CONFIG_SPAN:
-    case CONFIG_SPANS:
-        return read_span(f, text, out);
-    case CONFIG_LENGTH:
-        return read_length(f, text, out);
+    case FORM_SPAN:
+        return f->type == CONFIG_LENGTH ? read_length(f, text, out) : read_span(f, text, out);
     default:
         return VALUE_WRONG;
     }
 }
 
 size_t value_size(enum config_type type) {
-    switch (type) {
-    case CONFIG_BOOL:
-        return sizeof(bool);
-    case CONFIG_INT:
-    case CONFIG_BYTES:
-    case CONFIG_INTS:
-        return sizeof(int64_t);
-    case CONFIG_REAL:
-    case CONFIG_SECONDS:
-    case CONFIG_RATE:
-    case CONFIG_SHARE:
-    case CONFIG_REALS:
-        return sizeof(double);
-    case CONFIG_STRING:
-    case CONFIG_STRINGS:
-    case CONFIG_PATH:
-        return sizeof(const char *);
-    case CONFIG_ENUM:
-    case CONFIG_ENUMS:
-        return sizeof(int);
-    case CONFIG_SPAN:
-    case CONFIG_LENGTH:
-    case CONFIG_SPANS:
-        return sizeof(struct config_span);
-    default:
-        return 0;
-    }
+    static const size_t sizes[] = {[FORM_NONE] = 0,
+                                   [FORM_BOOL] = sizeof(bool),
+                                   [FORM_INTEGER] = sizeof(int64_t),
+                                   [FORM_REAL] = sizeof(double),
+                                   [FORM_TEXT] = sizeof(const char *),
+                                   [FORM_WORD] = sizeof(int),
+                                   [FORM_SPAN] = sizeof(struct config_span)};
+    return sizes[kinds[type].form];
 }
 
 bool value_is_list(enum config_type type) {
-    return type == CONFIG_INTS || type == CONFIG_REALS || type == CONFIG_SPANS || type == CONFIG_ENUMS ||
-           type == CONFIG_STRINGS;
+    return kinds[type].list;
 }
 
 /* ---- telling ---- */
@@ -220,52 +216,14 @@ bool value_is_path(const struct config_field *f, const char *text) {
     return !(p && p->or &&read_share(text, &number));
 }
 
-static const char *path_type(const struct config_path *p, struct pool *pool) {
-    if (p && p->before) return "a text";
-    return p && p->or ? pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or)
-                      : "a path, seen from the configuration's folder";
-}
-
 static const char *basic_type(const struct config_field *f, struct pool *pool) {
-    const char *bounds = range(f, pool);
-    if (!bounds) return NULL;
-    switch (f->type) {
-    case CONFIG_BOOL:
-        return "true or false";
-    case CONFIG_INT:
-        return pool_printf(pool, "an integer%s", bounds);
-    case CONFIG_REAL:
-        return pool_printf(pool, "a number%s", bounds);
-    case CONFIG_BYTES:
-        return "a size such as 64KB or 25MB";
-    case CONFIG_SECONDS:
-        return "a time such as 250ms, 10s or 2m";
-    case CONFIG_RATE:
-        return "a rate such as 1Gbit or 250MB (a second)";
-    case CONFIG_SHARE:
-        return "a share such as 50% or 0.5";
-    case CONFIG_SPAN:
-        return "a length such as 5ep (epochs) or 200st (steps)";
-    case CONFIG_LENGTH:
-        return "a length such as 5ep (epochs), 200st (steps) or 60s (time)";
-    case CONFIG_INTS:
-        return pool_printf(pool, "an integer%s, or a list of them", bounds);
-    case CONFIG_REALS:
-        return pool_printf(pool, "a number%s, or a list of them", bounds);
-    case CONFIG_SPANS:
-        return "a list of lengths such as [3ep, 5ep]";
-    case CONFIG_STRINGS:
-        return "a text, or a list of them";
-    case CONFIG_VARIANTS:
-        return "a list";
-    case CONFIG_PATH:
-        return path_type(f->extra, pool);
-    case CONFIG_NODE:
-    case CONFIG_STRING:
-        return "a text";
-    default:
-        return "a map of keys";
-    }
+    const struct value_kind *kind = &kinds[f->type];
+    const struct config_path *p = f->type == CONFIG_PATH ? f->extra : NULL;
+    const char *bounds = kind->bounded ? range(f, pool) : "";
+    if (p && p->before) return "a text";
+    if (p && p->or) return pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or);
+    if (!kind->bounded) return kind->words ? kind->words : "a map of keys";
+    return bounds ? pool_printf(pool, "%s%s%s", kind->words, bounds, kind->list ? ", or a list of them" : "") : NULL;
 }
 
 const char *value_type(const struct config_field *f, struct pool *pool) {

@@ -17,13 +17,11 @@ static bool number_of(const struct node *n, double low, double high, double *out
 
 static enum error parse_flip(const struct node *value, struct augment *out) {
     if (value) return FAIL(ERR_CONFIG, "flip takes no value");
-    if (out->flip) return FAIL(ERR_CONFIG, "flip appears twice");
     out->flip = true;
     return ERR_NONE;
 }
 
 static enum error parse_crop(const struct node *value, struct augment *out) {
-    if (out->crop) return FAIL(ERR_CONFIG, "crop appears twice");
     if (!value || value->kind != NODE_SCALAR || !text_int(value->text, &out->crop) || out->crop < 1 ||
         out->crop > CROP_MAX)
         return FAIL(ERR_CONFIG, "crop takes the pixels to pad by, from 1 to %d", CROP_MAX);
@@ -51,7 +49,6 @@ static bool keys_known(const struct node *map, const char *const *keys, int n) {
 
 static enum error parse_resized_crop(const struct node *value, struct augment *out) {
     struct crop_rule *r = &out->resized_crop;
-    if (r->on) return FAIL(ERR_CONFIG, "random_resized_crop appears twice");
     *r = (struct crop_rule){true, {0.08, 1}, {3.0 / 4, 4.0 / 3}};
     if (!value) return ERR_NONE;
     if (!keys_known(value, (const char *const[]){"scale", "ratio"}, 2))
@@ -66,14 +63,14 @@ static enum error parse_jitter(const struct node *value, struct augment *out) {
     struct jitter *j = &out->jitter;
     double *of[KEYS] = {&j->brightness, &j->contrast, &j->saturation};
     int known = 0;
-    if (jitter_on(j)) return FAIL(ERR_CONFIG, "jitter appears twice");
     if (number_of(value, 0, 10, of[0]))
         *of[1] = *of[2] = *of[0], known = 1;
     else if (value && value->kind == NODE_MAP)
         for (int i = 0; i < KEYS; i++) known += number_of(node_get(value, keys[i]), 0, 10, of[i]);
     if (known == 0 || (value->kind == NODE_MAP && known != value->count))
-        return FAIL(ERR_CONFIG, "jitter takes {brightness: 0.4, contrast: 0.4, saturation: 0.4} or "
-                                "one number for all, from 0 to 10");
+        return FAIL(
+            ERR_CONFIG,
+            "jitter takes {brightness: 0.4, contrast: 0.4, saturation: 0.4} or one number for all, from 0 to 10");
     return ERR_NONE;
 }
 
@@ -87,19 +84,17 @@ static enum error parse_rotation(const struct node *value, struct augment *out) 
     struct rotation *r = &out->rotation;
     const struct node *fill = value ? node_get(value, "fill") : NULL;
     bool map = value && value->kind == NODE_MAP;
-    if (r->on) return FAIL(ERR_CONFIG, "rotation is there twice");
     *r = (struct rotation){.on = true};
     if (!degrees_of(map ? node_get(value, "degrees") : value, r->degrees) ||
         (map && !keys_known(value, (const char *const[]){"degrees", "fill"}, 2)) ||
         (fill && !number_of(fill, -1e30, 1e30, &r->fill)))
-        return FAIL(ERR_CONFIG, "rotation takes the degrees to either side, from 0 to 180, or {degrees: [-10, 30], "
-                                "fill: 0}");
+        return FAIL(ERR_CONFIG,
+                    "rotation takes the degrees to either side, from 0 to 180, or {degrees: [-10, 30], fill: 0}");
     return ERR_NONE;
 }
 
 static enum error parse_erasing(const struct node *value, struct augment *out) {
     struct erasing *e = &out->erasing;
-    if (e->p > 0) return FAIL(ERR_CONFIG, "erasing is there twice");
     *e = (struct erasing){0.5, {0.02, 0.33}, {0.3, 3.3}, 0};
     if (!value || (number_of(value, 0, 1, &e->p) && e->p > 0)) return ERR_NONE;
     const struct node *p = node_get(value, "p"), *fill = node_get(value, "value");
@@ -112,7 +107,6 @@ static enum error parse_erasing(const struct node *value, struct augment *out) {
 }
 
 static enum error parse_mixing(const struct node *value, const char *name, double *alpha) {
-    if (*alpha > 0) return FAIL(ERR_CONFIG, "%s is there twice", name);
     *alpha = 1;
     if (!value || number_of(value, 1e-3, 1e3, alpha)) return ERR_NONE;
     return FAIL(ERR_CONFIG, "%s takes the alpha of Beta(alpha, alpha), from 0.001 to 1000", name);
@@ -133,25 +127,29 @@ static const struct {
              {"jitter", parse_jitter}, {"rotation", parse_rotation}, {"erasing", parse_erasing},
              {"mixup", parse_mixup},   {"cutmix", parse_cutmix}};
 
-static enum error item_parse(const struct node *item, struct augment *out, const struct node **at) {
+/* seen: which kinds the list has had. */
+static enum error item_parse(const struct node *item, unsigned *seen, struct augment *out, const struct node **at) {
     const struct node *value = item->kind == NODE_MAP && item->count == 1 ? item->items[0] : NULL;
     const char *name = value ? value->key : item->kind == NODE_SCALAR ? item->text : "";
     *at = value ? value : item;
-    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
-        if (!strcmp(kinds[i].name, name)) return kinds[i].parse(value, out);
-    return FAIL(ERR_CONFIG,
-                "no such augmentation\nwrite a list of: flip, {crop: 4}, "
-                "random_resized_crop, {rotation: 15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, "
-                "{cutmix: 1.0}");
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (strcmp(kinds[i].name, name) != 0) continue;
+        if (*seen & 1u << i) return FAIL(ERR_CONFIG, "%s appears twice", name);
+        *seen |= 1u << i;
+        return kinds[i].parse(value, out);
+    }
+    return FAIL(ERR_CONFIG, "no such augmentation\nwrite a list of: flip, {crop: 4}, random_resized_crop, {rotation: "
+                            "15}, {jitter: {brightness: 0.4}}, {erasing: 0.5}, {mixup: 0.2}, {cutmix: 1.0}");
 }
 
 enum error augment_parse(const struct node *node, struct augment *out, const struct node **at) {
+    unsigned seen = 0;
     *out = (struct augment){0};
     if (!node) return ERR_NONE;
     if (node->kind != NODE_LIST)
-        TRY(item_parse(node, out, at));
+        TRY(item_parse(node, &seen, out, at));
     else
-        for (int i = 0; i < node->count; i++) TRY(item_parse(node->items[i], out, at));
+        for (int i = 0; i < node->count; i++) TRY(item_parse(node->items[i], &seen, out, at));
     *at = node;
     if (out->crop && out->resized_crop.on)
         return FAIL(ERR_CONFIG, "crop and random_resized_crop each choose the part: give one");

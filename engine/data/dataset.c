@@ -39,11 +39,11 @@ static void check(const void *config, const struct node *at, struct config_error
 
 static const struct config_field common_fields[] = {
     {"augment", CONFIG_NODE, offsetof(struct data_config, augment), .standard = "[]",
-     .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at "
-             "random), random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, "
-             "1.333]}}, {rotation: 15} (degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, "
-             "saturation: 0.4}}, {erasing: 0.5} (a part of random area and shape, with this probability), "
-             "{mixup: 0.2} and {cutmix: 1.0} (two samples each become one; of both, each batch draws one)",
+     .help = "Random changes to training samples: flip (left and right), {crop: 4} (pad by 4, cut at random), "
+             "random_resized_crop or {random_resized_crop: {scale: [0.08, 1], ratio: [0.75, 1.333]}}, {rotation: 15} "
+             "(degrees to either side), {jitter: {brightness: 0.4, contrast: 0.4, saturation: 0.4}}, {erasing: 0.5} (a "
+             "part of random area and shape, with this probability), {mixup: 0.2} and {cutmix: 1.0} (two samples each "
+             "become one; of both, each batch draws one)",
      .also = "transform|transforms|augmentation"},
     {"normalize", CONFIG_NODE, offsetof(struct data_config, normalize), .standard = "auto",
      .help = "auto: by mean and deviation of each column of a table, and of each channel of a picture in 1000 samples "
@@ -54,9 +54,9 @@ static const struct config_field common_fields[] = {
              "is always the end",
      .max = 4294967295, .choices = "end", .word = SPLIT_END, .also = "split_seed|random_state|val_seed"},
     {"normalize_target", CONFIG_BOOL, offsetof(struct data_config, normalize_target), .standard = "true",
-     .help = "Whether targets that are values (loss mse) are learned as (value - mean) / deviation of the training "
-             "part's; predictions, exported networks and metrics are in the target's own unit either way, and only the "
-             "loss is not",
+     .help =
+         "Whether targets that are values (loss mse) are learned as (value - mean) / deviation of the training part's; "
+         "predictions, exported networks and metrics are in the target's own unit either way, and only the loss is not",
      .also = "normalize_targets|scale_target|standardize_target|target_transform"},
     {"limit", CONFIG_INT, offsetof(struct data_config, limit), .standard = "0",
      .help = "Use only this many training samples, drawn as data.split draws (of generated samples, texts and tokens "
@@ -102,12 +102,7 @@ enum error dataset_open_like(const struct data_config *c, bool train, uint64_t s
     d->split = d->type == SAMPLE_TOKENS ? SPLIT_END : ask.split;
     if (train && c->limit > 0 && c->limit < d->size) d->size = c->limit;
     if (d->classes && !d->labels) d->labels = 1;
-    enum error err = like ? dataset_check_like(d, like) : ERR_NONE;
-    if (err == ERR_NONE)
-        *out = d;
-    else
-        dataset_close(d);
-    return err;
+    return dataset_give(like ? dataset_check_like(d, like) : ERR_NONE, d, out);
 }
 
 enum error dataset_open(const struct data_config *c, bool train, uint64_t seed, struct dataset **out) {
@@ -198,8 +193,8 @@ static enum error check_samples(const struct dataset *d, const struct dataset *l
                     shape_text(&d->shape, is), types[d->type], shape_text(&like->shape, was), types[like->type]);
     if (d->part != like->part)
         return FAIL(ERR_CONFIG,
-                    "data '%s' shows the middle %.4g of a picture's shorter side, and the network "
-                    "was trained with %.4g (data.resize)",
+                    "data '%s' shows the middle %.4g of a picture's shorter side, and the network was trained with "
+                    "%.4g (data.resize)",
                     d->name, d->part, like->part);
     if (d->resample != like->resample)
         return FAIL(ERR_CONFIG,
@@ -231,8 +226,7 @@ static enum error check_tokens(const struct dataset *d, const struct dataset *li
         int n = dataset_decode(d, (int32_t)k, is), m = dataset_decode(like, (int32_t)k, was);
         if (n == 0 || m == 0 || (n == m && !memcmp(is, was, (size_t)n))) continue;
         return FAIL(ERR_CONFIG,
-                    "token %lld of data '%s' is '%s', and the network knows it as '%s': the "
-                    "vocabulary is another",
+                    "token %lld of data '%s' is '%s', and the network knows it as '%s': the vocabulary is another",
                     (long long)k, d->name, is, was);
     }
     return ERR_NONE;
@@ -252,8 +246,7 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
     if (image_is_name(path)) return image_sample(path, like, out);
     if (kind < 0 || !kinds[kind]->samples)
         return FAIL(ERR_INPUT,
-                    "no data set reads samples without labels from '%s'\ntake an .npy, IDX or CSV "
-                    "file of samples, or "
+                    "no data set reads samples without labels from '%s'\ntake an .npy, IDX or CSV file of samples, or "
                     "samples of the data by number: val:0-9",
                     path);
     return kinds[kind]->samples(path, like, out);
@@ -261,6 +254,14 @@ enum error dataset_samples(const char *path, const struct dataset *like, struct 
 
 void dataset_close(struct dataset *d) {
     if (d) d->ops->close(d);
+}
+
+enum error dataset_give(enum error err, struct dataset *d, struct dataset **out) {
+    if (err == ERR_NONE)
+        *out = d;
+    else
+        dataset_close(d);
+    return err;
 }
 
 size_t dataset_sample_bytes(const struct dataset *d) {

@@ -103,6 +103,8 @@ MUST_CHECK enum error dataset_open_like(const struct data_config *c, bool train,
  * columns. ERR_CONFIG names the first difference. */
 MUST_CHECK enum error dataset_check_like(const struct dataset *d, const struct dataset *like);
 void dataset_close(struct dataset *d); /* NULL is fine */
+/* The end of opening a set: gives it to *out, or closes it where err is an error. Returns err. */
+MUST_CHECK enum error dataset_give(enum error err, struct dataset *d, struct dataset **out);
 /* NULL: it has none but its number. */
 const char *dataset_class_name(const struct dataset *d, int64_t k);
 /* Counts the samples of each class, (classes). ERR_CONFIG: the set does not know them without reading all its samples. */

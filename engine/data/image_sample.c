@@ -5,7 +5,7 @@
 static const struct dataset_ops one_picture = {
     .section = {.name = "picture"}, .read = resident_read, .close = resident_close};
 
-static enum error fill(const char *path, const struct dataset *like, unsigned char *out) {
+static enum error picture_fill(const char *path, const struct dataset *like, unsigned char *out) {
     struct image *im;
     int width, height;
     TRY(image_create(&im));
@@ -29,10 +29,5 @@ enum error image_sample(const char *path, const struct dataset *like, struct dat
         return FAIL(ERR_DATA, "%s is a colour picture, but samples of '%s' are %s", path, like->name,
                     shape_text(s, text));
     TRY(resident_create(&d, &r));
-    enum error err = fill(path, like, r->x);
-    if (err == ERR_NONE)
-        *out = &r->base;
-    else
-        resident_close(&r->base);
-    return err;
+    return dataset_give(picture_fill(path, like, r->x), &r->base, out);
 }

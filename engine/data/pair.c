@@ -21,8 +21,8 @@ const struct config_field pair_fields[] = {
     {"labels", CONFIG_PATH, offsetof(struct pair_config, labels),
      .help = "File of their labels; from the name of 'train' when absent"},
     {"val", CONFIG_PATH, offsetof(struct pair_config, val),
-     .help = "File of validation samples, or how many of 'train' to hold out (2000, "
-             "20%); when absent the folder's own, else 10%",
+     .help = "File of validation samples, or how many of 'train' to hold out (2000, 20%); when absent the folder's "
+             "own, else 10%",
      .extra = &part_path},
     {"val_labels", CONFIG_PATH, offsetof(struct pair_config, val_labels),
      .help = "File of their labels; from the name of 'val' when absent"},
@@ -70,7 +70,6 @@ static enum error labels_path(const struct pair_format *f, const char *x, const 
 }
 
 static enum error train_paths(const struct pair_format *f, const struct pair_config *c, struct pair_paths *out) {
-    if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     if (f->folder && file_is_folder(c->train) && c->labels)
         return FAIL(ERR_CONFIG, "data.labels: the folder %s has labels of its own", c->train);
     if (f->folder && file_is_folder(c->train)) return f->folder(c->train, true, out);
@@ -274,32 +273,13 @@ static enum error part_open(struct input *in, const struct array *a, const struc
     for (int64_t i = 0; l->target && i < d.size; i++)
         memcpy(r->target + i * l->targets, l->target + part_at(part, i) * l->targets,
                (size_t)l->targets * sizeof *r->target);
-    enum error err = samples_read(in, a, part, r->x);
-    if (err != ERR_NONE) {
-        resident_close(&r->base);
-        return err;
-    }
-    *out = &r->base;
-    return ERR_NONE;
+    return dataset_give(samples_read(in, a, part, r->x), &r->base, out);
 }
 
 static enum error counts_check(const struct pair_paths *p, const struct array *a, const struct labels *l) {
     if (a->dim[0] == l->count) return ERR_NONE;
     return FAIL(ERR_DATA, "%s holds %lld samples, but %s %lld labels", p->x, (long long)a->dim[0], p->y,
                 (long long)l->count);
-}
-
-/* The training samples' header, from which 'like' takes all that both parts share. The array stays
- * open. */
-static enum error train_describe(const struct pair_format *f, const struct pair_paths *p, const struct labels *l,
-                                 int64_t classes, struct dataset *like, struct input *in, struct array *a) {
-    TRY(array_open(f, p->x, in, a));
-    enum error err = samples_describe(p->x, a, like);
-    if (err == ERR_NONE) err = counts_check(p, a, l);
-    like->targets = l->targets;
-    if (err == ERR_NONE && !l->targets) err = classes_find(p->y, classes, l->largest, &like->classes);
-    if (err != ERR_NONE) input_close(in);
-    return err;
 }
 
 static enum error alike_check(const char *path, const struct dataset *d, const struct dataset *like) {
@@ -335,31 +315,35 @@ done:
     return err;
 }
 
-/* The part that lies in the training files: all of them, or what is held out. */
+/* The part that lies in the training files: all of them, or what is held out. 'like' takes from the training samples' header
+ * all that both parts share. */
 static enum error train_open(const struct pair_format *f, const struct pair_config *c, const struct dataset_ask *ask,
                              struct dataset *like, struct dataset **out) {
-    struct pair_paths paths;
-    struct labels labels;
-    struct input in;
+    struct pair_paths p;
+    struct labels l;
+    struct input in = {0};
     struct array a = {0};
-    TRY(train_paths(f, c, &paths));
-    TRY(labels_read(f, paths.y, &labels));
-    enum error err = train_describe(f, &paths, &labels, c->classes, like, &in, &a);
-    if (err == ERR_NONE) {
-        const char *held = held_out(f, c);
-        const struct strata strata = {labels.count, labels.classes, labels.target, labels.targets, false};
-        struct part part = {0};
-        if (held && c->val_labels)
-            err = FAIL(ERR_CONFIG, "data.val_labels: validation samples are held out of 'train', "
-                                   "with their labels");
-        else
-            err = part_draw(ask, held, &strata, &part);
-        if (err == ERR_NONE)
-            err = ask->train || held ? part_open(&in, &a, &labels, &part, like, out) : val_open(f, c, like, out);
-        part_free(&part);
-        input_close(&in);
-    }
-    labels_free(&labels);
+    struct part part = {0};
+    const char *held = held_out(f, c);
+    TRY(train_paths(f, c, &p));
+    TRY(labels_read(f, p.y, &l));
+    enum error err;
+    TRY_GOTO(err, array_open(f, p.x, &in, &a), done);
+    TRY_GOTO(err, samples_describe(p.x, &a, like), done);
+    TRY_GOTO(err, counts_check(&p, &a, &l), done);
+    like->targets = l.targets;
+    if (!l.targets) TRY_GOTO(err, classes_find(p.y, c->classes, l.largest, &like->classes), done);
+    if (held && c->val_labels)
+        TRY_GOTO(err,
+                 FAIL(ERR_CONFIG, "data.val_labels: validation samples are held out of 'train', with their labels"),
+                 done);
+    const struct strata strata = {l.count, l.classes, l.target, l.targets, false};
+    TRY_GOTO(err, part_draw(ask, held, &strata, &part), done);
+    err = ask->train || held ? part_open(&in, &a, &l, &part, like, out) : val_open(f, c, like, out);
+done:
+    part_free(&part);
+    input_close(&in);
+    labels_free(&l);
     return err;
 }
 

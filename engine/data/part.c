@@ -54,7 +54,7 @@ enum error part_cut(const char *val, int64_t samples, bool train, struct part *o
 /* ---- drawing ---- */
 
 enum use { TRAINING, ALONE, VALIDATION, KEPT };
-struct place { /* of a sample, in the order in which samples are taken */
+struct drawn_place { /* of a sample, in the order in which samples are taken */
     float key;
     uint32_t drawn;
     enum use use;
@@ -62,7 +62,7 @@ struct place { /* of a sample, in the order in which samples are taken */
 };
 
 static int by_key(const void *x, const void *y) {
-    const struct place *a = x, *b = y;
+    const struct drawn_place *a = x, *b = y;
     if (a->key != b->key) return a->key < b->key ? -1 : 1;
     if (a->drawn != b->drawn) return a->drawn < b->drawn ? -1 : 1;
     return a->at < b->at ? -1 : a->at > b->at;
@@ -77,20 +77,20 @@ static float key_of(const struct strata *s, int64_t i) {
     return s->label ? (float)s->label[i] : s->value ? s->value[i * s->stride] : 0;
 }
 
-static enum error places_sort(const struct strata *s, struct rng_key key, struct place **out) {
+static enum error places_sort(const struct strata *s, struct rng_key key, struct drawn_place **out) {
     size_t bytes;
     void *memory;
     TRY(memory_size((size_t)s->count, sizeof **out, "the order of the samples", &bytes));
     TRY(memory_alloc(bytes, &memory));
-    struct place *p = *out = memory;
+    struct drawn_place *p = *out = memory;
     for (int64_t i = 0; i < s->count; i++)
-        p[i] = (struct place){key_of(s, i), (uint32_t)rng_u64(key, (uint64_t)i, 0), TRAINING, i};
+        p[i] = (struct drawn_place){key_of(s, i), (uint32_t)rng_u64(key, (uint64_t)i, 0), TRAINING, i};
     qsort(p, (size_t)s->count, sizeof *p, by_key);
     return ERR_NONE;
 }
 
 /* The only samples of their class are set aside, unless too few are left. Returns how many are not. */
-static int64_t places_spare(const struct strata *s, struct place *p, int64_t held) {
+static int64_t places_spare(const struct strata *s, struct drawn_place *p, int64_t held) {
     int64_t n = s->count, able = n;
     for (int64_t i = 0; i < n && (s->label || s->classes); i++) {
         bool alone = (i == 0 || p[i - 1].key != p[i].key) && (i + 1 == n || p[i + 1].key != p[i].key);
@@ -104,7 +104,7 @@ static int64_t places_spare(const struct strata *s, struct place *p, int64_t hel
 }
 
 /* Takes 'take' of the 'of' places for training, at equal distances, for another use. */
-static void places_take(struct place *p, int64_t n, int64_t of, int64_t take, int64_t start, enum use to) {
+static void places_take(struct drawn_place *p, int64_t n, int64_t of, int64_t take, int64_t start, enum use to) {
     for (int64_t i = 0, seen = 0, taken = 0; i < n && taken < take; i++) {
         if (p[i].use != TRAINING || seen++ != (int64_t)(((__int128)taken * of + start) / take)) continue;
         p[i].use = to;
@@ -113,7 +113,7 @@ static void places_take(struct place *p, int64_t n, int64_t of, int64_t take, in
 }
 
 /* The part's samples, in the order of the file. */
-static enum error places_list(const struct place *p, int64_t n, enum use wanted, struct part *out) {
+static enum error places_list(const struct drawn_place *p, int64_t n, enum use wanted, struct part *out) {
     void *memory;
     TRY(memory_alloc((size_t)out->count * sizeof *out->index, &memory));
     out->index = memory;
@@ -123,7 +123,7 @@ static enum error places_list(const struct place *p, int64_t n, enum use wanted,
     return ERR_NONE;
 }
 
-static enum error draw(const struct dataset_ask *ask, const struct strata *s, struct place *p, struct rng_key key,
+static enum error draw(const struct dataset_ask *ask, const struct strata *s, struct drawn_place *p, struct rng_key key,
                        struct part *out) {
     int64_t n = s->count, training = n - out->held;
     if (out->held) {
@@ -142,7 +142,7 @@ static enum error draw(const struct dataset_ask *ask, const struct strata *s, st
 
 enum error part_draw(const struct dataset_ask *ask, const char *held, const struct strata *s, struct part *out) {
     struct rng_key key = rng_key((uint64_t)ask->split, RNG_SPLIT);
-    struct place *places;
+    struct drawn_place *places;
     *out = (struct part){0, s->count};
     if (held) TRY(part_cut(held, s->count, ask->train, out));
     bool few = ask->train && ask->limit && ask->limit < out->count;

@@ -49,18 +49,6 @@ static void write_names(const struct dataset *d, const char *key, name_fn name, 
     json_close(j, ']');
 }
 
-/* The one character that a token stands for; false: it is another number of bytes. */
-static bool character_of(const struct dataset *d, int64_t token, uint32_t *code) {
-    char text[8];
-    struct utf8 u = {0};
-    bool done = false;
-    int n = dataset_decode(d, (int32_t)token, text);
-    for (int i = 0; i < n; i++)
-        if (done || !utf8_feed(&u, (unsigned char)text[i], &done)) return false;
-    *code = u.code;
-    return done;
-}
-
 static bool is_bytes(const struct dataset *d) {
     char text[8];
     for (int64_t k = 0; k < d->classes; k++)
@@ -75,7 +63,7 @@ static void write_vocabulary(const struct dataset *d, struct json *j) {
     json_string(j, "text", is_bytes(d) ? "bytes" : "characters");
     if (is_bytes(d)) return;
     json_open(j, "characters", '[');
-    for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, character_of(d, k, &code) ? (int64_t)code : -1);
+    for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, token_character(d, k, &code) ? (int64_t)code : -1);
     json_close(j, ']');
 }
 

@@ -63,10 +63,10 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
     int64_t windows = tokens > 0 ? (tokens - 1) / context : 0;
     struct part w = {0, windows};
     if (windows < (held ? 2 : 1))
-        return FAIL(ERR_DATA,
-                    "%s: %lld tokens make %lld windows of %lld, where %d are needed\ntake a "
-                    "smaller data.context, or more text",
-                    path, (long long)tokens, (long long)windows, (long long)context, held ? 2 : 1);
+        return FAIL(
+            ERR_DATA,
+            "%s: %lld tokens make %lld windows of %lld, where %d are needed\ntake a smaller data.context, or more text",
+            path, (long long)tokens, (long long)windows, (long long)context, held ? 2 : 1);
     if (held) TRY(part_cut(held, windows, train, &w));
     *out = (struct part){w.first * context, w.count * context + 1, .held = w.held};
     return ERR_NONE;
@@ -196,6 +196,17 @@ static int32_t character_find(const struct token_set *s, uint32_t code) {
             high = middle;
     }
     return low < s->base.classes && s->characters[low] == code ? (int32_t)low : -1;
+}
+
+bool token_character(const struct dataset *d, int64_t token, uint32_t *code) {
+    char text[8];
+    struct utf8 u = {0};
+    bool done = false;
+    int n = dataset_decode(d, (int32_t)token, text);
+    for (int i = 0; i < n; i++)
+        if (done || !utf8_feed(&u, (unsigned char)text[i], &done)) return false;
+    *code = u.code;
+    return done;
 }
 
 enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count) {

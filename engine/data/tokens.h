@@ -19,6 +19,8 @@ struct token_set {
 enum error token_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target);
 void token_close(struct dataset *d);
 int token_decode(const struct dataset *d, int32_t token, char out[8]);
+/* The one character that a token stands for; false: it stands for another number of characters, or for bytes. */
+bool token_character(const struct dataset *d, int64_t token, uint32_t *code);
 enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
 
 /* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_cut takes

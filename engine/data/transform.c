@@ -185,10 +185,10 @@ enum error normalization_find(struct dataset *d, const struct data_config *c, st
     if (n.kind == NORMALIZE_AUTO || out->targets) TRY(normalization_of(d, n.kind == NORMALIZE_AUTO, out));
     if (n.kind != NORMALIZE_GIVEN) return ERR_NONE;
     if (n.count != 1 && n.count != d->shape.dim[0])
-        return FAIL(ERR_CONFIG,
-                    "normalize has %d means, but samples of '%s' have %lld channels or columns\ngive one "
-                    "for all, or one each",
-                    n.count, d->name, (long long)d->shape.dim[0]);
+        return FAIL(
+            ERR_CONFIG,
+            "normalize has %d means, but samples of '%s' have %lld channels or columns\ngive one for all, or one each",
+            n.count, d->name, (long long)d->shape.dim[0]);
     out->channels = n.count;
     for (int k = 0; k < n.count; k++) normalization_set(d, out, k, n.mean[k], n.std[k]);
     return ERR_NONE;
@@ -249,10 +249,10 @@ enum error normalization_check(struct dataset *d, const struct data_config *c, c
     memcpy(given.target_mean, n->target_mean, sizeof n->target_mean);
     memcpy(given.target_scale, n->target_scale, sizeof n->target_scale);
     if (normalization_equal(&given, n)) return ERR_NONE;
-    return FAIL(ERR_CONFIG,
-                "data.normalize gives %s, and the network was trained with %s\n'normalize: auto' "
-                "takes those of the checkpoint",
-                normalization_words(d, &given, is), normalization_words(d, n, was));
+    return FAIL(
+        ERR_CONFIG,
+        "data.normalize gives %s, and the network was trained with %s\n'normalize: auto' takes those of the checkpoint",
+        normalization_words(d, &given, is), normalization_words(d, n, was));
 }
 
 /* ---- one sample ---- */
@@ -268,8 +268,7 @@ static enum error augment_check(const struct augment *a, const struct dataset *d
         return FAIL(ERR_CONFIG, "data.augment needs pictures, and samples of '%s' have no height and width", d->name);
     if (jitter_on(&a->jitter) && !(byte && colours))
         return FAIL(ERR_CONFIG,
-                    "data.augment: jitter needs pictures of bytes in 1 or 3 channels, "
-                    "which those of '%s' are not",
+                    "data.augment: jitter needs pictures of bytes in 1 or 3 channels, which those of '%s' are not",
                     d->name);
     return ERR_NONE;
 }
@@ -336,22 +335,22 @@ static void reverse(float *row, int64_t n) {
 }
 
 /* Where a cut begins in the picture: negative is in the padding. */
-struct place {
+struct cut_place {
     int64_t y, x;
     bool flip;
 };
 
-static struct place place_draw(const struct transform *t, uint64_t id) {
+static struct cut_place place_draw(const struct transform *t, uint64_t id) {
     uint32_t w[4];
     rng_words(t->key, id, 0, w);
     uint64_t places = 2 * (uint64_t)t->augment.crop + 1;
-    return (struct place){.y = (int64_t)(w[1] * places >> 32) - t->augment.crop,
-                          .x = (int64_t)(w[2] * places >> 32) - t->augment.crop,
-                          .flip = t->augment.flip && w[0] >> 31};
+    return (struct cut_place){.y = (int64_t)(w[1] * places >> 32) - t->augment.crop,
+                              .x = (int64_t)(w[2] * places >> 32) - t->augment.crop,
+                              .flip = t->augment.flip && w[0] >> 31};
 }
 
 /* One channel: out[y][x] = raw[y + place.y][x + place.x], or what 0 becomes outside. */
-static void cut(const struct dataset *d, const void *raw, int64_t at, struct place p, float mean, float scale,
+static void cut(const struct dataset *d, const void *raw, int64_t at, struct cut_place p, float mean, float scale,
                 float *out) {
     int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     float border = (0 - mean) * scale;
@@ -410,7 +409,7 @@ static void enlarge(const struct dataset *d, const void *raw, int64_t at, struct
 /* ---- rotation ---- */
 /* How a picture is moved before it is rotated: cut at a place, or a box of it enlarged. */
 struct moved {
-    struct place place;
+    struct cut_place place;
     bool part;
     struct box box;
 };
@@ -478,7 +477,7 @@ void transform_apply(const struct transform *t, const struct dataset *d, const v
     const struct augment *a = &t->augment;
     bool slow = jitter_on(&a->jitter) || a->rotation.on || (a->resized_crop.on && !d->ops->read_part);
     bool moved = !slow && (a->flip || a->crop);
-    struct place place = moved ? place_draw(t, id) : (struct place){0};
+    struct cut_place place = moved ? place_draw(t, id) : (struct cut_place){0};
     int64_t runs = moved ? d->shape.dim[0] : n->channels, inner = shape_count(&d->shape) / runs;
     if (slow) augment_apply(t, d, raw, id, out);
     for (int64_t c = 0; c < runs; c++) {

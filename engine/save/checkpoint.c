@@ -4,6 +4,7 @@
  * snapshot is given to the arenas. Of several, the newest valid one is taken. */
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/text.h"
 #include "engine/save/checkpoint_impl.h"
 #include "engine/save/init.h"
 #include "engine/save/run_record.h"
@@ -103,9 +104,7 @@ static enum error may_differ(enum error err, const struct checkpoint_view *v) {
 
 /* PyTorch counts batches in a tensor that no computation of ours reads. */
 static bool may_be_extra(const char *name) {
-    static const char counter[] = ".num_batches_tracked";
-    size_t n = strlen(name);
-    return n >= sizeof counter && !strcmp(name + n - (sizeof counter - 1), counter);
+    return text_ends(name, ".num_batches_tracked");
 }
 
 /* With or without it a run goes on: what it counts then begins anew. */
@@ -181,8 +180,8 @@ static enum error check_set(const char *path, const struct opened *c, const stru
 static void keep_norm(const char *path, const struct checkpoint_view *v, const struct preprocessing *was) {
     char old[640], new[640];
     if (!was || normalization_equal(&was->norm, v->norm)) return;
-    log_warn("the training data are normalised in another way than when '%s' was saved: %s now. This run keeps "
-             "the checkpoint's: %s",
+    log_warn("the training data are normalised in another way than when '%s' was saved: %s now. This run keeps the "
+             "checkpoint's: %s",
              path, normalization_words(v->set, v->norm, new), normalization_words(v->set, &was->norm, old));
     *v->norm = was->norm;
 }
@@ -295,9 +294,7 @@ static enum error newest(const char *folder, const char *run_id, struct pool *po
     }
     if (tried) return FAIL(ERR_INPUT, "no valid checkpoint in '%s'", folder);
     if (list.count)
-        return FAIL(ERR_INPUT,
-                    "the checkpoints in '%s' are another run's\nto take one, name its "
-                    "folder: %s/step-...",
+        return FAIL(ERR_INPUT, "the checkpoints in '%s' are another run's\nto take one, name its folder: %s/step-...",
                     folder, folder);
     return FAIL(ERR_INPUT, "no checkpoint in '%s'\na run keeps some unless its 'checkpoint' is off", folder);
 }
@@ -341,29 +338,50 @@ const char *checkpoint_run_id(const char *path, struct pool *pool) {
     return manifest_read(path, pool, &m) == ERR_NONE ? m.run_id : NULL;
 }
 
-const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool) {
-    const char *steps = steps_folder(folder, pool);
+/* The newest of a folder's steps that is the run's and whose manifest says what is wanted; path NULL, step -1: none. */
+static enum error newest_place(const char *steps, const char *run_id, bool (*wanted)(const struct manifest *m),
+                               struct pool *pool, struct checkpoint_place *out) {
     struct step_list list;
-    if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return NULL;
-    run_id = asked_run(run_id, steps, pool);
-    for (int i = 0; i < list.count; i++) {
+    *out = (struct checkpoint_place){NULL, -1};
+    if (!steps) return ERR_MEMORY;
+    TRY(step_list_read(steps, pool, &list));
+    for (int i = 0; i < list.count && !out->path; i++) {
+        struct manifest m;
         const char *path = step_path(steps, list.step[i], pool);
-        if (path && checkpoint_run_id(path, pool) && !is_anothers(path, run_id, pool)) return path;
+        if (!path) return ERR_MEMORY;
+        if (manifest_read(path, pool, &m) != ERR_NONE || !wanted(&m)) continue;
+        if (!strcmp(run_id, RUN_ANY) || !strcmp(m.run_id, run_id)) *out = (struct checkpoint_place){path, list.step[i]};
     }
-    return NULL;
+    return ERR_NONE;
+}
+
+static bool is_any(const struct manifest *m) {
+    (void)m;
+    return true;
+}
+
+static bool is_due(const struct manifest *m) {
+    return !m->rescued;
+}
+
+static bool is_best(const struct manifest *m) {
+    return m->best;
+}
+
+const char *checkpoint_newest_step(const char *folder, const char *run_id, struct pool *pool) {
+    struct checkpoint_place place;
+    const char *steps = steps_folder(folder, pool);
+    return newest_place(steps, steps ? asked_run(run_id, steps, pool) : "", is_any, pool, &place) ? NULL : place.path;
 }
 
 int64_t checkpoint_newest_due(const char *folder, const char *run_id, struct pool *pool) {
-    const char *steps = steps_folder(folder, pool);
-    struct step_list list;
-    if (!steps || step_list_read(steps, pool, &list) != ERR_NONE) return -1;
-    for (int i = 0; i < list.count; i++) {
-        struct manifest m;
-        const char *path = step_path(steps, list.step[i], pool);
-        if (path && manifest_read(path, pool, &m) == ERR_NONE && !m.rescued && !is_anothers(path, run_id, pool))
-            return list.step[i];
-    }
-    return -1;
+    struct checkpoint_place place;
+    return newest_place(steps_folder(folder, pool), run_id, is_due, pool, &place) ? -1 : place.step;
+}
+
+enum error checkpoint_best(const char *run_dir, const char *run_id, struct pool *pool, struct checkpoint_place *out) {
+    if (!run_id) run_id = run_record_read(run_dir, pool).run_id;
+    return newest_place(pool_printf(pool, "%s/ckpt", run_dir), run_id, is_best, pool, out);
 }
 
 enum error checkpoint_find_best(const char *folder, const char *run_id, struct pool *pool, char **path) {

@@ -89,9 +89,8 @@ enum error identity_check(const char *path, const char *saved, const char *ours)
 }
 
 /* What the data are called, by the section 'data' of the two identities, or hold. */
-static const char data_hint[] =
-    "restore the data, use only the weights in a new run (model: {init: PATH}), or continue with the new data: "
-    "checkpoint.data: any";
+static const char data_hint[] = "restore the data, use only the weights in a new run (model: {init: PATH}), or "
+                                "continue with the new data: checkpoint.data: any";
 
 enum error identity_check_section(const char *path, const char *saved, const char *ours) {
     if (!ours) return ERR_NONE;

@@ -2,15 +2,8 @@
  * file, ours or another's with the same names, or a folder that checkpoint_find takes. */
 #pragma once
 #include "engine/save/checkpoint.h"
+#include "engine/save/init_source.h"
 
-struct init_source {
-    const char *path; /* NULL: none */
-    bool strict;      /* all tensors must be there and fit, and no others */
-    const struct node *at;
-};
-/* Reads the keys of the 'model' node. The path becomes absolute in the tree. What is wrong goes to e. */
-MUST_CHECK enum error init_read(struct node *model, struct pool *pool, struct config_errors *e,
-                                struct init_source *out);
 /* Whether the file has what the model needs; reads its header alone. Every tensor that is missing,
  * not expected or of another shape goes to e (ERR_CONFIG then). ERR_INPUT: there is no file;
  * ERR_DATA: it is damaged. */
@@ -23,6 +16,3 @@ MUST_CHECK enum error init_load(const struct init_source *s, const struct model 
  * in what transformers saves and "module." in what a wrapped module saves, if that makes more of
  * them fit. */
 void init_drop_prefix(struct st_file *f, const struct model *m);
-/* A copy of the 'model' node without these keys: what the network is, wherever it began. NULL: no
- * memory. */
-const struct node *init_strip(const struct node *model, struct pool *pool);

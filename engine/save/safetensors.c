@@ -78,43 +78,38 @@ static void put_header(struct json *j, const struct st_tensor *tensors, int coun
 
 /* The first bytes of the file, up to the data, in the pool. */
 static enum error make_head(const struct st_tensor *tensors, int count, const char *const (*metadata)[2], int nmetadata,
-                            struct pool *pool, char **head, size_t *bytes) {
+                            struct pool *pool, struct st_tensor *head) {
     struct json j;
     json_init(&j);
     put_header(&j, tensors, count, metadata, nmetadata);
     enum error err = json_done(&j);
     size_t whole = (8 + j.length + 63) / 64 * 64;
-    if (err == ERR_NONE && !(*head = pool_alloc(pool, whole))) err = ERR_MEMORY;
-    if (err == ERR_NONE) {
+    char *bytes = err == ERR_NONE ? pool_alloc(pool, whole) : NULL;
+    if (bytes) {
         uint64_t n = whole - 8;
-        memcpy(*head, &n, 8);
-        memset(*head + 8, ' ', whole - 8);
-        memcpy(*head + 8, j.text, j.length);
-        *bytes = whole;
+        memcpy(bytes, &n, 8);
+        memset(bytes + 8, ' ', whole - 8);
+        memcpy(bytes + 8, j.text, j.length);
+        *head = (struct st_tensor){.data = bytes, .bytes = whole};
     }
     json_fini(&j);
-    return err;
+    return err == ERR_NONE && !bytes ? ERR_MEMORY : err;
 }
 
-struct span {
-    const void *data;
-    size_t bytes;
-};
-
 /* Reserving the space first tells of a full disk before anything is written. */
-static enum error write_spans(int fd, const char *path, const struct span *spans, int count, int64_t total) {
+static enum error write_parts(int fd, const char *path, const struct st_tensor *parts, int count, int64_t total) {
     int code = posix_fallocate(fd, 0, (off_t)total);
     if (code && code != EOPNOTSUPP && code != EINVAL)
         return FAIL(ERR_IO, "cannot reserve %lld bytes for '%s': %s", (long long)total, path, strerror(code));
-    for (int i = 0; i < count; i++) TRY(file_write_all(fd, spans[i].data, spans[i].bytes, path));
+    for (int i = 0; i < count; i++) TRY(file_write_all(fd, parts[i].data, parts[i].bytes, path));
     if (fsync(fd) != 0) return FAIL(ERR_IO, "cannot sync '%s': %s", path, strerror(errno));
     return ERR_NONE;
 }
 
-static enum error write_file(const char *path, const struct span *spans, int count, int64_t total) {
+static enum error write_file(const char *path, const struct st_tensor *parts, int count, int64_t total) {
     int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
-    enum error err = write_spans(fd, path, spans, count, total);
+    enum error err = write_parts(fd, path, parts, count, total);
     if (close(fd) != 0 && err == ERR_NONE) err = FAIL(ERR_IO, "cannot close '%s': %s", path, strerror(errno));
     if (err != ERR_NONE) unlink(path);
     return err;
@@ -128,20 +123,17 @@ enum error st_write(const char *path, const struct st_tensor *tensors, int count
             return FAIL(ERR_CREATE, "'%s': '%.80s' cannot be a tensor's name", path, tensors[i].name);
     struct pool *pool;
     TRY(pool_create(&pool));
-    char *head = NULL;
-    size_t head_bytes = 0;
-    enum error err = make_head(tensors, count, metadata, nmetadata, pool, &head, &head_bytes);
-    struct span *spans = err == ERR_NONE ? pool_alloc(pool, ((size_t)count + 1) * sizeof *spans) : NULL;
-    if (err == ERR_NONE && !spans) err = ERR_MEMORY;
+    struct st_tensor *parts = pool_alloc(pool, ((size_t)count + 1) * sizeof *parts); /* the head, and the tensors */
+    enum error err = parts ? make_head(tensors, count, metadata, nmetadata, pool, &parts[0]) : ERR_MEMORY;
     if (err == ERR_NONE) {
+        if (count) memcpy(parts + 1, tensors, (size_t)count * sizeof *parts);
         *file_crc = 0;
         *file_bytes = 0;
         for (int i = 0; i <= count; i++) {
-            spans[i] = i ? (struct span){tensors[i - 1].data, tensors[i - 1].bytes} : (struct span){head, head_bytes};
-            *file_crc = crc32c(*file_crc, spans[i].data, spans[i].bytes);
-            *file_bytes += (int64_t)spans[i].bytes;
+            *file_crc = crc32c(*file_crc, parts[i].data, parts[i].bytes);
+            *file_bytes += (int64_t)parts[i].bytes;
         }
-        err = write_file(path, spans, count + 1, *file_bytes);
+        err = write_file(path, parts, count + 1, *file_bytes);
     }
     pool_free(pool);
     return err;
@@ -227,8 +219,7 @@ static enum error check_layout(const struct st_file *f) {
     for (int i = 0; i < f->count; at += f->tensors[i++].bytes)
         if (f->tensors[i].offset != at)
             return FAIL(ERR_DATA,
-                        "tensor '%s' begins at byte %zu of the data where %zu was expected (a hole "
-                        "or an overlap)",
+                        "tensor '%s' begins at byte %zu of the data where %zu was expected (a hole or an overlap)",
                         f->tensors[i].name, f->tensors[i].offset, at);
     if (at != f->data_bytes) return FAIL(ERR_DATA, "the data has %zu bytes, its tensors need %zu", f->data_bytes, at);
     return ERR_NONE;
@@ -261,13 +252,12 @@ static enum error refuse_pickled(const struct st_file *f) {
     bool plain = !f->path[strcspn(f->path, "'\"\\`$\n")]; /* it can stand in the line */
     const char *path = plain ? f->path : "FILE.pth", *dot = strrchr(path, '.');
     int stem = dot && !strchr(dot, '/') ? (int)(dot - path) : (int)strlen(path);
-    return FAIL(
-        ERR_DATA,
-        "a file of torch.save (pickle), and not a safetensors file\n"
-        "convert it: python3 -c \"import torch, safetensors.torch as s; d = torch.load('%s', map_location='cpu', "
-        "weights_only=True); d = d.get('state_dict', d); s.save_file({k: v.clone().contiguous() for k, v in "
-        "d.items() if torch.is_tensor(v)}, '%.*s.safetensors')\"",
-        path, stem, path);
+    return FAIL(ERR_DATA,
+                "a file of torch.save (pickle), and not a safetensors file\n"
+                "convert it: python3 -c \"import torch, safetensors.torch as s; d = torch.load('%s', "
+                "map_location='cpu', weights_only=True); d = d.get('state_dict', d); s.save_file({k: "
+                "v.clone().contiguous() for k, v in d.items() if torch.is_tensor(v)}, '%.*s.safetensors')\"",
+                path, stem, path);
 }
 
 static enum error read_head(struct st_file *f) {

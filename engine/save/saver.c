@@ -31,11 +31,12 @@
 enum { FAILURES_MOST = 3, PATH_MOST = 4096, TEXT_MOST = 1024 };
 
 struct saver {
-    char *folder;
+    struct pool *pool; /* of the next two texts */
+    const char *folder;
     int fd; /* of it, locked: others see that a saver is open */
     int keep;
     struct checkpoint_view view;
-    char *preprocessing;       /* in JSON; NULL: none */
+    const char *preprocessing; /* in JSON; NULL: none */
     struct snapshot *snapshot; /* the caller's while idle, the thread's while busy */
     bool best;
 
@@ -235,8 +236,7 @@ static enum error lock_folder(struct saver *s) {
 static void saver_free(struct saver *s) {
     if (s->fd >= 0) close(s->fd);
     snapshot_free(s->snapshot);
-    free(s->preprocessing);
-    free(s->folder);
+    pool_free(s->pool);
     free(s);
 }
 
@@ -251,26 +251,21 @@ static enum error prepare_folder(const char *folder) {
     return ERR_NONE;
 }
 
-static enum error note_preprocessing(struct saver *s) {
-    struct pool *pool;
-    const char *text = NULL;
-    if (!s->view.set) return ERR_NONE;
-    TRY(pool_create(&pool));
-    enum error err = preprocessing_text(s->view.set, s->view.norm, pool, &text);
-    if (text && !(s->preprocessing = strdup(text))) err = FAIL(ERR_MEMORY, "no memory to save checkpoints");
-    pool_free(pool);
-    return err;
+static enum error saver_prepare(struct saver *s, const char *folder, const struct checkpoint_view *v) {
+    TRY(pool_create(&s->pool));
+    if (!(s->folder = pool_printf(s->pool, "%s", folder))) return ERR_MEMORY;
+    TRY(lock_folder(s));
+    TRY(snapshot_create(v, &s->snapshot));
+    if (v->set) TRY(preprocessing_text(v->set, v->norm, s->pool, &s->preprocessing));
+    return start_thread(s);
 }
 
 enum error saver_open(const char *folder, int keep, const struct checkpoint_view *v, struct saver **out) {
     TRY(prepare_folder(folder));
     struct saver *s = calloc(1, sizeof *s);
     if (!s) return FAIL(ERR_MEMORY, "no memory to save checkpoints");
-    *s = (struct saver){.folder = strdup(folder), .fd = -1, .keep = keep, .view = *v, .reported = true};
-    enum error err = s->folder ? lock_folder(s) : FAIL(ERR_MEMORY, "no memory to save checkpoints");
-    if (err == ERR_NONE) err = snapshot_create(v, &s->snapshot);
-    if (err == ERR_NONE) err = note_preprocessing(s);
-    if (err == ERR_NONE) err = start_thread(s);
+    *s = (struct saver){.fd = -1, .keep = keep, .view = *v, .reported = true};
+    enum error err = saver_prepare(s, folder, v);
     if (err == ERR_NONE)
         *out = s;
     else

@@ -1,4 +1,5 @@
 #include "engine/settings/run_config.h"
+#include "engine/settings/section.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -16,11 +17,7 @@ static const struct config_field slow_fields[] = {
      "Share of the steps that are slow; the seed draws them, so they are the same in every run", .min = 0, .max = 1},
     {.key = NULL},
 };
-static const struct config_section slow_section = {.name = "slow",
-                                                   .fields = slow_fields,
-                                                   .size = sizeof(struct slow_config),
-                                                   .shorthand = "by",
-                                                   .help = "A device that computes slowly"};
+static SECTION(slow, "by", "A device that computes slowly");
 
 static const struct config_field fault_fields[] = {
     {"device", CONFIG_INT, offsetof(struct fault_config, device), "0",
@@ -28,18 +25,14 @@ static const struct config_field fault_fields[] = {
     {"step", CONFIG_INT, offsetof(struct fault_config, step), "1",
      "Step of the failure, counted from 1 as in metrics.jsonl; it happens once in a run, even if the run is started "
      "again",
-     .min = 1, .max = -1},
+     .min = 1, NO_LIMIT},
     {"kind", CONFIG_ENUM, offsetof(struct fault_config, kind), "none",
      "kill: the device's process is killed; stop: the process is stopped, as if it hung (mode ddp); nan: the device's "
      "gradient contains a NaN",
      .choices = "none|kill|stop|nan"},
     {.key = NULL},
 };
-static const struct config_section fault_section = {.name = "fault",
-                                                    .fields = fault_fields,
-                                                    .size = sizeof(struct fault_config),
-                                                    .shorthand = "kind",
-                                                    .help = "A failure in one step"};
+static SECTION(fault, "kind", "A failure in one step");
 
 static const struct config_field inject_fields[] = {
     {"slow", CONFIG_SECTION, offsetof(struct inject_config, slow), .extra = &slow_section},
@@ -51,11 +44,7 @@ static const struct config_field inject_fields[] = {
      .choices = "none|no_set_epoch|no_broadcast|padded_eval|mean_of_means"},
     {.key = NULL},
 };
-const struct config_section inject_section = {.name = "inject",
-                                              .fields = inject_fields,
-                                              .size = sizeof(struct inject_config),
-                                              .shorthand = "mistake",
-                                              .help = "Faults that are injected on purpose, to see their effect"};
+SECTION(inject, "mistake", "Faults that are injected on purpose, to see their effect");
 
 /* ---- in words ---- */
 

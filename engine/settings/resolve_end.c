@@ -2,8 +2,8 @@
  * schedule may have to know. */
 #include "engine/base/text.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/metric.h"
 #include "engine/settings/resolve.h"
-#include "engine/tell/score.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 /* The launcher of the ranks (engine run on one host or on several, or another launcher), and how the ranks reach each
  * other. */
 #include "engine/base/leaves.h"
+#include "engine/base/links.h"
 #include "engine/device/runtime.h"
-#include "engine/save/init.h"
 #include "engine/settings/resolve.h"
 
 #include <string.h>

@@ -1,6 +1,9 @@
 /* The mode, and how it shares gradients. */
+#include "engine/settings/compress.h"
 #include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
+
+#include <string.h>
 
 enum { MODES_MAX = 16 };
 

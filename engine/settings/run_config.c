@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/data/find.h"
+#include "engine/settings/loss.h"
 #include "engine/settings/run_resolve.h"
 #include <ctype.h>
 #include <stdio.h>
@@ -163,45 +164,35 @@ static void drop_unasked(struct node *tree, enum asks asks) {
     for (size_t i = 0; asks == ASKS_HERE && i < sizeof of_place / sizeof *of_place; i++) tree_drop(tree, of_place[i]);
 }
 
-struct load { /* what run_settings_load was given */
-    const char *path;
-    const char *const *sets;
-    int nsets;
-    const struct mode_row *const *modes;
-    const char *const *algorithms;
-    const struct run_launched *launched;
-    enum asks asks;
-};
-
 /* ERR_CONFIG from the parts only says that e has grown: all parts have their say before it counts.
  */
 static enum error go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
-static enum error read_tree(const struct load *l, struct run_settings *s, struct config_errors *e) {
+static enum error read_tree(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
     s->given = pool_strndup(s->pool, "", 0);
     if (!s->given) return ERR_MEMORY;
-    if (l->path) {
-        enum error err = tree_text(l->path, s->pool, &s->given, &s->given_length);
+    if (ask->path) {
+        enum error err = tree_text(ask->path, s->pool, &s->given, &s->given_length);
         if (err == ERR_DATA) { /* a folder, a pipe, too large: no configuration */
             config_error(e, NULL, false, "%s\n%s", error_message(), error_hint());
             err = ERR_CONFIG;
         }
         TRY(err);
     }
-    const char *source = l->path ? l->path : "default";
+    const char *source = ask->path ? ask->path : "default";
     enum error err = tree_parse(s->given, s->given_length, source, s->pool, e, &s->tree);
     if (err == ERR_CONFIG && s->tree->count == 0) return err; /* nothing could be read: nothing more to say */
     TRY(go_on(err));
-    drop_unasked(s->tree, l->asks);
-    for (int i = 0; i < l->nsets; i++) TRY(go_on(tree_set(s->tree, l->sets[i], s->pool, e)));
+    drop_unasked(s->tree, ask->asks);
+    for (int i = 0; i < ask->nsets; i++) TRY(go_on(tree_set(s->tree, ask->sets[i], s->pool, e)));
     return ERR_NONE;
 }
 
 /* From the tree on. */
-static enum error settle(const struct load *l, struct run_settings *s, struct config_errors *e) {
-    TRY(add_name(s, l->path));
+static enum error settle(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
+    TRY(add_name(s, ask->path));
     TRY(expand_model(s));
     TRY(expand_lr_scale(s));
     TRY(expand_data(s, e));
@@ -220,15 +211,15 @@ static enum error settle(const struct load *l, struct run_settings *s, struct co
     }
     struct optimizer_config *o = &s->config.optimizer;
     if (!config_errors_count(e)) TRY(optim_groups_read(&o->kind, o->groups_node, o->freeze, s->pool, e, &o->groups));
-    if (l->launched) s->config.launched = *l->launched;
-    s->config.asks = l->asks != ASKS_NOTHING;
-    TRY(run_resolve(s, l->modes, l->algorithms, e));
+    if (ask->launched) s->config.launched = *ask->launched;
+    s->config.asks = ask->asks != ASKS_NOTHING;
+    TRY(run_resolve(s, ask, e));
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
 
-static enum error load(const struct load *l, struct run_settings *s, struct config_errors *e) {
-    TRY(read_tree(l, s, e));
-    return settle(l, s, e);
+static enum error load(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
+    TRY(read_tree(ask, s, e));
+    return settle(ask, s, e);
 }
 
 static bool was_read_as(const struct node *given, const struct node *read) {
@@ -258,15 +249,14 @@ static void name_held(struct node *given, const struct node *read) {
     given->count = kept;
 }
 
-enum error run_settings_from(struct node *tree, const struct mode_row *const *modes, const char *const *algorithms,
-                             struct run_settings *out, struct config_errors *e) {
-    struct load l = {.modes = modes, .algorithms = algorithms};
+enum error run_settings_from(struct node *tree, const struct run_ask *ask, struct run_settings *out,
+                             struct config_errors *e) {
     memset(out, 0, sizeof *out);
     TRY(pool_create(&out->pool));
     struct node *given = tree_copy(tree, out->pool);
     out->tree = tree;
     if (!given) return ERR_MEMORY;
-    enum error err = settle(&l, out, e);
+    enum error err = settle(ask, out, e);
     if (err == ERR_NONE) name_held(given, tree);
     out->given = tree_write(given, false, out->pool);
     if (!out->given) return ERR_MEMORY;
@@ -285,16 +275,13 @@ static void write_report(struct run_settings *s, const struct config_errors *e, 
     }
 }
 
-enum error run_settings_load(const char *path, const char *const *sets, int nsets, const struct mode_row *const *modes,
-                             const char *const *algorithms, const struct run_launched *launched, enum asks asks,
-                             struct run_settings *out, char **report) {
-    struct load l = {path, sets, nsets, modes, algorithms, launched, asks};
+enum error run_settings_load(const struct run_ask *ask, struct run_settings *out, char **report) {
     struct config_errors *e = NULL;
     memset(out, 0, sizeof *out);
     *report = NULL;
     TRY(pool_create(&out->pool));
     TRY(config_errors_create(&e));
-    enum error err = load(&l, out, e);
+    enum error err = load(ask, out, e);
     if (err) write_report(out, e, err, report);
     config_errors_free(e);
     return err;

@@ -6,9 +6,9 @@
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/metric.h"
 #include "engine/settings/mode.h"
 #include "engine/settings/resolve.h"
-#include "engine/tell/score.h"
 
 #include "engine/base/text.h"
 #include <ctype.h>
@@ -414,11 +414,10 @@ static void check_metrics(struct resolve *r) {
                      resolve_place(r, every));
 }
 
-enum error run_resolve(struct run_settings *s, const struct mode_row *const *modes, const char *const *algorithms,
-                       struct config_errors *e) {
+enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
-    s->mode = resolve_mode(&r, modes);
-    resolve_check_name(&r, "comm.algorithm", algorithms, "auto", NULL);
+    s->mode = resolve_mode(&r, ask->modes);
+    resolve_check_name(&r, "comm.algorithm", ask->algorithms, "auto", NULL);
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);

@@ -13,5 +13,4 @@ size_t run_name_character(const char *c);
 
 /* Errors go to e; ERR_NONE though there are some. Once e has errors only those keys are looked at
  * that stand alone. */
-MUST_CHECK enum error run_resolve(struct run_settings *s, const struct mode_row *const *modes,
-                                  const char *const *algorithms, struct config_errors *e);
+MUST_CHECK enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct config_errors *e);

@@ -8,12 +8,12 @@
 #include <unistd.h>
 
 #define SINK(name) extern const struct sink_ops sink_##name;
-#include "engine/tell/sinks.def"
+#include "engine/settings/sinks.def"
 #undef SINK
 
 static const struct sink_ops *const kinds[] = {
 #define SINK(name) &sink_##name,
-#include "engine/tell/sinks.def"
+#include "engine/settings/sinks.def"
 #undef SINK
 };
 

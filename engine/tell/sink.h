@@ -2,19 +2,13 @@
  * to rank 0: all calls come from its thread, in the order of events. A failed sink is closed with a warning and never
  * used again; the run continues without it. */
 #pragma once
-#include "engine/config/tree.h"
-#include "engine/tell/score.h"
+#include "engine/settings/metric.h"
+#include "engine/settings/output.h"
 #include "engine/tell/trace.h"
 
 #include <stdio.h>
 
 struct job_change;
-enum sink_kind {
-#define SINK(name) SINK_##name,
-#include "engine/tell/sinks.def"
-#undef SINK
-    SINK_KINDS
-};
 struct step_record {
     int64_t step, epoch;
     float loss, accuracy;         /* accuracy: NaN without classes */

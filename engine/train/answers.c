@@ -2,6 +2,7 @@
  * RUN/validation.safetensors. Each sample is counted by the rank that has its shard, as a bit in numbers that a double
  * holds exactly; nobody else has that bit, so the sum over the ranks is all of them, at any number of devices. */
 #include "engine/save/checkpoint.h"
+#include "engine/settings/inject_config.h"
 #include "engine/tell/score.h"
 #include "engine/train/internal.h"
 

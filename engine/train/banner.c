@@ -1,5 +1,6 @@
 /* The first lines of a run: what runs where, how it shares gradients, and what is unusual. */
 #include "engine/base/text.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
@@ -51,8 +52,8 @@ void banner_show(struct progress *p, const struct trainer *t) {
                      (long long)c->inject.fault.step, (long long)t->steps);
     if (c->sharing.plan.by_turns && t->optim->adaptive && t->standing.workers > 1)
         progress_say(p,
-                     "warning: each step is %d updates (dp.staleness), and %s goes as far in each, "
-                     "however small its gradient: lower optimizer.lr to compare with dp.staleness 0",
+                     "warning: each step is %d updates (dp.staleness), and %s goes as far in each, however small its "
+                     "gradient: lower optimizer.lr to compare with dp.staleness 0",
                      t->standing.workers, t->optim->section.name);
     if (c->ema.decay > 0)
         progress_say(p, "ema %.9g: evaluation is of the averaged weights, and so is ema.safetensors of a checkpoint",

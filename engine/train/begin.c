@@ -1,4 +1,6 @@
 /* How a rank begins: rank 0 has first weights or a checkpoint, and gives all of it to the others. */
+#include "engine/save/init.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 #include "engine/device/runtime.h"

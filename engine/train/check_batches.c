@@ -1,4 +1,5 @@
 /* Batches that batchnorm cannot normalise, known before any is trained on. */
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 /* A batchnorm of which a sample has one value a channel; NULL: there is none. */
@@ -31,16 +32,15 @@ enum error batches_check(const struct trainer *t) {
     if (!norm || t->job->task != JOB_TRAIN) return ERR_NONE;
     if (fewest(t, 0) < 2)
         return FAIL(ERR_CONFIG,
-                    "'%s' normalises over the samples of a shard, but in a batch of %lld one has a "
-                    "single sample (batch.shards %lld, batch.accumulate %lld)\nmake the batch "
-                    "larger, or set sync_batchnorm: true",
+                    "'%s' normalises over the samples of a shard, but in a batch of %lld one has a single sample "
+                    "(batch.shards %lld, batch.accumulate %lld)\nmake the batch larger, or set sync_batchnorm: true",
                     norm->name, (long long)sampler_batch_size(&t->feed.sampler, 0), (long long)t->config->batch.shards,
                     (long long)t->config->batch.accumulate);
     if (t->steps <= last || fewest(t, last) > 1) return ERR_NONE;
     return FAIL(ERR_CONFIG,
-                "'%s' normalises over the samples of a shard, but the last batch of an epoch has "
-                "%lld sample%s, and a shard of it a single one (%lld training samples, batch.size "
-                "%lld, batch.shards %lld)\nset batch.drop_last: true, or another batch.size",
+                "'%s' normalises over the samples of a shard, but the last batch of an epoch has %lld sample%s, and a "
+                "shard of it a single one (%lld training samples, batch.size %lld, batch.shards %lld)\nset "
+                "batch.drop_last: true, or another batch.size",
                 norm->name, (long long)sampler_batch_size(&t->feed.sampler, last),
                 sampler_batch_size(&t->feed.sampler, last) == 1 ? "" : "s", (long long)t->feed.data->size,
                 (long long)t->config->batch.size, (long long)t->config->batch.shards);

@@ -11,6 +11,7 @@
  * step's, is on its way there. */
 #include "engine/base/clock.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/inject.h"
 #include "engine/train/internal.h"
 #include "engine/train/stop.h"

@@ -1,5 +1,7 @@
 /* The end of a run: the last evaluation and checkpoint, what the ranks have counted, the summary. */
 #include "engine/base/clock.h"
+#include "engine/settings/compress.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/run.h"
 
 #include <math.h>

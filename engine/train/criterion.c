@@ -1,4 +1,6 @@
 /* What 'loss' asks of the data: classes, weights for them. */
+#include "engine/settings/loss.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 

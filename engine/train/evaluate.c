@@ -8,6 +8,7 @@
  *   [bytes][class 0: samples, right][class 1: ...] ... [confusion, classes x classes] */
 #include "engine/base/real.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/score.h"
 #include "engine/train/internal.h"
 

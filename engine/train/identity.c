@@ -3,8 +3,9 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/save/checkpoint.h"
-#include "engine/save/init.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
+#include "engine/train/job_check.h"
 
 #include <string.h>
 

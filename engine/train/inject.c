@@ -6,6 +6,7 @@
 #include "engine/base/log.h"
 #include "engine/base/rng.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 #include <math.h>

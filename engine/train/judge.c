@@ -1,4 +1,5 @@
 /* Trained weights: measured on a whole set as training measures them, and loaded to be asked. */
+#include "engine/tell/score.h"
 #include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
@@ -6,6 +7,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/settings/run_config.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/stop.h"
 
 #include <math.h>

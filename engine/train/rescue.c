@@ -8,6 +8,7 @@
 
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 
 static size_t buffer_bytes(const struct trainer *t) {
     return (size_t)t->model->buffer_floats * sizeof(float);

@@ -2,6 +2,7 @@
  * sum of gradients divided by it before the update. A scale too large shows in a gradient that is not finite: that
  * step is left out, and the scale halved; after many good ones it is doubled. Every rank sees the same sums, and so
  * has the same scale. */
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
 /* Which of the model's tensors have keys of their own, and which stay as they are: optimizer.groups and .freeze. */
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 static enum error match(struct trainer *t, struct config_errors *errors) {

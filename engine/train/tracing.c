@@ -4,6 +4,7 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 #include <errno.h>

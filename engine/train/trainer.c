@@ -1,7 +1,10 @@
 /* Opening and closing a rank's engine, and the small services that modes call. The loop is in
  * loop.c, the gradients in compute.c. */
+#include "engine/save/init.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/score.h"
 #include "engine/train/internal.h"
+#include "engine/train/job_check.h"
 #include "engine/train/stop.h"
 
 #include "engine/base/clock.h"
@@ -165,8 +168,8 @@ static enum error open_model(struct trainer *t, struct config_errors *errors) {
     if (shape_last(y) == outputs && shape_count(y) == rows * outputs) return tensors_choose(t, errors);
     if (rows > 1)
         return FAIL(ERR_CONFIG,
-                    "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld "
-                    "positions\ntake a model of sequences, such as gpt-mini",
+                    "model '%s' gives %s outputs, but data '%s' has %lld classes at each of %lld positions\ntake a "
+                    "model of sequences, such as gpt-mini",
                     t->model->name, shape_text(y, text), d->name, (long long)outputs, (long long)rows);
     return FAIL(ERR_CONFIG,
                 "model '%s' gives %s outputs, but data '%s' has %lld %s\nthe last layer must give that many outputs "
@@ -440,8 +443,7 @@ enum error job_check_units(const struct job *job) {
     for (int i = 0; i < d->listed; i++)
         if (d->unit[i] >= here)
             return FAIL(ERR_DEVICE,
-                        "%s:%d does not exist: this machine has %d, counted from 0\nengine "
-                        "devices shows what is there",
+                        "%s:%d does not exist: this machine has %d, counted from 0\nengine devices shows what is there",
                         d->kind, d->unit[i], here);
     return ERR_NONE;
 }

@@ -8,13 +8,15 @@
  */
 #pragma once
 #include "engine/data/loader.h"
+#include "engine/model/graph.h"
 #include "engine/save/checkpoint.h"
 #include "engine/settings/job.h"
 #include "engine/settings/mode.h"
-#include "engine/settings/run_config.h"
+#include "engine/settings/training.h"
 #include "engine/tell/trace.h"
 
 struct place; /* the mode's */
+struct run_config;
 struct val_result;
 enum { GRAD_ARENAS = 26 }; /* subtrees of a run of leaves, partial sums of their laps, and one for accumulation */
 

@@ -8,6 +8,7 @@
 #include "engine/device/runtime.h"
 #include "engine/optim/ema.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
 #include <math.h>

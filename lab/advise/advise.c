@@ -1,6 +1,7 @@
 #include "lab/advise/advise.h"
 
 #include "engine/base/text.h"
+#include "engine/settings/run_config.h"
 #include "modes/share/share.h"
 #include "transport/algo/algo.h"
 

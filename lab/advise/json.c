@@ -1,4 +1,5 @@
 /* Advice for programs. */
+#include "engine/settings/run_config.h"
 #include "lab/advise/advise.h"
 
 #include <math.h>

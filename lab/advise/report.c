@@ -1,5 +1,6 @@
 /* Advice in sentences, tables and a picture. */
 #include "engine/base/text.h"
+#include "engine/settings/run_config.h"
 #include "lab/advise/advise.h"
 #include "lab/report/data.h"
 

@@ -2,6 +2,8 @@
 #include "lab/advise/advise.h"
 
 #include "engine/base/text.h"
+#include "engine/settings/exchange.h"
+#include "engine/settings/run_config.h"
 
 #include <stdio.h>
 #include <string.h>

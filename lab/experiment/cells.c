@@ -169,15 +169,12 @@ static enum error load_command(struct experiment_reader *r, struct experiment_ce
 }
 
 static enum error load_settings(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
-    const char *algorithms[16] = {0};
     struct node *tree;
     int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    for (int i = 0; i < n && i < 15; i++) algorithms[i] = algos[i]->name;
+    const struct run_ask ask = {.modes = mode_kinds(&n), .algorithms = algo_names()};
     TRY(make_tree(r, cell, fixed, &tree));
     run_settings_free(&cell->settings);
-    return cell->start.command ? load_command(r, cell, tree)
-                               : run_settings_from(tree, mode_kinds(&n), algorithms, &cell->settings, r->e);
+    return cell->start.command ? load_command(r, cell, tree) : run_settings_from(tree, &ask, &cell->settings, r->e);
 }
 
 static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {

@@ -1,6 +1,7 @@
 #include "lab/predict/link_fit.h"
 
 #include "engine/base/file.h"
+#include "engine/base/links.h"
 #include "engine/base/log.h"
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"

@@ -3,11 +3,11 @@
 #pragma once
 #include "engine/base/json.h"
 #include "engine/model/graph_plan.h"
-#include "engine/settings/run_config.h"
 #include "lab/predict/simulate.h"
 #include "lab/predict/step_trace.h"
 #include "lab/results/result.h"
 
+struct run_config;
 struct measured_step {
     double load, forward, backward, update; /* seconds, of the whole batch on one device with a core to itself */
     double work;                            /* of the first three, what a device of the run had: 1 / devices */

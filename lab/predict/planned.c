@@ -1,6 +1,7 @@
 #include "lab/predict/planned.h"
 
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 
 #include <string.h>
 

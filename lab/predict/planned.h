@@ -1,8 +1,8 @@
 /* The network of a configuration, planned as its run would plan it: what a measured step is laid out by. */
 #pragma once
 #include "engine/model/graph_plan.h"
-#include "engine/settings/run_config.h"
 
+struct run_config;
 struct planned {
     struct model *model;
     struct device *device;

@@ -1,3 +1,5 @@
+#include "engine/base/links.h"
+#include "engine/settings/run_config.h"
 #include "lab/predict/measured.h"
 #include "lab/predict/planned.h"
 #include "modes/share/share.h"

@@ -1,4 +1,5 @@
 #include "lab/predict/sweep.h"
+#include "engine/settings/run_config.h"
 
 #include "modes/share/share.h"
 

@@ -1,6 +1,7 @@
 #include "lab/process/trial.h"
 
 #include "engine/base/file.h"
+#include "engine/settings/run_config.h"
 #include "lab/process/process.h"
 
 #include <string.h>

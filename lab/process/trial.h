@@ -1,7 +1,8 @@
 /* A short run in a fresh process, to be measured. */
 #pragma once
-#include "engine/settings/run_config.h"
 #include "lab/results/result.h"
+
+struct run_settings;
 
 struct trial {
     const char *program;                 /* the engine's */

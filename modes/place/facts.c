@@ -2,6 +2,7 @@
 
 #include "engine/base/digest.h"
 #include "engine/base/file.h"
+#include "engine/settings/run_config.h"
 
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /* The facts that must be equal on all hosts of a run, or on all ranks that another launcher has started. */
 #pragma once
-#include "engine/train/trainer.h"
+#include "engine/train/job_check.h"
 #include "transport/launch/rendezvous.h"
 
 enum { OWN_FACTS = 4, FACTS = OWN_FACTS + JOB_KEYS };

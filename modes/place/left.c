@@ -1,6 +1,7 @@
 #include "modes/place/left.h"
 
 #include "engine/device/device.h"
+#include "engine/settings/run_config.h"
 
 #include <stdio.h>
 #include <stdlib.h>

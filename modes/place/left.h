@@ -2,9 +2,10 @@
  * (run.elastic), all again when they are tried again; and the text by which the ranks learn of it. */
 #pragma once
 #include "engine/settings/job.h"
-#include "engine/settings/run_config.h"
+#include "engine/settings/places.h"
 #include "transport/launch/launch.h"
 
+struct run_config;
 struct left {
     const struct run_config *config;
     int count;                  /* of this node */

@@ -7,7 +7,9 @@
 #include "modes/place/place.h"
 #include "modes/place/starter.h"
 
+#include "engine/base/links.h"
 #include "engine/base/log.h"
+#include "engine/settings/run_config.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 #include "transport/launch/nodes.h"

@@ -4,8 +4,10 @@
 #include "modes/place/left.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/links.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/stop.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/nodes.h"

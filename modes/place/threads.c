@@ -2,6 +2,7 @@
  * first. */
 #include "modes/place/place.h"
 
+#include "engine/settings/run_config.h"
 #include "modes/share/mailbox.h"
 #include "transport/launch/launch.h"
 

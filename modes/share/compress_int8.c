@@ -11,6 +11,8 @@
  * second on the owner. */
 #include "engine/base/half.h"
 #include "engine/base/vector.h"
+#include "engine/settings/compress.h"
+#include "engine/settings/places.h"
 #include "modes/share/compress.h"
 
 #include <math.h>

@@ -16,6 +16,8 @@
  * the same on every rank. */
 #include "engine/base/rng.h"
 #include "engine/base/vector.h"
+#include "engine/settings/compress.h"
+#include "engine/settings/run_config.h"
 #include "modes/share/compress.h"
 
 #include <math.h>

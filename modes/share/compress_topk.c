@@ -10,6 +10,7 @@
  * those that stand first are taken. That finds k in two passes, whatever the numbers are. */
 #include "engine/base/half.h"
 #include "engine/base/vector.h"
+#include "engine/settings/compress.h"
 #include "modes/share/compress.h"
 
 #include <math.h>

@@ -12,6 +12,7 @@
 
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/compress.h"
 #include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 

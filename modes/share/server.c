@@ -8,6 +8,8 @@
  * grows with W, which is what an all-reduce avoids. */
 #include "modes/share/share.h"
 
+#include "engine/settings/run_config.h"
+
 #include <stdio.h>
 #include <string.h>
 

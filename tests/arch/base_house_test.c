@@ -74,15 +74,19 @@ static const struct {
     {"cli/", "engine/device/cuda/", NULL},
     {"", "nccl.h", "transport/carrier/nccl"},
 };
-/* Floors: a file includes what stands on its own floor and below. */
-static const char *const floors[] = {"lab/numbers/",    "lab/draw/",    "lab/results/", "lab/process/",
-                                     "lab/experiment/", "lab/predict/", "lab/compare/", "lab/runner/",
-                                     "lab/report/",     "lab/advise/",  "lab/lesson/"};
-/* The same inside transport/; a prefix may begin another one's, and the longest counts: the group's floor is all that
- * no other row names. */
-static const char *const transport_floors[] = {"transport/base/",  "transport/store/",     "transport/link/",
-                                               "transport/algo/",  "transport/flight/rec", "transport/",
-                                               "transport/launch/"};
+/* Floors: a file of a house's room includes what stands in that room and in those before it. A room's name may begin
+ * another one's, and the longest counts. */
+enum { ROOMS_MOST = 12 };
+static const struct {
+    const char *house, *rooms[ROOMS_MOST];
+} floors[] = {
+    {"engine/", {"base/", "config/", "optim/", "device/", "model/", "data/", "save/", "settings/", "tell/", "train/"}},
+    {"transport/",
+     {"base/", "store/", "link/", "algo/", "flight/rec", "", "launch/"}}, /* "": the group, and the rest */
+    {"lab/",
+     {"numbers/", "draw/", "results/", "process/", "experiment/", "predict/", "compare/", "runner/", "report/",
+      "advise/", "lesson/"}},
+};
 static const char *const folders[] = {"engine", "transport", "modes", "lab", "cli"};
 
 enum { FUNCTION_MOST = 80, FILE_MOST = 500, MODE_MOST = 300, FUNCTIONS = 20000 };
@@ -100,22 +104,17 @@ static bool allowed(const char *path, const char *target, size_t rule) {
     return false;
 }
 
-/* 0 for a path outside of transport/, else from 1. */
-static size_t transport_floor_of(const char *path) {
-    size_t floor = 0, longest = 0;
-    for (size_t i = 0; i < sizeof transport_floors / sizeof *transport_floors; i++) {
-        size_t n = strlen(transport_floors[i]);
-        if (n > longest && !strncmp(path, transport_floors[i], n)) floor = i + 1, longest = n;
+/* The floor of a path in a house; -1: it is outside of the house, or of all its rooms. */
+static int floor_of(const char *path, size_t house) {
+    size_t n = strlen(floors[house].house), longest = 0;
+    int floor = -1;
+    if (strncmp(path, floors[house].house, n) != 0) return -1;
+    for (int i = 0; i < ROOMS_MOST && floors[house].rooms[i]; i++) {
+        size_t length = strlen(floors[house].rooms[i]);
+        if (strncmp(path + n, floors[house].rooms[i], length) || (floor >= 0 && length <= longest)) continue;
+        floor = i, longest = length;
     }
     return floor;
-}
-
-/* The top for what stands outside of all floors. */
-static size_t floor_of(const char *path) {
-    size_t floors_count = sizeof floors / sizeof *floors;
-    for (size_t i = 0; i < floors_count; i++)
-        if (!strncmp(path, floors[i], strlen(floors[i]))) return i;
-    return strncmp(path, "lab/", 4) && strncmp(path, "cli/", 4) ? 0 : floors_count;
 }
 
 static void check_include(const char *path, int line, const char *text) {
@@ -128,9 +127,9 @@ static void check_include(const char *path, int line, const char *text) {
         if (!strcmp(to, "engine/") && !strncmp(target, "engine/base/", 12)) continue;
         if (!allowed(path, target, i)) complain(path, line, "may not include ", text);
     }
-    size_t own = transport_floor_of(path);
-    if (floor_of(target) > floor_of(path) || (own && transport_floor_of(target) > own))
-        complain(path, line, "may not include a higher floor's ", text);
+    for (size_t house = 0; house < sizeof floors / sizeof *floors; house++)
+        if (floor_of(path, house) >= 0 && floor_of(target, house) > floor_of(path, house))
+            complain(path, line, "may not include a higher floor's ", text);
 }
 
 /* clang gives what chooses a kernel the kernel's name, and shows it to the whole program. */

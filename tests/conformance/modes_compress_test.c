@@ -5,6 +5,8 @@
 #include "tests/unit/model_fixture.h"
 
 #include "engine/base/digest.h"
+#include "engine/settings/compress.h"
+#include "engine/settings/run_config.h"
 #include "modes/share/compress.h"
 #include "modes/share/share.h"
 #include "tests/conformance/ranks.h"

@@ -7,6 +7,7 @@
 #include "tests/harness/lone_mode.h"
 
 #include "engine/device/runtime.h"
+#include "engine/model/graph.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>
@@ -91,8 +92,8 @@ static void settings_load(struct run_settings *s, const char *model, const char 
     static const char *const algorithms[] = {"direct", NULL};
     const char *sets[] = {model, "mode=single", optimizer};
     char *report;
-    if (run_settings_load(NULL, sets, 3, lone_modes, algorithms, NULL, false, s, &report) != ERR_NONE)
-        fail_msg("%s", report ? report : error_message());
+    const struct run_ask ask = {.sets = sets, .nsets = 3, .modes = lone_modes, .algorithms = algorithms};
+    if (run_settings_load(&ask, s, &report) != ERR_NONE) fail_msg("%s", report ? report : error_message());
 }
 
 static void make_batch(struct rig *g) {

@@ -6,6 +6,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/rng.h"
+#include "engine/train/trainer.h"
 #include "modes/modes.h"
 #include "tests/harness/timing.h"
 

@@ -55,10 +55,6 @@ enum { DEVICES = 4, STEPS = 7 };
 static void load(const char *mode, const char *devices, const struct mode_row *const *modes, struct run_settings *s) {
     static char dir[256];
     char *report, set_mode[32];
-    int n;
-    const struct algo_ops *const *algos = algo_list(&n);
-    const char *algorithms[64] = {0};
-    for (int i = 0; i < n; i++) algorithms[i] = algos[i]->name;
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(mode));
     snprintf(set_mode, sizeof set_mode, "mode=%s", mode);
     const char *sets[] = {dir,
@@ -74,7 +70,9 @@ static void load(const char *mode, const char *devices, const struct mode_row *c
                           "optimizer={name: adam, clip: 1}",
                           "ddp.bucket={first: 4KB, cap: 64KB}",
                           "model={zoo: mlp, hidden: [64, 32]}"};
-    assert_ok(run_settings_load(NULL, sets, sizeof sets / sizeof *sets, modes, algorithms, NULL, false, s, &report));
+    const struct run_ask ask = {
+        .sets = sets, .nsets = sizeof sets / sizeof *sets, .modes = modes, .algorithms = algo_names()};
+    assert_ok(run_settings_load(&ask, s, &report));
 }
 
 static void train(struct run_settings *s, struct run_result *out) {

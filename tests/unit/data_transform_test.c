@@ -204,7 +204,7 @@ static void test_refused(void **state) {
         {"{set: digits, augment: [{jitter: 1}, {jitter: 1}]}", "twice"},
         {"{set: digits, augment: [{mixup: 0}]}", "mixup takes the alpha"},
         {"{set: digits, augment: [{cutmix: x}]}", "cutmix takes the alpha"},
-        {"{set: digits, augment: [mixup, {mixup: 1}]}", "mixup is there twice"},
+        {"{set: digits, augment: [mixup, {mixup: 1}]}", "mixup appears twice"},
         {"{set: digits, normalize: on}", "auto, off or"},
         {"{set: digits, normalize: [1, 2]}", "auto, off or"},
         {"{set: digits, normalize: {mean: 1}}", "auto, off or"},

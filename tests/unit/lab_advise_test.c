@@ -1,5 +1,7 @@
 /* Advice, against what formulas say of a step of known bytes and computing: which way is the fastest, where another
  * one is, which is the simplest that comes near, what memory forbids. */
+#include "engine/settings/exchange.h"
+#include "engine/settings/run_config.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/xml.h"
 

@@ -33,7 +33,8 @@ static int tear_down(void **state) {
 static enum error load(const char *path, const char *text, const char *set) {
     if (text) save_text(path, text);
     run_settings_free(&s);
-    return run_settings_load(path, &set, set != NULL, mode_kinds(&(int){0}), algorithms, NULL, false, &s, &report);
+    const struct run_ask ask = {path, &set, set != NULL, mode_kinds(&(int){0}), algorithms, NULL, ASKS_NOTHING};
+    return run_settings_load(&ask, &s, &report);
 }
 
 static const char *at(const char *section, const char *key) {

@@ -1,4 +1,6 @@
 /* What a run's own numbers say of its step on other devices. */
+#include "engine/settings/exchange.h"
+#include "engine/settings/run_config.h"
 #include "tests/harness/harness.h"
 
 #include "lab/predict/measured.h"

@@ -120,8 +120,8 @@ static struct run_settings settings;
 static void load(const char *file, enum asks asks, const char *const *sets, int n) {
     char *report;
     run_settings_free(&settings);
-    if (run_settings_load(file, sets, n, mode_kinds(&(int){0}), algorithms, NULL, asks, &settings, &report) != ERR_NONE)
-        fail_msg("%s: %s", n ? sets[n - 1] : "", report);
+    const struct run_ask ask = {file, sets, n, mode_kinds(&(int){0}), algorithms, NULL, asks};
+    if (run_settings_load(&ask, &settings, &report) != ERR_NONE) fail_msg("%s: %s", n ? sets[n - 1] : "", report);
 }
 
 /* The base, what the row needs, and (whole) the row itself. */
@@ -201,8 +201,8 @@ static void any_device_can_be_asked(void **state) {
         load("c.yaml", asks, sets, 1);
         assert_int_equal(settings.config.precision, PRECISION_F32);
         run_settings_free(&settings);
-        assert_fails(ERR_CONFIG, run_settings_load("c.yaml", sets, 2, mode_kinds(&(int){0}), algorithms, NULL, asks,
-                                                   &settings, &report));
+        const struct run_ask ask = {"c.yaml", sets, 2, mode_kinds(&(int){0}), algorithms, NULL, asks};
+        assert_fails(ERR_CONFIG, run_settings_load(&ask, &settings, &report));
     }
 }
 

@@ -2,8 +2,10 @@
  * the resolved configuration gives itself again. */
 #include "tests/harness/harness.h"
 
+#include "engine/base/links.h"
 #include "engine/base/text.h"
 #include "engine/device/device.h"
+#include "engine/settings/loss.h"
 #include "engine/settings/run_config.h"
 #include "modes/modes.h"
 #include <fcntl.h>
@@ -49,8 +51,14 @@ static enum error load(struct fixture *f, const char *text, const char *sets) {
     }
     if (text) save_text("c.yaml", text);
     run_settings_free(&f->s);
-    return run_settings_load(text ? "c.yaml" : NULL, list, n, mode_kinds(&(int){0}), algorithms, NULL, false, &f->s,
-                             &f->report);
+    const struct run_ask ask = {text ? "c.yaml" : NULL, list, n, mode_kinds(&(int){0}), algorithms, NULL, ASKS_NOTHING};
+    return run_settings_load(&ask, &f->s, &f->report);
+}
+
+static enum error load_file(struct fixture *f, const char *path, const struct run_launched *launched) {
+    const struct run_ask ask = {
+        .path = path, .modes = mode_kinds(&(int){0}), .algorithms = algorithms, .launched = launched};
+    return run_settings_load(&ask, &f->s, &f->report);
 }
 
 static const struct run_config *load_good(struct fixture *f, const char *text, const char *sets) {
@@ -238,7 +246,7 @@ static void names(void **state) {
         run_settings_free(&f->s);
         char path[128];
         snprintf(path, sizeof path, "./%s", cases[i].file);
-        assert_ok(run_settings_load(path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false, &f->s, &f->report));
+        assert_ok(load_file(f, path, NULL));
         assert_string_equal(f->s.config.name, cases[i].name);
     }
 }
@@ -556,8 +564,7 @@ static void launched(void **state) {
     for (size_t i = 0; i < COUNT(cases); i++) {
         run_settings_free(&f->s);
         save_text("c.yaml", cases[i].text);
-        enum error err =
-            run_settings_load("c.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, &l, false, &f->s, &f->report);
+        enum error err = load_file(f, "c.yaml", &l);
         if (!cases[i].first) {
             assert_ok(err);
             bool ours = f->s.config.launched.by == NULL;
@@ -657,8 +664,7 @@ static void looks(void **state) {
 
 static void files(void **state) {
     struct fixture *f = *state;
-    assert_fails(ERR_INPUT, run_settings_load("absent.yaml", NULL, 0, mode_kinds(&(int){0}), algorithms, NULL, false,
-                                              &f->s, &f->report));
+    assert_fails(ERR_INPUT, load_file(f, "absent.yaml", NULL));
     assert_string_equal(f->report, "error: cannot open 'absent.yaml': No such file or directory\n");
     run_settings_free(&f->s);
     assert_int_equal(mkfifo("fifo", 0600), 0);
@@ -675,8 +681,7 @@ static void files(void **state) {
         {"large.yaml", "error: 'large.yaml' has 100000000 bytes; at most 1048576 are allowed\n1 error.\n"},
     };
     for (size_t i = 0; i < COUNT(cases); i++) {
-        assert_fails(ERR_CONFIG, run_settings_load(cases[i].path, NULL, 0, mode_kinds(&(int){0}), algorithms, NULL,
-                                                   false, &f->s, &f->report));
+        assert_fails(ERR_CONFIG, load_file(f, cases[i].path, NULL));
         assert_string_equal(f->report, cases[i].report);
         run_settings_free(&f->s);
     }

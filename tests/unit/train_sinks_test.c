@@ -6,6 +6,7 @@
 
 #include "engine/base/file.h"
 #include "engine/base/json.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/tell.h"
 #include "engine/train/internal.h"
 
@@ -31,8 +32,8 @@ static void choose(const char *sinks) {
     const char *sets[] = {"mode=single", "devices=cpu:1", set};
     snprintf(set, sizeof set, "log.sinks=%s", sinks);
     run_settings_free(&settings);
-    if (run_settings_load(NULL, sets, 3, lone_modes, none, NULL, false, &settings, &report) != ERR_NONE)
-        fail_msg("%s", report);
+    const struct run_ask ask = {.sets = sets, .nsets = 3, .modes = lone_modes, .algorithms = none};
+    if (run_settings_load(&ask, &settings, &report) != ERR_NONE) fail_msg("%s", report);
     job = (struct job){.settings = &settings, .run_dir = dir};
 }
 

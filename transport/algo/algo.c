@@ -19,6 +19,15 @@ const struct algo_ops *const *algo_list(int *count) {
     return algos;
 }
 
+const char *const *algo_names(void) {
+    static const char *const names[] = {
+#define ALGO(name) #name,
+#include "transport/algo/algos.def"
+#undef ALGO
+        NULL};
+    return names;
+}
+
 const struct algo_ops *algo_find(const char *name) {
     for (size_t i = 0; i < sizeof algos / sizeof *algos; i++)
         if (!strcmp(algos[i]->name, name)) return algos[i];

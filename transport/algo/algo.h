@@ -114,6 +114,7 @@ struct algo_ops {
 
 /* All algorithms; algo_find gives NULL for an unknown name. */
 const struct algo_ops *const *algo_list(int *count);
+const char *const *algo_names(void); /* of all of them, NULL-terminated */
 const struct algo_ops *algo_find(const char *name);
 /* Whether it can add in this order where the ranks stand so; several: where a rank gives several terms. */
 bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several);

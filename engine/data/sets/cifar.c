@@ -40,10 +40,10 @@ static enum error folder_files(const char *folder, bool train, struct files *out
     if (train && out->count == BATCHES) return ERR_NONE;
     if (out->count > 0)
         return FAIL(ERR_INPUT, "no data_batch_%d.bin in %s, which has other files of CIFAR-10", out->count + 1, folder);
-    return FAIL(ERR_INPUT,
-                "no %s of CIFAR-10 and no %s of CIFAR-100 in %s\nthe binary version is "
-                "meant, not the one for Python or Matlab",
-                train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin", folder);
+    return FAIL(
+        ERR_INPUT,
+        "no %s of CIFAR-10 and no %s of CIFAR-100 in %s\nthe binary version is meant, not the one for Python or Matlab",
+        train ? "data_batch_1.bin" : "test_batch.bin", train ? "train.bin" : "test.bin", folder);
 }
 
 static const char *base_name(const char *path) {
@@ -112,8 +112,7 @@ static enum error record_put(struct filling *f, const char *path, const unsigned
     int label = bytes[f->which];
     if (label >= f->classes)
         return FAIL(ERR_DATA,
-                    "%s: record %lld has label %d, but there are %lld classes\nis it of "
-                    "CIFAR-10, or of CIFAR-100?",
+                    "%s: record %lld has label %d, but there are %lld classes\nis it of CIFAR-10, or of CIFAR-100?",
                     path, (long long)at, label, (long long)f->classes);
     if (f->all) {
         f->all[at] = label;
@@ -205,9 +204,8 @@ static enum error cifar_open(const struct dataset_ask *ask, struct dataset **out
                         .plane = true,
                         .held = f.part.held};
     enum error err = resident_create(&d, &f.r);
-    if (err == ERR_NONE && (err = records_fill(&f, &files, count)) != ERR_NONE) resident_close(&f.r->base);
+    if (err == ERR_NONE) err = dataset_give(records_fill(&f, &files, count), &f.r->base, out);
     part_free(&f.part);
-    if (err == ERR_NONE) *out = &f.r->base;
     return err;
 }
 

@@ -38,6 +38,7 @@ static void csv_close(struct dataset *d) {
 
 static enum error csv_create(struct csv **out) {
     TRY(memory_alloc(sizeof **out, (void **)out));
+    (*out)->base.ops = &dataset_csv;
     enum error err = pool_create(&(*out)->pool);
     if (err != ERR_NONE) memory_free(*out);
     return err;
@@ -206,11 +207,7 @@ static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) 
     enum error err = ask->like ? open_known(&o, s, &t) : open_first(&o, s, &t, &first);
     table_close(&t);
     table_close(&first);
-    if (err == ERR_NONE)
-        *out = &s->base;
-    else
-        csv_close(&s->base);
-    return err;
+    return dataset_give(err, &s->base, out);
 }
 
 /* ---- a file of samples without labels ---- */
@@ -231,11 +228,7 @@ static enum error csv_samples(const char *path, const struct dataset *like, stru
     TRY(csv_create(&s));
     enum error err = samples_fill(path, like, s, &t);
     table_close(&t);
-    if (err == ERR_NONE)
-        *out = &s->base;
-    else
-        csv_close(&s->base);
-    return err;
+    return dataset_give(err, &s->base, out);
 }
 
 /* ---- names ---- */
@@ -278,9 +271,8 @@ static const struct config_field fields[] = {
      .help = "Columns whose numbers are categories or names of classes; columns of text always are",
      .also = "category|categories"},
     {"missing", CONFIG_STRING, AT(table.missing),
-     .help =
-         "What becomes of a cell that is empty, NA, nan or null: mean (of the column's training rows; the default), "
-         "error, or a number; a category then is none of those that there are",
+     .help = "What becomes of a cell that is empty, NA, nan or null: mean (of the column's training rows; the "
+             "default), error, or a number; a category then is none of those that there are",
      .also = "fillna|na"},
     {"header", CONFIG_ENUM, AT(table.header),
      .help = "Whether the first line has the names of the columns; auto, the default: where it has no number",
@@ -293,9 +285,8 @@ const struct dataset_ops dataset_csv = {
                 .fields = fields,
                 .size = sizeof(struct csv_config),
                 .shorthand = "train",
-                .help =
-                    "Columns of numbers and of text, which becomes a value for each category; the target is a class if "
-                    "it is text or whole numbers, unless loss is mse, which needs values",
+                .help = "Columns of numbers and of text, which becomes a value for each category; the target is a "
+                        "class if it is text or whole numbers, unless loss is mse, which needs values",
                 .check = csv_check},
     .recognises = csv_recognises,
     .open = csv_open,

@@ -128,13 +128,7 @@ static enum error grammar_open(const struct dataset_ask *ask, struct dataset **o
         return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
                     (long long)samples, (long long)c->context, TEXT_MOST);
     TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1, samples * c->context + 1, &s));
-    enum error err = grammar_fill(s, ask->seed, train);
-    if (err != ERR_NONE) {
-        token_close(&s->base);
-        return err;
-    }
-    *out = &s->base;
-    return ERR_NONE;
+    return dataset_give(grammar_fill(s, ask->seed, train), &s->base, out);
 }
 
 static const struct config_field fields[] = {

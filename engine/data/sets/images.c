@@ -139,10 +139,9 @@ static enum error skipped_list(struct images *s, const char *root, const char *f
 static enum error skipped_note(struct images *s, const char *root, const char **note) {
     char text[ENDINGS_TEXT];
     if (!*endings_text(&s->skipped, text)) return ERR_NONE;
-    *note = pool_printf(s->pool,
-                        "%s%s%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's "
-                        "folder are read: %s",
-                        *note ? *note : "", *note ? "; " : "", root, text);
+    *note = pool_printf(
+        s->pool, "%s%s%s: left out, as only .jpg, .jpeg, .png and .webp files right in a class's folder are read: %s",
+        *note ? *note : "", *note ? "; " : "", root, text);
     return *note ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -158,10 +157,10 @@ static enum error files_list(struct images *s, const char *root, bool must) {
         TRY(listing_read(root, name, listing_wants_picture, s->pool, &s->files));
         TRY(skipped_list(s, root, name, wants_other));
         if (must && s->files.count == before)
-            return FAIL(ERR_DATA,
-                        "%s holds no pictures (.jpg, .jpeg, .png, .webp)\na class needs some; remove the "
-                        "folder if it is none",
-                        path);
+            return FAIL(
+                ERR_DATA,
+                "%s holds no pictures (.jpg, .jpeg, .png, .webp)\na class needs some; remove the folder if it is none",
+                path);
         TRY(label_add(s, before, (int32_t)k));
     }
     return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
@@ -212,10 +211,9 @@ static enum error files_part(struct images *s, const struct dataset_ask *ask, co
 static enum error advise(enum error err) {
     char words[ERROR_WORDS];
     if (err != ERR_DATA || *error_hint()) return err;
-    return FAIL(err,
-                "%s\nremove it, or leave out all such files by data.on_error: skip; engine data check FOLDER names "
-                "them",
-                error_words(words, sizeof words));
+    return FAIL(
+        err, "%s\nremove it, or leave out all such files by data.on_error: skip; engine data check FOLDER names them",
+        error_words(words, sizeof words));
 }
 
 static enum error files_probe(const struct images *s, uint32_t *crc) {
@@ -419,10 +417,6 @@ static enum error images_open(const struct dataset_ask *ask, struct dataset **ou
     TRY(memory_alloc(sizeof *s, (void **)&s));
     pthread_mutex_init(&s->lock, NULL);
     enum error err = images_fill(s, ask, &crc, &note);
-    if (err != ERR_NONE) {
-        images_close(&s->base);
-        return err;
-    }
     s->base = (struct dataset){.ops = &dataset_images,
                                .size = s->files.count,
                                .shape = {3, {3, c->size, c->size}},
@@ -436,8 +430,7 @@ static enum error images_open(const struct dataset_ask *ask, struct dataset **ou
                                .part = part_of(c),
                                .unreadable = s->unreadable,
                                .resample = c->resample};
-    *out = &s->base;
-    return ERR_NONE;
+    return dataset_give(err, &s->base, out);
 }
 
 static const char *images_class_name(const struct dataset *d, int64_t k) {
@@ -459,9 +452,8 @@ static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct images_config, train),
      .help = "Folder that has a folder of pictures for each class, or that has two such folders, 'train' and 'val'"},
     {"val", CONFIG_PATH, offsetof(struct images_config, val),
-     .help =
-         "The same for validation, or how many pictures to hold out (500, 10%; data.split says which); default: the "
-         "folder beside 'train', else 10%",
+     .help = "The same for validation, or how many pictures to hold out (500, 10%; data.split says which); default: "
+             "the folder beside 'train', else 10%",
      .extra = &part_path},
     {"size", CONFIG_INT, offsetof(struct images_config, size), .standard = "224",
      .help = "Height and width of a sample", .min = 1, .max = 2048, .also = "image_size|img_size|resolution"},
@@ -469,9 +461,8 @@ static const struct config_field fields[] = {
      .help = "Length of the shorter side before the middle is cut out; auto: size / 0.875", .min = 1, .max = 65500,
      .choices = "auto"},
     {"resample", CONFIG_ENUM, offsetof(struct images_config, resample),
-     .help =
-         "engine (the default): resized and cut out in one step, JPEG decoded at a part of its size where that will "
-         "do; torchvision: the bytes of its Resize(resize) and CenterCrop(size) on PIL images",
+     .help = "engine (the default): resized and cut out in one step, JPEG decoded at a part of its size where that "
+             "will do; torchvision: the bytes of its Resize(resize) and CenterCrop(size) on PIL images",
      .choices = "engine|torchvision", .also = "interpolation|antialias"},
     {"on_error", CONFIG_ENUM, offsetof(struct images_config, on_error),
      .help = "stop (the default): a picture that cannot be read stops the run when it is met; skip: every picture is "

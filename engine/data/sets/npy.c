@@ -178,8 +178,7 @@ const struct dataset_ops dataset_npy = {
                 .fields = pair_fields,
                 .size = sizeof(struct pair_config),
                 .shorthand = "train",
-                .help = "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets "
-                        "(real numbers)"},
+                .help = "A pair of NumPy's .npy files: samples, and labels (whole numbers) or targets (real numbers)"},
     .recognises = npy_recognises,
     .open = npy_open,
     .read = resident_read,

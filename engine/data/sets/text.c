@@ -37,9 +37,8 @@ static enum error scan_character(struct scan *s, int64_t at) {
     if (s->utf8.code > s->last && s->what == SCAN_NOTE) s->last = s->utf8.code;
     if (!*number)
         return FAIL(ERR_DATA,
-                    "%s: the character U+%04X before byte %lld is not in the training text\nthe "
-                    "vocabulary is that text's: hold out a part of it (val: 10%%), or take "
-                    "'vocabulary: bytes'",
+                    "%s: the character U+%04X before byte %lld is not in the training text\nthe vocabulary is that "
+                    "text's: hold out a part of it (val: 10%%), or take 'vocabulary: bytes'",
                     s->path, s->utf8.code, (long long)at);
     if (s->what != SCAN_WRITE || i < 0 || i >= s->part.count) return ERR_NONE;
     s->out[i * s->width] = (unsigned char)(*number - 1);
@@ -53,8 +52,7 @@ static enum error scan_piece(void *ctx, const unsigned char *bytes, int64_t n, i
         bool done;
         if (!utf8_feed(&s->utf8, bytes[i], &done))
             return FAIL(ERR_DATA,
-                        "%s: byte %lld (0x%02x) is not UTF-8\nsave the text as UTF-8, or take "
-                        "'vocabulary: bytes'",
+                        "%s: byte %lld (0x%02x) is not UTF-8\nsave the text as UTF-8, or take 'vocabulary: bytes'",
                         s->path, (long long)(at + i), bytes[i]);
         if (done) TRY(scan_character(s, at + i + 1));
     }
@@ -90,15 +88,10 @@ static enum error characters_number(struct scan *s, uint32_t **out, int64_t *cou
 /* The vocabulary of a network, as if it had been noted. false: it has none of characters. */
 static bool characters_known(struct scan *s, const struct dataset *like) {
     for (int64_t k = 0; k < like->classes; k++) {
-        char text[8];
-        struct utf8 u = {0};
-        bool done = false;
-        int n = dataset_decode(like, (int32_t)k, text);
-        for (int i = 0; i < n; i++)
-            if (!utf8_feed(&u, (unsigned char)text[i], &done)) return false;
-        if (!done) return false;
-        s->number[u.code] = 1;
-        s->last = u.code > s->last ? u.code : s->last;
+        uint32_t code;
+        if (!token_character(like, k, &code)) return false;
+        s->number[code] = 1;
+        s->last = code > s->last ? code : s->last;
     }
     return true;
 }
@@ -160,13 +153,7 @@ static enum error bytes_open(const struct dataset_ask *ask, struct dataset **out
     TRY(token_set_create(&dataset_text, path, c->context, 256, 1, part.count, &s));
     s->bytes = true;
     s->base.held = part.held;
-    enum error err = token_set_load(s, part.first);
-    if (err != ERR_NONE) {
-        token_close(&s->base);
-        return err;
-    }
-    *out = &s->base;
-    return ERR_NONE;
+    return dataset_give(token_set_load(s, part.first), &s->base, out);
 }
 
 static enum error text_open(const struct dataset_ask *ask, struct dataset **out) {
@@ -182,8 +169,7 @@ static bool text_recognises(const char *path) {
 static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct text_config, train), .help = "File of training text"},
     {"val", CONFIG_PATH, offsetof(struct text_config, val), .standard = "10%",
-     .help = "File of validation text, or how many windows to hold out at the end of 'train' "
-             "(100, 10%)",
+     .help = "File of validation text, or how many windows to hold out at the end of 'train' (100, 10%)",
      .extra = &part_path, .also = "val_split|validation_split|val_size|test_size"},
     {"context", CONFIG_INT, offsetof(struct text_config, context), .standard = "128",
      .help = "Number of tokens in a sample", .min = 1, .max = 1 << 20},

@@ -68,8 +68,7 @@ static enum error characters_piece(void *ctx, const unsigned char *bytes, int64_
         if (!done) continue;
         if (r->count == r->s->base.classes || (r->count && all[r->count - 1] >= r->utf8.code))
             return FAIL(ERR_DATA,
-                        "%s: byte %lld: there are more characters than the vocabulary of %lld, or "
-                        "they do not ascend",
+                        "%s: byte %lld: there are more characters than the vocabulary of %lld, or they do not ascend",
                         r->path, (long long)(at + i), (long long)r->s->base.classes);
         all[r->count++] = r->utf8.code;
     }
@@ -113,12 +112,7 @@ static enum error tokens_open(const struct dataset_ask *ask, struct dataset **ou
     s->base.held = part.held;
     enum error err = token_set_load(s, part.first);
     if (err == ERR_NONE) err = characters_read(s, c->characters);
-    if (err != ERR_NONE) {
-        token_close(&s->base);
-        return err;
-    }
-    *out = &s->base;
-    return ERR_NONE;
+    return dataset_give(err, &s->base, out);
 }
 
 static bool tokens_recognises(const char *path) {
@@ -128,8 +122,7 @@ static bool tokens_recognises(const char *path) {
 static const struct config_field fields[] = {
     {"train", CONFIG_PATH, offsetof(struct tokens_config, train), .help = "File of training tokens"},
     {"val", CONFIG_PATH, offsetof(struct tokens_config, val), .standard = "10%",
-     .help = "File of validation tokens, or how many windows to hold out at the end of 'train' "
-             "(100, 10%)",
+     .help = "File of validation tokens, or how many windows to hold out at the end of 'train' (100, 10%)",
      .extra = &part_path},
     {"type", CONFIG_ENUM, offsetof(struct tokens_config, type), .standard = "u16",
      .help = "Type of a token in the file: 16 bits unsigned or 32 bits signed, little-endian", .choices = "u16|i32"},

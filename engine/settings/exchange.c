@@ -1,0 +1,106 @@
+#include "engine/settings/exchange.h"
+
+#include "engine/base/links.h"
+#include "engine/settings/compress.h"
+#include "engine/settings/section.h"
+
+static const struct config_field dp_fields[] = {
+    {"server", CONFIG_ENUM, offsetof(struct dp_config, server), "shared",
+     "shared: device 0 computes and is the server, too; dedicated: one more device is the server; sharded: each device "
+     "serves a slice; cpu: one more rank is the server, in the host's memory",
+     .choices = "shared|dedicated|sharded|cpu"},
+    {"scatter", CONFIG_ENUM, offsetof(struct dp_config, scatter), "direct",
+     "direct: every device loads its own samples; server: the server loads all samples and sends them",
+     .choices = "direct|server"},
+    {"overlap", CONFIG_ENUM, offsetof(struct dp_config, overlap), "auto",
+     "Send gradients to the server while backward still computes others: true (also on), false (also off) or auto: "
+     "only on accelerators",
+     .choices = "auto|true|false|on|off", .means = "yes=true|no=false"},
+    {"staleness", CONFIG_INT, offsetof(struct dp_config, staleness), "0",
+     "0: all workers wait for each other in every step. N > 0: a server of its own (dedicated or cpu) updates the "
+     "weights for each gradient that arrives, and a worker may be N steps ahead of the slowest one; unless "
+     "deterministic is false, the workers take turns and are at most one step ahead",
+     .min = 0, .max = 1000000, .choices = "unbounded", .word = -1},
+    {.key = NULL},
+};
+SECTION(dp, "server", "The parameter server; used in mode dp");
+
+static const struct config_field bucket_fields[] = {
+    {"first", CONFIG_BYTES, offsetof(struct bucket_config, first), "1MB",
+     "Size of the first bucket; a small one lets the exchange begin early", .min = 0, NO_LIMIT},
+    {"cap", CONFIG_BYTES, offsetof(struct bucket_config, cap), "25MB",
+     "Size of the other buckets; 0: every parameter is a message of its own; flat: one message for all parameters, and "
+     "'first' has no effect",
+     .min = 0, NO_LIMIT, .choices = "flat", .word = -1, .also = "bucket_cap_mb"},
+    {.key = NULL},
+};
+static SECTION(bucket, "cap", "How many bytes of gradients travel in one message; used in modes ddp and dp");
+
+static const struct config_field sync_fields[] = {
+    {"every", CONFIG_INT, offsetof(struct sync_config, every), "1",
+     "Number of steps between two exchanges. 1: gradients are shared in every step; more: each device makes these "
+     "steps with its own samples, and then the weights are averaged (local SGD)",
+     .min = 1, .max = 1000000},
+    {"with", CONFIG_STRING, offsetof(struct sync_config, with), "all",
+     "Whose weights are averaged: those of all devices, or of two at a time, each with a neighbour (gossip): all or "
+     "neighbour"},
+    {"state", CONFIG_ENUM, offsetof(struct sync_config, state), "local",
+     "The optimizer's state if 'every' is more than 1: local to each device, or averaged with the weights",
+     .choices = "local|average"},
+    {.key = NULL},
+};
+static SECTION(sync, "every", "How often devices exchange gradients or weights; used in mode ddp");
+
+static const struct config_field ddp_fields[] = {
+    {"bucket", CONFIG_SECTION, offsetof(struct ddp_config, bucket), .extra = &bucket_section},
+    {"sync", CONFIG_SECTION, offsetof(struct ddp_config, sync), .extra = &sync_section},
+    {"overlap", CONFIG_BOOL, offsetof(struct ddp_config, overlap), "true",
+     .help = "Share gradients while backward still computes others"},
+    {.key = NULL},
+};
+SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
+
+static const struct config_field emulate_fields[] = {
+    {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
+     "Bandwidth of each device's port, in each direction: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},
+    {"latency", CONFIG_SECONDS, offsetof(struct emulate_config, latency), "0s",
+     "Time that is added to every message: 50us", .min = 0, .max = 60},
+    {.key = NULL},
+};
+static SECTION(emulate, "bandwidth", "Slower links than the real ones, to see the effect of a network");
+
+static const struct config_field comm_fields[] = {
+    {"backend", CONFIG_ENUM, offsetof(struct comm_config, backend), "auto",
+     "How gradients move between GPUs: copies from GPU to GPU (peer, mode dp), NVIDIA's library (nccl, mode ddp), or "
+     "through the host, by link and algorithm",
+     .choices = "auto|host|peer|nccl", .also = "dist_backend"},
+    {"link", CONFIG_ENUM, offsetof(struct comm_config, link), "auto", "How bytes travel between ranks: "
+#define LINK(KIND, name, joins, launched, about) about
+#include "engine/base/links.def"
+     ,
+     .choices = "auto"
+#define LINK(KIND, name, joins, launched, about) "|" #name
+#include "engine/base/links.def"
+    },
+    {"algorithm", CONFIG_STRING, offsetof(struct comm_config, algorithm), "auto",
+     .help = "Algorithm by which ranks add up their gradients: auto, direct, ring, star, tree, halving_doubling, "
+             "hierarchical; native: the MPI library's own, with its bits"},
+    {"order", CONFIG_ENUM, offsetof(struct comm_config, order), "auto",
+     "Order of additions: tree gives the same bits on any number of devices, ring the same in dp "
+     "and ddp",
+     .choices = "auto|tree|ring"},
+    {"timeout", CONFIG_SECONDS, offsetof(struct comm_config, timeout), "60s",
+     "How long to wait for a rank before giving up; for a GPU, four fifths of this time. 'engine run' then ends the "
+     "late rank as well; one that was started by hand or by another launcher ends once it goes on",
+     .min = 1e-3, .max = 1e9},
+    {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
+     "How long a rank on another host may be silent before it counts as lost", .min = 0.05, .max = 1e9},
+    {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
+     .help = "Network interface on which ranks listen for other hosts, and which NCCL uses: an address or a name such "
+             "as eth0; auto: the one that reaches run.master"},
+    {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
+    {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
+     "Mode ddp: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},
+    {.key = NULL},
+};
+SECTION(comm, "algorithm", "How bytes move between devices");

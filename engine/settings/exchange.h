@@ -1,0 +1,41 @@
+/* How gradients become one update: sections dp, ddp and comm. */
+#pragma once
+#include "engine/config/schema.h"
+
+enum comm_order { COMM_ORDER_AUTO, COMM_ORDER_TREE, COMM_ORDER_RING };
+enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
+enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
+enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF, DP_OVERLAP_WORDS }; /* true, false; and on, off */
+enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
+enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
+struct dp_config {
+    int server, scatter;
+    int overlap;       /* enum dp_overlap; 'auto' is resolved by run_settings_load */
+    int64_t staleness; /* steps that a worker may be ahead of the slowest; -1: any number */
+};
+struct ddp_config {
+    struct bucket_config {
+        int64_t first, cap; /* bytes; INT64_MAX: all at once */
+    } bucket;
+    struct sync_config {
+        int64_t every;    /* steps */
+        const char *with; /* a way of mode ddp: all | neighbour */
+        int state;        /* enum sync_state */
+    } sync;
+    bool overlap;
+};
+struct comm_config {
+    int backend;           /* enum comm_backend */
+    int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
+    const char *algorithm; /* auto | a name of algos.def */
+    int order;             /* enum comm_order, likewise */
+    double timeout, heartbeat;
+    const char *interface; /* address or name; auto */
+    struct emulate_config {
+        double bandwidth, latency; /* 0: not emulated */
+    } emulate;
+    struct config_variant compress; /* index: enum compress_kind; config: compress_config */
+};
+extern const struct config_section dp_section;
+extern const struct config_section ddp_section;
+extern const struct config_section comm_section;

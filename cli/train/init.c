@@ -10,6 +10,7 @@
 #include "engine/data/unreadable.h"
 #include "engine/train/stop.h"
 #include "modes/modes.h"
+#include "transport/algo/algo.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -316,29 +316,27 @@ enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t c
     return group_start(g, how, &c);
 }
 
-static enum error check_message(struct group *g, const struct collective *c) {
+static enum error check_message(struct group *g, const struct group_message *m, int lane, struct collective *c) {
+    *c = (struct collective){.kind = lane == LANE_IN ? KIND_RECV : KIND_SEND,
+                             .lane = lane,
+                             .buf = m->buf,
+                             .sum = {.count = m->count, .type = m->type},
+                             .root = m->peer,
+                             .tag = m->tag};
     if (!g->params.mail) return group_fail(g, ERR_BUG, "rank %d: the group was opened without messages", g->rank);
     return call_check(g, c);
 }
 
-enum error group_post(struct group *g, const void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
-                      struct work **out) {
-    struct collective c = {.kind = KIND_SEND,
-                           .lane = LANE_OUT,
-                           .buf = (char *)(uintptr_t)buf, /* read only */
-                           .sum = {.count = count, .type = t},
-                           .root = peer,
-                           .tag = tag};
-    TRY(check_message(g, &c));
+enum error group_post(struct group *g, const struct group_message *m, struct work **out) {
+    struct collective c;
+    TRY(check_message(g, m, LANE_OUT, &c));
     return queue_submit(g, &c, out);
 }
 
-enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, int peer, int64_t tag, int *source,
-                      struct work **out) {
-    struct collective c = {
-        .kind = KIND_RECV, .lane = LANE_IN, .buf = buf, .sum = {.count = count, .type = t}, .root = peer, .tag = tag};
-    TRY(check_message(g, &c));
-    return mail_ask(g, &c, source, out);
+enum error group_take(struct group *g, const struct group_message *m, struct work **out) {
+    struct collective c;
+    TRY(check_message(g, m, LANE_IN, &c));
+    return mail_ask(g, &c, m->source, out);
 }
 
 enum error group_barrier_on(struct group *g, struct dispatch how) {

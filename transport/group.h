@@ -119,16 +119,22 @@ MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const voi
                                  int peer);
 MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                                  int peer);
-/* Messages, where params.mail is set: beside the calls, and in no order with them. A post waits for no receive: what
- * comes before it is asked for is kept in the receiver's memory. It is received by rank (or GROUP_ANY) and tag, and those
+/* Messages, where params.mail is set: beside the calls, and in no order with them. A post waits for no receive: what comes
+ * before it is asked for is kept in the receiver's memory. A message is received by rank (or GROUP_ANY) and tag, and those
  * of one rank and one tag in the order in which they were posted. Both ends give the same type and count. Up to
- * GROUP_WORKS posts may be begun and not waited for; of takes, any number. source: where the rank of a take's message
- * goes, before work_wait returns; NULL: nowhere. Buffers are the host's. */
+ * GROUP_WORKS posts may be begun and not waited for; of takes, any number. Buffers are the host's. */
 enum { GROUP_ANY = -1 };
-MUST_CHECK enum error group_post(struct group *g, const void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
-                                 struct work **out);
-MUST_CHECK enum error group_take(struct group *g, void *buf, int64_t count, enum dtype t, int peer, int64_t tag,
-                                 int *source, struct work **out);
+struct group_message {
+    void *buf; /* of a post: only read */
+    int64_t count;
+    enum dtype type;
+    int peer;
+    int64_t tag;
+    int *source; /* of a take: where its rank goes, before work_wait returns; NULL: nowhere */
+};
+MUST_CHECK enum error group_post(struct group *g, const struct group_message *m, struct work **out);
+MUST_CHECK enum error group_take(struct group *g, const struct group_message *m, struct work **out);
+
 MUST_CHECK enum error group_barrier_on(struct group *g, struct dispatch how);
 MUST_CHECK static inline enum error group_barrier(struct group *g) {
     return group_barrier_on(g, GROUP_INLINE);

@@ -329,14 +329,15 @@ int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long
 int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                 long long tag) {
     struct work *w;
-    enum error err = group_post(g->group, buf, count, type_of(type), peer, tag, &w);
+    enum error err =
+        group_post(g->group, &(struct group_message){(void *)(uintptr_t)buf, count, type_of(type), peer, tag}, &w);
     return error_exit_code(err ? err : work_wait(w));
 }
 
 int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer, long long tag,
                 int *source) {
     struct work *w;
-    enum error err = group_take(g->group, buf, count, type_of(type), peer, tag, source, &w);
+    enum error err = group_take(g->group, &(struct group_message){buf, count, type_of(type), peer, tag, source}, &w);
     return error_exit_code(err ? err : work_wait(w));
 }
 
@@ -423,13 +424,16 @@ int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long cou
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                       long long tag, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(group_post(g->group, buf, count, type_of(type), peer, tag, &w), &w, out);
+    return work_started(
+        group_post(g->group, &(struct group_message){(void *)(uintptr_t)buf, count, type_of(type), peer, tag}, &w), &w,
+        out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                       long long tag, int *source, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(group_take(g->group, buf, count, type_of(type), peer, tag, source, &w), &w, out);
+    return work_started(group_take(g->group, &(struct group_message){buf, count, type_of(type), peer, tag, source}, &w),
+                        &w, out);
 }
 
 int engine_barrier_start(struct engine_group *g, struct engine_work **out) {

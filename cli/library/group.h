@@ -13,7 +13,7 @@ struct engine_group {
     size_t scratch_bytes;
     int64_t part[RANKS_MAX + 1];
     char choice[256];
-    struct flight *flight; /* NULL: nothing is recorded */
-    int splits;            /* so far */
+    struct group_flight *flight; /* NULL: nothing is recorded */
+    int splits;                  /* so far */
     bool aborted;
 };

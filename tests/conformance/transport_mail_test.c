@@ -100,7 +100,8 @@ static void any_order(struct rank *r) {
                 struct message m = message_of(me, to, k);
                 if (to == me) continue;
                 sent[posted] = message_data(me, to, k);
-                check_ok(group_post(r->group, sent[posted], m.count, m.type, to, m.tag, &posts[posted]));
+                check_ok(group_post(r->group, &(struct group_message){sent[posted], m.count, m.type, to, m.tag},
+                                    &posts[posted]));
                 posted++;
             }
         for (int from = 0; !sends && from < world; from++) {
@@ -111,7 +112,8 @@ static void any_order(struct rank *r) {
                 struct got *g = &got[n++];
                 *g = (struct got){
                     .data = malloc((size_t)m.count * dtype_size(m.type) + 1), .from = from, .number = order[k]};
-                check_ok(group_take(r->group, g->data, m.count, m.type, from, m.tag, &g->source, &g->work));
+                check_ok(group_take(
+                    r->group, &(struct group_message){g->data, m.count, m.type, from, m.tag, &g->source}, &g->work));
             }
         }
         float sum = (float)me;
@@ -145,22 +147,22 @@ static void from_anybody(struct rank *r) {
     struct work *w;
     for (int i = 0; r->index > 0 && i < EACH; i++) {
         int64_t value = r->index * 1000 + i;
-        check_ok(group_post(r->group, &value, 1, DTYPE_I64, 0, 5, &w));
+        check_ok(group_post(r->group, &(struct group_message){&value, 1, DTYPE_I64, 0, 5}, &w));
         check_ok(work_wait(w));
     }
     if (r->index == world - 1) {
         int32_t last = 77;
-        check_ok(group_post(r->group, &last, 1, DTYPE_I32, 0, 6, &w));
+        check_ok(group_post(r->group, &(struct group_message){&last, 1, DTYPE_I32, 0, 6}, &w));
         check_ok(work_wait(w));
     }
     if (r->index == 0) {
-        check_ok(group_take(r->group, &other, 1, DTYPE_I32, GROUP_ANY, 6, &source, &w));
+        check_ok(group_take(r->group, &(struct group_message){&other, 1, DTYPE_I32, GROUP_ANY, 6, &source}, &w));
         check_ok(work_wait(w));
         check(other == 77 && source == world - 1, "%d from %d", other, source);
     }
     for (int i = 0; r->index == 0 && i < EACH * (world - 1); i++) {
         int64_t value = 0;
-        check_ok(group_take(r->group, &value, 1, DTYPE_I64, GROUP_ANY, 5, &source, &w));
+        check_ok(group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, GROUP_ANY, 5, &source}, &w));
         check_ok(work_wait(w));
         check(source > 0 && value == source * 1000 + next[source]++, "%lld from %d", (long long)value, source);
     }
@@ -177,10 +179,10 @@ static void both_at_once(struct rank *r) {
     int32_t *mine = malloc(BIG * sizeof *mine), *theirs = calloc(BIG, sizeof *theirs);
     struct work *w;
     for (int i = 0; i < BIG; i++) mine[i] = i * 3 + r->index;
-    check_ok(group_post(r->group, mine, BIG, DTYPE_I32, peer, 1, &w));
+    check_ok(group_post(r->group, &(struct group_message){mine, BIG, DTYPE_I32, peer, 1}, &w));
     check_ok(work_wait(w));
     check_ok(group_barrier(r->group)); /* late: all of it has come */
-    check_ok(group_take(r->group, theirs, BIG, DTYPE_I32, peer, 1, NULL, &w));
+    check_ok(group_take(r->group, &(struct group_message){theirs, BIG, DTYPE_I32, peer, 1}, &w));
     check_ok(work_wait(w));
     bool right = true;
     for (int i = 0; i < BIG; i++) right = right && theirs[i] == i * 3 + peer;
@@ -197,16 +199,16 @@ static void much_is_kept(struct rank *r) {
     struct work *w;
     for (int i = 0; r->index && i < PARTS; i++) {
         memset(part, i + 1, EACH);
-        check_ok(group_post(r->group, part, EACH, DTYPE_U8, 0, 40 + i, &w));
+        check_ok(group_post(r->group, &(struct group_message){part, EACH, DTYPE_U8, 0, 40 + i}, &w));
         check_ok(work_wait(w));
     }
     if (r->index)
-        check_ok(group_post(r->group, &last, 1, DTYPE_U8, 0, 3, &w));
+        check_ok(group_post(r->group, &(struct group_message){&last, 1, DTYPE_U8, 0, 3}, &w));
     else
-        check_ok(group_take(r->group, &last, 1, DTYPE_U8, 1, 3, NULL, &w));
+        check_ok(group_take(r->group, &(struct group_message){&last, 1, DTYPE_U8, 1, 3}, &w));
     check_ok(work_wait(w));
     for (int i = 0; !r->index && i < PARTS; i++) {
-        check_ok(group_take(r->group, part, EACH, DTYPE_U8, 1, 40 + i, NULL, &w));
+        check_ok(group_take(r->group, &(struct group_message){part, EACH, DTYPE_U8, 1, 40 + i}, &w));
         check_ok(work_wait(w));
         check(part[0] == i + 1 && part[EACH - 1] == i + 1, "part %d begins with %d", i, part[0]);
     }
@@ -218,7 +220,7 @@ static void left_behind(struct rank *r) {
     int64_t value = 4711;
     struct work *w;
     if (r->index) {
-        check_ok(group_post(r->group, &value, 1, DTYPE_I64, 0, 3, &w));
+        check_ok(group_post(r->group, &(struct group_message){&value, 1, DTYPE_I64, 0, 3}, &w));
         check_ok(work_wait(w));
         group_close(r->group);
         r->group = NULL;
@@ -226,7 +228,7 @@ static void left_behind(struct rank *r) {
     }
     nap(0.2);
     value = 0;
-    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 3, NULL, &w));
+    check_ok(group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, 1, 3}, &w));
     check_ok(work_wait(w));
     check(value == 4711, "%lld", (long long)value);
 }
@@ -240,13 +242,13 @@ static void counted(struct rank *r) {
     group_get_stats(r->group, &before);
     check_ok(group_barrier(r->group));
     if (r->index) {
-        check_ok(group_post(r->group, data, 1000, DTYPE_U8, 0, 1, &w));
+        check_ok(group_post(r->group, &(struct group_message){data, 1000, DTYPE_U8, 0, 1}, &w));
         check_ok(work_wait(w));
-        check_ok(group_post(r->group, data, 0, DTYPE_U8, 0, 2, &w));
+        check_ok(group_post(r->group, &(struct group_message){data, 0, DTYPE_U8, 0, 2}, &w));
     } else {
-        check_ok(group_take(r->group, data, 0, DTYPE_U8, 1, 2, NULL, &w));
+        check_ok(group_take(r->group, &(struct group_message){data, 0, DTYPE_U8, 1, 2}, &w));
         check_ok(work_wait(w));
-        check_ok(group_take(r->group, data, 1000, DTYPE_U8, 1, 1, NULL, &w));
+        check_ok(group_take(r->group, &(struct group_message){data, 1000, DTYPE_U8, 1, 1}, &w));
     }
     check_ok(work_wait(w));
     group_get_stats(r->group, &after);
@@ -266,8 +268,8 @@ static void in_subgroups(struct rank *r) {
     check_ok(group_split(r->group, r->index % 2, -r->index, &g));
     if (!g) return;
     int peer = 1 - group_rank(g); /* two in each, numbered downwards */
-    check_ok(group_take(g, &theirs, 1, DTYPE_I32, GROUP_ANY, 0, &source, &w));
-    check_ok(group_post(g, &mine, 1, DTYPE_I32, peer, 0, &v));
+    check_ok(group_take(g, &(struct group_message){&theirs, 1, DTYPE_I32, GROUP_ANY, 0, &source}, &w));
+    check_ok(group_post(g, &(struct group_message){&mine, 1, DTYPE_I32, peer, 0}, &v));
     check_ok(work_wait(v));
     check_ok(work_wait(w));
     check(source == peer && theirs == 10 + (r->index + 2) % 4, "%d from %d", theirs, source);
@@ -287,13 +289,14 @@ static void through_ports(struct rank *r) {
     check_ok(group_barrier(r->group));
     if (r->index) {
         began = clock_ns();
-        check_ok(group_post(r->group, data, PASSED, DTYPE_U8, 0, 1, &w[0]));
+        check_ok(group_post(r->group, &(struct group_message){data, PASSED, DTYPE_U8, 0, 1}, &w[0]));
         check_ok(work_wait(w[0]));
         double took = clock_seconds(clock_ns() - began);
         check(took >= 0.049, "a send took %g s", took);
     } else {
         for (int i = 0; i < 2; i++)
-            check_ok(group_take(r->group, data + i * PASSED, PASSED, DTYPE_U8, GROUP_ANY, 1, NULL, &w[i]));
+            check_ok(group_take(r->group, &(struct group_message){data + i * PASSED, PASSED, DTYPE_U8, GROUP_ANY, 1},
+                                &w[i]));
         for (int i = 0; i < 2; i++) check_ok(work_wait(w[i]));
         double took = clock_seconds(clock_ns() - began);
         check(took >= 0.104, "two took %g s", took);
@@ -307,7 +310,7 @@ static void through_ports(struct rank *r) {
 static void wait_to_fail(struct rank *r, int peer) {
     int64_t value = 0;
     struct work *w;
-    enum error err = group_take(r->group, &value, 1, DTYPE_I64, peer, 9, NULL, &w);
+    enum error err = group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, peer, 9}, &w);
     rank_result(r, err ? err : work_wait(w));
 }
 
@@ -331,10 +334,11 @@ static void sender_leaves_among_others(struct rank *r) {
     int64_t got[SENT], began = clock_ns();
     if (r->index == 1) return leave(r);
     for (int i = 0; r->index == 0 && i < SENT; i++)
-        check_ok(group_take(r->group, &got[i], 1, DTYPE_I64, 2, 1, NULL, &w[i]));
+        check_ok(group_take(r->group, &(struct group_message){&got[i], 1, DTYPE_I64, 2, 1}, &w[i]));
     for (int i = 0; r->index == 2 && i < SENT; i++) {
         nap(0.05);
-        if (group_post(r->group, &(int64_t){i}, 1, DTYPE_I64, 0, 1, w) != ERR_NONE || work_wait(w[0]) != ERR_NONE)
+        if (group_post(r->group, &(struct group_message){&(int64_t){i}, 1, DTYPE_I64, 0, 1}, w) != ERR_NONE ||
+            work_wait(w[0]) != ERR_NONE)
             return;
     }
     if (r->index) return;
@@ -348,7 +352,7 @@ static void asked_in_vain(struct rank *r) {
     int64_t value = 0, began = clock_ns();
     struct work *w;
     if (r->index == 1) return leave(r);
-    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 9, NULL, &w));
+    check_ok(group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, 1, 9}, &w));
     while (!work_done(w) && clock_seconds(clock_ns() - began) < 10) nap(0.01);
     check(work_done(w), "after 10 s");
     rank_result(r, work_wait(w));
@@ -386,8 +390,8 @@ static void kinds_differ(struct rank *r) {
     bool early = *(const bool *)r->of->user;
     if (r->index == 1 && !early) nap(0.05);
     if (r->index == 0 && early) nap(0.05);
-    enum error err = r->index ? group_post(r->group, three, 3, DTYPE_F32, 0, 2, &w)
-                              : group_take(r->group, four, 4, DTYPE_F64, 1, 2, NULL, &w);
+    enum error err = r->index ? group_post(r->group, &(struct group_message){three, 3, DTYPE_F32, 0, 2}, &w)
+                              : group_take(r->group, &(struct group_message){four, 4, DTYPE_F64, 1, 2}, &w);
     if (!err) err = work_wait(w);
     if (!err) err = group_barrier(r->group);
     rank_result(r, err);
@@ -403,8 +407,8 @@ static void impossible(struct rank *r) {
         rank_result(r, group_barrier(r->group));
     } else {
         int peer = bad == 0 ? 0 : bad == 1 ? GROUP_ANY : 1;
-        rank_result(r, bad == 2 ? group_take(r->group, &c, -1, DTYPE_U8, peer, 0, NULL, &w)
-                                : group_post(r->group, &c, 1, DTYPE_U8, peer, 0, &w));
+        rank_result(r, bad == 2 ? group_take(r->group, &(struct group_message){&c, -1, DTYPE_U8, peer, 0}, &w)
+                                : group_post(r->group, &(struct group_message){&c, 1, DTYPE_U8, peer, 0}, &w));
     }
     check(r->err == ERR_BUG, "error %d: %s", (int)r->err, r->message);
 }
@@ -417,8 +421,8 @@ static struct recorder *recorders[MAX_WORLD];
 static void message_pass(struct rank *r, bool send, int peer, int64_t tag) {
     int64_t value = tag;
     struct work *w;
-    check_ok(send ? group_post(r->group, &value, 1, DTYPE_I64, peer, tag, &w)
-                  : group_take(r->group, &value, 1, DTYPE_I64, peer, tag, NULL, &w));
+    check_ok(send ? group_post(r->group, &(struct group_message){&value, 1, DTYPE_I64, peer, tag}, &w)
+                  : group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, peer, tag}, &w));
     check_ok(work_wait(w));
 }
 
@@ -433,7 +437,7 @@ static void *waiter_run(void *arg) {
 }
 
 static void waiter_start(struct rank *r, int64_t tag, struct waiter *w) {
-    check_ok(group_take(r->group, &w->value, 1, DTYPE_I64, 1, tag, NULL, &w->work));
+    check_ok(group_take(r->group, &(struct group_message){&w->value, 1, DTYPE_I64, 1, tag}, &w->work));
     check(pthread_create(&w->thread, NULL, waiter_run, w) == 0, "no thread");
 }
 
@@ -505,7 +509,8 @@ static void recorded_receiver(struct rank *r) {
     struct recording_call calls[KEPT];
     int64_t value = 0, early = clock_ns();
     struct work *w;
-    check_ok(group_take(r->group, &value, 1, DTYPE_I64, 1, 77, NULL, &w)); /* asked for, and never waited for */
+    check_ok(group_take(r->group, &(struct group_message){&value, 1, DTYPE_I64, 1, 77},
+                        &w)); /* asked for, and never waited for */
     waiter_start(r, LONG_TAG, &longer);
     await_record(r, LONG_TAG);
     message_pass(r, true, 1, GO_TAG);
@@ -651,10 +656,10 @@ static void too_much_is_kept(struct rank *r) {
     enum error err = ERR_NONE;
     struct work *w;
     for (int i = 0; r->index && !err && i < 200; i++) {
-        err = group_post(r->group, part, sizeof part, DTYPE_U8, 0, i, &w);
+        err = group_post(r->group, &(struct group_message){part, sizeof part, DTYPE_U8, 0, i}, &w);
         if (!err) err = work_wait(w);
     }
-    if (!err) err = group_take(r->group, part, 1, DTYPE_U8, !r->index, 1000, NULL, &w);
+    if (!err) err = group_take(r->group, &(struct group_message){part, 1, DTYPE_U8, !r->index, 1000}, &w);
     rank_result(r, err ? err : work_wait(w));
 }
 

@@ -20,12 +20,12 @@
 
 enum { FLIGHT_CALLS = 512, FLIGHT_KEEP = 8 << 20 };
 
-struct flight {
+struct group_flight {
     struct recorder *recorder;
     char name[FLIGHT_NAME], folder[PATH_MAX + FLIGHT_NAME]; /* folder: the group's own */
-    struct flight *next;
+    struct group_flight *next;
 };
-static struct flight *flights; /* of this process */
+static struct group_flight *flights; /* of this process */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- reading ---- */
@@ -119,7 +119,7 @@ static bool is_over(const struct flight_group *g) {
 }
 
 /* The last rank of this host to leave well removes the folder. */
-static void drop_if_over(const struct flight *f) {
+static void drop_if_over(const struct group_flight *f) {
     struct pool *pool;
     struct flight_group g;
     char folder[PATH_MAX];
@@ -132,7 +132,7 @@ static void drop_if_over(const struct flight *f) {
 
 static void leave_at_exit(void) {
     pthread_mutex_lock(&mutex);
-    for (struct flight *f = flights; f; f = f->next) {
+    for (struct group_flight *f = flights; f; f = f->next) {
         recorder_leave(f->recorder, recorder_failed(f->recorder) ? RECORDED_FAILED : RECORDED_EXIT);
         drop_if_over(f);
     }
@@ -184,7 +184,7 @@ static bool is_first_here(const struct group *g) {
 }
 
 /* Tries twice, since a rank that leaves at once may remove the folder in between. */
-static enum error open_file(const struct group *g, struct flight *f) {
+static enum error open_file(const struct group *g, struct group_flight *f) {
     char path[sizeof f->folder + 32];
     snprintf(path, sizeof path, "%s/rank%d.bin", f->folder, g->rank);
     const struct recorder_params p = {
@@ -193,7 +193,7 @@ static enum error open_file(const struct group *g, struct flight *f) {
     return err ? recorder_open(&p, &f->recorder) : err;
 }
 
-static void flight_enlist(struct flight *f) {
+static void flight_enlist(struct group_flight *f) {
     static bool registered;
     pthread_mutex_lock(&mutex);
     if (!registered) registered = atexit(leave_at_exit) == 0;
@@ -202,13 +202,14 @@ static void flight_enlist(struct flight *f) {
     pthread_mutex_unlock(&mutex);
 }
 
-enum error flight_open(struct group *g, const struct flight *parent, int split, int color, struct flight **out) {
+enum error flight_open(struct group *g, const struct group_flight *parent, int split, int color,
+                       struct group_flight **out) {
     char folder[PATH_MAX];
     void *memory;
     *out = NULL;
     if (g->size == 1) return ERR_NONE;
-    TRY(memory_alloc(sizeof(struct flight), &memory));
-    struct flight *f = memory;
+    TRY(memory_alloc(sizeof(struct group_flight), &memory));
+    struct group_flight *f = memory;
     enum error err = ERR_NONE;
     if (!split)
         err = agree_on_name(g, f->name);
@@ -233,10 +234,10 @@ enum error flight_open(struct group *g, const struct flight *parent, int split, 
     return ERR_NONE;
 }
 
-void flight_close(struct flight *f, bool failed) {
+void flight_close(struct group_flight *f, bool failed) {
     if (!f) return;
     pthread_mutex_lock(&mutex);
-    struct flight **at = &flights;
+    struct group_flight **at = &flights;
     while (*at != f) at = &(*at)->next;
     *at = f->next;
     pthread_mutex_unlock(&mutex);
@@ -245,10 +246,10 @@ void flight_close(struct flight *f, bool failed) {
     memory_free(f);
 }
 
-const char *flight_name(const struct flight *f) {
+const char *flight_name(const struct group_flight *f) {
     return f ? f->name : "";
 }
 
-struct recorder *flight_recorder(const struct flight *f) {
+struct recorder *flight_recorder(const struct group_flight *f) {
     return f ? f->recorder : NULL;
 }

@@ -8,16 +8,16 @@
 
 enum { FLIGHT_NAME = 64 };
 struct group;
-struct flight;
+struct group_flight;
 /* Called by all ranks of a group that has just been opened. *out is NULL if nothing is recorded. If a recording cannot
  * be made, that is only logged. parent: the recording of the group that this one was split from, for its name. */
-MUST_CHECK enum error flight_open(struct group *g, const struct flight *parent, int split, int color,
-                                  struct flight **out);
+MUST_CHECK enum error flight_open(struct group *g, const struct group_flight *parent, int split, int color,
+                                  struct group_flight **out);
 /* Called after the group is closed. failed: for another reason than a call, which the recording knows. */
-void flight_close(struct flight *f, bool failed);
+void flight_close(struct group_flight *f, bool failed);
 /* The group's name, the same on all ranks: "18a9c5d2f0417e33.1-0"; "" for NULL. */
-const char *flight_name(const struct flight *f);
-struct recorder *flight_recorder(const struct flight *f);
+const char *flight_name(const struct group_flight *f);
+struct recorder *flight_recorder(const struct group_flight *f);
 
 struct flight_group {
     const char *name;

@@ -1,6 +1,9 @@
 /* Convolutions of few channels with their ReLU and 2x2 max-pool: plans, packed weights, samples
  * over threads. The arithmetic is in conv_small_kernels.c.
  *
+ * These layers fill neither the blocks of conv_direct.c nor its products: by it and a pool of its own LeNet's step takes
+ * 3.7 times as long. Of the ways in here, channel lanes alone are a tenth of LeNet's step.
+ *
  * A sample's y and dx do not depend on the others. Their gradients of the weights are added in parts, at most PARTS of a
  * segment: samples of a part in order, then parts in order, then segments along the tree. Threads share the parts of all
  * segments evenly. A part is added to those before it at once, in the cache, if the same thread has made them all; where a

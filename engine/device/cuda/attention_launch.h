@@ -1,11 +1,7 @@
 /* What attention.c asks of the kernels. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 enum { ATTENTION_SIZE_MOST = 128 }; /* of a head */
 enum { ATTENTION_ROWS_LEAST = 32 }; /* of a head in one block of any kernel */
@@ -26,19 +22,16 @@ struct attention_call {
 };
 
 /* Once for each GPU, type and size, before the first of the others. */
-cudaError_t attention_forward_prepare(enum element type, int size, int shared);
-cudaError_t attention_queries_prepare(enum element type, int size, int shared);
-cudaError_t attention_keys_prepare(enum element type, int size, int shared);
+LAUNCHER cudaError_t attention_forward_prepare(enum element type, int size, int shared);
+LAUNCHER cudaError_t attention_queries_prepare(enum element type, int size, int shared);
+LAUNCHER cudaError_t attention_keys_prepare(enum element type, int size, int shared);
 /* Bytes of shared memory that a block of each takes on such a GPU. */
-size_t attention_forward_bytes(enum element type, int size, int shared);
-size_t attention_queries_bytes(enum element type, int size, int shared);
-size_t attention_keys_bytes(enum element type, int size, int shared);
+LAUNCHER size_t attention_forward_bytes(enum element type, int size, int shared);
+LAUNCHER size_t attention_queries_bytes(enum element type, int size, int shared);
+LAUNCHER size_t attention_keys_bytes(enum element type, int size, int shared);
 
-cudaError_t attention_forward_launch(const struct attention_call *c, cudaStream_t s); /* y, lse */
-cudaError_t attention_delta_launch(const struct attention_call *c, cudaStream_t s);   /* delta */
-cudaError_t attention_queries_launch(const struct attention_call *c, cudaStream_t s); /* dq of dx */
+LAUNCHER cudaError_t attention_forward_launch(const struct attention_call *c, cudaStream_t s); /* y, lse */
+LAUNCHER cudaError_t attention_delta_launch(const struct attention_call *c, cudaStream_t s);   /* delta */
+LAUNCHER cudaError_t attention_queries_launch(const struct attention_call *c, cudaStream_t s); /* dq of dx */
 /* dk, dv of dx */
-cudaError_t attention_keys_launch(const struct attention_call *c, cudaStream_t s);
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t attention_keys_launch(const struct attention_call *c, cudaStream_t s);

@@ -1,6 +1,6 @@
 /* How channels are cut. Parts are many enough for a large GPU, and each long enough that its sum is worth a block's
  * end. */
-#include "engine/device/cuda/image_launch.h"
+#include "engine/device/cuda/image.h"
 
 struct channels_cut channels_cut(int64_t rows, int64_t channels, enum element type) {
     enum { THREADS = 256, PARTS = 512, ROWS = 16 };

@@ -2,12 +2,7 @@
  * group depends on their number alone, so the bits are the same on every GPU. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 enum { COLUMN_GROUPS = 256, COLUMN_ROWS = 8 };
 /* Group g has the rows g, g + groups, ... */
@@ -21,9 +16,5 @@ static inline size_t columns_bytes(int64_t rows, int64_t width) {
 }
 /* The second step: out0[c] = sum of partial[g][c], out1[c] = sum of partial[g][width + c]. partial is (groups,
  * width), or (groups, 2, width) when out1 is there. */
-cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width, float *out0, float *out1,
-                           cudaStream_t stream);
-
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t columns_finish(const float *partial, int64_t groups, int64_t width, float *out0, float *out1,
+                                    cudaStream_t stream);

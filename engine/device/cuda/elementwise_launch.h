@@ -1,12 +1,7 @@
 /* Launchers of elementwise.cu and dropout.cu. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 struct elements {
     enum activation act;
@@ -18,13 +13,13 @@ struct elements {
     bool aligned; /* all that is there: the launchers fill it in */
 };
 /* to[0] = act(x[0]); ACT_NONE copies. */
-cudaError_t act_launch(const struct elements *e, cudaStream_t stream);
+LAUNCHER cudaError_t act_launch(const struct elements *e, cudaStream_t stream);
 /* to[0] = dy act'(x[0]); it may be dy. */
-cudaError_t act_back_launch(const struct elements *e, cudaStream_t stream);
+LAUNCHER cudaError_t act_back_launch(const struct elements *e, cudaStream_t stream);
 /* to[0] = x[0] + x[1], or its relu. */
-cudaError_t add_launch(const struct elements *e, cudaStream_t stream);
+LAUNCHER cudaError_t add_launch(const struct elements *e, cudaStream_t stream);
 /* to[0] = to[1] = dy, where y > 0 if relu; either may be NULL or dy. */
-cudaError_t add_back_launch(const struct elements *e, cudaStream_t stream);
+LAUNCHER cudaError_t add_back_launch(const struct elements *e, cudaStream_t stream);
 
 /* to = from m / (1 - p). Element e of a sample is drawn by (key, id of the sample, stream, e / 4). */
 struct dropout_call {
@@ -38,8 +33,4 @@ struct dropout_call {
     int64_t channels; /* above 1: an image in LAYOUT_LAST; elements are counted as if it were plain */
     float p, grow;
 };
-cudaError_t dropout_launch(const struct dropout_call *c, cudaStream_t stream);
-
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t dropout_launch(const struct dropout_call *c, cudaStream_t stream);

@@ -2,12 +2,8 @@
  * their gradients are f32. Pointers to images and to what has one value a channel are 16-byte aligned. */
 #pragma once
 #include "engine/device/cuda/element.h"
+#include "engine/device/cuda/launch.h"
 
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 /* How (rows, channels) is cut among blocks: a function of the shape alone, so that the order of sums is too. */
 struct channels_cut {
     enum element type;
@@ -15,20 +11,19 @@ struct channels_cut {
     int vector;                   /* channels that a thread takes at once: 1, or those of 16 bytes */
     int wide, high, parts;        /* a block is 'high' rows of 'wide' threads */
 };
-struct channels_cut channels_cut(int64_t rows, int64_t channels, enum element type);
-int64_t channels_part_floats(const struct channels_cut *c); /* of the partial sums of two values a channel */
 
 /* ---- conv ---- */
 /* y = act(y + bias); bias may be NULL */
-cudaError_t conv_finish_launch(const struct channels_cut *c, void *y, const float *bias, bool relu,
-                               cudaStream_t stream);
+LAUNCHER cudaError_t conv_finish_launch(const struct channels_cut *c, void *y, const float *bias, bool relu,
+                                        cudaStream_t stream);
 /* dz = dy where y > 0 (dz NULL: y is not looked at, dz is dy); db = its sums (NULL: none), through part. */
 struct conv_gradient {
     const void *y, *dy;
     void *dz;
     float *part, *db;
 };
-cudaError_t conv_gradient_launch(const struct channels_cut *c, const struct conv_gradient *g, cudaStream_t stream);
+LAUNCHER cudaError_t conv_gradient_launch(const struct channels_cut *c, const struct conv_gradient *g,
+                                          cudaStream_t stream);
 
 /* ---- batchnorm: x is of type x_type; saved: mean, then 1 / sqrt(var + eps) ---- */
 struct norm_launch {
@@ -42,9 +37,10 @@ struct norm_launch {
     float eps, momentum;
     bool relu;
 };
-cudaError_t norm_measure_launch(const struct norm_launch *l, cudaStream_t stream); /* to saved, running */
-cudaError_t norm_apply_launch(const struct norm_launch *l, bool training, cudaStream_t stream);
-cudaError_t norm_gradient_launch(const struct norm_launch *l, cudaStream_t stream); /* dx NULL: dw and db alone */
+LAUNCHER cudaError_t norm_measure_launch(const struct norm_launch *l, cudaStream_t stream); /* to saved, running */
+LAUNCHER cudaError_t norm_apply_launch(const struct norm_launch *l, bool training, cudaStream_t stream);
+LAUNCHER cudaError_t norm_gradient_launch(const struct norm_launch *l,
+                                          cudaStream_t stream); /* dx NULL: dw and db alone */
 
 /* ---- pool: windows of images with LAYOUT_LAST or LAYOUT_PLAIN ---- */
 struct pool_launch {
@@ -57,8 +53,8 @@ struct pool_launch {
     void *from;     /* which place of its window a maximum came from, one byte each (two where windows have more than
                        256); NULL: nobody asks */
 };
-cudaError_t pool_forward_launch(const struct pool_launch *l, cudaStream_t stream);
-cudaError_t pool_backward_launch(const struct pool_launch *l, cudaStream_t stream);
+LAUNCHER cudaError_t pool_forward_launch(const struct pool_launch *l, cudaStream_t stream);
+LAUNCHER cudaError_t pool_backward_launch(const struct pool_launch *l, cudaStream_t stream);
 
 /* ---- matrices (n, rows, columns), each turned ---- */
 struct turn {
@@ -67,7 +63,4 @@ struct turn {
     void *to;
     int64_t n, rows, columns;
 };
-cudaError_t turn_launch(const struct turn *t, cudaStream_t stream);
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t turn_launch(const struct turn *t, cudaStream_t stream);

@@ -1,12 +1,8 @@
 /* What surrounds the products of linear ops. */
 #pragma once
 #include "engine/device/cuda/element.h"
+#include "engine/device/cuda/launch.h"
 
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 /* Behind a product: y (rows, cols) = act(y). */
 struct linear_finish {
     enum element type;
@@ -16,7 +12,7 @@ struct linear_finish {
     void *before;      /* what act reads is kept here, unless NULL */
     int64_t before_ld; /* from row to row of it */
 };
-cudaError_t linear_finish(const struct linear_finish *f, cudaStream_t stream);
+LAUNCHER cudaError_t linear_finish(const struct linear_finish *f, cudaStream_t stream);
 
 /* Before the products of backward: dz (rows, cols) = dy times the slope of act, unless that is none; and, for columns_finish, the
  * column_groups(rows) partial sums of its columns. */
@@ -30,7 +26,4 @@ struct linear_behind {
     void *dz;
     float *partial; /* or NULL */
 };
-cudaError_t linear_behind(const struct linear_behind *b, cudaStream_t stream);
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t linear_behind(const struct linear_behind *b, cudaStream_t stream);

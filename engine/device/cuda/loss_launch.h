@@ -1,12 +1,7 @@
 /* Launchers of loss.cu. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 struct loss_row {           /* what forward finds out about a row; right: 1 if its first largest output is the label */
     float loss, right, top; /* top: as op_args.top counts, where it is asked for */
@@ -36,10 +31,6 @@ struct loss_call {
     float scale;       /* of the gradient of a row's loss (cross-entropy), of x - target (mse), of y - target (bce) */
     int *fault, wrong; /* *fault = wrong where a label is not one of the classes, if *fault is 0 */
 };
-cudaError_t cross_entropy_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t mse_launch(const struct loss_call *c, cudaStream_t stream);
-cudaError_t bce_launch(const struct loss_call *c, cudaStream_t stream);
-
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t cross_entropy_launch(const struct loss_call *c, cudaStream_t stream);
+LAUNCHER cudaError_t mse_launch(const struct loss_call *c, cudaStream_t stream);
+LAUNCHER cudaError_t bce_launch(const struct loss_call *c, cudaStream_t stream);

@@ -1,12 +1,7 @@
 /* Launchers of norm.cu and norm_back.cu. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 /* Rows up to this long are held in the registers of one warp. */
 enum { NORM_WARP_MOST = 1024 };
@@ -29,9 +24,5 @@ struct norm_call {
     float *dw, *db;         /* db: NULL without bias */
     float *partial;         /* (groups, 2, width); without bias (groups, width) */
 };
-cudaError_t norm_forward_launch(const struct norm_call *c, cudaStream_t stream);
-cudaError_t norm_backward_launch(const struct norm_call *c, cudaStream_t stream);
-
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER cudaError_t norm_forward_launch(const struct norm_call *c, cudaStream_t stream);
+LAUNCHER cudaError_t norm_backward_launch(const struct norm_call *c, cudaStream_t stream);

@@ -1,12 +1,7 @@
 /* What makes sequences and what reduces them: moving rows, means, sums over samples. */
 #pragma once
 #include "engine/device/cuda/element.h"
-
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
+#include "engine/device/cuda/launch.h"
 
 enum rows_kind {                     /* where row r of y comes from; P: positions of a sample */
                  ROWS_SAME,          /* row r */
@@ -32,19 +27,19 @@ struct rows {
     int64_t vocabulary;
     int *fault, fault_code;
 };
-cudaError_t rows_move(const struct rows *r, cudaStream_t stream);
+LAUNCHER cudaError_t rows_move(const struct rows *r, cudaStream_t stream);
 
 /* out (width) = the sum over samples, in their order, of x (samples, ld), f32. */
-cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width, float *out,
-                        cudaStream_t stream);
+LAUNCHER cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width,
+                                 float *out, cudaStream_t stream);
 /* y (n, width) = mean over the positions of x (n, positions, width) */
-cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n, int64_t positions, int64_t width,
-                         void *y, cudaStream_t stream);
+LAUNCHER cudaError_t mean_of_rows(enum element from, enum element to, const void *x, int64_t n, int64_t positions,
+                                  int64_t width, void *y, cudaStream_t stream);
 /* y (planes) = mean of each of x (planes, area); and back: each of dx (planes, area) = dy (planes) / area */
-cudaError_t mean_of_planes(enum element from, enum element to, const void *x, int64_t planes, int64_t area, void *y,
-                           cudaStream_t stream);
-cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes, int64_t area, void *dx,
-                                cudaStream_t stream);
+LAUNCHER cudaError_t mean_of_planes(enum element from, enum element to, const void *x, int64_t planes, int64_t area,
+                                    void *y, cudaStream_t stream);
+LAUNCHER cudaError_t mean_of_planes_back(enum element type, const void *dy, int64_t planes, int64_t area, void *dx,
+                                         cudaStream_t stream);
 
 /* dw (vocabulary, width) f32 = the sums of dy's rows of each token, in order; add: to what it holds. */
 struct embedding_back {
@@ -57,8 +52,5 @@ struct embedding_back {
     void *scratch; /* embedding_back_bytes */
 };
 enum { EMBEDDING_ROWS_MOST = 1 << 30 };
-size_t embedding_back_bytes(int64_t rows, int64_t vocabulary);
-cudaError_t embedding_back(const struct embedding_back *e, cudaStream_t stream);
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER size_t embedding_back_bytes(int64_t rows, int64_t vocabulary);
+LAUNCHER cudaError_t embedding_back(const struct embedding_back *e, cudaStream_t stream);

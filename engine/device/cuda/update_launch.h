@@ -1,12 +1,8 @@
 /* update.cu: starting its kernels. */
 #pragma once
 #include "engine/base/rule.h"
+#include "engine/device/cuda/launch.h"
 
-#include <cuda_runtime_api.h>
-
-#ifdef __cplusplus
-extern "C" {
-#endif
 enum { UPDATE_CHUNK = 4096 };
 /* One line of the table that lies in the GPU's memory. No gaps: tables are compared byte by byte. */
 struct update_span {
@@ -28,7 +24,4 @@ struct update_kernels {
                           cudaStream_t stream);
 };
 /* By the name of a struct formula; that of NULL takes the sums of squares alone. NULL: there is none. */
-const struct update_kernels *update_find(const char *formula);
-#ifdef __cplusplus
-}
-#endif
+LAUNCHER const struct update_kernels *update_find(const char *formula);

@@ -45,6 +45,11 @@ static enum error write_out(const struct options *o, const struct report *r, str
 
 static int run(const struct cli *cli) {
     const struct options *o = cli->options;
+    if (o->format < 0 && o->out && (text_ends(o->out, ".csv") || text_ends(o->out, ".json")))
+        return cli_usage(cli,
+                         "a report is HTML, Markdown, SVG or text: for '%s' take results.csv, results.json, "
+                         "metrics.csv or summary.json",
+                         o->out);
     struct report *r = pool_alloc(cli->pool, sizeof *r);
     enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
     if (err == ERR_NONE) err = write_out(o, r, cli->pool);

@@ -109,7 +109,7 @@ static void forms_are_chosen_by_name(void **state) {
 static void wrong_use_is_told(void **state) {
     (void)state;
     static const struct {
-        const char *args[4];
+        const char *args[5];
         int code;
         const char *says;
     } cases[] = {{{"report", NULL}, 64, "of what"},
@@ -118,6 +118,7 @@ static void wrong_use_is_told(void **state) {
                  {{"report", "-x", NULL}, 64, "unknown option"},
                  {{"report", "/tmp", NULL}, 66, "no finished run"},
                  {{"report", "a", "b", NULL}, 64, "one directory"},
+                 {{"report", "a", "-o", "a.csv", NULL}, 64, "results.csv"},
                  {{"report", "a", "-o", NULL}, 64, "name of a file"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_start(&p, cases[i].args);

@@ -130,7 +130,7 @@ static int run(const struct cli *cli) {
     struct advising g = {.o = o, .pool = cli->pool, .config = o->config};
     g.config.path = o->path;
     if (o->out && report_format_of(o->out) == REPORT_FORMATS)
-        return cli_usage(cli, "-o %s: a name that ends in .svg, .html, .md, .csv, .json or .txt", o->out);
+        return cli_usage(cli, "-o %s: a name that ends in .html, .md, .svg or .txt", o->out);
     if (o->verify && o->weak) return cli_usage(cli, "--verify is for ways that share one batch: --scaling strong");
     stop_install();
     enum error err = advise(&g);
@@ -177,7 +177,7 @@ static const struct option options[] = {
     {"--verify", NULL, "runs the best two ways here with engine compare, and reports whether the advice held",
      CONFIG_BOOL, AT(verify)},
     {"-o", "FILE",
-     "also writes the advice with its picture; the ending of FILE is the format: .svg, .html, .md, .csv, .json or .txt",
+     "also writes the advice with its picture; the ending of FILE is the format: .html, .md, .svg or .txt",
      CONFIG_STRING, AT(out), .wants = "the name of a file", .also = "--output"},
     OPTION_SET(config, "changes one key of the configuration"),
     {"--json", NULL, "one JSON object on standard output", CONFIG_BOOL, AT(json)},

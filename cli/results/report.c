@@ -46,6 +46,11 @@ static enum error report_write_out(const struct report_options *o, const struct 
 
 static int run(const struct cli *cli) {
     const struct report_options *o = cli->options;
+    if (o->format < 0 && o->out && (text_ends(o->out, ".csv") || text_ends(o->out, ".json")))
+        return cli_usage(cli,
+                         "a report is HTML, Markdown, SVG or text: for '%s' take results.csv, results.json, "
+                         "metrics.csv or summary.json",
+                         o->out);
     struct report *r = pool_alloc(cli->pool, sizeof *r);
     enum error err = r ? report_read(o->path, cli->pool, r) : ERR_MEMORY;
     if (err == ERR_NONE) err = report_write_out(o, r, cli->pool);

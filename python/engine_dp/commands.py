@@ -162,7 +162,7 @@ def compare(*what: PathLike, dir: Optional[PathLike] = None, repeats: Optional[U
 
 def report(what: Union[PathLike, Run, Comparison], output: Optional[PathLike] = None) -> pathlib.Path:
     """Writes the page of a run or an experiment; gives its path. The ending of output decides the format: .html, .md,
-    .csv, .json, .svg, .txt."""
+    .svg, .txt."""
     folder = what.path if isinstance(what, (Run, Comparison)) else pathlib.Path(what)
     path = pathlib.Path(output) if output is not None else folder / "report.html"
     _call(["report", folder, "-o", path])

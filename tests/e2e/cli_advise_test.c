@@ -147,7 +147,7 @@ static void says_what_is_wrong(void **state) {
         {"--link", "fast", "auto, RATE or RATE,LATENCY, as in 10Gbit,50us", 64},
         {"--link", "10Gbit,soon", "auto, RATE or RATE,LATENCY", 64},
         {"--memory", "much", "a size, as in 16GB", 64},
-        {"-o", "advice.pdf", "ends in .svg, .html, .md, .csv, .json or .txt", 64},
+        {"-o", "advice.pdf", "ends in .html, .md, .svg or .txt", 64},
         {"--scaling=weak", "--verify", "--verify is for ways that share one batch", 64},
         {"--set", "model=nosuch", "unknown model 'nosuch'", 78},
         {"--set", "data={set: csv, train: nowhere.csv}", "nowhere.csv: No such file", 66},

@@ -106,24 +106,19 @@ static double amount(const char *text) {
 
 static const struct json_value *report;
 
-/* The table of the report of that title, or that begins so. */
+/* The rows of the report's table of that title, or that begins so; the first has the columns' names. */
 static const struct json_value *table(const char *title) {
-    const struct json_value *sections = json_get(report, "sections");
-    for (int i = 0; i < sections->count; i++) {
-        const struct json_value *tables = json_get(&sections->children[i], "tables");
-        for (int k = 0; k < tables->count; k++)
-            if (!strncmp(json_get(&tables->children[k], "title")->text, title, strlen(title)))
-                return &tables->children[k];
-    }
+    for (int i = 0; i < report->count; i++)
+        if (!strncmp(json_text(&report->children[i], "title"), title, strlen(title)))
+            return json_get(&report->children[i], "rows");
     fail_msg("no table '%s'", title);
     return NULL;
 }
 
 static const char *cell(const struct json_value *t, int row, const char *column) {
-    const struct json_value *columns = json_get(t, "columns");
+    const struct json_value *columns = &t->children[0];
     for (int i = 0; i < columns->count; i++)
-        if (!strncmp(columns->children[i].text, column, strlen(column)))
-            return json_get(t, "rows")->children[row].children[i].text;
+        if (!strncmp(columns->children[i].text, column, strlen(column))) return t->children[row + 1].children[i].text;
     fail_msg("no column '%s'", column);
     return "";
 }
@@ -162,7 +157,7 @@ static void check_bytes(const struct json_value *s, const struct journal *j, dou
 
 /* The row of the run's own table. */
 static double of_run(const char *name) {
-    const struct json_value *rows = json_get(table("The run"), "rows");
+    const struct json_value *rows = table("The run");
     for (int i = 0; i < rows->count; i++)
         if (!strcmp(rows->children[i].children[0].text, name)) return amount(rows->children[i].children[1].text);
     fail_msg("the run has no '%s'", name);
@@ -171,12 +166,12 @@ static double of_run(const char *name) {
 
 /* A curve against steps, or seconds of steps: each point of the journal where there is one. */
 static void check_curve(const char *title, const struct journal *j, const double *y, bool seconds, int least) {
-    int n = 0, at = 0;
+    int n = 0, at = 1;
     double ms = 0;
     for (int i = 0; i < j->steps; i++) n += y[i] != 0;
     if (n < least) return;
-    const struct json_value *rows = json_get(table(title), "rows");
-    assert_int_equal(rows->count, n);
+    const struct json_value *rows = table(title);
+    assert_int_equal(rows->count, n + 1);
     for (int i = 0; i < j->steps; i++) {
         ms += j->ms[i];
         if (y[i] == 0) continue;
@@ -220,6 +215,52 @@ static void train(const char *dir, const char *steps, const char *more) {
     if (p.code != 0) fail_msg("exit code %d:\n%s", p.code, p.err);
 }
 
+/* A row of a table in Markdown, "| a | b |": its cells as a list. */
+static void put_row(struct json *j, char *line) {
+    json_open(j, NULL, '[');
+    for (char *at = line + 2, *end; (end = strstr(at, " |")); at = end + (end[2] ? 3 : 2)) {
+        char *to = at, *from = at;
+        for (; from < end; from++)
+            if (*from != '\\') *to++ = *from;
+        char kept = *to;
+        *to = '\0';
+        json_string(j, NULL, at);
+        *to = kept;
+    }
+    json_close(j, ']');
+}
+
+/* The tables of a report in Markdown, each with its title and rows. */
+static const struct json_value *tables_of(char *text) {
+    const struct json_value *out;
+    struct json j;
+    int rows = -1; /* of the table that is read; -1: there is none */
+    json_init(&j);
+    json_open(&j, NULL, '[');
+    for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
+        bool title = !strncmp(line, "**", 2), row = !strncmp(line, "| ", 2);
+        if (rows >= 0 && !row && strncmp(line, "|--", 3) != 0) {
+            json_close(&j, ']');
+            json_close(&j, '}');
+            rows = -1;
+        }
+        if (title) {
+            json_open(&j, NULL, '{');
+            line[strlen(line) - 2] = '\0';
+            json_string(&j, "title", line + 2);
+            json_open(&j, "rows", '[');
+            rows = 0;
+        }
+        if (row && rows >= 0) put_row(&j, line), rows++;
+    }
+    if (rows >= 0) json_close(&j, ']'), json_close(&j, '}');
+    json_close(&j, ']');
+    assert_ok(json_done(&j));
+    assert_ok(json_parse(j.text, j.length, (struct json_limits){12, 1 << 16, 1 << 14}, pool, &out));
+    json_fini(&j);
+    return out;
+}
+
 /* The run just ended, by its journal; the report is read again. */
 static void check(const char *dir, struct journal *j) {
     char file[700], *text;
@@ -227,11 +268,11 @@ static void check(const char *dir, struct journal *j) {
     const struct json_value *s = program_json(&p, pool);
     read_journal(dir, j);
     check_summary(s, j);
-    snprintf(file, sizeof file, "%s/told.json", dir);
+    snprintf(file, sizeof file, "%s/told.md", dir);
     program_run(&p, 30, "report", dir, "-o", file, NULL);
     assert_int_equal(p.code, 0);
     assert_ok(file_read(file, 1 << 20, pool, &text, &n));
-    assert_ok(json_parse(text, n, (struct json_limits){12, 1 << 16, 1 << 14}, pool, &report));
+    report = tables_of(text);
     check_report(j);
     check_bytes(s, j, gradients);
 }

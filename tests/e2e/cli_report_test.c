@@ -92,7 +92,7 @@ static void the_runs_are_the_same_in_bits(void **state) {
 static void forms_are_chosen_by_name(void **state) {
     (void)state;
     static const char *const begins[][2] = {
-        {"json", "{\"format\":1"}, {"csv", "table,"}, {"svg", "<svg "}, {"md", "# "}};
+        {"html", "<!DOCTYPE html>"}, {"txt", "Answer"}, {"svg", "<svg "}, {"md", "# "}};
     for (int i = 0; i < 4; i++) {
         char path[600], text[16] = "";
         snprintf(path, sizeof path, "%s/r.%s", runs[0], begins[i][0]);
@@ -109,7 +109,7 @@ static void forms_are_chosen_by_name(void **state) {
 static void wrong_use_is_told(void **state) {
     (void)state;
     static const struct {
-        const char *args[4];
+        const char *args[5];
         int code;
         const char *says;
     } cases[] = {{{"report", NULL}, 64, "of what"},
@@ -118,6 +118,7 @@ static void wrong_use_is_told(void **state) {
                  {{"report", "-x", NULL}, 64, "unknown option"},
                  {{"report", "/tmp", NULL}, 66, "no finished run"},
                  {{"report", "a", "b", NULL}, 64, "one directory"},
+                 {{"report", "a", "-o", "a.csv", NULL}, 64, "results.csv"},
                  {{"report", "a", "-o", NULL}, 64, "name of a file"}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_start(&p, cases[i].args);

@@ -1,6 +1,7 @@
 /* The layers as users read of them: help, manual, completion and docs/layers.md tell all of every table, the page's
  * networks train, and its mistakes are reported as it says. */
 #include "cli/line/cli.h"
+#include "engine/model/layer.h"
 #include "tests/harness/program.h"
 
 #include <stdio.h>

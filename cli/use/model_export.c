@@ -6,6 +6,7 @@
 #include "engine/save/onnx.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct options {
     struct cli_trained trained;
@@ -24,6 +25,9 @@ static int run(const struct cli *cli) {
     struct trainer *t;
     size_t size;
     o->trained.pool = cli->pool;
+    if (!strcmp(o->output, "-"))
+        return cli_end(
+            FAIL(ERR_USAGE, "a model is written to a file, not to standard output\nname one, as in -o net.onnx"));
     enum error err = cli_trained_ask(&o->trained, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {

@@ -181,6 +181,15 @@ static enum error first_print(struct dataset *d, struct data_look *l) {
     return ERR_NONE;
 }
 
+/* "channel 0   ", or the name of a table's column, of which the target's comes after those of the values. */
+static void moment_head_print(const struct dataset *d, const char *what, int k, int column) {
+    const char *name = d->shape.ndim == 1 ? dataset_column_name(d, column) : NULL;
+    char plain[32], defused[64];
+    snprintf(plain, sizeof plain, "%s %d", what, k);
+    if (name) snprintf(defused, sizeof defused, "%.60s", name);
+    printf("  %-11s ", name ? text_defuse(defused, "") : plain);
+}
+
 static enum error moments_print(struct dataset *d, const struct data_config *c) {
     struct data_config measured = *c;
     struct normalization n;
@@ -190,11 +199,13 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
     for (int k = 0; k < n.channels; k++) {
         double mean, std;
         normalization_tell(d, &n, k, &mean, &std);
-        printf("  channel %d   mean %.4f  deviation %.4f\n", k, mean, std);
+        moment_head_print(d, "channel", k, k);
+        printf("mean %.4f  deviation %.4f\n", mean, std);
     }
-    for (int k = 0; k < n.targets; k++)
-        printf("  target %d    mean %.6g  deviation %.6g\n", k, (double)n.target_mean[k],
-               1 / (double)n.target_scale[k]);
+    for (int k = 0; k < n.targets; k++) {
+        moment_head_print(d, "target", k, n.channels + k);
+        printf("mean %.6g  deviation %.6g\n", (double)n.target_mean[k], 1 / (double)n.target_scale[k]);
+    }
     return ERR_NONE;
 }
 

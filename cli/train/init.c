@@ -13,6 +13,7 @@
 #include "transport/algo/algo.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -106,6 +107,20 @@ static bool are_characters(const struct dataset *d) {
     return all;
 }
 
+/* Whether the targets are -1 and 1, which mean two classes. */
+static enum error facts_find_signs(struct dataset *d, struct pool *pool, bool *signs) {
+    float *x = pool_alloc(pool, dataset_sample_bytes(d)), target = 1;
+    int64_t below = 0;
+    *signs = false;
+    if (!x) return ERR_MEMORY;
+    for (int64_t i = 0; i < d->size && fabsf(target) == 1; i++) {
+        TRY(d->ops->read(d, i, x, NULL, &target));
+        below += target < 0;
+    }
+    *signs = fabsf(target) == 1 && below > 0 && below < d->size;
+    return ERR_NONE;
+}
+
 static enum error facts_take(const struct run_settings *s, struct pool *pool, struct init_facts *f) {
     struct dataset *train, *val;
     const struct data_config *c = &s->config.data;
@@ -123,6 +138,7 @@ static enum error facts_take(const struct run_settings *s, struct pool *pool, st
         const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
         f->target = column ? as_yaml(column, pool) : NULL;
         if (!f->names || (column && !f->target)) err = ERR_MEMORY;
+        if (err == ERR_NONE && f->target && train->targets == 1) err = facts_find_signs(train, pool, &f->signs);
         dataset_close(val);
     }
     dataset_close(train);
@@ -180,6 +196,8 @@ static enum error facts_look(const char *data, const char *path, struct pool *po
     }
     if (!keys) return ERR_MEMORY;
     TRY(facts_look_once(keys, path, pool, f));
+    f->values &= !f->signs;
+    if (f->signs) return facts_look_once(pool_printf(pool, ", categorical: [%s]", f->target), path, pool, f);
     f->values |= are_values(f);
     return f->values && f->classes ? facts_look_once(keys, path, pool, f) : ERR_NONE;
 }

@@ -17,6 +17,7 @@ struct init_facts {
     const char *names;           /* of the classes, or "" */
     bool characters;             /* each of the names is one */
     const char *target;          /* of a table: the column that is predicted, as YAML; or NULL */
+    bool signs;                  /* it holds -1 and 1 */
     int64_t side, size, context; /* pictures' median shorter side, what they are made; tokens of a sample; or 0 */
 };
 struct init_length {                        /* of the training that is written */

@@ -206,6 +206,8 @@ static void write_data(struct sheet *s, const struct init_facts *f, const struct
     if (!f->generated && !f->own_parts && !f->val_file) sheet_line(s, "  val", "10%", "held out; or a file of its own");
     if (f->own_parts) sheet_line(s, "  # val", "10%", "share held out if there is no validation file");
     if (f->target) sheet_line(s, "  target", f->target, "the column that is predicted");
+    if (f->signs)
+        sheet_line(s, "  categorical", pool_printf(s->pool, "[%s]", f->target), "-1 and 1 are classes, no numbers");
     if (f->target) sheet_line(s, "  # without", "[NAME]", "columns that tell nothing, as numbers of rows do not");
     if (f->size)
         sheet_number(s, "  size", f->size, "",

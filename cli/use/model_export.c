@@ -7,6 +7,7 @@
 #include "engine/train/trainer.h"
 
 #include <stdio.h>
+#include <string.h>
 
 struct export_options {
     struct cli_trained trained;
@@ -25,6 +26,9 @@ static int run(const struct cli *cli) {
     struct export_options *o = cli->options;
     struct trainer *t;
     size_t size;
+    if (!strcmp(o->output, "-"))
+        return cli_end(
+            FAIL(ERR_USAGE, "a model is written to a file, not to standard output\nname one, as in -o net.onnx"));
     enum error err = cli_trained_open(&o->trained, cli->pool, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {

@@ -96,7 +96,8 @@ static const char *value_of(const struct config_field *f, const char *word, cons
     } memory;
     const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
     double number;
-    bool plain = given && *given && strlen(given) <= 64 && !given[strcspn(given, " ,:{}[]'\"\n")];
+    bool plain = given && *given && strlen(given) <= 64 && !given[strcspn(given, " ,{}[]'\"\n")] &&
+                 given[strlen(given) - 1] != ':'; /* YAML takes it without quotes */
     if (!plain) return NULL;
     for (int i = 0; v && i < v->count; i++)
         if (!strcasecmp(v->at(i)->name, given) || config_also(v->at(i)->also, given)) return v->at(i)->name;

@@ -115,6 +115,9 @@ void scope_give(struct scope *s, const struct node *values, const char *const *o
             if (!strcmp(s->parameters->items[k]->key, value->key)) place = &s->parameters->items[k];
         if (place)
             give(s, place, value);
+        else if (!strcmp(value->key, "pretrained"))
+            config_error(s->e, value, true,
+                         "unknown parameter 'pretrained'\nweights come from a file, as in 'init: FILE.safetensors'");
         else
             spec_unknown(s, value, true, "parameter", value->key, names, n);
     }

@@ -243,9 +243,17 @@ static enum error read_header(struct st_file *f, const char *text, size_t n) {
     return check_layout(f);
 }
 
-/* What a file of torch.save begins with: a zip archive, or before 1.6 a pickle. That is code, which is never run here. */
-static bool is_pickled(uint64_t head) {
-    return (head & 0xFFFFFFFF) == 0x04034B50 || ((head & 0xFF) == 0x80 && (head >> 8 & 0xFF) <= 5);
+static bool is_zip(uint64_t head) {
+    return (head & 0xFFFFFFFF) == 0x04034B50;
+}
+
+/* What a file of torch.save begins with: a zip archive whose first name ends in data.pkl, or before 1.6 a pickle. That is
+ * code, which is never run here. */
+static bool is_pickled(const struct st_file *f, uint64_t head) {
+    enum { NAME_AT = 30 };
+    char name[256] = "";
+    if (!is_zip(head)) return (head & 0xFF) == 0x80 && (head >> 8 & 0xFF) <= 5;
+    return pread(f->fd, name, sizeof name - 1, NAME_AT) > 0 && strstr(name, "data.pkl");
 }
 
 static enum error refuse_pickled(const struct st_file *f) {
@@ -267,7 +275,11 @@ static enum error read_head(struct st_file *f) {
     if (!S_ISREG(st.st_mode)) return FAIL(ERR_DATA, "not a regular file");
     if (st.st_size < 10) return FAIL(ERR_DATA, "not a safetensors file: %lld bytes", (long long)st.st_size);
     TRY(file_pread_all(f->fd, &n, 8, 0, f->path));
-    if (n > HEADER_MOST && is_pickled(n)) return refuse_pickled(f);
+    if (n > HEADER_MOST && is_pickled(f, n)) return refuse_pickled(f);
+    if (is_zip(n))
+        return FAIL(ERR_DATA, "a zip archive, and not a safetensors file\n"
+                              "convert arrays of numpy.savez: python3 -c \"import numpy, safetensors.numpy as s; "
+                              "s.save_file(dict(numpy.load('FILE.npz')), 'FILE.safetensors')\"");
     if (n < 2 || n > HEADER_MOST || n > (uint64_t)st.st_size - 8)
         return FAIL(ERR_DATA, "not a safetensors file, or cut short: %lld bytes with a header of %llu",
                     (long long)st.st_size, (unsigned long long)n);

@@ -42,6 +42,8 @@ void banner_show(struct progress *p, const struct trainer *t) {
     progress_say(p, "batch %lld in %lld shards%s%s%s - %s, learning rate %g%s - seed %lld", (long long)c->batch.size,
                  (long long)c->batch.shards, c->batch.shards_why, uneven, pieces, t->optim->section.name, t->rate.base,
                  c->lr_scale.rule == LR_SCALE_NONE ? "" : " (scaled)", (long long)c->seed);
+    if (t->feed.norm.targets)
+        progress_say(p, "targets are normalised: the loss is of these, RMSE and MAE are in their unit");
     criterion_show(t, p);
     if (c->precision == PRECISION_BF16 && !device_find(c->devices.kind)->has_bf16())
         progress_say(p, "warning: products of bf16 are emulated on this processor: right, but f32 is faster here");

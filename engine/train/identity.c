@@ -186,14 +186,15 @@ enum error data_identity(const struct trainer *t, const char **out) {
 }
 
 /* Another number of samples, or one sample that was changed, gives another digest, too. */
-enum error data_check_held(const struct trainer *t, struct dataset *val) {
+enum error data_check_held(struct trainer *t, struct dataset *val) {
     struct pool *pool;
     uint32_t is;
     if (!val->held || !t->job->resume || !t->job->known || t->rank > 0) return ERR_NONE;
     TRY(digest_set(val, DRAWN_BY_CONFIG, &is));
     TRY(pool_create(&pool));
     const char *was = checkpoint_data(t->job->resume, pool), *line = pool_printf(pool, "%s=%08x\n", val_digest, is);
-    if (*was && line && !strstr(was, line))
+    t->others_held = *was && line && !strstr(was, line);
+    if (t->others_held)
         log_warn("the samples that are held out now are not those of training, as the data or the keys of 'data' have "
                  "changed: the network may have been trained on some of them. What it is worth, samples in a file of "
                  "their own tell: data.val=FILE");

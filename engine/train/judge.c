@@ -60,6 +60,7 @@ static enum error verdict_json(const struct verdict *v, struct json *j) {
     json_string(j, "mode", t->config->mode);
     json_int(j, "devices", t->standing.workers);
     if (*inject_text(t->config, planted)) json_string(j, "inject", planted);
+    if (!t->job->on_train) json_bool(j, "held_out_differs", t->others_held);
     val_json(&v->result, "result", j);
     json_real(j, "seconds", v->seconds);
     json_real(j, "samples_per_s", (double)v->result.samples / v->seconds);

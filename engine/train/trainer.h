@@ -129,6 +129,7 @@ struct trainer {
     int64_t began;            /* the step that is computed, by clock_ns */
     int64_t averaged;         /* the step after which the average was shared last */
     bool resumed, kept;       /* it began from a checkpoint; which is one of this run's folder */
+    bool others_held;         /* the samples that are evaluated were not all held out of training */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
     struct trace *trace;     /* NULL: there is none */
@@ -192,4 +193,4 @@ MUST_CHECK enum error trainer_evaluate(struct trainer *t, struct dataset *set, s
 /* Sum of v[0..n) in tree order: v with v + ceil(n/2), ... Destroys v. */
 double tree_sum(double *v, int n);
 /* Warns where the samples that are held out of a network's training files are not those of its training. */
-MUST_CHECK enum error data_check_held(const struct trainer *t, struct dataset *val);
+MUST_CHECK enum error data_check_held(struct trainer *t, struct dataset *val);

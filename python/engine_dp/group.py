@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+from concurrent.futures import Future
 from typing import Any, Callable, Dict, Iterator, List, NamedTuple, Optional, Union
 
 import numpy
@@ -189,32 +190,22 @@ _watch: Optional[Callable[["Group"], None]] = None  # reads a group's record bef
 # signal by Python's wakeup descriptor. It does nothing where the program has a handler of its own, or where the main
 # thread goes on by itself.
 
-_STUCK = 0.25  # seconds in one call of C after which the main thread is taken to wait
 _wakeup = -1  # Python writes the numbers of signals to it
 
 
 def _main_is_stuck() -> bool:
+    """Whether the main thread stays in one call of C."""
     def place() -> Any:
         frame = sys._current_frames().get(threading.main_thread().ident or 0)
         return frame, frame and frame.f_lasti
 
     before = place()
-    time.sleep(_STUCK)
+    time.sleep(0.25)
     return place() == before
 
 
-def _hear(numbers: bytes) -> None:
-    default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if signal.SIGINT in numbers and default and any(g._inside for g in list(_groups)) and _main_is_stuck():
-        for g in list(_groups):
-            if g._inside:
-                with contextlib.suppress(ValueError), g._waits():
-                    g.abort("it was interrupted (Ctrl-C)")
-
-
 def _hear_interrupts() -> None:
-    """Once in a process, and on the main thread alone, as Python demands. A descriptor that was set before still gets
-    the numbers."""
+    """On the main thread alone, as Python demands. A descriptor that was set before still gets the numbers."""
     global _wakeup
     if _wakeup >= 0 or threading.current_thread() is not threading.main_thread():
         return
@@ -227,33 +218,34 @@ def _hear_interrupts() -> None:
             if before >= 0:
                 with contextlib.suppress(OSError):
                     os.write(before, numbers)
-            _hear(numbers)
+            default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+            for g in list(_groups) if signal.SIGINT in numbers and default and _main_is_stuck() else ():
+                if g._inside:
+                    with contextlib.suppress(ValueError), g._waits():
+                        g.abort("it was interrupted (Ctrl-C)")
 
     threading.Thread(target=run, daemon=True, name="engine interrupts").start()
 
 
 def _open_beside(params: Init, handle: ctypes.c_void_p) -> None:
     """Opens a group on another thread. Nothing can fail a group that is not open yet, but Ctrl-C ends this wait."""
-    errors: List[BaseException] = []
-    left = threading.Event()
+    opened: "Future[None]" = Future()
 
     def run() -> None:
         try:
             check(library().engine_group_open(ctypes.byref(params), ctypes.byref(handle)))
+            opened.set_result(None)
         except BaseException as e:
-            errors.append(e)
-        if left.is_set():
-            library().engine_group_close(handle)
+            if opened.cancelled():
+                library().engine_group_close(handle)
+            else:
+                opened.set_exception(e)
 
-    thread = threading.Thread(target=run, daemon=True, name="engine opening")
-    thread.start()
+    threading.Thread(target=run, daemon=True, name="engine opening").start()
     try:
-        thread.join()
-    except BaseException:
-        left.set()
-        raise
-    if errors:
-        raise errors[0]
+        opened.result()
+    finally:
+        opened.cancel()  # if Ctrl-C has ended the wait
 
 
 class Group:

@@ -250,6 +250,8 @@ static void export_one(const char *name, const char *model, const char *data, co
                 "--set", "devices=cpu:1", "--set", "threads=1", "--set", "batch=16", "--set", "train=2st", "--set",
                 "eval=off", NULL);
     if (p.code) fail_msg("%s: %s", name, p.err);
+    program_run(&p, 60, "model", "export", name, "-o", "-", NULL);
+    assert_true(p.code == 64 && strstr(p.err, "to a file, not to standard output"));
     program_run(&p, 60, "model", "export", name, "-o", onnx, NULL);
     if (p.code) fail_msg("%s: %s", name, p.err);
     assert_non_null(strstr(p.out, onnx));

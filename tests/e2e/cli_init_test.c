@@ -115,6 +115,29 @@ static void folders(void **state) {
     trains("tables.yaml", "val.accuracy");
 }
 
+/* Targets of -1 and 1 are two classes. Numbers with a comma are named, where they would be text. */
+static void targets(void **state) {
+    (void)state;
+    FILE *signs = fopen("signs.csv", "w"), *commas = fopen("commas.csv", "w");
+    assert_true(signs && commas);
+    fputs("a,label\n", signs);
+    fputs("a;y\n", commas);
+    for (int i = 0; i < 120; i++) {
+        fprintf(signs, "%d.5,%d\n", i, i % 2 ? 1 : -1);
+        fprintf(commas, "%d;%d,25\n", i, i);
+    }
+    assert_true(fclose(signs) == 0 && fclose(commas) == 0);
+    program_run(&p, 30, "init", "signs.csv", NULL);
+    assert_non_null(strstr(p.out, ", 2 classes\n"));
+    assert_non_null(strstr(file("signs.yaml"), "  categorical: [label] "));
+    trains("signs.yaml", "val.accuracy");
+    program_run(&p, 30, "data", "stats", "signs.csv", NULL);
+    assert_non_null(strstr(p.out, "\n  a           mean "));
+    program_run(&p, 30, "init", "commas.csv", NULL);
+    assert_int_equal(p.code, 65);
+    assert_non_null(strstr(p.err, ",25' has a decimal comma\nhint: write numbers with a point"));
+}
+
 /* Pictures that cannot be read are found and told, and the file skips them. */
 static void bad_pictures(void **state) {
     (void)state;
@@ -184,8 +207,9 @@ static void what_is_wrong(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_kind_of_data), cmocka_unit_test(folders),           cmocka_unit_test(bad_pictures),
-        cmocka_unit_test(without_data),      cmocka_unit_test(in_another_folder), cmocka_unit_test(what_is_wrong),
+        cmocka_unit_test(each_kind_of_data), cmocka_unit_test(folders),      cmocka_unit_test(targets),
+        cmocka_unit_test(bad_pictures),      cmocka_unit_test(without_data), cmocka_unit_test(in_another_folder),
+        cmocka_unit_test(what_is_wrong),
     };
     return cmocka_run_group_tests_name("init", tests, set_up, tear_down);
 }

@@ -150,8 +150,11 @@ static void samples_that_were_trained_are_told(void **state) {
     static const char words[] = "the samples that are held out now are not those of training";
     write_table("more.csv", 1, 0);
     program_train(&p, SETS(KEYS, "train=5ep", "log.dir=more"), SETS("data={set: csv, train: more.csv}"));
-    program_run(&p, 60, "eval", "more", NULL);
-    assert_true(p.code == 0 && !strstr(p.err, words));
+    assert_non_null(strstr(p.err, "targets are normalised: the loss is of these"));
+    program_run(&p, 60, "eval", "more", "--json", NULL);
+    assert_true(p.code == 0 && !strstr(p.err, words) && strstr(p.out, "\"held_out_differs\":false"));
+    program_run(&p, 60, "eval", "more", "--json", "--set", "data.val=20%", NULL);
+    assert_non_null(strstr(p.out, "\"held_out_differs\":true"));
     program_run(&p, 60, "eval", "more", "--set", "data.val=20%", NULL);
     assert_true(p.code == 0 && strstr(p.err, words));
     program_run(&p, 60, "eval", "more", "--set", "data.val=unit0.csv", NULL);

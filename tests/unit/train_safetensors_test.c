@@ -280,7 +280,9 @@ static void test_header_lengths(void **state) {
 /* What torch.save writes, now and before: code, which is refused with a line of Python that converts it. */
 static void test_pickled(void **state) {
     (void)state;
-    static const char heads[][12] = {"PK\3\4\0\0\10\10\0\0\0", "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j"};
+    static const char heads[][42] = {"PK\3\4\0\0\10\10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\12\0\0\0w/data.pkl",
+                                     "\x80\2\x8a\nl\xfc\x9c\x46\xf9 j"};
+    static const char other[42] = "PK\3\4\55\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\5\0\0\0a.npy";
     struct st_file f;
     for (int i = 0; i < 2; i++) {
         char want[700];
@@ -297,6 +299,10 @@ static void test_pickled(void **state) {
     put_file(scratch_path("a'b.pth"), heads[0], sizeof heads[0]);
     assert_fails(ERR_DATA, st_open(scratch_path("a'b.pth"), &f));
     assert_non_null(strstr(error_hint(), "torch.load('FILE.pth',")); /* nothing that a shell would run */
+    put_file(scratch_path("w.npz"), other, sizeof other);
+    assert_fails(ERR_DATA, st_open(scratch_path("w.npz"), &f));
+    assert_non_null(strstr(error_message(), "a zip archive"));
+    assert_non_null(strstr(error_hint(), "numpy.load"));
 }
 
 int main(void) {

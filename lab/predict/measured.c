@@ -1,6 +1,5 @@
 #include "lab/predict/measured.h"
 
-#include "engine/model/cost.h"
 #include "lab/numbers/statistics.h"
 #include "lab/predict/planned.h"
 #include "modes/bucket.h"

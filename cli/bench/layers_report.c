@@ -17,7 +17,7 @@ static bool is_fused_act(const struct op_desc *d) {
 /* "conv2d+relu+maxpool" */
 static void op_text(const struct op_desc *d, char out[64]) {
     bool own = d->kind == OP_ACTIVATION;
-    snprintf(out, 64, "%s%s%s%s", own ? "" : op_kind_name(d->kind), is_fused_act(d) ? "+" : "",
+    snprintf(out, 64, "%s%s%s%s", own ? "" : op_row(d->kind)->name, is_fused_act(d) ? "+" : "",
              own || is_fused_act(d) ? act_name(d->act) : "", d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
 }
 
@@ -117,7 +117,7 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
     json_open(j, NULL, '{');
     json_string(j, "layer", s->name);
     json_string(j, "op", op);
-    json_string(j, "kind", op_kind_name(s->desc->kind));
+    json_string(j, "kind", op_row(s->desc->kind)->name);
     json_bool(j, "fused", is_fused(s->desc));
     json_string(j, "by", s->impl);
     json_string(j, "layout", layouts[s->desc->y_layout]);

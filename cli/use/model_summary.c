@@ -3,7 +3,6 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
-#include "engine/model/cost.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,7 +25,8 @@ struct device_ops {
      * calling thread's from here on. */
     enum error (*open)(const struct device_params *p, struct device **out);
     void (*close)(struct device *d);
-    /* Implementations of a kind, best first, NULL after the last; never empty ("ref" stands at the end). */
+    /* Its own implementations of a kind of ops.def, best first, NULL after the last. Where none of them takes an op, and
+     * the device works in the host's memory, plain C does. NULL: there are none of any kind. */
     const struct op_impl *const *(*impls)(struct device *d, enum op_kind kind);
     unsigned precisions; /* that its ops compute in: 1 << enum precision of each */
     /* Whether this host has instructions for products of bf16; elsewhere they are emulated. */
@@ -83,6 +84,9 @@ int device_host_cores(void);
 MUST_CHECK enum error op_create(struct device *dev, const struct op_desc *d, struct op **out);
 /* Whether any takes it, and which does: its place in the device's list, -1 when none but plain C. */
 bool op_takes(struct device *dev, const struct op_desc *d);
+/* All implementations of a kind, by number: the device's, then plain C where that is legal; NULL after the last. */
+const struct op_impl *op_impl_at(struct device *dev, enum op_kind kind, int i);
+bool op_impl_takes(const struct op_impl *impl, const struct op_desc *d);
 int op_choice(struct device *dev, const struct op_desc *d);
 void op_free(struct op *op); /* NULL is fine */
 static inline enum error op_forward(struct op *op, const struct op_args *a) {

@@ -3,16 +3,12 @@
 #include "engine/base/vector.h"
 #include "engine/device/device.h"
 
-/* Gives a zeroed struct of 'size' bytes that begins with struct op, filled in; op_release frees it.
- */
-MUST_CHECK enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                               struct op **out);
-void op_release(struct op *op);
+/* Plans an op on this implementation, which takes the description. */
+MUST_CHECK enum error op_make(const struct op_impl *impl, struct device *dev, const struct op_desc *d, struct op **out);
 bool op_takes_any(const struct op_desc *d);   /* true */
 bool op_takes_plain(const struct op_desc *d); /* plain images; act_is_fused where it is fused */
-/* create of an implementation with no state of its own. */
-MUST_CHECK enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                                      struct op **out);
+/* Whether y has the rows of x, each 'out' long. */
+bool op_rows_fit(const struct op_desc *d, int64_t out);
 
 /* Floats of w[0] and w[1]; 0: the op has none. */
 void op_weights(const struct op_desc *d, int64_t count[2]);
@@ -69,9 +65,6 @@ static inline float norm_follow(float running, double batch, float momentum) {
 }
 
 /* ---- losses ---- */
-static inline bool op_is_loss(enum op_kind kind) {
-    return kind == OP_CROSS_ENTROPY || kind == OP_MSE || kind == OP_BCE;
-}
 /* Row i's target where classes are given: of_label at the label, of_other at the other; see op_args. */
 struct loss_target {
     int32_t label, other; /* other: the label itself, where there is none */

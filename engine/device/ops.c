@@ -4,16 +4,25 @@
 #include "engine/device/ref/ref.h"
 #include "engine/device/runtime.h"
 
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *op_kind_name(enum op_kind kind) {
-    static const char *const names[] = {
-#define OP(KIND, name) #name,
+static const struct op_row *rows[OP_KINDS + OPS_ADDED] = {
+#define OP(KIND, name, cpu, cuda) [OP_##KIND] = &op_##name,
 #include "engine/device/ops.def"
-    };
-    return names[kind];
+};
+static int nrows = OP_KINDS;
+
+const struct op_row *op_row(enum op_kind kind) {
+    return rows[kind];
+}
+
+enum op_kind op_register(const struct op_row *row) {
+    assert(nrows < OP_KINDS + OPS_ADDED);
+    rows[nrows] = row;
+    return (enum op_kind)nrows++;
 }
 
 static const struct {
@@ -65,78 +74,14 @@ static bool shape_sane(const struct shape *s, int64_t n) {
     return true;
 }
 
-/* Whether y = (channels, places of the window in x), after a 2x2 max-pool if there is one. */
-static bool window_fits(const struct op_desc *d, const struct window *w, bool maxpool) {
-    if (d->x.ndim != 3 || d->y.ndim != 3) return false;
-    for (int axis = 0; axis < 2; axis++) {
-        int64_t x = d->x.dim[1 + axis];
-        if (w->kernel[axis] < 1 || w->stride[axis] < 1 || w->pad[axis] < 0) return false;
-        if (x + 2 * (int64_t)w->pad[axis] < w->kernel[axis]) return false;
-        int64_t places = window_places(w, axis, x);
-        if (d->y.dim[1 + axis] != (maxpool ? places / 2 : places)) return false;
-    }
-    return true;
-}
-
-/* Whether y has the rows of x, each 'out' long. */
-static bool rows_fit(const struct op_desc *d, int64_t out) {
+bool op_rows_fit(const struct op_desc *d, int64_t out) {
     bool equal = d->x.ndim == d->y.ndim && d->x.ndim <= 2 && shape_last(&d->y) == out;
     return equal && (d->x.ndim < 2 || d->x.dim[0] == d->y.dim[0]);
 }
 
-static bool cache_fits(const struct op_desc *d) {
-    int64_t context = d->attention.context;
-    return context == 0 || (d->attention.causal && d->n == 1 && d->x.dim[0] <= context);
-}
-
-static bool attention_fits(const struct op_desc *d) {
-    int64_t all = shape_last(&d->y);
-    return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 && all % d->attention.heads == 0 &&
-           rows_fit(d, all) && cache_fits(d);
-}
-
-static bool sequence_fits(const struct op_desc *d) {
-    const struct shape *x = &d->x, *y = &d->y;
-    switch (d->kind) {
-    case OP_EMBEDDING:
-        return x->ndim == 1 && y->ndim == 2 && y->dim[0] == x->dim[0] && d->embedding.vocabulary >= 1 &&
-               d->embedding.vocabulary <= 1 << 24;
-    case OP_PREPEND:
-        return x->ndim == 2 && y->ndim == 2 && y->dim[0] == x->dim[0] + 1 && y->dim[1] == x->dim[1];
-    case OP_SELECT:
-        return x->ndim == 2 && y->ndim == 1 && y->dim[0] == x->dim[1] && d->select.row >= 0 &&
-               d->select.row < x->dim[0];
-    case OP_TOKENS:
-        return x->ndim == 3 && y->ndim == 2 && y->dim[0] == x->dim[1] * x->dim[2] && y->dim[1] == x->dim[0];
-    default: /* mean */
-        return x->ndim >= 2 && y->ndim == 1 && y->dim[0] == x->dim[x->ndim == 2 ? 1 : 0];
-    }
-}
-
 static bool desc_fits(const struct op_desc *d) {
-    const struct window *pool = &d->pool.window;
-    switch (d->kind) {
-    case OP_LINEAR:
-        return rows_fit(d, shape_last(&d->y));
-    case OP_CONV2D:
-        return window_fits(d, &d->conv.window, d->conv.maxpool) && d->conv.groups >= 1 &&
-               d->x.dim[0] % d->conv.groups == 0 && d->y.dim[0] % d->conv.groups == 0;
-    case OP_POOL2D:
-        return window_fits(d, pool, false) && d->x.dim[0] == d->y.dim[0] && 2 * pool->pad[0] <= pool->kernel[0] &&
-               2 * pool->pad[1] <= pool->kernel[1];
-    case OP_DROPOUT:
-        return shape_equal(&d->x, &d->y) && d->dropout.p >= 0 && d->dropout.p < 1;
-    case OP_ATTENTION:
-        return attention_fits(d);
-    case OP_EMBEDDING:
-    case OP_PREPEND:
-    case OP_SELECT:
-    case OP_TOKENS:
-    case OP_MEAN:
-        return sequence_fits(d);
-    default:
-        return shape_equal(&d->x, &d->y);
-    }
+    const struct op_row *row = op_row(d->kind);
+    return row->fits ? row->fits(d) : shape_equal(&d->x, &d->y);
 }
 
 /* Only images have another layout; blocked are those of whole blocks. */
@@ -158,40 +103,20 @@ static enum error desc_check(const struct op_desc *d) {
     if (d->n >= 1 && shape_sane(&d->x, d->n) && shape_sane(&d->y, d->n) && desc_fits(d) && segments_fit(d) &&
         layout_fits(d->x_layout, &d->x) && layout_fits(d->y_layout, &d->y))
         return ERR_NONE;
-    return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s", op_kind_name(d->kind), d->n,
+    return FAIL(ERR_CONFIG, "%s of %" PRId64 " samples cannot turn %s into %s", op_row(d->kind)->name, d->n,
                 shape_text(&d->x, x), shape_text(&d->y, y));
 }
 
 void op_weights(const struct op_desc *d, int64_t count[2]) {
-    int64_t x = shape_last(&d->x), y = shape_last(&d->y);
+    const struct op_row *row = op_row(d->kind);
     count[0] = count[1] = 0;
-    switch (d->kind) {
-    case OP_LINEAR:
-        count[0] = x * y, count[1] = d->linear.bias ? y : 0;
-        break;
-    case OP_CONV2D:
-        count[0] = d->y.dim[0] * (d->x.dim[0] / d->conv.groups) * d->conv.window.kernel[0] * d->conv.window.kernel[1];
-        count[1] = d->conv.bias ? d->y.dim[0] : 0;
-        break;
-    case OP_BATCHNORM:
-        count[0] = count[1] = d->x.dim[0];
-        break;
-    case OP_LAYERNORM:
-        count[0] = x, count[1] = d->norm.bias ? x : 0;
-        break;
-    case OP_EMBEDDING:
-        count[0] = d->embedding.vocabulary * y;
-        break;
-    case OP_POSITION:
-        count[0] = shape_count(&d->x);
-        break;
-    case OP_RMSNORM:
-    case OP_PREPEND:
-        count[0] = x;
-        break;
-    default:
-        break;
-    }
+    if (row->weights) row->weights(d, count);
+}
+
+double op_flops(const struct op_desc *d, bool backward) {
+    const struct op_row *row = op_row(d->kind);
+    double products = row->products ? row->products(d) : 0;
+    return 2 * products * (!backward ? 1 : d->first ? 1 : 2);
 }
 
 /* ---- ops ------------------------------------------------------------------------------------ */
@@ -199,7 +124,7 @@ void op_weights(const struct op_desc *d, int64_t count[2]) {
 static bool sums_samples(const struct op_desc *d) {
     int64_t weights[2];
     op_weights(d, weights);
-    return weights[0] > 0 || op_is_loss(d->kind);
+    return weights[0] > 0 || op_row(d->kind)->loss;
 }
 
 enum error op_create(struct device *dev, const struct op_desc *desc, struct op **out) {
@@ -209,45 +134,61 @@ enum error op_create(struct device *dev, const struct op_desc *desc, struct op *
     TRY(desc_check(d));
     bool segmented = d->segments && d->segments->count > 1 && sums_samples(d);
     if (!segmented) plain.segments = NULL, plain.apart = false, d = &plain;
-    for (const struct op_impl *const *i = dev->ops->impls(dev, d->kind); *i; i++) {
-        if (!(*i)->takes(d)) continue;
-        if (segmented && (d->apart || !(*i)->segments || !(*i)->segments(d))) return segmented_create(dev, d, out);
-        err = (*i)->create(dev, d, out); /* a library may find that it cannot, after all */
+    const struct op_impl *impl;
+    for (int i = 0; (impl = op_impl_at(dev, d->kind, i)); i++) {
+        if (!op_impl_takes(impl, d)) continue;
+        if (segmented && (d->apart || !impl->segments || !impl->segments(d))) return segmented_create(dev, d, out);
+        err = op_make(impl, dev, d, out); /* a library may find that it cannot, after all */
         if (err != ERR_DEVICE) return err;
     }
-    if (err != ERR_NONE) return error_prefix(err, "%s: ", op_kind_name(d->kind));
-    return FAIL(ERR_DEVICE, "device %s has no implementation of this %s", dev->ops->name, op_kind_name(d->kind));
+    if (err != ERR_NONE) return error_prefix(err, "%s: ", op_row(d->kind)->name);
+    return FAIL(ERR_DEVICE, "device %s has no implementation of this %s\nthe devices ref and cpu compute every op",
+                dev->ops->name, op_row(d->kind)->name);
+}
+
+/* The device's own implementations of a kind, of which one that was registered has none. */
+static const struct op_impl *const *impls_of(struct device *dev, enum op_kind kind) {
+    static const struct op_impl *const none[1];
+    return dev->ops->impls && kind < OP_KINDS ? dev->ops->impls(dev, kind) : none;
+}
+
+const struct op_impl *op_impl_at(struct device *dev, enum op_kind kind, int i) {
+    const struct op_impl *const *impls = impls_of(dev, kind);
+    for (; *impls && i > 0; i--) impls++;
+    if (*impls) return *impls;
+    return i == 0 && !dev->ops->runtime->apart ? &op_row(kind)->plain : NULL;
 }
 
 int op_choice(struct device *dev, const struct op_desc *d) {
-    const struct op_impl *const *impls = dev->ops->impls(dev, d->kind);
+    const struct op_impl *const *impls = impls_of(dev, d->kind);
     for (int i = 0; impls[i]; i++)
-        if (impls[i] != ref_impl(d->kind) && impls[i]->takes(d)) return i;
+        if (op_impl_takes(impls[i], d)) return i;
     return -1;
 }
 
 bool op_takes(struct device *dev, const struct op_desc *d) {
-    const struct op_impl *plain = dev->ops->runtime->apart ? NULL : ref_impl(d->kind);
-    return op_choice(dev, d) >= 0 || (plain && plain->takes(d));
+    return op_choice(dev, d) >= 0 || (!dev->ops->runtime->apart && op_impl_takes(&op_row(d->kind)->plain, d));
 }
 
 void op_free(struct op *op) {
-    if (op) op->impl->free(op);
+    if (!op) return;
+    if (op->impl->fini) op->impl->fini(op);
+    free(op);
 }
 
-enum error op_alloc(size_t size, const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                    struct op **out) {
+enum error op_make(const struct op_impl *impl, struct device *dev, const struct op_desc *d, struct op **out) {
+    size_t size = impl->size ? impl->size : sizeof(struct op);
     struct op *op = calloc(1, size);
     if (!op) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes for an op", size);
     op->impl = impl;
     op->dev = dev;
     op->desc = *d;
-    *out = op;
-    return ERR_NONE;
-}
-
-void op_release(struct op *op) {
-    free(op);
+    enum error err = impl->plan ? impl->plan(op) : ERR_NONE;
+    if (err == ERR_NONE)
+        *out = op;
+    else
+        op_free(op);
+    return err;
 }
 
 bool op_takes_any(const struct op_desc *d) {
@@ -255,13 +196,13 @@ bool op_takes_any(const struct op_desc *d) {
     return true;
 }
 
+bool op_impl_takes(const struct op_impl *impl, const struct op_desc *d) {
+    return impl->takes ? impl->takes(d) : op_takes_plain(d);
+}
+
 bool op_takes_plain(const struct op_desc *d) {
     bool known = act_is_fused(d->act) || d->kind == OP_ACTIVATION;
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && known;
-}
-
-enum error op_create_plain(const struct op_impl *impl, struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_alloc(sizeof(struct op), impl, dev, d, out);
 }
 
 enum error label_check(int32_t label, int64_t classes) {

@@ -18,11 +18,10 @@ bool shape_equal(const struct shape *a, const struct shape *b);
 char *shape_text(const struct shape *s, char out[96]); /* "6x14x14" */
 
 enum op_kind {
-#define OP(KIND, name) OP_##KIND,
+#define OP(KIND, name, cpu, cuda) OP_##KIND,
 #include "engine/device/ops.def"
     OP_KINDS
 };
-const char *op_kind_name(enum op_kind kind);
 
 /* An op of its own, or fused: a part of linear, conv2d, batchnorm and add. */
 enum activation {
@@ -101,6 +100,10 @@ struct op_desc {
         bool causal;     /* a position sees itself and those before it */
         int64_t context; /* causal, for inference: positions that a cache has room for; 0: there is no cache */
     } attention;
+    struct {
+        int64_t whole;
+        float real;
+    } own; /* parameters of an op whose row and kernels alone read them, and say what they are */
 };
 
 /* Batchnorm over several batches, each pass in two parts: measure gives (channels, 2) sums of this batch; apply
@@ -165,20 +168,66 @@ struct device;
 struct op;
 struct op_impl {
     const char *name; /* "ref", "brgemm": shown by bench and in tests */
-    /* Whether this implementation takes the description as it stands (fusions included). */
+    /* Whether this implementation takes the description as it stands (fusions included). NULL: op_takes_plain. */
     bool (*takes)(const struct op_desc *d);
-    /* Gives a planned op; *out is set only on success. May be slow, may allocate. */
-    enum error (*create)(struct device *dev, const struct op_desc *d, struct op **out);
+    size_t size; /* of its private state, which begins with struct op; 0: it has none */
+    /* Completes an op that is zero but for impl, dev and desc. May be slow, may allocate what fini frees, also after
+     * an error. NULL: nothing is left to do. */
+    enum error (*plan)(struct op *op);
     /* Run on the calling thread (and the device's own). Allocate nothing. On a host device running does not change the op:
      * several threads may run one at a time, with memory of their own. forward of a loss adds to sums;
      * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse, bce), or, where y is
      * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
-    void (*free)(struct op *op);
+    void (*fini)(struct op *op); /* NULL: nothing to free but the op */
     /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has an op of its own. */
     bool (*segments)(const struct op_desc *d);
 };
+/* What a row of y depends on, of the rows of x: for those that compute a sequence position by position. */
+enum op_sight {
+    SEES_MORE,  /* on any, or there are no rows */
+    SEES_ROW,   /* on its own alone */
+    SEES_TOKEN, /* on its own, which is a token */
+    SEES_PLACE, /* on its own, and on which one it is */
+    SEES_BEFORE /* on those up to its own, where attention.causal is set */
+};
+struct onnx_graph; /* engine/base/onnx_graph.h */
+struct onnx_form {
+    struct onnx_graph *g;
+    const struct op_desc *d;
+    const char *name;     /* to be y's */
+    const char *const *x; /* names of inputs */
+    const char *const *w; /* of parameters from 0 on, of buffers from 2 on */
+};
+/* A kind of op: all that is known of it, on every device. Its file in device/ref defines it. */
+struct op_row {
+    const char *name;
+    enum op_sight sees;
+    bool elementwise; /* an element of y depends on those at its place alone: dx may be dy itself */
+    bool fuses;       /* takes an activation after its sum (op_desc.act) */
+    bool loss;
+    /* Whether the shapes suit each other and the parameters. NULL: y has the shape of x. */
+    bool (*fits)(const struct op_desc *d);
+    /* Floats of w[0] and w[1], which are 0 before. A batch of several segments is then computed segment by segment,
+     * unless an implementation takes them. NULL: it has no weights. */
+    void (*weights)(const struct op_desc *d, int64_t count[2]);
+    /* Products of one sample, forward. NULL: so few that they do not count. */
+    double (*products)(const struct op_desc *d);
+    /* The op as ONNX operators. Gives the name of y; NULL: there is no such form (ERR_CONFIG has been recorded) or no
+     * memory. Where a row has none, a network that has the op cannot be exported. */
+    const char *(*onnx)(const struct onnx_form *f);
+    struct op_impl plain; /* in plain C: the specification */
+};
+const struct op_row *op_row(enum op_kind kind);
+/* A kind besides those of ops.def, which every device in the host's memory computes by plain C. Before any op is
+ * created; at most OPS_ADDED in a process. */
+enum { OPS_ADDED = 4 };
+enum op_kind op_register(const struct op_row *row);
+/* Operations of one sample, two for each product. Backward has as many again for dw, and for dx unless the input is
+ * data. */
+double op_flops(const struct op_desc *d, bool backward);
+
 /* Implementations begin their private state with this. */
 struct op {
     const struct op_impl *impl;

@@ -139,14 +139,13 @@ static enum error segmented_backward(struct op *op, const struct op_args *a) {
     return run(op, a, true);
 }
 
-static void segmented_free(struct op *op) {
+static void segmented_fini(struct op *op) {
     struct segmented *s = (struct segmented *)op;
     for (int i = 0; i < segments_of(s)->count; i++) {
         bool shared = false;
         for (int k = 0; k < i; k++) shared |= s->of[k] == s->of[i];
         if (!shared) op_free(s->of[i]);
     }
-    op_release(op);
 }
 
 static size_t whole_lines(size_t bytes) {
@@ -180,23 +179,23 @@ static void scratch_plan(struct segmented *s) {
     s->op.scratch_bytes = s->slots_bytes + (s->beside ? threads : 1) * s->part_bytes;
 }
 
-enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    static const struct op_impl impl = {
-        .forward = segmented_forward, .backward = segmented_backward, .free = segmented_free};
-    struct op *op;
-    TRY(op_alloc(sizeof(struct segmented), &impl, dev, d, &op));
+static enum error segmented_plan(struct op *op) {
     struct segmented *s = (struct segmented *)op;
-    s->impl = impl;
+    s->impl = *op->impl;
     op->impl = &s->impl;
-    op_weights(d, s->weights);
-    s->rows = op_rows(d) / d->n;
-    s->beside = dev->threads != NULL;
-    enum error err = ERR_NONE;
-    for (int i = 0; i < d->segments->count && err == ERR_NONE; i++) err = part_create(s, i);
+    op_weights(&op->desc, s->weights);
+    s->rows = op_rows(&op->desc) / op->desc.n;
+    s->beside = op->dev->threads != NULL;
+    for (int i = 0; i < segments_of(s)->count; i++) TRY(part_create(s, i));
     scratch_plan(s);
-    if (err == ERR_NONE)
-        *out = op;
-    else
-        segmented_free(op);
-    return err;
+    return ERR_NONE;
+}
+
+enum error segmented_create(struct device *dev, const struct op_desc *d, struct op **out) {
+    static const struct op_impl impl = {.size = sizeof(struct segmented),
+                                        .plan = segmented_plan,
+                                        .forward = segmented_forward,
+                                        .backward = segmented_backward,
+                                        .fini = segmented_fini};
+    return op_make(&impl, dev, d, out);
 }

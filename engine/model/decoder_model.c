@@ -10,11 +10,6 @@
 
 extern const struct layer_ops layer_select;
 
-static bool works_on_rows(enum op_kind kind) {
-    return kind == OP_LINEAR || kind == OP_ACTIVATION || kind == OP_DROPOUT || kind == OP_LAYERNORM ||
-           kind == OP_RMSNORM || kind == OP_ADD;
-}
-
 static int last_attention(const struct model *m) {
     int last = m->nnodes - 1;
     while (last >= 0 && m->nodes[last].plan.op.kind != OP_ATTENTION) last--;
@@ -26,13 +21,14 @@ bool model_is_causal(const struct model *m) {
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];
         const struct op_desc *op = &node->plan.op;
-        bool reads_batch = node->input[0] < 0 || (node->layer->inputs > 1 && node->input[1] < 0);
+        enum op_sight sees = node->plan.view ? SEES_ROW : op_row(op->kind)->sees;
+        bool reads_batch = node->input[0] < 0 || (node->layer->joins && node->input[1] < 0);
         bool placed = k < last || last < 0; /* knows which row it has */
-        if (reads_batch != (op->kind == OP_EMBEDDING && !node->plan.view)) return false;
+        if (reads_batch != (sees == SEES_TOKEN)) return false;
         if (node->plan.view && !shape_equal(&node->x, &node->plan.y)) return false;
-        bool fits = op->kind == OP_ATTENTION                              ? op->attention.causal
-                    : op->kind == OP_EMBEDDING || op->kind == OP_POSITION ? placed
-                                                                          : works_on_rows(op->kind);
+        bool fits = sees == SEES_BEFORE                        ? op->attention.causal
+                    : sees == SEES_TOKEN || sees == SEES_PLACE ? placed
+                                                               : sees == SEES_ROW;
         if (!fits) return false;
     }
     return m->input.ndim == 1 && m->output.ndim == 2;
@@ -81,7 +77,7 @@ static int selected(struct cut *c, int k) {
 /* place: by node behind the last attention, its new number. */
 static void add_last_row(struct cut *c, int k, int *place) {
     struct model_node node = c->from->nodes[k];
-    for (int i = 0; i < node.layer->inputs; i++)
+    for (int i = 0; i <= node.layer->joins; i++)
         node.input[i] = node.input[i] > c->last ? place[node.input[i]] : selected(c, node.input[i]);
     if (node.tied > c->last) node.tied = place[node.tied];
     node_shape(&node, one_row(&node.x), one_row(&node.plan.y));

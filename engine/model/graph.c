@@ -39,7 +39,7 @@ enum error graph_soften(struct graph *g, float smoothing, const float *class_wei
 
 enum error graph_members(struct graph *g, int count) {
     if (count <= g->nmembers) return ERR_NONE;
-    struct member *more = realloc(g->members, (size_t)count * sizeof *more);
+    struct member_arenas *more = realloc(g->members, (size_t)count * sizeof *more);
     if (!more) return FAIL(ERR_MEMORY, "cannot allocate a graph");
     memset(more + g->nmembers, 0, (size_t)(count - g->nmembers) * sizeof *more);
     g->members = more;
@@ -176,8 +176,8 @@ void graph_watch(struct graph *g, graph_watch_fn watch, void *user) {
 }
 
 /* Who watches wants to know when the device has come there. */
-static enum error tell_watch(const struct graph *g, const struct member *m, const struct plan_step *s, bool backward,
-                             bool done) {
+static enum error tell_watch(const struct graph *g, const struct member_arenas *m, const struct plan_step *s,
+                             bool backward, bool done) {
     if (!g->watch) return ERR_NONE;
     TRY(device_wait(g->dev));
     g->watch(g->watcher, (int)(s - m->plan->steps), backward, done);
@@ -189,13 +189,13 @@ static void *at(const struct arena *a, int64_t place) {
     return (char *)a->base + place;
 }
 
-static float *activation(const struct member *m, int tensor) {
+static float *activation(const struct member_arenas *m, int tensor) {
     int64_t y = m->plan->tensors[tensor].y;
     return y < 0 ? NULL : at(&m->activations, y);
 }
 
 /* What both passes need. */
-static void step_args(const struct graph *g, const struct member *m, const struct plan_step *s,
+static void step_args(const struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                       const struct graph_batch *b, const float *values, struct op_args *a) {
     *a = (struct op_args){
         .y = activation(m, s->out),
@@ -226,7 +226,7 @@ static void step_args(const struct graph *g, const struct member *m, const struc
 
 /* ---- forward ------------------------------------------------------------------------------ */
 
-enum error graph_step_forward(struct graph *g, const struct member *m, const struct plan_step *s,
+enum error graph_step_forward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                               const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);
@@ -259,7 +259,7 @@ void graph_values_changed(struct graph *g) {
 
 enum error graph_forward(struct graph *g, const struct graph_batch *b, const float *values, float *buffers,
                          struct graph_sums *sums) {
-    struct member *m = &g->members[0];
+    struct member_arenas *m = &g->members[0];
     TRY(graph_prepare(g, b->n, b->segments));
     m->plan = b->n ? graph_plan(g, b->n, b->segments) : NULL;
     TRY(device_zero(g->dev, g->both, SUMS_BYTES));
@@ -296,7 +296,7 @@ enum error graph_head(struct graph *g, float *header, float scale, bool stop) {
 }
 
 enum error graph_output(struct graph *g, const float **out) {
-    const struct member *m = &g->members[0];
+    const struct member_arenas *m = &g->members[0];
     assert(m->plan);
     const struct plan_tensor *t = &m->plan->tensors[m->plan->output];
     const void *there = activation(m, m->plan->output), *view;
@@ -316,13 +316,13 @@ enum error graph_output(struct graph *g, const float **out) {
 /* ---- backward ----------------------------------------------------------------------------- */
 
 /* The gradient of a tensor that several steps read: one more part of it. */
-static enum error gradient_add(struct graph *g, const struct member *m, int tensor, float *part) {
+static enum error gradient_add(struct graph *g, const struct member_arenas *m, int tensor, float *part) {
     const struct plan_tensor *t = &m->plan->tensors[tensor];
     return g->runtime->add(g->dev, at(&m->gradients, t->dy), part, m->plan->n * t->count, g->precision);
 }
 
 /* The first layer of tied weights, the last one backward, adds the segments' gradients along the tree. */
-static enum error apart_add(struct graph *g, const struct member *m, const struct plan_step *s, float *grads) {
+static enum error apart_add(struct graph *g, const struct member_arenas *m, const struct plan_step *s, float *grads) {
     const struct tensor_info *w = &g->m->params[g->m->nodes[s->node].param[0]];
     float *of = at(&g->apart, s->apart);
     int count = m->plan->segments.count;
@@ -343,7 +343,7 @@ static enum error frozen_clear(struct graph *g, int from, int to, float *grads) 
     return ERR_NONE;
 }
 
-enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
+enum error graph_step_backward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                                const struct graph_run *r, struct norm_sync *sync) {
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);

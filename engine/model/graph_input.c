@@ -44,7 +44,7 @@ static struct places places_of(const struct graph *g, int64_t n) {
 
 enum error inputs_prepare(struct graph *g, int64_t n) {
     for (int i = 0; i < g->inputs; i++) {
-        struct input *in = &g->input[i];
+        struct input_slot *in = &g->input[i];
         void *before = in->memory.base;
         TRY(arena_grow(g, &in->memory, places_of(g, n).end));
         if (in->memory.base != before) in->staged = NULL;
@@ -56,7 +56,7 @@ enum error inputs_prepare(struct graph *g, int64_t n) {
 
 void inputs_free(struct graph *g) {
     for (int i = 0; i < g->inputs; i++) {
-        struct input *in = &g->input[i];
+        struct input_slot *in = &g->input[i];
         device_free(g->dev, in->memory.base);
         if (in->filled) g->runtime->mark_free(in->filled);
         if (in->left) g->runtime->mark_free(in->left);
@@ -68,7 +68,7 @@ static enum error bring(struct graph *g, void *to, const void *from, size_t byte
     return from && bytes ? g->runtime->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
 }
 
-static enum error input_fill(struct graph *g, struct input *in, const struct graph_batch *b) {
+static enum error input_fill(struct graph *g, struct input_slot *in, const struct graph_batch *b) {
     struct places at = places_of(g, b->n);
     char *base = in->memory.base;
     const void *x, *labels, *others, *shares, *target, *ids;
@@ -84,7 +84,7 @@ static enum error input_fill(struct graph *g, struct input *in, const struct gra
 }
 
 /* Behind whatever reads the slot now. */
-static enum error input_stage(struct graph *g, struct input *in, const struct graph_batch *b) {
+static enum error input_stage(struct graph *g, struct input_slot *in, const struct graph_batch *b) {
     TRY(g->runtime->follow(g->dev, LANE_COPY, in->left));
     TRY(input_fill(g, in, b));
     in->staged = b->x;
@@ -109,7 +109,7 @@ enum error input_take(struct graph *g, const struct graph_batch *b) {
     g->last.segments = NULL; /* the plan has them */
     if (!g->inputs) return ERR_NONE;
     TRY(g->runtime->mark(g->dev, LANE_COMPUTE, g->input[g->slot].left));
-    struct input *in = &g->input[1 - g->slot];
+    struct input_slot *in = &g->input[1 - g->slot];
     bool here = in->staged && in->staged == b->x && in->there.n == b->n;
     if (in->staged && !here) in = &g->input[g->slot]; /* another batch is on its way to that one */
     if (!here) TRY(input_stage(g, in, b));

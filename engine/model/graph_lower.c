@@ -44,7 +44,7 @@ static void uses_count(struct lowering *b) {
     const struct model *m = b->m;
     for (int k = 0; k <= m->nnodes; k++) {
         if (k < m->nnodes && m->nodes[k].plan.view) continue;
-        for (int i = 0; i < (k < m->nnodes ? m->nodes[k].layer->inputs : 1); i++) {
+        for (int i = 0; i < (k < m->nnodes ? 1 + m->nodes[k].layer->joins : 1); i++) {
             int root = node_root(m, k < m->nnodes ? m->nodes[k].input[i] : m->nnodes - 1);
             if (root >= 0) b->uses[root]++;
         }
@@ -63,8 +63,7 @@ static bool is_halving(const struct op_desc *d) {
 }
 
 static bool takes_activation(const struct op_desc *d) {
-    bool kind = d->kind == OP_LINEAR || d->kind == OP_CONV2D || d->kind == OP_BATCHNORM || d->kind == OP_ADD;
-    return kind && d->act == ACT_NONE && !(d->kind == OP_CONV2D && d->conv.maxpool);
+    return op_row(d->kind)->fuses && d->act == ACT_NONE && !(d->kind == OP_CONV2D && d->conv.maxpool);
 }
 
 /* Puts 'next' behind d in one op, if such an op is and the device is none the slower for it. */
@@ -211,7 +210,7 @@ static void lower(struct lowering *b, enum loss loss) {
         const struct model_node *node = &m->nodes[k];
         if (node->plan.view || step_fuse(b, k)) continue;
         struct plan_step step = {.desc = node->plan.op, .node = k, .nparams = node->plan.nparams};
-        step.ninputs = node->layer->inputs;
+        step.ninputs = 1 + node->layer->joins;
         step.add_dw = step.nparams > 0 && weights_follow(m, k);
         step.desc.apart = b->p->segments.count > 1 && step.nparams > 0 && (step.add_dw || node->tied >= 0);
         for (int i = 0; i < step.ninputs; i++) step.in[i] = tensor_read(b, node->input[i]);

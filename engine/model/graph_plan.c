@@ -16,8 +16,6 @@
  * Gradients that lead to no parameter that is trained are not computed. */
 #include "engine/model/graph_plan.h"
 
-#include "engine/model/cost.h"
-
 #include <assert.h>
 #include <stdlib.h>
 
@@ -106,10 +104,6 @@ static int64_t span_place(struct spans *all, struct span s) {
     return s.at;
 }
 
-static bool is_elementwise(enum op_kind kind) {
-    return kind == OP_ADD || kind == OP_ACTIVATION || kind == OP_DROPOUT;
-}
-
 static int64_t gradient_bytes(const struct plan *p, const struct plan_tensor *t) {
     return plan_lines(p, p->n * t->count * p->unit);
 }
@@ -127,7 +121,7 @@ static bool inputs_share(const struct plan *p, int s) {
     const struct plan_step *step = &p->steps[s];
     int one = p->tensors[step->in[0]].producer, two = p->tensors[step->in[1]].producer;
     int later = one > two ? one : two;
-    return step->desc.kind == OP_ADD && !is_elementwise(p->steps[later].desc.kind) &&
+    return step->desc.kind == OP_ADD && !op_row(p->steps[later].desc.kind)->elementwise &&
            !is_read_between(p, step->in[0], later, s) && !is_read_between(p, step->in[1], later, s);
 }
 
@@ -137,7 +131,7 @@ static bool inputs_share(const struct plan *p, int s) {
 static int64_t gradient_begin(struct plan *p, struct spans *all, int t, int s, bool *taken) {
     const struct plan_step *step = &p->steps[s];
     struct plan_tensor *tensor = &p->tensors[t];
-    if (is_elementwise(step->desc.kind) && (!*taken || inputs_share(p, s))) {
+    if (op_row(step->desc.kind)->elementwise && (!*taken || inputs_share(p, s))) {
         int *last = &all->of[all->tensor[step->out]].last;
         if (!*taken || tensor->producer < *last) *last = tensor->producer;
         *taken = true;

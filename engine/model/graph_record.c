@@ -10,7 +10,7 @@
 
 /* Backward enters the stretch that ends with step 'last' and is not the last one: its activations are computed again. */
 static enum error stretch_again(struct graph *g, const struct graph_run *r, int last) {
-    const struct member *m = &g->members[0];
+    const struct member_arenas *m = &g->members[0];
     const struct plan_step *steps = m->plan->steps;
     struct graph_batch batch = *r->batch;
     const struct graph_run again = {.batch = &batch, .values = r->values};
@@ -29,7 +29,7 @@ static bool is_entered(const struct plan *p, int step) {
 }
 
 static enum error steps_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
-    const struct member *m = &g->members[0];
+    const struct member_arenas *m = &g->members[0];
     const struct plan *p = m->plan;
     if (!backward)
         for (int s = from; s < to; s++) TRY(graph_step_forward(g, m, &p->steps[s], r, NULL));
@@ -51,9 +51,9 @@ enum error graph_record(struct graph *g) {
 
 void records_drop(struct graph *g) {
     for (int i = 0; g->records.of && i < RECORDS; i++) {
-        struct record *r = &g->records.of[i];
+        struct pass_record *r = &g->records.of[i];
         if (r->recording) g->runtime->recording_free(r->recording);
-        *r = (struct record){0};
+        *r = (struct pass_record){0};
     }
 }
 
@@ -76,10 +76,10 @@ static struct pass_key key_of(const struct graph *g, const struct graph_run *r, 
 }
 
 /* The record of this key: an old one's place if it is new. */
-static struct record *record_find(struct records *all, const struct pass_key *key) {
-    struct record *oldest = all->of;
+static struct pass_record *record_find(struct pass_records *all, const struct pass_key *key) {
+    struct pass_record *oldest = all->of;
     for (int i = 0; i < RECORDS; i++) {
-        struct record *r = &all->of[i];
+        struct pass_record *r = &all->of[i];
         if (r->used && !memcmp(&r->key, key, sizeof *key)) return r;
         if (r->used < oldest->used) oldest = r;
     }
@@ -110,10 +110,10 @@ static enum error record_make(struct graph *g, const struct graph_run *r, const 
 enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
     if (!g->records.on || g->watch || from == to) return steps_run(g, r, backward, from, to);
     const struct pass_key key = key_of(g, r, backward, from, to);
-    struct record *record = record_find(&g->records, &key);
+    struct pass_record *record = record_find(&g->records, &key);
     bool seen = record->used && !memcmp(&record->key, &key, sizeof key);
     if (!seen && record->recording) g->runtime->recording_free(record->recording);
-    if (!seen) *record = (struct record){.key = key};
+    if (!seen) *record = (struct pass_record){.key = key};
     record->used = ++g->records.clock;
     if (seen && !record->recording) TRY(record_make(g, r, &key, &record->recording));
     if (!record->recording) return steps_run(g, r, backward, from, to);

@@ -9,13 +9,13 @@ struct arena {
     void *base;
     size_t bytes;
 };
-struct member {              /* one of the batches that are computed together; usually there is one */
+struct member_arenas {       /* one of the batches that are computed together; usually there is one */
     const struct plan *plan; /* of the last forward; NULL: it had no samples */
     struct arena activations, gradients;
 };
 /* ---- a batch in memory apart from the host's: graph_input.c ---- */
 enum { INPUT_SLOTS = 2 };
-struct input {
+struct input_slot {
     struct arena memory;
     const float *staged;               /* x of the batch that LANE_COPY brings or has brought; NULL: none */
     struct graph_batch there;          /* the batch, where it lies */
@@ -31,15 +31,15 @@ struct pass_key { /* compared bytewise: what a stretch's calls depend on */
     uint8_t training, update_buffers, backward, top;
     int32_t from, to; /* steps */
 };
-struct record {
+struct pass_record {
     struct pass_key key;
     struct device_recording *recording; /* NULL: it has been seen once */
     int64_t used;
 };
 enum { RECORDS = 256 };
-struct records {
+struct pass_records {
     bool on;
-    struct record *of;
+    struct pass_record *of;
     int64_t clock;
 };
 
@@ -54,13 +54,13 @@ struct graph {
     struct plan *plans;
     int stretches;
     int nmembers;
-    struct member *members;
+    struct member_arenas *members;
     struct arena scratch, apart;
     struct arena class_weights; /* of the loss; base NULL: none */
     float smoothing;
     double *both;         /* loss, correct and top of the last forward, by segment: the device's memory */
     double *parts, *sums; /* of batchnorms together: (shards, 1 + 2 channels), (channels, 2) of all */
-    struct input input[INPUT_SLOTS];
+    struct input_slot input[INPUT_SLOTS];
     int inputs, slot;        /* how many there are, 0 where ops read the host's memory; that of the last forward */
     struct graph_batch last; /* what the last forward worked on, where it lies */
     struct arena low;        /* the values in the type of activations, where that is not f32 */
@@ -70,7 +70,7 @@ struct graph {
     const int64_t *cuts;     /* where gradients are awaited; ncuts below 0: at each parameter */
     int ncuts;
     void *const *caches; /* of attentions, by node; NULL: none */
-    struct records records;
+    struct pass_records records;
     graph_watch_fn watch; /* NULL: none */
     void *watcher;
     atomic_int where; /* 0: nowhere; 2 * (node + 2), + 1 in backward */
@@ -87,9 +87,9 @@ MUST_CHECK enum error graph_members(struct graph *g, int count);
 /* NULL: not prepared. */
 struct plan *graph_plan(const struct graph *g, int64_t n, const struct segments *segments);
 /* sync: NULL, or what a batchnorm does in this pass. */
-MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member *m, const struct plan_step *s,
+MUST_CHECK enum error graph_step_forward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                                          const struct graph_run *r, struct norm_sync *sync);
-MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member *m, const struct plan_step *s,
+MUST_CHECK enum error graph_step_backward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                                           const struct graph_run *r, struct norm_sync *sync);
 MUST_CHECK enum error gradients_clear(struct graph *g, float *grads); /* of no samples: all are zero */
 MUST_CHECK enum error arena_grow(struct graph *g, struct arena *a, size_t bytes);

@@ -1,5 +1,4 @@
 /* The ops of a plan, for measurements. */
-#include "engine/model/cost.h"
 #include "engine/model/graph_run.h"
 
 int graph_steps(const struct graph *g, const struct graph_batch *b) {

@@ -11,7 +11,6 @@
  * The second run gives the bits of the first: dropout draws by counter, batchnorm takes the same moments (and leaves its
  * running ones alone), and no kept output moves. So neither sums nor weights depend on the number of stretches. With one
  * stretch every activation has a place of its own. */
-#include "engine/model/cost.h"
 #include "engine/model/graph_plan.h"
 
 #include <stdlib.h>

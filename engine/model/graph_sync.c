@@ -81,7 +81,7 @@ static void sums_join(struct together *t, int64_t channels) {
 
 /* ---- running ---------------------------------------------------------------------------------- */
 
-typedef enum error pass_fn(struct graph *g, const struct member *m, const struct plan_step *s,
+typedef enum error pass_fn(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
                            const struct graph_run *r, struct norm_sync *sync);
 
 /* The step of member i's plan that is this node's batchnorm. */
@@ -96,7 +96,7 @@ static enum error measure(struct together *t, int node, pass_fn *pass) {
     int64_t channels = channels_of(&t->g->m->nodes[node]);
     exchange_begin(t, channels);
     for (int i = 0; i < t->count; i++) {
-        const struct member *m = &t->g->members[i];
+        const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
         const struct plan_step *s = &m->plan->steps[step_find(m->plan, node)];
         struct graph_run r = run_of(t, i);
@@ -110,7 +110,7 @@ static enum error measure(struct together *t, int node, pass_fn *pass) {
 
 static enum error apply(struct together *t, int node, double count, pass_fn *pass) {
     for (int i = 0; i < t->count; i++) {
-        const struct member *m = &t->g->members[i];
+        const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
         struct graph_run r = run_of(t, i);
         struct norm_sync sync = {.pass = NORM_APPLY, .sums = t->g->sums, .count = count};
@@ -122,7 +122,7 @@ static enum error apply(struct together *t, int node, double count, pass_fn *pas
 /* Forward of the steps between two batchnorms (nodes; -1: the beginning, nnodes: the end). */
 static enum error forward_between(struct together *t, int after, int before) {
     for (int i = 0; i < t->count; i++) {
-        const struct member *m = &t->g->members[i];
+        const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
         struct graph_run r = run_of(t, i);
         int s = after < 0 ? 0 : step_find(m->plan, after) + 1;
@@ -134,7 +134,7 @@ static enum error forward_between(struct together *t, int after, int before) {
 
 static enum error backward_between(struct together *t, int after, int before) {
     for (int i = 0; i < t->count; i++) {
-        const struct member *m = &t->g->members[i];
+        const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
         struct graph_run r = run_of(t, i);
         int end = after < 0 ? 0 : step_find(m->plan, after) + 1;

@@ -9,17 +9,17 @@
 #include "engine/model/layers/layers.def"
 #undef LAYER
 
-static const struct layer_ops *const kinds[] = {
+enum {
+#define LAYER(name) KIND_##name,
+#include "engine/model/layers/layers.def"
+#undef LAYER
+    KINDS
+};
+static const struct layer_ops *kinds[KINDS + LAYERS_ADDED] = {
 #define LAYER(name) &layer_##name,
 #include "engine/model/layers/layers.def"
 #undef LAYER
 };
-enum { KINDS = sizeof kinds / sizeof *kinds };
-
-const struct layer_ops *const *layer_kinds(int *count) {
-    *count = KINDS;
-    return kinds;
-}
 
 static const struct config_section *variant_at(int i) {
     return &kinds[i]->section;
@@ -41,13 +41,23 @@ const struct config_section layer_common_section = {
     .help = "What every layer has",
 };
 
-static const struct config_variants layer_variants = {
+static struct config_variants layer_variants = {
     .name = "kind",
     .count = KINDS,
     .at = variant_at,
     .common = &layer_common_section,
     .topic = "layers",
 };
+
+const struct layer_ops *const *layer_kinds(int *count) {
+    *count = layer_variants.count;
+    return kinds;
+}
+
+void layer_register(const struct layer_ops *layer) {
+    assert(layer_variants.count < KINDS + LAYERS_ADDED);
+    kinds[layer_variants.count++] = layer;
+}
 
 static const struct config_field layers_fields[] = {
     {"layers", CONFIG_VARIANTS, 0, .help = "The layers in order", .extra = &layer_variants},
@@ -57,9 +67,9 @@ const struct config_section layers_section = {
     .name = "model", .fields = layers_fields, .size = sizeof(struct config_list), .help = "Layers"};
 
 const struct layer_ops *layer_find(const char *name) {
-    for (int i = 0; i < KINDS; i++)
+    for (int i = 0; i < layer_variants.count; i++)
         if (!strcmp(kinds[i]->section.name, name)) return kinds[i];
-    for (int i = 0; i < KINDS; i++)
+    for (int i = 0; i < layer_variants.count; i++)
         if (config_also(kinds[i]->section.also, name)) return kinds[i];
     return NULL;
 }

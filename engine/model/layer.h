@@ -44,7 +44,7 @@ struct layer_ops {
     const char *instead;      /* the hint where the input does not fit; NULL: how to make one that does */
     const char *formula;      /* of y, from x and the parameters by their names */
     const char *example, *of; /* an item of 'layers', and the shape of an input for it: "3x32x32" */
-    int inputs;               /* 1, or 2: a second comes from the layer that its 'from' names */
+    bool joins;               /* it has a second input, from the layer that its 'from' names */
     /* Checks that the input, of a kind that fits, agrees with the config and fills the plan. ERR_CONFIG with a message
      * for the user. */
     enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);
@@ -53,6 +53,9 @@ struct layer_ops {
 #define LAYER_SAME                                                                                                     \
     { [INPUT_FEATURES] = "F", [INPUT_SEQUENCE] = "T, F", [INPUT_IMAGE] = "C, H, W" }
 const struct layer_ops *const *layer_kinds(int *count);
+/* A layer besides those of layers.def. Before any configuration is read; at most LAYERS_ADDED in a process. */
+enum { LAYERS_ADDED = 4 };
+void layer_register(const struct layer_ops *layer);
 /* The layer of this name, or that PyTorch calls so; NULL: there is none. */
 const struct layer_ops *layer_find(const char *name);
 extern const struct config_section layers_section; /* the key 'layers' alone, read into a struct config_list */
@@ -109,5 +112,4 @@ extern const char layer_dimensions[]; /* what the letters of shapes stand for */
                                            .formula = of_x,                                                            \
                                            .example = "- " #kind,                                                      \
                                            .of = "64",                                                                 \
-                                           .inputs = 1,                                                                \
                                            .plan = plan}

@@ -83,11 +83,11 @@ static void node_inputs(struct builder *b, int k) {
     node->input[0] = k - 1; /* BATCH for the first */
     node->input[1] = BATCH;
     if (common->from)
-        node->input[node->layer->inputs - 1] = node_from(b, k, common->from);
-    else if (node->layer->inputs == 2)
+        node->input[node->layer->joins] = node_from(b, k, common->from);
+    else if (node->layer->joins)
         config_error(b->e, b->layers[k].node, false, "%s needs 'from', the layer to take in\nengine help %s",
                      node->layer->section.name, node->layer->section.name);
-    for (int i = 0; i < node->layer->inputs; i++)
+    for (int i = 0; i <= node->layer->joins; i++)
         if (node->input[i] != BATCH) b->read[node->input[i]] = true;
 }
 
@@ -145,7 +145,7 @@ static enum error node_tie(struct model *m, struct model_node *node) {
 
 static enum error node_plan(struct model *m, struct model_node *node, const void *config) {
     node->x = *shape_of(m, node->input[0]);
-    if (node->layer->inputs == 2) {
+    if (node->layer->joins) {
         const struct shape *other = shape_of(m, node->input[1]);
         char a[96], b[96];
         if (!shape_equal(&node->x, other))

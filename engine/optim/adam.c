@@ -15,14 +15,14 @@ FORMULA_STEP(adam_step, adam_numbers, 2)
 FORMULAS(adam, FORMULA_OF(adam_step))
 
 #ifdef FORMULA_IN_C
-struct moments adam_moments(const struct adam_config *c, int64_t t) {
+struct moment_numbers adam_moments(const struct adam_config *c, int64_t t) {
     const double *beta = c->betas.items;
-    return (struct moments){.keep_m = (float)beta[0],
-                            .add_m = (float)(1 - beta[0]),
-                            .keep_v = (float)beta[1],
-                            .add_v = (float)(1 - beta[1]),
-                            .unbias_v = (float)(1 / sqrt(1 - real_pow(beta[1], (double)t))),
-                            .eps = (float)c->eps};
+    return (struct moment_numbers){.keep_m = (float)beta[0],
+                                   .add_m = (float)(1 - beta[0]),
+                                   .keep_v = (float)beta[1],
+                                   .add_v = (float)(1 - beta[1]),
+                                   .unbias_v = (float)(1 / sqrt(1 - real_pow(beta[1], (double)t))),
+                                   .eps = (float)c->eps};
 }
 
 struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim_step *s) {

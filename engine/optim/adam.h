@@ -3,21 +3,21 @@
 #include "engine/optim/formula.h"
 
 /* The running means of the gradient and of its square, and what makes up for their being too small at first. */
-struct moments {
+struct moment_numbers {
     float keep_m, add_m, keep_v, add_v, unbias_v, eps;
 };
 
-FORMULA void moments_follow(const struct moments *k, float d, struct element *e) {
+FORMULA void moments_follow(const struct moment_numbers *k, float d, struct element *e) {
     e->m = k->keep_m * e->m + k->add_m * d;
     e->v = k->keep_v * e->v + k->add_v * d * d;
 }
 
-FORMULA float moments_root(const struct moments *k, const struct element *e) {
+FORMULA float moments_root(const struct moment_numbers *k, const struct element *e) {
     return sqrtf(e->v) * k->unbias_v + k->eps;
 }
 
 struct adam_numbers {
-    struct moments of;
+    struct moment_numbers of;
     float l2, shrink, step, scale; /* decay goes into the gradient, or to the weights at once */
 };
 
@@ -33,7 +33,7 @@ struct adam_config {
     struct config_list betas; /* two */
     int decay;                /* enum optim_tensors */
 };
-struct moments adam_moments(const struct adam_config *c, int64_t t);
+struct moment_numbers adam_moments(const struct adam_config *c, int64_t t);
 /* Without decay. */
 struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim_step *s);
 void adam_check(const void *config, const struct node *at, struct config_errors *e);

@@ -10,7 +10,7 @@
 #include "engine/optim/adam.h"
 
 struct lamb_numbers {
-    struct moments of;
+    struct moment_numbers of;
     float scale, unbias_m, decay;
 };
 

@@ -3,9 +3,8 @@
 #include "engine/save/onnx.h"
 
 #include "engine/base/file.h"
+#include "engine/base/onnx_graph.h"
 #include "engine/base/version.h"
-#include "engine/save/onnx_layer.h"
-
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,80 +19,7 @@ enum {
     MODEL_OPSET,
     MODEL_PROPERTY = 14
 };
-enum { GRAPH_NODE = 1, GRAPH_NAME, GRAPH_TENSOR = 5, GRAPH_INPUT = 11, GRAPH_OUTPUT };
-enum { NODE_INPUT = 1, NODE_OUTPUT, NODE_NAME, NODE_OP, NODE_ATTRIBUTE };
-enum { ATTRIBUTE_NAME = 1, ATTRIBUTE_FLOAT, ATTRIBUTE_INT, ATTRIBUTE_INTS = 8, ATTRIBUTE_TYPE = 20 };
-enum { TYPE_FLOAT = 1, TYPE_INT, TYPE_INTS = 7 };
-enum { TENSOR_DIM = 1, TENSOR_TYPE, TENSOR_NAME = 8, TENSOR_RAW };
-
-/* ---- parts ---- */
-
-const char *onnx_name(struct onnx_graph *g, const char *of, const char *what) {
-    const char *name = of ? pool_printf(g->pool, "%s/%s", of, what) : NULL;
-    g->failed |= !name;
-    return name ? name : "";
-}
-
-/* "axis=1", "pads=1,1", "epsilon=f1e-05" */
-static void attribute(struct proto *p, const char *text) {
-    size_t at = proto_open(p, NODE_ATTRIBUTE), n = strcspn(text, "=");
-    const char *value = text + n + 1;
-    bool list = n > 1 && (text[n - 1] == 's' || !strncmp(text, "kernel_shape", n) || !strncmp(text, "perm", n)) &&
-                strncmp(text, "axis", n) != 0 && strncmp(text, "keepdims", n) != 0;
-    proto_bytes(p, ATTRIBUTE_NAME, text, n);
-    if (*value == 'f') proto_float(p, ATTRIBUTE_FLOAT, strtof(value + 1, NULL));
-    if (*value != 'f' && !list) proto_int(p, ATTRIBUTE_INT, strtoll(value, NULL, 10));
-    for (char *end = NULL; list && *value; value = *end ? end + 1 : end)
-        proto_int(p, ATTRIBUTE_INTS, strtoll(value, &end, 10));
-    proto_int(p, ATTRIBUTE_TYPE, list ? TYPE_INTS : text[n + 1] == 'f' ? TYPE_FLOAT : TYPE_INT);
-    proto_close(p, at);
-}
-
-const char *onnx_node(struct onnx_graph *g, const char *op, const char *out, const char *const *inputs,
-                      const char *const *attributes) {
-    struct proto *p = &g->nodes;
-    if (!out) return NULL;
-    size_t at = proto_open(p, GRAPH_NODE);
-    for (; *inputs; inputs++) proto_text(p, NODE_INPUT, *inputs);
-    proto_text(p, NODE_OUTPUT, out);
-    proto_text(p, NODE_NAME, out);
-    proto_text(p, NODE_OP, op);
-    for (; *attributes; attributes++) attribute(p, *attributes);
-    proto_close(p, at);
-    return out;
-}
-
-static const char *tensor(struct onnx_graph *g, const char *name, int type, const void *data, size_t size,
-                          const int64_t *dim, int ndim) {
-    struct proto *p = &g->tensors;
-    size_t at = proto_open(p, GRAPH_TENSOR);
-    for (int i = 0; i < ndim; i++) size *= (size_t)dim[i];
-    for (int i = 0; i < ndim; i++) proto_int(p, TENSOR_DIM, dim[i]);
-    proto_int(p, TENSOR_TYPE, type);
-    proto_text(p, TENSOR_NAME, name);
-    proto_bytes(p, TENSOR_RAW, data, size);
-    proto_close(p, at);
-    return name;
-}
-
-const char *onnx_tensor(struct onnx_graph *g, const char *name, const float *data, const int64_t *dim, int ndim) {
-    return tensor(g, name, ONNX_FLOAT, data, sizeof *data, dim, ndim);
-}
-
-static const char *constant_name(struct onnx_graph *g) {
-    char text[32];
-    snprintf(text, sizeof text, "%d", g->constants++);
-    return onnx_name(g, "constant", text);
-}
-
-const char *onnx_ints(struct onnx_graph *g, const int64_t *data, int count) {
-    const int64_t dim[] = {count};
-    return tensor(g, constant_name(g), ONNX_INT64, data, sizeof *data, dim, count >= 0);
-}
-
-const char *onnx_float(struct onnx_graph *g, float value) {
-    return onnx_tensor(g, constant_name(g), &value, NULL, 0);
-}
+enum { GRAPH_NAME = 2, GRAPH_INPUT = 11, GRAPH_OUTPUT };
 
 /* ---- the graph ---- */
 
@@ -103,8 +29,8 @@ static const char *normalise(struct onnx_graph *g, const struct model *m, const 
     int ndim = norm->channels > 1 ? m->input.ndim : 0;
     const char *mean = onnx_tensor(g, "input/mean", norm->mean, dim, ndim);
     const char *scale = onnx_tensor(g, "input/scale", norm->scale, dim, ndim);
-    const char *shifted = onnx_node(g, "Sub", "input/shifted", ONNX_LIST("input", mean), (const char *const[]){NULL});
-    return onnx_node(g, "Mul", "input/normalized", ONNX_LIST(shifted, scale), (const char *const[]){NULL});
+    const char *shifted = onnx_binary(g, "Sub", "input/shifted", "input", mean);
+    return onnx_binary(g, "Mul", "input/normalized", shifted, scale);
 }
 
 /* y / scale + mean: the outputs in the unit of the targets. */
@@ -112,8 +38,8 @@ static void undo(struct onnx_graph *g, const struct normalization *norm, const c
     int64_t dim[] = {norm->targets};
     const char *mean = onnx_tensor(g, "output/mean", norm->target_mean, dim, norm->targets > 1);
     const char *scale = onnx_tensor(g, "output/scale", norm->target_scale, dim, norm->targets > 1);
-    const char *wide = onnx_node(g, "Div", "output/scaled", ONNX_LIST(y, scale), (const char *const[]){NULL});
-    onnx_node(g, "Add", output, ONNX_LIST(wide, mean), (const char *const[]){NULL});
+    const char *wide = onnx_binary(g, "Div", "output/scaled", y, scale);
+    onnx_binary(g, "Add", output, wide, mean);
 }
 
 static void add_tensors(struct onnx_graph *g, const struct tensor_info *t, int n, const float *data) {
@@ -130,6 +56,21 @@ static void names_of(const struct model *m, const struct model_node *n, const ch
         w[LAYER_PARAMS + i] = n->buffer[i] >= 0 ? m->buffers[n->buffer[i]].name : NULL;
 }
 
+/* The operators that compute a node from its inputs x; w: names of its parameters and buffers. Gives the name of its
+ * output; NULL: as op_row.onnx. */
+static const char *add_node(struct onnx_graph *g, const struct model_node *n, const char *const x[LAYER_INPUTS],
+                            const char *const w[LAYER_PARAMS + LAYER_BUFFERS]) {
+    const struct op_row *row = op_row(n->plan.op.kind);
+    const char *name = onnx_name(g, n->name, "y"); /* a parameter may be called as its layer */
+    if (n->plan.view)
+        return n->plan.y.ndim == 1 && n->x.ndim > 1
+                   ? onnx_node(g, "Flatten", name, ONNX_LIST(x[0]), ONNX_LIST("axis=1"))
+                   : x[0];
+    if (row->onnx) return row->onnx(&(struct onnx_form){g, &n->plan.op, name, x, w});
+    (void)FAIL(ERR_CONFIG, "the layer '%s' (%s) has no form in ONNX", n->name, row->name);
+    return NULL;
+}
+
 static enum error add_nodes(struct onnx_graph *g, const struct model *m, const struct normalization *norm,
                             const char *input, const char *output) {
     const char **y = pool_alloc(g->pool, sizeof *y * (size_t)(m->nnodes + 1)), *last = input;
@@ -139,13 +80,13 @@ static enum error add_nodes(struct onnx_graph *g, const struct model *m, const s
         const char *x[LAYER_INPUTS], *w[LAYER_PARAMS + LAYER_BUFFERS];
         for (int k = 0; k < LAYER_INPUTS; k++) x[k] = n->input[k] >= 0 ? y[n->input[k]] : input;
         names_of(m, n, w);
-        if (!(y[i] = onnx_layer(g, n, x, w))) return ERR_CONFIG;
+        if (!(y[i] = add_node(g, n, x, w))) return ERR_CONFIG;
         last = y[i];
     }
     if (norm->targets)
         undo(g, norm, last, output);
     else
-        onnx_node(g, "Identity", output, ONNX_LIST(last), (const char *const[]){NULL});
+        onnx_unary(g, "Identity", output, last);
     return g->failed ? FAIL(ERR_MEMORY, "no memory for the ONNX graph") : ERR_NONE;
 }
 

@@ -1,6 +1,5 @@
 #include "lab/predict/measured.h"
 
-#include "engine/model/cost.h"
 #include "engine/settings/run_config.h"
 #include "engine/settings/sharing.h"
 #include "lab/numbers/statistics.h"

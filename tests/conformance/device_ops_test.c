@@ -90,7 +90,7 @@ static void compare(const struct run *got, const struct run *expected, const cha
 static void check_impl(struct device *dev, const struct op_impl *impl, const struct op_case *c, const struct op_desc *d,
                        const struct run *expected) {
     struct op *op = NULL;
-    enum error err = impl->create(dev, d, &op);
+    enum error err = op_make(impl, dev, d, &op);
     if (err == ERR_DEVICE) return; /* it said that it cannot, after all */
     assert_ok(err);
     struct run first, again;
@@ -117,9 +117,9 @@ static bool layouts_fit(const struct op_desc *d, enum layout x, enum layout y) {
     return x == y || d->kind == OP_CONV2D || d->kind == OP_REORDER || d->y.ndim != 3;
 }
 
-/* Plain C at the end of the device "cpu"'s lists is the same at every level, and the device "ref" has run it. */
+/* Plain C, after the implementations of the device "cpu", is the same at every level, and the device "ref" has run it. */
 static bool is_known(const struct device *dev, const struct op_impl *impl, enum op_kind kind) {
-    return dev->isa && impl == ref_impl(kind);
+    return dev->isa && impl == &op_row(kind)->plain;
 }
 
 /* Gives how many implementations there are; those that take a layout are checked in it. */
@@ -128,8 +128,9 @@ static int check_impls(struct device *dev, const struct op_case *c, enum layout 
     struct op_desc d = c->d;
     d.x_layout = x, d.y_layout = y;
     int count = 0;
-    for (const struct op_impl *const *i = dev->ops->impls(dev, d.kind); *i; i++, count++)
-        if ((*i)->takes(&d) && !is_known(dev, *i, d.kind)) check_impl(dev, *i, c, &d, expected);
+    const struct op_impl *impl;
+    for (; (impl = op_impl_at(dev, d.kind, count)); count++)
+        if (op_impl_takes(impl, &d) && !is_known(dev, impl, d.kind)) check_impl(dev, impl, c, &d, expected);
     if (op_takes(dev, &d)) { /* one of those that say so must be right */
         struct op *op = NULL;
         if (op_create(dev, &d, &op) != ERR_NONE)
@@ -180,7 +181,7 @@ static void every_implementation_agrees(void **state) {
 /* ---- levels of instructions give the same bits ---------------------------------------------- */
 static void level_run(struct device *dev, const struct op_impl *impl, const struct op_desc *d, struct run *r) {
     struct op *op = NULL;
-    assert_ok(impl->create(dev, d, &op));
+    assert_ok(op_make(impl, dev, d, &op));
     run_op(r, op);
     op_free(op);
 }
@@ -207,7 +208,7 @@ static void check_bits_of_impl(struct device *const dev[2], int which, const str
     struct run r[2];
     char by[64];
     for (int k = 0; k < 2; k++) {
-        const struct op_impl *impl = dev[k]->ops->impls(dev[k], d->kind)[which];
+        const struct op_impl *impl = op_impl_at(dev[k], d->kind, which);
         run_init(&r[k], c);
         if (salted) salt(&r[k]);
         level_run(dev[k], impl, d, &r[k]);
@@ -220,11 +221,11 @@ static void check_bits_of_impl(struct device *const dev[2], int which, const str
 
 static void check_layouts(struct device *const dev[2], const struct op_case *c, enum layout x, enum layout y) {
     struct op_desc d = c->d;
-    const struct op_impl *const *impls = dev[0]->ops->impls(dev[0], d.kind);
+    const struct op_impl *impl;
     d.x_layout = x, d.y_layout = y;
-    for (int i = 0; impls[i]; i++)
+    for (int i = 0; (impl = op_impl_at(dev[0], d.kind, i)); i++)
         for (int salted = 0; salted <= (d.kind != OP_EMBEDDING); salted++) /* whose input are numbers of rows */
-            if (impls[i]->takes(&d) && !is_known(dev[0], impls[i], d.kind)) check_bits_of_impl(dev, i, c, &d, salted);
+            if (op_impl_takes(impl, &d) && !is_known(dev[0], impl, d.kind)) check_bits_of_impl(dev, i, c, &d, salted);
 }
 
 static void check_levels(struct device *const dev[2], const struct op_case *c) {
@@ -272,7 +273,7 @@ static void check_sequence(struct device *one, struct device *three, const struc
 }
 
 static bool is_of_sequences(enum op_kind kind) {
-    return kind == OP_ACTIVATION || kind == OP_MEAN || op_is_loss(kind) ||
+    return kind == OP_ACTIVATION || kind == OP_MEAN || op_row(kind)->loss ||
            (kind >= OP_LAYERNORM && kind <= OP_ATTENTION && kind != OP_ADD);
 }
 

@@ -43,6 +43,8 @@ static const struct layer_case {
            "{linear: 5}, tanh, {linear: 3}]}"},
     {F(9), "{layers: [{linear: 8}, leaky_relu, {linear: 7}, {leaky_relu: {slope: 0.1}}, "
            "{linear: 6}, {leaky_relu: 0.3}, {linear: 3}]}"},
+    {CHW(2, 6, 5), "{layers: [{conv2d: {out: 16, pad: 1}}, {groupnorm: 4}, relu, {conv2d: 6}, {groupnorm: {groups: 3, "
+                   "affine: false}}, meanpool, {groupnorm: {groups: 2, eps: 1e-3}}, {linear: 3}]}"},
     {F(9), "{layers: [{linear: {units: 8, deviation: 0.5}}, layernorm, gelu, "
            "{linear: {units: 6, transposed: true}}, rmsnorm, {linear: 3}]}"},
     {F(7), /* tokens */

@@ -267,8 +267,9 @@ static void every_layer(void **state) {
         "parts",
         "{layers: [{conv2d: {out: 6, kernel: [3, 5], stride: [2, 1], pad: [1, 0], groups: 3, name: a}}, batchnorm, "
         "{gelu: tanh}, {conv2d: {out: 6, kernel: 1, bias: false}}, gelu, {add: {from: a}}, {avgpool: {kernel: 3, "
-        "stride: 2, pad: 1}}, silu, {maxpool: {kernel: 3, stride: 2, pad: 1}}, tokens, {class_token: {deviation: 1}}, "
-        "position, layernorm, {linear: 12}, {attention: {heads: 2}}, rmsnorm, {dropout: 0.5}, {linear: {units: 8, "
+        "stride: 2, pad: 1}}, silu, {groupnorm: 3}, {maxpool: {kernel: 3, stride: 2, pad: 1}}, "
+        "tokens, {class_token: {deviation: 1}}, position, layernorm, {linear: 12}, {attention: {heads: 2}}, rmsnorm, "
+        "{dropout: 0.5}, {linear: {units: 8, "
         "bias: false}}, {leaky_relu: 0.2}, {select: 0}, sigmoid, tanh, {linear: {units: 10, transposed: true}}]}",
         "{set: shapes, train: 64, val: 16}", "pictures.npy");
     assert_non_null(strstr(property("preprocessing"), "\"mean\""));

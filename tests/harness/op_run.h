@@ -23,31 +23,6 @@ struct run {
     double sums[3]; /* loss, correct, and with labels top */
 };
 
-static int64_t weight_count(const struct op_desc *d, int which) {
-    const struct window *w = &d->conv.window;
-    switch (d->kind) {
-    case OP_LINEAR:
-        if (which) return d->linear.bias ? shape_last(&d->y) : 0;
-        return shape_last(&d->x) * shape_last(&d->y);
-    case OP_CONV2D:
-        if (which) return d->conv.bias ? d->y.dim[0] : 0;
-        return d->y.dim[0] * d->x.dim[0] / d->conv.groups * w->kernel[0] * w->kernel[1];
-    case OP_BATCHNORM:
-        return d->x.dim[0];
-    case OP_LAYERNORM:
-    case OP_RMSNORM:
-        return !which || d->norm.bias ? shape_last(&d->x) : 0;
-    case OP_EMBEDDING:
-        return which ? 0 : d->embedding.vocabulary * shape_last(&d->y);
-    case OP_POSITION:
-        return which ? 0 : shape_count(&d->x);
-    case OP_PREPEND:
-        return which ? 0 : shape_last(&d->x);
-    default:
-        return 0;
-    }
-}
-
 static void *memory(int64_t bytes) {
     void *p = NULL;
     assert_ok(memory_alloc((size_t)bytes, &p));
@@ -56,16 +31,17 @@ static void *memory(int64_t bytes) {
 
 static void sizes(struct run *r) {
     const struct op_desc *d = &r->c->d;
-    bool loss = op_is_loss(d->kind), by_feature = d->kind == OP_MSE || d->kind == OP_BCE, back = !r->c->eval;
+    bool loss = op_row(d->kind)->loss, by_feature = d->kind == OP_MSE || d->kind == OP_BCE, back = !r->c->eval;
     int64_t xs = op_xs(d), ys = op_ys(d), second = d->kind == OP_ADD ? xs : 0;
-    int64_t w0 = weight_count(d, 0), w1 = weight_count(d, 1);
-    const int64_t in[INPUTS] = {xs, second, w0, w1, loss ? 0 : ys, by_feature ? xs : 0};
+    int64_t w[2];
+    op_weights(d, w);
+    const int64_t in[INPUTS] = {xs, second, w[0], w[1], loss ? 0 : ys, by_feature ? xs : 0};
     int64_t moments = d->kind == OP_BATCHNORM ? d->x.dim[0] : 0;
     const int64_t out[OUTPUTS] = {by_feature ? 0 : ys,
                                   back && !d->first ? xs : 0,
                                   back ? second : 0,
-                                  back ? w0 : 0,
-                                  back ? w1 : 0,
+                                  back ? w[0] : 0,
+                                  back ? w[1] : 0,
                                   moments,
                                   moments};
     memcpy(r->in_size, in, sizeof in);

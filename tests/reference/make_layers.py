@@ -138,6 +138,13 @@ def write_losses(f):
     write_loss(f, "bce mixed", bce, (5, 9), mixed=True)
 
 
+# After all others, whose numbers it leaves as they are.
+GROUPNORM = {
+    "groupnorm": ((3, 6, 3, 4), [(6,), (6,)], lambda x, w, b: F.group_norm(x, 2, w, b, 1e-5)),
+    "groupnorm blocks": ((2, 32, 3, 3), [(32,), (32,)], lambda x, w, b: F.group_norm(x, 8, w, b, 1e-5)),
+    "groupnorm not affine": ((3, 12), [], lambda x: F.group_norm(x, 3, eps=1e-3)),
+}
+
 torch.manual_seed(1)
 with open(f"{here}/layers.txt", "w", encoding="ascii") as out:
     for case, (x_shape, w_shapes, function) in CASES.items():
@@ -145,3 +152,5 @@ with open(f"{here}/layers.txt", "w", encoding="ascii") as out:
     write_embedding(out)
     write_cross_entropy(out)
     write_losses(out)
+    for case, (x_shape, w_shapes, function) in GROUPNORM.items():
+        write_case(out, case, x_shape, w_shapes, function)

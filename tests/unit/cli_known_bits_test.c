@@ -47,6 +47,12 @@ static struct known {
      "{conv2d: {out: 32, kernel: 1, stride: 2}}, batchnorm, relu, {maxpool: 2}, flatten, {linear: 10}]}",
      DIGITS, "{name: adamw, lr: 1e-3}", "3st", "965fdb9f1632b8ef3cf0f330a0ede4d35dfe4755885e87b0acd36655fca0bbda",
      "fba6771efba879e09f31d3d32cdf65e7eac6c96a180d8eb544113c471bf2a1b3", "{size: 16, shards: 4}"},
+    {"groupnorm, 4 shards", "cpu:1",
+     "{layers: [{conv2d: {out: 16, kernel: 3, pad: 1}}, {groupnorm: 4}, relu, "
+     "{conv2d: {out: 24, kernel: 3, stride: 2}}, {groupnorm: {groups: 3, affine: false}}, relu, meanpool, "
+     "{groupnorm: {groups: 2, eps: 1e-3}}, {linear: 10}]}",
+     DIGITS, "{name: adamw, lr: 1e-3}", "3st", "8701984981aa8aa2750c2aa3590671fb77b3239b4f1e8525851299e07482ccdd",
+     "61a1d8b47243ad0beb01c15e17dd87013508dc657ab62f4a3bed1e565cc29eed", "{size: 16, shards: 4}"},
     {"gpt-nano, 8 shards", "cpu:1", "{zoo: gpt-nano, depth: 2, width: 24, heads: 2, dropout: 0.1}",
      "data={set: grammar, train: 4000, val: 400}", "{name: adamw, lr: 1e-3, clip: 1}", "3st",
      "e41b94d42af501157c2a8b0dfe165f55d614be458a9b65f48721217182eafe60",

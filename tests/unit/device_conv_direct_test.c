@@ -44,7 +44,7 @@ static void layer_run(struct run *r, const struct op_case *c, const struct cpu_l
     struct op *op = NULL;
     run_init(r, c);
     for (int64_t k = 0; k < r->in_size[X0]; k++) r->in[X0][k] = fmaxf(r->in[X0][k], 0);
-    assert_ok(impl_at(level, OP_CONV2D, "direct")->create(dev, &c->d, &op));
+    assert_ok(op_make(impl_at(level, OP_CONV2D, "direct"), dev, &c->d, &op));
     void *saved = memory((int64_t)op->saved_bytes), *scratch = memory((int64_t)op->scratch_bytes);
     memset(scratch, 0xff, op->scratch_bytes);
     struct op_args a = args_of(r, saved, scratch);

@@ -156,7 +156,7 @@ static const struct op_impl *small_at_best(void) {
 
 static void open_small(struct bench *b, const struct cpu_level *level, struct device *dev, const struct op_desc *d) {
     struct op *op;
-    assert_ok(small_at(level)->create(dev, d, &op));
+    assert_ok(op_make(small_at(level), dev, d, &op));
     bench_open(b, op);
 }
 
@@ -174,7 +174,7 @@ static void check_case(struct device *dev, const struct op_desc *d) {
     const struct cpu_level *const *level = cpu_levels(&levels);
     struct bench want, first;
     struct op *op;
-    assert_ok(ref_conv2d.create(dev, d, &op));
+    assert_ok(op_make(&op_row(OP_CONV2D)->plain, dev, d, &op));
     bench_open(&want, op);
     bench_run(&want);
     for (int i = 0; i < levels; i++) {
@@ -234,7 +234,7 @@ static void test_nan(void **state) {
             struct op_desc d = describe(&g, relu, true, true, false);
             struct bench want, got;
             struct op *op;
-            assert_ok(ref_conv2d.create(&dev, &d, &op));
+            assert_ok(op_make(&op_row(OP_CONV2D)->plain, &dev, &d, &op));
             bench_open(&want, op);
             open_small(&got, level[i], &dev, &d);
             for (size_t k = 0; k < want.xs; k++) /* one, two, three or four of a window */
@@ -297,7 +297,7 @@ static void test_steps_allocate_nothing(void **state) {
         struct op_desc d = describe(&cases[c], true, true, true, c == 0);
         struct bench b;
         struct op *op;
-        assert_ok(small_at_best()->create(&dev, &d, &op));
+        assert_ok(op_make(small_at_best(), &dev, &d, &op));
         bench_open(&b, op);
         count_allocations_begin();
         bench_run(&b);
@@ -334,25 +334,25 @@ static void test_ties(void **state) {
 static void test_takes(void **state) {
     (void)state;
     struct op_desc lenet = describe(&cases[0], true, true, true, true), d = lenet;
-    assert_true(small_at_best()->takes(&d));
+    assert_true(op_impl_takes(small_at_best(), &d));
     d.precision = PRECISION_BF16;
-    assert_true(small_at_best()->takes(&d));
+    assert_true(op_impl_takes(small_at_best(), &d));
     d.precision = PRECISION_FP16;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.conv.groups = 2;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.conv.window.stride[1] = 2;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.conv.window.kernel[0] = 8;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.conv.window.pad[0] = 5;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.x.dim[0] = CONV_IN_MAX + 1;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.y.dim[0] = CONV_OUT_MAX + 1;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
     d = lenet, d.x.dim[1] = 1 << 20;
-    assert_false(small_at_best()->takes(&d));
+    assert_false(op_impl_takes(small_at_best(), &d));
 }
 
 int main(void) {

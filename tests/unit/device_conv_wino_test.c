@@ -30,7 +30,7 @@ static void layer_init(struct run *r, const struct op_case *c) {
 static void layer_run(struct run *r, const struct cpu_level *level) {
     struct device *dev = open_at(level, 1);
     struct op *op = NULL;
-    assert_ok(impl_at(level, OP_CONV2D, "winograd")->create(dev, &r->c->d, &op));
+    assert_ok(op_make(impl_at(level, OP_CONV2D, "winograd"), dev, &r->c->d, &op));
     void *saved = memory((int64_t)op->saved_bytes), *scratch = memory((int64_t)op->scratch_bytes);
     struct op_args a = args_of(r, saved, scratch);
     assert_ok(op_forward(op, &a));

@@ -33,7 +33,8 @@ static struct op_impl single_impls[OP_KINDS], fusing_impls[OP_KINDS];
 static const struct op_impl *const *impls_like(struct device *d, enum op_kind kind, struct op_impl *copy,
                                                bool (*takes)(const struct op_desc *d)) {
     static const struct op_impl *list[2];
-    copy[kind] = *device_find("ref")->impls(d, kind)[0];
+    (void)d;
+    copy[kind] = op_row(kind)->plain;
     copy[kind].takes = takes;
     list[0] = &copy[kind];
     return list;

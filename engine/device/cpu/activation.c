@@ -92,19 +92,13 @@ static enum error activation_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error activation_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_activation, dev, d, out);
-}
-
 static bool activation_takes(const struct op_desc *d) {
     return d->x_layout == d->y_layout;
 }
 
-const struct op_impl cpu_activation = {
+const struct op_impl CPU_NAME(cpu_activation) = {
     .name = "vector",
     .takes = activation_takes,
-    .create = activation_create,
     .forward = activation_forward,
     .backward = activation_backward,
-    .free = op_release,
 };

@@ -422,9 +422,9 @@ static enum error attention_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct attention), &cpu_attention, dev, d, out));
-    struct attention *t = (struct attention *)*out;
+static enum error attention_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct attention *t = (struct attention *)op;
     t->positions = d->x.dim[0];
     t->all = shape_last(&d->y);
     t->size = t->all / d->attention.heads;
@@ -438,15 +438,14 @@ static enum error attention_create(struct device *dev, const struct op_desc *d, 
     t->floats = align_floats(at_least(at_least(forward, backward), t->room + 2 * t->wide));
     t->op.cache_bytes = (size_t)(d->attention.heads * t->room * (t->size + t->wide)) * sizeof(float);
     t->op.saved_bytes = (size_t)(d->n * d->attention.heads * (t->rows / PANEL)) * sizeof(struct moments);
-    t->op.scratch_bytes = (size_t)(dev->params.threads * t->floats) * sizeof(float);
+    t->op.scratch_bytes = (size_t)(op->dev->params.threads * t->floats) * sizeof(float);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_attention = {
+const struct op_impl CPU_NAME(cpu_attention) = {
     .name = "fused",
-    .takes = op_takes_plain,
-    .create = attention_create,
+    .size = sizeof(struct attention),
+    .plan = attention_plan,
     .forward = attention_forward,
     .backward = attention_backward,
-    .free = op_release,
 };

@@ -241,9 +241,9 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct batchnorm), &cpu_batchnorm, dev, d, out));
-    struct batchnorm *b = (struct batchnorm *)*out;
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct batchnorm *b = (struct batchnorm *)op;
     int64_t each = shape_count(&d->x);
     b->channels = d->x.dim[0];
     b->turned = each == b->channels && d->n > 1;
@@ -254,11 +254,10 @@ static enum error norm_create(struct device *dev, const struct op_desc *d, struc
     return ERR_NONE;
 }
 
-const struct op_impl cpu_batchnorm = {
+const struct op_impl CPU_NAME(cpu_batchnorm) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = norm_create,
+    .size = sizeof(struct batchnorm),
+    .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
-    .free = op_release,
 };

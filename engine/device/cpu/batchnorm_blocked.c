@@ -275,17 +275,16 @@ static bool takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && act_is_fused(d->act);
 }
 
-static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_batchnorm_blocked, dev, d, out));
-    (*out)->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_batchnorm_blocked = {
+const struct op_impl CPU_NAME(cpu_batchnorm_blocked) = {
     .name = "blocked",
     .takes = takes,
-    .create = norm_create,
+    .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
-    .free = op_release,
 };

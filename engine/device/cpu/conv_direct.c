@@ -406,9 +406,9 @@ static void plans_make(struct direct *c) {
     }
 }
 
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct direct), &cpu_conv_direct, dev, d, out));
-    struct direct *c = (struct direct *)*out;
+static enum error conv_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct direct *c = (struct direct *)op;
     c->x = grouped_of(d, &d->x, d->x_layout);
     c->y = grouped_of(d, &d->y, d->y_layout);
     if (d->precision == PRECISION_BF16) c->how = HAS_PAIRS && !c->x.lanewise ? PACK_PAIRS : PACK_ROUNDED;
@@ -435,12 +435,12 @@ static bool takes_segments(const struct op_desc *d) {
     return d->precision == PRECISION_F32;
 }
 
-const struct op_impl cpu_conv_direct = {
+const struct op_impl CPU_NAME(cpu_conv_direct) = {
     .name = "direct",
     .takes = takes,
-    .create = conv_create,
+    .size = sizeof(struct direct),
+    .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
-    .free = op_release,
     .segments = takes_segments,
 };

@@ -186,10 +186,8 @@ static void parts_plan(struct conv_small *s) {
     s->sums[all.count] = sums;
 }
 
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    struct op *op;
-    size_t saved, scratch;
-    TRY(op_alloc(sizeof(struct conv_small), &cpu_conv_small, dev, d, &op));
+static enum error conv_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     struct conv_small *s = (struct conv_small *)op;
     struct conv_plan *p = &s->plan;
     plan_shape(p, d);
@@ -198,16 +196,10 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     plan_scratch(p);
     parts_plan(s);
     size_t codes = p->pool ? (size_t)p->oc * p->y_plane : 0;
-    size_t floats = p->shared + (size_t)dev->params.threads * p->work + (size_t)s->sums[op_segments(d).count] * p->sums;
-    enum error err = memory_size((size_t)d->n, codes, "a convolution's codes", &saved);
-    if (err == ERR_NONE) err = memory_size(floats, sizeof(float), "a convolution's workspaces", &scratch);
-    if (err != ERR_NONE) {
-        op_release(op);
-        return err;
-    }
-    op->saved_bytes = saved;
-    op->scratch_bytes = scratch;
-    *out = op;
+    size_t floats =
+        p->shared + (size_t)op->dev->params.threads * p->work + (size_t)s->sums[op_segments(d).count] * p->sums;
+    TRY(memory_size((size_t)d->n, codes, "a convolution's codes", &op->saved_bytes));
+    TRY(memory_size(floats, sizeof(float), "a convolution's workspaces", &op->scratch_bytes));
     return ERR_NONE;
 }
 
@@ -377,12 +369,12 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-const struct op_impl cpu_conv_small = {
+const struct op_impl CPU_NAME(cpu_conv_small) = {
     .name = "small",
     .takes = takes,
-    .create = conv_create,
+    .size = sizeof(struct conv_small),
+    .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
-    .free = op_release,
     .segments = op_takes_any,
 };

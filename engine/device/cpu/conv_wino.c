@@ -457,14 +457,14 @@ static struct plan plan_of(const struct op_desc *d, enum pass pass) {
     return p;
 }
 
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct wino), &cpu_conv_wino, dev, d, out));
-    struct wino *c = (struct wino *)*out;
+static enum error conv_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct wino *c = (struct wino *)op;
     for (enum pass pass = PASS_FORWARD; pass <= PASS_WEIGHTS; pass++) {
         struct plan *p = &c->plan[pass];
         *p = plan_of(d, pass);
         int64_t floats = pass == PASS_FORWARD ? 0 : dz_floats(d);
-        floats += shared_floats(p, pass) + dev->params.threads * own_floats(p, pass);
+        floats += shared_floats(p, pass) + op->dev->params.threads * own_floats(p, pass);
         int slots = segment_slots(op_segments(d).count / p->together) - 1;
         if (pass == PASS_WEIGHTS) floats += slots * align_floats(p->lanes * p->summed * 9);
         size_t bytes = (size_t)floats * sizeof(float);
@@ -473,12 +473,12 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     return ERR_NONE;
 }
 
-const struct op_impl cpu_conv_wino = {
+const struct op_impl CPU_NAME(cpu_conv_wino) = {
     .name = "winograd",
     .takes = takes,
-    .create = conv_create,
+    .size = sizeof(struct wino),
+    .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
-    .free = op_release,
     .segments = op_takes_any,
 };

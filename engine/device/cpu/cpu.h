@@ -4,9 +4,9 @@
 #include "engine/device/impl.h"
 
 /* ---- levels --------------------------------------------------------------------------------- */
-struct act_kernel; /* kernels.h */
-struct gemm;       /* gemm.h */
-enum { CPU_IMPLS = 6 };
+struct act_kernel;      /* kernels.h */
+struct gemm;            /* gemm.h */
+enum { CPU_IMPLS = 4 }; /* of one kind, and NULL */
 
 /* Every file of this folder but cpu.c is compiled once for each level, and names.h gives what they share a name of that
  * level. This is one level, as level.c defines it. */
@@ -42,17 +42,9 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 
-/* ---- implementations, in order of preference within a kind; level.c has the lists ------------ */
-extern const struct op_impl cpu_linear;
-extern const struct op_impl cpu_conv_small;  /* own kernels, for few channels */
-extern const struct op_impl cpu_conv_wino;   /* own kernels: 3x3 of blocked images */
-extern const struct op_impl cpu_conv_direct; /* own kernels: takes all but a fused pool */
-extern const struct op_impl cpu_pool, cpu_pool_blocked, cpu_mean_blocked;
-extern const struct op_impl cpu_reorder;
-extern const struct op_impl cpu_activation, cpu_dropout, cpu_add;
-extern const struct op_impl cpu_batchnorm, cpu_batchnorm_blocked;
-extern const struct op_impl cpu_cross_entropy; /* mse: plain C does */
-extern const struct op_impl cpu_bce;
-extern const struct op_impl cpu_layernorm, cpu_rmsnorm;
-extern const struct op_impl cpu_embedding, cpu_position, cpu_prepend, cpu_select, cpu_tokens, cpu_mean;
-extern const struct op_impl cpu_attention;
+/* ---- implementations ------------------------------------------------------------------------- */
+#ifdef CPU_LEVEL
+#define ON_CPU(name) extern const struct op_impl CPU_NAME(cpu_##name);
+#define OP(KIND, name, cpu, cuda) cpu
+#include "engine/device/ops.def"
+#endif

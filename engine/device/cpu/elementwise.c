@@ -53,19 +53,17 @@ static enum error dropout_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error dropout_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_dropout, dev, d, out));
-    (*out)->saved_bytes = (size_t)op_xs(d);
+static enum error dropout_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->saved_bytes = (size_t)op_xs(d);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_dropout = {
+const struct op_impl CPU_NAME(cpu_dropout) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = dropout_create,
+    .plan = dropout_plan,
     .forward = dropout_forward,
     .backward = dropout_backward,
-    .free = op_release,
 };
 
 /* ---- add ------------------------------------------------------------------------------------ */
@@ -98,19 +96,13 @@ static enum error add_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error add_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_add, dev, d, out);
-}
-
 static bool add_takes(const struct op_desc *d) {
     return act_is_fused(d->act) && d->x_layout == d->y_layout;
 }
 
-const struct op_impl cpu_add = {
+const struct op_impl CPU_NAME(cpu_add) = {
     .name = "vector",
     .takes = add_takes,
-    .create = add_create,
     .forward = add_forward,
     .backward = add_backward,
-    .free = op_release,
 };

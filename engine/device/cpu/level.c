@@ -3,29 +3,11 @@
 #include "engine/device/cpu/gemm.h"
 #include "engine/device/cpu/kernels.h"
 #include "engine/device/cpu/lanes.h"
-#include "engine/device/ref/ref.h"
 
 static const struct op_impl *const impls[OP_KINDS][CPU_IMPLS] = {
-    [OP_LINEAR] = {&cpu_linear, &ref_linear},
-    [OP_CONV2D] = {&cpu_conv_wino, &cpu_conv_small, &cpu_conv_direct, &ref_conv2d},
-    [OP_POOL2D] = {&cpu_pool, &cpu_pool_blocked, &ref_pool2d},
-    [OP_REORDER] = {&cpu_reorder, &ref_reorder},
-    [OP_ACTIVATION] = {&cpu_activation, &ref_activation},
-    [OP_DROPOUT] = {&cpu_dropout, &ref_dropout},
-    [OP_BATCHNORM] = {&cpu_batchnorm, &cpu_batchnorm_blocked, &ref_batchnorm},
-    [OP_ADD] = {&cpu_add, &ref_add},
-    [OP_CROSS_ENTROPY] = {&cpu_cross_entropy, &ref_cross_entropy},
-    [OP_MSE] = {&ref_mse},
-    [OP_BCE] = {&cpu_bce, &ref_bce},
-    [OP_LAYERNORM] = {&cpu_layernorm, &ref_layernorm},
-    [OP_RMSNORM] = {&cpu_rmsnorm, &ref_rmsnorm},
-    [OP_EMBEDDING] = {&cpu_embedding, &ref_embedding},
-    [OP_POSITION] = {&cpu_position, &ref_position},
-    [OP_PREPEND] = {&cpu_prepend, &ref_prepend},
-    [OP_SELECT] = {&cpu_select, &ref_select},
-    [OP_TOKENS] = {&cpu_tokens, &ref_tokens},
-    [OP_MEAN] = {&cpu_mean, &cpu_mean_blocked, &ref_mean},
-    [OP_ATTENTION] = {&cpu_attention, &ref_attention},
+#define ON_CPU(name) &CPU_NAME(cpu_##name),
+#define OP(KIND, name, cpu, cuda) {cpu NULL},
+#include "engine/device/ops.def"
 };
 
 const struct cpu_level cpu_table = {

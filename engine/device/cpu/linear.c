@@ -165,25 +165,24 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error linear_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct linear), &cpu_linear, dev, d, out));
-    struct linear *l = (struct linear *)*out;
+static enum error linear_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct linear *l = (struct linear *)op;
     l->rows = op_rows(d);
     l->in = shape_last(&d->x);
     l->out = shape_last(&d->y);
     l->weights_left = !d->linear.transposed && l->rows * (l->in + l->out) < l->in * l->out;
-    l->op.scratch_bytes = gemm_pack_bytes(dev);
+    l->op.scratch_bytes = gemm_pack_bytes(op->dev);
     if (l->weights_left || d->act == ACT_RELU) /* z: a vocabulary's head has none, and needs none */
         l->op.scratch_bytes += (size_t)(l->rows * l->out) * sizeof(float);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_linear = {
+const struct op_impl CPU_NAME(cpu_linear) = {
     .name = "gemm",
-    .takes = op_takes_plain,
-    .create = linear_create,
+    .size = sizeof(struct linear),
+    .plan = linear_plan,
     .forward = linear_forward,
     .backward = linear_backward,
-    .free = op_release,
     .segments = op_takes_any,
 };

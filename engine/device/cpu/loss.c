@@ -217,19 +217,17 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_cross_entropy, dev, d, out));
-    (*out)->scratch_bytes = results_bytes(d) + (size_t)dev->params.threads * tops_bytes(d);
+static enum error cross_entropy_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = results_bytes(d) + (size_t)op->dev->params.threads * tops_bytes(d);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_cross_entropy = {
+const struct op_impl CPU_NAME(cpu_cross_entropy) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = cross_entropy_create,
+    .plan = cross_entropy_plan,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,
-    .free = op_release,
 };
 
 /* ---- binary cross-entropy: log(1 + e^x) - x target = max(x, 0) + log(1 + e^-|x|) - x target ----
@@ -317,18 +315,16 @@ static enum error bce_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error bce_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_bce, dev, d, out));
-    (*out)->scratch_bytes = results_bytes(d);
-    (*out)->y_unread = true;
+static enum error bce_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = results_bytes(d);
+    op->y_unread = true;
     return ERR_NONE;
 }
 
-const struct op_impl cpu_bce = {
+const struct op_impl CPU_NAME(cpu_bce) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = bce_create,
+    .plan = bce_plan,
     .forward = bce_forward,
     .backward = bce_backward,
-    .free = op_release,
 };

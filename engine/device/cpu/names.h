@@ -1,6 +1,7 @@
 /* Names of one level of instructions (cpu.h). The compiler includes this before the first line of each file that is
- * compiled once a level; CPU_LEVEL is the level's name. All that these files share with each other stands here: a name
- * that is missing is defined by every level, and the program is not linked. */
+ * compiled once a level; CPU_LEVEL is the level's name. All functions that these files share with each other stand here:
+ * one that is missing is defined by every level, and the program is not linked. An implementation of an op bears
+ * CPU_NAME itself. */
 #pragma once
 #define CPU_TEXT_OF(level) #level
 #define CPU_TEXT(level) CPU_TEXT_OF(level)
@@ -9,31 +10,6 @@
 #define CPU_NAME(name) CPU_NAME_OF(name, CPU_LEVEL)
 
 #define cpu_table CPU_NAME(cpu_table)
-
-#define cpu_linear CPU_NAME(cpu_linear)
-#define cpu_conv_small CPU_NAME(cpu_conv_small)
-#define cpu_conv_wino CPU_NAME(cpu_conv_wino)
-#define cpu_conv_direct CPU_NAME(cpu_conv_direct)
-#define cpu_pool CPU_NAME(cpu_pool)
-#define cpu_pool_blocked CPU_NAME(cpu_pool_blocked)
-#define cpu_mean_blocked CPU_NAME(cpu_mean_blocked)
-#define cpu_reorder CPU_NAME(cpu_reorder)
-#define cpu_activation CPU_NAME(cpu_activation)
-#define cpu_dropout CPU_NAME(cpu_dropout)
-#define cpu_add CPU_NAME(cpu_add)
-#define cpu_batchnorm CPU_NAME(cpu_batchnorm)
-#define cpu_batchnorm_blocked CPU_NAME(cpu_batchnorm_blocked)
-#define cpu_cross_entropy CPU_NAME(cpu_cross_entropy)
-#define cpu_bce CPU_NAME(cpu_bce)
-#define cpu_layernorm CPU_NAME(cpu_layernorm)
-#define cpu_rmsnorm CPU_NAME(cpu_rmsnorm)
-#define cpu_embedding CPU_NAME(cpu_embedding)
-#define cpu_position CPU_NAME(cpu_position)
-#define cpu_prepend CPU_NAME(cpu_prepend)
-#define cpu_select CPU_NAME(cpu_select)
-#define cpu_tokens CPU_NAME(cpu_tokens)
-#define cpu_mean CPU_NAME(cpu_mean)
-#define cpu_attention CPU_NAME(cpu_attention)
 
 #define act_kernels CPU_NAME(act_kernels)
 #define bf16_round_all CPU_NAME(bf16_round_all)

@@ -173,36 +173,23 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                              struct op **out) {
-    TRY(op_create_plain(impl, dev, d, out));
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     int64_t wide = align_floats(shape_last(&d->x));
-    (*out)->saved_bytes = (size_t)op_rows(d) * 2 * sizeof(float);
-    (*out)->scratch_bytes = (size_t)(blocks_of(d) * 2 * wide) * sizeof(float);
+    op->saved_bytes = (size_t)op_rows(d) * 2 * sizeof(float);
+    op->scratch_bytes = (size_t)(blocks_of(d) * 2 * wide) * sizeof(float);
     return ERR_NONE;
 }
 
-static enum error layernorm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return norm_create(&cpu_layernorm, dev, d, out);
-}
-
-static enum error rmsnorm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return norm_create(&cpu_rmsnorm, dev, d, out);
-}
-
-const struct op_impl cpu_layernorm = {
+const struct op_impl CPU_NAME(cpu_layernorm) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = layernorm_create,
+    .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
-    .free = op_release,
 };
-const struct op_impl cpu_rmsnorm = {
+const struct op_impl CPU_NAME(cpu_rmsnorm) = {
     .name = "vector",
-    .takes = op_takes_plain,
-    .create = rmsnorm_create,
+    .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
-    .free = op_release,
 };

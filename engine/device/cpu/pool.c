@@ -220,17 +220,16 @@ static bool max_or_mean_takes(const struct op_desc *d) {
     return d->x.dim[1] * d->x.dim[2] <= INT32_MAX && op_takes_plain(d);
 }
 
-static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_pool, dev, d, out));
-    if (d->pool.kind == POOL_MAX) (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
+static enum error max_or_mean_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    if (d->pool.kind == POOL_MAX) op->saved_bytes = op->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_pool = {
+const struct op_impl CPU_NAME(cpu_pool) = {
     .name = "vector",
     .takes = max_or_mean_takes,
-    .create = max_or_mean_create,
+    .plan = max_or_mean_plan,
     .forward = pool_forward,
     .backward = pool_backward,
-    .free = op_release,
 };

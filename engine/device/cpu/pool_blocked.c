@@ -184,19 +184,18 @@ static bool pool_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_BLOCKED && d->act == ACT_NONE;
 }
 
-static enum error window_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cpu_pool_blocked, dev, d, out));
-    if (d->pool.kind == POOL_MAX) (*out)->saved_bytes = (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
+static enum error window_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    if (d->pool.kind == POOL_MAX) op->saved_bytes = op->scratch_bytes = (size_t)op_ys(d) * sizeof(int32_t);
     return ERR_NONE;
 }
 
-const struct op_impl cpu_pool_blocked = {
+const struct op_impl CPU_NAME(cpu_pool_blocked) = {
     .name = "blocked",
     .takes = pool_takes,
-    .create = window_create,
+    .plan = window_plan,
     .forward = pool_forward,
     .backward = pool_backward,
-    .free = op_release,
 };
 
 /* ---- mean of whole images: y is (channels) -------------------------------------------------- */
@@ -237,15 +236,9 @@ static bool mean_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_BLOCKED && d->y_layout == LAYOUT_PLAIN && d->act == ACT_NONE;
 }
 
-static enum error mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_mean_blocked, dev, d, out);
-}
-
-const struct op_impl cpu_mean_blocked = {
+const struct op_impl CPU_NAME(cpu_mean_blocked) = {
     .name = "blocked",
     .takes = mean_takes,
-    .create = mean_create,
     .forward = mean_forward,
     .backward = mean_backward,
-    .free = op_release,
 };

@@ -43,15 +43,9 @@ static enum error reorder_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error reorder_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cpu_reorder, dev, d, out);
-}
-
-const struct op_impl cpu_reorder = {
+const struct op_impl CPU_NAME(cpu_reorder) = {
     .name = "vector",
     .takes = op_takes_any,
-    .create = reorder_create,
     .forward = reorder_forward,
     .backward = reorder_backward,
-    .free = op_release,
 };

@@ -29,17 +29,11 @@ static size_t bytes(int64_t floats) {
     return (size_t)floats * sizeof(float);
 }
 
-#define CPU_IMPL(what)                                                                                                 \
-    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
-        return op_create_plain(&cpu_##what, dev, d, out);                                                              \
-    }                                                                                                                  \
-    const struct op_impl cpu_##what = {                                                                                \
+#define CPU_SEQUENCE(what)                                                                                             \
+    const struct op_impl CPU_NAME(cpu_##what) = {                                                                      \
         .name = "vector",                                                                                              \
-        .takes = op_takes_plain,                                                                                       \
-        .create = what##_create,                                                                                       \
         .forward = what##_forward,                                                                                     \
         .backward = what##_backward,                                                                                   \
-        .free = op_release,                                                                                            \
     };
 
 /* ---- kernels -------------------------------------------------------------------------------- */
@@ -109,7 +103,7 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(embedding)
+CPU_SEQUENCE(embedding)
 
 /* ---- position ------------------------------------------------------------------------------- */
 static void position_samples(void *ctx, int64_t begin, int64_t end) {
@@ -134,7 +128,7 @@ static enum error position_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(position)
+CPU_SEQUENCE(position)
 
 /* ---- prepend -------------------------------------------------------------------------------- */
 static void prepend_samples(void *ctx, int64_t begin, int64_t end) {
@@ -164,7 +158,7 @@ static enum error prepend_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(prepend)
+CPU_SEQUENCE(prepend)
 
 /* ---- select --------------------------------------------------------------------------------- */
 static void select_back(void *ctx, int64_t begin, int64_t end) {
@@ -188,7 +182,7 @@ static enum error select_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(select)
+CPU_SEQUENCE(select)
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 static void tokens_samples(void *ctx, int64_t begin, int64_t end) {
@@ -215,7 +209,7 @@ static enum error tokens_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(tokens)
+CPU_SEQUENCE(tokens)
 
 /* ---- mean: of each row of an image's channel, or over the rows of a sequence ---------------- */
 static int64_t mean_count(const struct pass *p) {
@@ -264,4 +258,4 @@ static enum error mean_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-CPU_IMPL(mean)
+CPU_SEQUENCE(mean)

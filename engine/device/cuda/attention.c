@@ -37,26 +37,15 @@ static bool attention_takes(const struct op_desc *d) {
     return d->n <= INT32_MAX / d->attention.heads / blocks;
 }
 
-static enum error attention_prepare(struct op *op) {
+static enum error attention_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     struct op_args none = {0};
     struct attention_call c = call_of(op, &none);
     TRY(cuda_enter(cuda_of(op))); /* what follows is about the current GPU */
     CU(attention_forward_prepare(c.type, c.size, c.shared), "attention");
     CU(attention_queries_prepare(c.type, c.size, c.shared), "attention");
     CU(attention_keys_prepare(c.type, c.size, c.shared), "attention");
-    return ERR_NONE;
-}
-
-static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    struct op *op = NULL;
-    TRY(op_create_plain(&cuda_attention, dev, d, &op));
-    enum error e = attention_prepare(op);
-    if (e) {
-        op_release(op);
-        return e;
-    }
     op->saved_bytes = op->scratch_bytes = (size_t)(d->n * d->attention.heads * d->x.dim[0]) * sizeof(float);
-    *out = op;
     return ERR_NONE;
 }
 
@@ -79,8 +68,7 @@ static enum error attention_backward(struct op *op, const struct op_args *a) {
 const struct op_impl cuda_attention = {
     .name = "flash",
     .takes = attention_takes,
-    .create = attention_create,
+    .plan = attention_plan,
     .forward = attention_forward,
     .backward = attention_backward,
-    .free = op_release,
 };

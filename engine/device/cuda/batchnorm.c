@@ -58,9 +58,9 @@ static bool norm_takes(const struct op_desc *d) {
            lies(&d->y, d->y_layout, LAYOUT_LAST);
 }
 
-static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_alloc(sizeof(struct batchnorm), &cuda_batchnorm, dev, d, out));
-    struct batchnorm *b = (struct batchnorm *)*out;
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    struct batchnorm *b = (struct batchnorm *)op;
     int64_t channels = d->x.dim[0];
     size_t end = 0;
     b->cut = channels_cut(op_xs(d) / channels, channels, element_of(d->precision));
@@ -74,8 +74,8 @@ static enum error norm_create(struct device *dev, const struct op_desc *d, struc
 const struct op_impl cuda_batchnorm = {
     .name = "cuda",
     .takes = norm_takes,
-    .create = norm_create,
+    .size = sizeof(struct batchnorm),
+    .plan = norm_plan,
     .forward = norm_forward,
     .backward = norm_backward,
-    .free = op_release,
 };

@@ -128,13 +128,12 @@ static bool conv_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_LAST && d->y_layout == LAYOUT_LAST && act_is_fused(d->act) && !d->conv.maxpool;
 }
 
-static void conv_free(struct op *op) {
+static void conv_fini(struct op *op) {
     struct conv *c = (struct conv *)op;
     for (int pass = 0; pass < CONV_PASSES; pass++) {
         conv_run_fini(&c->run[pass]);
         conv_plan_put(c->plan[pass]);
     }
-    op_release(op);
 }
 
 static void shape_of(const struct conv *c, struct conv_shape *s) {
@@ -184,9 +183,8 @@ static void lay_out(struct conv *c) {
     c->op.saved_bytes = end;
 }
 
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    struct op *op;
-    TRY(op_alloc(sizeof(struct conv), &cuda_conv2d, dev, d, &op));
+static enum error conv_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     struct conv *c = (struct conv *)op;
     c->type = element_of(d->precision);
     c->in = d->x.dim[0] / d->conv.groups;
@@ -194,21 +192,17 @@ static enum error conv_create(struct device *dev, const struct op_desc *d, struc
     c->same = c->area == 1 || c->in == 1;
     c->cast = d->first && c->type != ELEMENT_F32;
     c->cut = channels_cut(d->n * d->y.dim[1] * d->y.dim[2], d->y.dim[0], c->type);
-    enum error err = plan_all(c);
-    if (err) {
-        conv_free(op);
-        return err;
-    }
+    TRY(plan_all(c));
     lay_out(c);
-    *out = op;
     return ERR_NONE;
 }
 
 const struct op_impl cuda_conv2d = {
     .name = "cudnn",
     .takes = conv_takes,
-    .create = conv_create,
+    .size = sizeof(struct conv),
+    .plan = conv_plan,
     .forward = conv_forward,
     .backward = conv_backward,
-    .free = conv_free,
+    .fini = conv_fini,
 };

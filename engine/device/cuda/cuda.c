@@ -196,9 +196,9 @@ static enum error cuda_open(const struct device_params *p, struct device **out) 
 
 /* ---- the table ------------------------------------------------------------------------------ */
 static const struct op_impl *const lists[OP_KINDS][2] = {
-#define CUDA_IMPL(kind, name) [OP_##kind] = {&cuda_##name},
-#include "engine/device/cuda/impls.def"
-#undef CUDA_IMPL
+#define ON_CUDA(name) &cuda_##name,
+#define OP(KIND, name, cpu, cuda) {cuda NULL},
+#include "engine/device/ops.def"
 };
 
 static const struct op_impl *const *cuda_impls(struct device *d, enum op_kind kind) {

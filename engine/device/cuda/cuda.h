@@ -66,6 +66,6 @@ static inline bool cuda_is_half(const struct op_desc *d) {
     return d->precision == PRECISION_BF16 || d->precision == PRECISION_FP16;
 }
 
-#define CUDA_IMPL(kind, name) extern const struct op_impl cuda_##name;
-#include "engine/device/cuda/impls.def"
-#undef CUDA_IMPL
+#define ON_CUDA(name) extern const struct op_impl cuda_##name;
+#define OP(KIND, name, cpu, cuda) cuda
+#include "engine/device/ops.def"

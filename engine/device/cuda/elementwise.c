@@ -17,10 +17,6 @@ static struct elements elements_of(const struct op_desc *d) {
 }
 
 /* ---- activation ----------------------------------------------------------------------------- */
-static enum error activation_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cuda_activation, dev, d, out);
-}
-
 static enum error activation_forward(struct op *op, const struct op_args *a) {
     struct elements e = elements_of(&op->desc);
     e.x[0] = a->x[0], e.to[0] = a->y;
@@ -38,19 +34,13 @@ static enum error activation_backward(struct op *op, const struct op_args *a) {
 const struct op_impl cuda_activation = {
     .name = "kernel",
     .takes = layouts_equal,
-    .create = activation_create,
     .forward = activation_forward,
     .backward = activation_backward,
-    .free = op_release,
 };
 
 /* ---- dropout -------------------------------------------------------------------------------- */
 static bool dropout_takes(const struct op_desc *d) {
     return d->x_layout == d->y_layout && d->x_layout != LAYOUT_BLOCKED;
-}
-
-static enum error dropout_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cuda_dropout, dev, d, out);
 }
 
 static struct dropout_call dropout_call(const struct op_desc *d, const struct op_args *a) {
@@ -87,19 +77,13 @@ static enum error dropout_backward(struct op *op, const struct op_args *a) {
 const struct op_impl cuda_dropout = {
     .name = "kernel",
     .takes = dropout_takes,
-    .create = dropout_create,
     .forward = dropout_forward,
     .backward = dropout_backward,
-    .free = op_release,
 };
 
 /* ---- add ------------------------------------------------------------------------------------ */
 static bool add_takes(const struct op_desc *d) {
     return layouts_equal(d) && act_is_fused(d->act);
-}
-
-static enum error add_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cuda_add, dev, d, out);
 }
 
 static enum error add_forward(struct op *op, const struct op_args *a) {
@@ -122,8 +106,6 @@ static enum error add_backward(struct op *op, const struct op_args *a) {
 const struct op_impl cuda_add = {
     .name = "kernel",
     .takes = add_takes,
-    .create = add_create,
     .forward = add_forward,
     .backward = add_backward,
-    .free = op_release,
 };

@@ -48,13 +48,13 @@ static bool epilogue_is_exact(const struct op_desc *d) {
 
 static enum error plan_forward(struct linear *l, struct matmul *m, bool train, bool *own) {
     const struct op_desc *d = &l->op.desc;
-    struct product p = {.m = l->out,
-                        .n = l->rows,
-                        .k = l->in,
-                        .a_turned = !d->linear.transposed,
-                        .precision = d->precision,
-                        .epilogue = epilogue_of(d, train),
-                        .aux_ld = train ? l->before_ld : 0};
+    struct matmul_product p = {.m = l->out,
+                               .n = l->rows,
+                               .k = l->in,
+                               .a_turned = !d->linear.transposed,
+                               .precision = d->precision,
+                               .epilogue = epilogue_of(d, train),
+                               .aux_ld = train ? l->before_ld : 0};
     *own = !epilogue_is_exact(d);
     enum error err = *own ? ERR_DEVICE : matmul_init(m, cuda_of(&l->op), &p);
     if (err != ERR_DEVICE || p.epilogue == CUBLASLT_EPILOGUE_DEFAULT) return err;
@@ -66,19 +66,19 @@ static enum error plan_forward(struct linear *l, struct matmul *m, bool train, b
 static enum error plan_backward(struct linear *l) {
     const struct op_desc *d = &l->op.desc;
     bool transposed = d->linear.transposed;
-    struct product dw = {.m = transposed ? l->out : l->in,
-                         .n = transposed ? l->in : l->out,
-                         .k = l->rows,
-                         .b_turned = true,
-                         .precision = d->precision,
-                         .d_f32 = true,
-                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
-    struct product dx = {.m = l->in,
-                         .n = l->rows,
-                         .k = l->out,
-                         .a_turned = transposed,
-                         .precision = d->precision,
-                         .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    struct matmul_product dw = {.m = transposed ? l->out : l->in,
+                                .n = transposed ? l->in : l->out,
+                                .k = l->rows,
+                                .b_turned = true,
+                                .precision = d->precision,
+                                .d_f32 = true,
+                                .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
+    struct matmul_product dx = {.m = l->in,
+                                .n = l->rows,
+                                .k = l->out,
+                                .a_turned = transposed,
+                                .precision = d->precision,
+                                .epilogue = CUBLASLT_EPILOGUE_DEFAULT};
     TRY(matmul_init(&l->dw, cuda_of(&l->op), &dw));
     return d->first ? ERR_NONE : matmul_init(&l->dx, cuda_of(&l->op), &dx);
 }
@@ -89,13 +89,12 @@ static enum error plan(struct linear *l) {
     return plan_backward(l);
 }
 
-static void linear_free(struct op *op) {
+static void linear_fini(struct op *op) {
     struct linear *l = (struct linear *)op;
     matmul_fini(&l->infer);
     matmul_fini(&l->train);
     matmul_fini(&l->dw);
     matmul_fini(&l->dx);
-    op_release(op);
 }
 
 static size_t aligned(int64_t bytes) {
@@ -114,17 +113,10 @@ static void size_up(struct linear *l) {
     if (d->linear.bias) l->op.scratch_bytes += columns_bytes(l->rows, l->out);
 }
 
-static enum error linear_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    struct op *op;
-    TRY(op_alloc(sizeof(struct linear), &cuda_linear, dev, d, &op));
+static enum error linear_plan(struct op *op) {
     struct linear *l = (struct linear *)op;
     size_up(l);
-    enum error err = plan(l);
-    if (err == ERR_NONE)
-        *out = op;
-    else
-        linear_free(op);
-    return err;
+    return plan(l);
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -143,13 +135,13 @@ static const void *weight(const struct linear *l, const struct op_args *a, int w
 
 /* The bias before a product that adds to y: it joins the sums in f32, and what is rounded is rounded once. */
 static enum error fill(const struct linear *l, const struct op_args *a) {
-    struct rows r = {.kind = ROWS_W,
-                     .from = element_of(l->op.desc.precision),
-                     .to = element_of(l->op.desc.precision),
-                     .count = l->rows,
-                     .width = l->out,
-                     .w = a->w[1],
-                     .y = a->y};
+    struct rows_call r = {.kind = ROWS_W,
+                          .from = element_of(l->op.desc.precision),
+                          .to = element_of(l->op.desc.precision),
+                          .count = l->rows,
+                          .width = l->out,
+                          .w = a->w[1],
+                          .y = a->y};
     CU(rows_move(&r, cuda_stream(&l->op)), "linear");
     return ERR_NONE;
 }
@@ -224,8 +216,9 @@ static bool linear_takes(const struct op_desc *d) {
 const struct op_impl cuda_linear = {
     .name = "cublaslt",
     .takes = linear_takes,
-    .create = linear_create,
+    .size = sizeof(struct linear),
+    .plan = linear_plan,
     .forward = linear_forward,
     .backward = linear_backward,
-    .free = linear_free,
+    .fini = linear_fini,
 };

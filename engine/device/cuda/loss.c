@@ -51,21 +51,19 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cuda_cross_entropy, dev, d, out));
-    (*out)->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
-    (*out)->scratch_bytes = found_bytes(d);
-    (*out)->y_unread = true;
+static enum error cross_entropy_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->saved_bytes = (size_t)op_rows(d) * sizeof(struct softmax_row);
+    op->scratch_bytes = found_bytes(d);
+    op->y_unread = true;
     return ERR_NONE;
 }
 
 const struct op_impl cuda_cross_entropy = {
     .name = "kernel",
-    .takes = op_takes_plain,
-    .create = cross_entropy_create,
+    .plan = cross_entropy_plan,
     .forward = cross_entropy_forward,
     .backward = cross_entropy_backward,
-    .free = op_release,
 };
 
 /* ---- mean squared error, binary cross-entropy: means over features --------------------------- */
@@ -79,45 +77,32 @@ static cudaError_t features_launch(const struct op *op, const struct op_args *a,
 }
 
 static enum error features_forward(struct op *op, const struct op_args *a) {
-    CU(features_launch(op, a, true), op_kind_name(op->desc.kind));
+    CU(features_launch(op, a, true), op_row(op->desc.kind)->name);
     return ERR_NONE;
 }
 
 static enum error features_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) CU(features_launch(op, a, false), op_kind_name(op->desc.kind));
+    if (a->dx[0]) CU(features_launch(op, a, false), op_row(op->desc.kind)->name);
     return ERR_NONE;
 }
 
-static enum error features_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                                  struct op **out) {
-    TRY(op_create_plain(impl, dev, d, out));
-    (*out)->scratch_bytes = found_bytes(d);
-    (*out)->y_unread = true;
+static enum error features_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = found_bytes(d);
+    op->y_unread = true;
     return ERR_NONE;
-}
-
-static enum error mse_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return features_create(&cuda_mse, dev, d, out);
-}
-
-static enum error bce_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return features_create(&cuda_bce, dev, d, out);
 }
 
 const struct op_impl cuda_mse = {
     .name = "kernel",
-    .takes = op_takes_plain,
-    .create = mse_create,
+    .plan = features_plan,
     .forward = features_forward,
     .backward = features_backward,
-    .free = op_release,
 };
 
 const struct op_impl cuda_bce = {
     .name = "kernel",
-    .takes = op_takes_plain,
-    .create = bce_create,
+    .plan = features_plan,
     .forward = features_forward,
     .backward = features_backward,
-    .free = op_release,
 };

@@ -43,7 +43,7 @@ static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
 }
 
 static enum error describe(struct matmul *m) {
-    const struct product *p = &m->product;
+    const struct matmul_product *p = &m->product;
     int32_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = p->epilogue;
     bool tf32 = p->precision == PRECISION_TF32;
@@ -62,7 +62,7 @@ static enum error layout_of(cublasLtMatrixLayout_t *out, cudaDataType_t type, in
 }
 
 static enum error lay_out(struct matmul *m) {
-    const struct product *p = &m->product;
+    const struct matmul_product *p = &m->product;
     cudaDataType_t in = type_of(p->precision), out = p->d_f32 ? CUDA_R_32F : in;
     TRY(layout_of(&m->a, in, p->a_turned ? p->k : p->m, p->a_turned ? p->m : p->k));
     TRY(layout_of(&m->b, in, p->b_turned ? p->n : p->k, p->b_turned ? p->k : p->n));
@@ -91,7 +91,7 @@ static enum error prefer(cublasLtMatmulPreference_t f) {
 }
 
 /* No way: what the library says, or success with a count of 0. */
-static enum error no_way(const struct product *p, cublasStatus_t why) {
+static enum error no_way(const struct matmul_product *p, cublasStatus_t why) {
     static const char *const names[] = {"f32", "bf16", "fp16", "tf32"};
     return FAIL(ERR_DEVICE,
                 "cuBLASLt knows no way to multiply (%" PRId64 ", %" PRId64 ") by (%" PRId64 ", %" PRId64
@@ -120,7 +120,7 @@ static enum error ask(struct matmul *m, struct cuda *c) {
 struct advice {
     int unit;
     bool used;
-    struct product product;
+    struct matmul_product product;
     cublasLtMatmulAlgo_t algo;
 };
 enum { ADVICE = 256 };
@@ -128,7 +128,7 @@ static struct advice advice[ADVICE];
 static unsigned advice_next;
 static pthread_mutex_t advice_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static bool same(const struct product *a, const struct product *b) {
+static bool same(const struct matmul_product *a, const struct matmul_product *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned && a->b_turned == b->b_turned &&
            a->precision == b->precision && a->d_f32 == b->d_f32 && a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
 }
@@ -161,7 +161,7 @@ static enum error plan(struct matmul *m, struct cuda *c) {
     return ERR_NONE;
 }
 
-enum error matmul_init(struct matmul *m, struct cuda *c, const struct product *p) {
+enum error matmul_init(struct matmul *m, struct cuda *c, const struct matmul_product *p) {
     *m = (struct matmul){.product = *p};
     enum error err = cuda_enter(c);
     if (err == ERR_NONE) err = plan(m, c);

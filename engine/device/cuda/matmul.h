@@ -4,7 +4,7 @@
 #pragma once
 #include "engine/device/cuda/cuda.h"
 
-struct product {
+struct matmul_product {
     int64_t m, n, k;
     bool a_turned, b_turned;     /* a lies as (k, m), b as (n, k) */
     enum precision precision;    /* of the factors, and so of their type */
@@ -13,7 +13,7 @@ struct product {
     int64_t aux_ld;              /* of the matrix of what GELU reads, for those with AUX */
 };
 struct matmul {
-    struct product product;
+    struct matmul_product product;
     cublasLtMatmulDesc_t desc;
     cublasLtMatrixLayout_t a, b, d;
     cublasLtMatmulAlgo_t algo;
@@ -26,7 +26,7 @@ struct matmul_args { /* all aligned to MATMUL_ALIGNMENT */
 enum { MATMUL_ALIGNMENT = 16 };
 
 /* ERR_DEVICE when cuBLASLt knows no way; m is then as matmul_fini leaves it. */
-MUST_CHECK enum error matmul_init(struct matmul *m, struct cuda *c, const struct product *p);
+MUST_CHECK enum error matmul_init(struct matmul *m, struct cuda *c, const struct matmul_product *p);
 void matmul_fini(struct matmul *m); /* a zeroed one is fine */
 /* On LANE_COMPUTE. */
 MUST_CHECK enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a);

@@ -40,18 +40,17 @@ static bool pool_takes(const struct op_desc *d) {
            d->x.dim[1] <= SIDE && d->x.dim[2] <= SIDE;
 }
 
-static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
+static enum error max_or_mean_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     int64_t places = (int64_t)d->pool.window.kernel[0] * d->pool.window.kernel[1];
-    TRY(op_create_plain(&cuda_pool2d, dev, d, out));
-    if (d->pool.kind == POOL_MAX) (*out)->saved_bytes = (size_t)op_ys(d) * (places <= 256 ? 1 : 2);
+    if (d->pool.kind == POOL_MAX) op->saved_bytes = (size_t)op_ys(d) * (places <= 256 ? 1 : 2);
     return ERR_NONE;
 }
 
 const struct op_impl cuda_pool2d = {
     .name = "cuda",
     .takes = pool_takes,
-    .create = max_or_mean_create,
+    .plan = max_or_mean_plan,
     .forward = pool_forward,
     .backward = pool_backward,
-    .free = op_release,
 };

@@ -42,15 +42,9 @@ static bool reorder_takes(const struct op_desc *d) {
     return d->x_layout != LAYOUT_BLOCKED && d->y_layout != LAYOUT_BLOCKED;
 }
 
-static enum error reorder_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&cuda_reorder, dev, d, out);
-}
-
 const struct op_impl cuda_reorder = {
     .name = "cuda",
     .takes = reorder_takes,
-    .create = reorder_create,
     .forward = reorder_forward,
     .backward = reorder_backward,
-    .free = op_release,
 };

@@ -16,51 +16,46 @@ static bool is_gpu_image(const struct op_desc *d) {
 }
 
 /* From x to y: rows of y's length. */
-static struct rows rows_forward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
+static struct rows_call rows_forward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
     const struct op_desc *d = &op->desc;
-    return (struct rows){.kind = kind,
-                         .from = element_read(d),
-                         .to = element_of(d->precision),
-                         .count = op_ys(d) / shape_last(&d->y),
-                         .width = shape_last(&d->y),
-                         .positions = d->x.dim[0],
-                         .x = a->x[0],
-                         .w = a->w[0],
-                         .y = a->y};
+    return (struct rows_call){.kind = kind,
+                              .from = element_read(d),
+                              .to = element_of(d->precision),
+                              .count = op_ys(d) / shape_last(&d->y),
+                              .width = shape_last(&d->y),
+                              .positions = d->x.dim[0],
+                              .x = a->x[0],
+                              .w = a->w[0],
+                              .y = a->y};
 }
 
 /* From dy to dx. */
-static struct rows rows_backward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
+static struct rows_call rows_backward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
     const struct op_desc *d = &op->desc;
     enum element type = element_of(d->precision);
-    return (struct rows){.kind = kind,
-                         .from = type,
-                         .to = type,
-                         .count = op_xs(d) / shape_last(&d->y),
-                         .width = shape_last(&d->y),
-                         .positions = d->x.dim[0],
-                         .x = a->dy,
-                         .y = a->dx[0]};
+    return (struct rows_call){.kind = kind,
+                              .from = type,
+                              .to = type,
+                              .count = op_xs(d) / shape_last(&d->y),
+                              .width = shape_last(&d->y),
+                              .positions = d->x.dim[0],
+                              .x = a->dy,
+                              .y = a->dx[0]};
 }
 
 static enum error copy_back(const struct op *op, const struct op_args *a) {
     size_t bytes = (size_t)op_xs(&op->desc) * element_bytes(element_of(op->desc.precision));
     if (!a->dx[0]) return ERR_NONE;
-    CU(cudaMemcpyAsync(a->dx[0], a->dy, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), op_kind_name(op->desc.kind));
+    CU(cudaMemcpyAsync(a->dx[0], a->dy, bytes, cudaMemcpyDeviceToDevice, cuda_stream(op)), op_row(op->desc.kind)->name);
     return ERR_NONE;
 }
 
 #define CUDA_SEQUENCE(what, how)                                                                                       \
-    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
-        return op_create_plain(&cuda_##what, dev, d, out);                                                             \
-    }                                                                                                                  \
     const struct op_impl cuda_##what = {                                                                               \
         .name = "kernels",                                                                                             \
         .takes = how,                                                                                                  \
-        .create = what##_create,                                                                                       \
         .forward = what##_forward,                                                                                     \
         .backward = what##_backward,                                                                                   \
-        .free = op_release,                                                                                            \
     };
 
 /* ---- embedding ------------------------------------------------------------------------------ */
@@ -71,7 +66,7 @@ static bool embedding_takes(const struct op_desc *d) {
 
 static enum error embedding_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct rows r = rows_forward(op, a, ROWS_TOKEN);
+    struct rows_call r = rows_forward(op, a, ROWS_TOKEN);
     r.from = r.to;
     r.x = cuda_is_half(d) ? a->w_low[0] : (const void *)a->w[0];
     r.w = NULL;
@@ -100,24 +95,23 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error embedding_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&cuda_embedding, dev, d, out));
-    (*out)->scratch_bytes = embedding_back_bytes(op_xs(d), d->embedding.vocabulary);
+static enum error embedding_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = embedding_back_bytes(op_xs(d), d->embedding.vocabulary);
     return ERR_NONE;
 }
 
 const struct op_impl cuda_embedding = {
     .name = "kernels",
     .takes = embedding_takes,
-    .create = embedding_create,
+    .plan = embedding_plan,
     .forward = embedding_forward,
     .backward = embedding_backward,
-    .free = op_release,
 };
 
 /* ---- position ------------------------------------------------------------------------------- */
 static enum error position_forward(struct op *op, const struct op_args *a) {
-    struct rows r = rows_forward(op, a, ROWS_ADD);
+    struct rows_call r = rows_forward(op, a, ROWS_ADD);
     if (op->desc.x.ndim == 1) r.positions = 1;
     CU(rows_move(&r, cuda_stream(op)), "position");
     return ERR_NONE;
@@ -138,14 +132,14 @@ CUDA_SEQUENCE(position, position_takes)
 
 /* ---- prepend -------------------------------------------------------------------------------- */
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
-    struct rows r = rows_forward(op, a, ROWS_BEHIND_W);
+    struct rows_call r = rows_forward(op, a, ROWS_BEHIND_W);
     CU(rows_move(&r, cuda_stream(op)), "prepend");
     return ERR_NONE;
 }
 
 static enum error prepend_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct rows r = rows_backward(op, a, ROWS_WITHOUT_FIRST);
+    struct rows_call r = rows_backward(op, a, ROWS_WITHOUT_FIRST);
     CU(samples_sum(r.from, a->dy, d->n, shape_count(&d->y), r.width, a->dw[0], cuda_stream(op)), "prepend");
     if (a->dx[0]) CU(rows_move(&r, cuda_stream(op)), "prepend");
     return ERR_NONE;
@@ -155,14 +149,14 @@ CUDA_SEQUENCE(prepend, is_plain)
 
 /* ---- select --------------------------------------------------------------------------------- */
 static enum error select_forward(struct op *op, const struct op_args *a) {
-    struct rows r = rows_forward(op, a, ROWS_SELECT);
+    struct rows_call r = rows_forward(op, a, ROWS_SELECT);
     r.which = op->desc.select.row;
     CU(rows_move(&r, cuda_stream(op)), "select");
     return ERR_NONE;
 }
 
 static enum error select_backward(struct op *op, const struct op_args *a) {
-    struct rows r = rows_backward(op, a, ROWS_PLACE);
+    struct rows_call r = rows_backward(op, a, ROWS_PLACE);
     r.which = op->desc.select.row;
     if (a->dx[0]) CU(rows_move(&r, cuda_stream(op)), "select");
     return ERR_NONE;
@@ -173,7 +167,7 @@ CUDA_SEQUENCE(select, is_plain)
 /* ---- tokens: an image whose channels are last is a sequence already ---------------------------- */
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    const struct rows r = rows_forward(op, a, ROWS_SAME);
+    const struct rows_call r = rows_forward(op, a, ROWS_SAME);
     const struct turn t = {r.from, r.to, a->x[0], a->y, d->n, d->y.dim[1], d->y.dim[0]};
     bool last = d->x_layout == LAYOUT_LAST;
     CU(last ? rows_move(&r, cuda_stream(op)) : turn_launch(&t, cuda_stream(op)), "tokens");
@@ -210,7 +204,7 @@ static enum error mean_forward(struct op *op, const struct op_args *a) {
 
 static enum error mean_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct rows r = rows_backward(op, a, ROWS_SPREAD);
+    struct rows_call r = rows_backward(op, a, ROWS_SPREAD);
     r.positions = shape_count(&d->x) / r.width;
     if (!a->dx[0]) return ERR_NONE;
     CU(features_last(d) ? rows_move(&r, cuda_stream(op))

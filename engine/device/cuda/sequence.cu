@@ -22,7 +22,7 @@ static __device__ __forceinline__ int64_t all_warps(void) {
 
 /* ---- moving rows ---------------------------------------------------------------------------- */
 /* Row of x that row r of y comes from; -1: none. */
-static __device__ __forceinline__ int64_t source_of(const struct rows &a, int64_t r) {
+static __device__ __forceinline__ int64_t source_of(const struct rows_call &a, int64_t r) {
     int64_t p = a.positions;
     switch (a.kind) {
     case ROWS_TOKEN: {
@@ -48,14 +48,14 @@ static __device__ __forceinline__ int64_t source_of(const struct rows &a, int64_
 }
 
 /* Row of w that row r of y has a part of; -1: none. */
-static __device__ __forceinline__ int64_t addend_of(const struct rows &a, int64_t r) {
+static __device__ __forceinline__ int64_t addend_of(const struct rows_call &a, int64_t r) {
     if (a.kind == ROWS_ADD) return r % a.positions;
     if (a.kind == ROWS_W) return 0;
     return a.kind == ROWS_BEHIND_W && r % (a.positions + 1) == 0 ? 0 : -1;
 }
 
 template <typename X, typename Y, bool WHOLE>
-static __device__ __forceinline__ void row_move(const struct rows &a, int64_t r) {
+static __device__ __forceinline__ void row_move(const struct rows_call &a, int64_t r) {
     enum { N = pack_of<Y>::COUNT };
     int64_t from = source_of(a, r), add = addend_of(a, r);
     for (int64_t at = threadIdx.x % WARP * N; at < a.width; at += WARP * N) {
@@ -72,18 +72,18 @@ static __device__ __forceinline__ void row_move(const struct rows &a, int64_t r)
 }
 
 template <typename X, typename Y, bool WHOLE>
-static __global__ void __launch_bounds__(THREADS) rows_kernel(struct rows a) {
+static __global__ void __launch_bounds__(THREADS) rows_kernel(struct rows_call a) {
     for (int64_t r = first_warp(); r < a.count; r += all_warps()) row_move<X, Y, WHOLE>(a, r);
 }
 
-template <typename X, typename Y> static cudaError_t rows_of(const struct rows *r, cudaStream_t stream) {
+template <typename X, typename Y> static cudaError_t rows_of(const struct rows_call *r, cudaStream_t stream) {
     bool whole = packs_whole<Y>(r->x, r->width) && packs_whole<Y>(r->w, r->width) && packs_whole<Y>(r->y, r->width);
-    void (*kernel)(struct rows) = whole ? rows_kernel<X, Y, true> : rows_kernel<X, Y, false>;
+    void (*kernel)(struct rows_call) = whole ? rows_kernel<X, Y, true> : rows_kernel<X, Y, false>;
     LAUNCH(kernel, blocks_for(r->count), THREADS, 0, stream, *r);
     return cudaGetLastError();
 }
 
-extern "C" cudaError_t rows_move(const struct rows *r, cudaStream_t stream) {
+extern "C" cudaError_t rows_move(const struct rows_call *r, cudaStream_t stream) {
     return BY_TYPES(r->from, r->to, rows_of, r, stream);
 }
 

@@ -14,7 +14,7 @@ enum rows_kind {                     /* where row r of y comes from; P: position
                  ROWS_PLACE,         /* x has one row a sample: it is row 'which' of P, the others are 0 */
                  ROWS_SPREAD         /* x has one row a sample: each of the P has it, divided by P */
 };
-struct rows {
+struct rows_call {
     enum rows_kind kind;
     enum element from, to; /* of x and of y */
     int64_t count, width;  /* rows of y, their length */
@@ -27,7 +27,7 @@ struct rows {
     int64_t vocabulary;
     int *fault, fault_code;
 };
-LAUNCHER cudaError_t rows_move(const struct rows *r, cudaStream_t stream);
+LAUNCHER cudaError_t rows_move(const struct rows_call *r, cudaStream_t stream);
 
 /* out (width) = the sum over samples, in their order, of x (samples, ld), f32. */
 LAUNCHER cudaError_t samples_sum(enum element from, const void *x, int64_t samples, int64_t ld, int64_t width,

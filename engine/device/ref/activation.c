@@ -1,7 +1,11 @@
 /* Activations, plain. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
 #include "engine/base/real.h"
+
+#include <math.h>
+#include <stdio.h>
 
 static double normal(double x) {
     return 0.5 * (1 + real_erf(x * 0.70710678118654752));
@@ -56,15 +60,57 @@ static enum error activation_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error activation_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_activation, dev, d, out);
+/* ---- as ONNX operators ---------------------------------------------------------------------- */
+/* x (1 + erf(x / sqrt 2)) / 2 */
+static const char *gelu_onnx(struct onnx_graph *g, const char *name, const char *x) {
+    const char *e = onnx_unary(g, "Erf", onnx_name(g, name, "erf"),
+                               onnx_binary(g, "Mul", onnx_name(g, name, "scaled"), x, onnx_float(g, (float)sqrt(0.5))));
+    const char *one = onnx_binary(g, "Add", onnx_name(g, name, "up"), e, onnx_float(g, 1));
+    const char *half = onnx_binary(g, "Mul", onnx_name(g, name, "half"), x, onnx_float(g, 0.5f));
+    return onnx_binary(g, "Mul", name, half, one);
 }
 
-const struct op_impl ref_activation = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = activation_create,
-    .forward = activation_forward,
-    .backward = activation_backward,
-    .free = op_release,
+/* x / (1 + e^(-2 sqrt(2 / pi) (x + 0.044715 x^3))) */
+static const char *gelu_tanh_onnx(struct onnx_graph *g, const char *name, const char *x) {
+    const char *square = onnx_binary(g, "Mul", onnx_name(g, name, "square"), x, x);
+    const char *bent = onnx_binary(g, "Mul", onnx_name(g, name, "bent"), square, onnx_float(g, 0.044715f));
+    const char *up = onnx_binary(g, "Add", onnx_name(g, name, "up"), bent, onnx_float(g, 1));
+    const char *inner = onnx_binary(g, "Mul", onnx_name(g, name, "inner"), x, up);
+    const char *scaled = onnx_binary(g, "Mul", onnx_name(g, name, "scaled"), inner, onnx_float(g, 1.5957691216f));
+    return onnx_binary(g, "Mul", name, x, onnx_unary(g, "Sigmoid", onnx_name(g, name, "gate"), scaled));
+}
+
+static const char *activation_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    const char *x = f->x[0];
+    char alpha[48];
+    switch (f->d->act) {
+    case ACT_NONE:
+        return x;
+    case ACT_RELU:
+        return onnx_unary(g, "Relu", f->name, x);
+    case ACT_LEAKY_RELU:
+        snprintf(alpha, sizeof alpha, "alpha=f%.9g", (double)f->d->act_alpha);
+        return onnx_node(g, "LeakyRelu", f->name, ONNX_LIST(x), ONNX_LIST(alpha));
+    case ACT_GELU:
+        return gelu_onnx(g, f->name, x);
+    case ACT_GELU_TANH:
+        return gelu_tanh_onnx(g, f->name, x);
+    case ACT_SILU:
+        return onnx_binary(g, "Mul", f->name, x, onnx_unary(g, "Sigmoid", onnx_name(g, f->name, "gate"), x));
+    case ACT_SIGMOID:
+        return onnx_unary(g, "Sigmoid", f->name, x);
+    case ACT_TANH:
+        return onnx_unary(g, "Tanh", f->name, x);
+    }
+    (void)FAIL(ERR_CONFIG, "the activation '%s' has no form in ONNX", act_name(f->d->act));
+    return NULL;
+}
+
+const struct op_row op_activation = {
+    .name = "activation",
+    .sees = SEES_ROW,
+    .elementwise = true,
+    .onnx = activation_onnx,
+    .plain = {.name = "ref", .forward = activation_forward, .backward = activation_backward},
 };

@@ -8,6 +8,8 @@
  * A cache is (context, keys and values): rows of x without the queries. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 #include "engine/base/real.h"
 
 #include <math.h>
@@ -115,20 +117,81 @@ static enum error attention_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error attention_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&ref_attention, dev, d, out));
+static enum error attention_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     int64_t all = shape_last(&d->y), size = all / d->attention.heads, context = d->attention.context;
     int64_t keys = context ? context : d->x.dim[0];
-    (*out)->scratch_bytes = (size_t)(keys + 3 * d->x.dim[0] * size) * sizeof(double);
-    (*out)->cache_bytes = (size_t)(2 * context * all) * sizeof(float);
+    op->scratch_bytes = (size_t)(keys + 3 * d->x.dim[0] * size) * sizeof(double);
+    op->cache_bytes = (size_t)(2 * context * all) * sizeof(float);
     return ERR_NONE;
 }
 
-const struct op_impl ref_attention = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = attention_create,
-    .forward = attention_forward,
-    .backward = attention_backward,
-    .free = op_release,
+static bool cache_fits(const struct op_desc *d) {
+    int64_t context = d->attention.context;
+    return context == 0 || (d->attention.causal && d->n == 1 && d->x.dim[0] <= context);
+}
+
+static bool attention_fits(const struct op_desc *d) {
+    int64_t all = shape_last(&d->y);
+    return d->x.ndim == 2 && shape_last(&d->x) == 3 * all && d->attention.heads >= 1 && all % d->attention.heads == 0 &&
+           op_rows_fit(d, all) && cache_fits(d);
+}
+
+/* Those of q k' and p v; half of them where it is causal. */
+static double attention_products(const struct op_desc *d) {
+    return (double)shape_count(&d->y) * (double)d->y.dim[0] * (d->attention.causal ? 1 : 2);
+}
+
+/* A third of the features, by head: (samples, heads, positions, size), or the last two the other way round. */
+static const char *heads_onnx(struct onnx_graph *g, const struct op_desc *d, const char *name, const char *x,
+                              int which) {
+    static const char *const parts[] = {"query", "key", "value"};
+    int64_t features = d->y.dim[1], size = features / d->attention.heads;
+    const int64_t from[] = {which * features}, to[] = {(which + 1) * features}, axis[] = {2};
+    const int64_t shape[] = {0, 0, d->attention.heads, size};
+    const char *base = onnx_name(g, name, parts[which]);
+    const char *cut =
+        onnx_node(g, "Slice", onnx_name(g, base, "cut"),
+                  ONNX_LIST(x, onnx_ints(g, from, 1), onnx_ints(g, to, 1), onnx_ints(g, axis, 1)), ONNX_NONE);
+    const char *split = onnx_binary(g, "Reshape", onnx_name(g, base, "split"), cut, onnx_ints(g, shape, 4));
+    return onnx_node(g, "Transpose", base, ONNX_LIST(split), ONNX_LIST(which == 1 ? "perm=0,2,3,1" : "perm=0,2,1,3"));
+}
+
+/* What a position does not see is so far below the others that softmax makes it nothing. */
+static const char *mask_onnx(struct onnx_graph *g, const struct op_desc *d, const char *name, const char *x) {
+    int64_t n = d->x.dim[0];
+    const int64_t dim[] = {n, n};
+    float *v = pool_alloc(g->pool, sizeof *v * (size_t)(n * n));
+    if (!v) return NULL;
+    for (int64_t i = 0; i < n * n; i++) v[i] = i % n > i / n ? -1e30f : 0;
+    return onnx_binary(g, "Add", onnx_name(g, name, "masked"), x,
+                       onnx_tensor(g, onnx_name(g, name, "mask"), v, dim, 2));
+}
+
+static const char *attention_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    const char *x = f->x[0];
+    int64_t features = f->d->y.dim[1];
+    const int64_t shape[] = {0, 0, features};
+    float scale = (float)(1 / sqrt((double)(features / f->d->attention.heads)));
+    const char *q = heads_onnx(g, f->d, f->name, x, 0), *k = heads_onnx(g, f->d, f->name, x, 1),
+               *v = heads_onnx(g, f->d, f->name, x, 2);
+    const char *score =
+        onnx_binary(g, "Mul", onnx_name(g, f->name, "score"),
+                    onnx_binary(g, "MatMul", onnx_name(g, f->name, "product"), q, k), onnx_float(g, scale));
+    if (f->d->attention.causal) score = mask_onnx(g, f->d, f->name, score);
+    const char *share = onnx_node(g, "Softmax", onnx_name(g, f->name, "share"), ONNX_LIST(score), ONNX_LIST("axis=-1"));
+    const char *mixed = onnx_binary(g, "MatMul", onnx_name(g, f->name, "mixed"), share, v);
+    const char *back =
+        onnx_node(g, "Transpose", onnx_name(g, f->name, "back"), ONNX_LIST(mixed), ONNX_LIST("perm=0,2,1,3"));
+    return onnx_binary(g, "Reshape", f->name, back, onnx_ints(g, shape, 3));
+}
+
+const struct op_row op_attention = {
+    .name = "attention",
+    .sees = SEES_BEFORE,
+    .fits = attention_fits,
+    .products = attention_products,
+    .onnx = attention_onnx,
+    .plain = {.name = "ref", .plan = attention_plan, .forward = attention_forward, .backward = attention_backward},
 };

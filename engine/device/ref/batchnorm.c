@@ -3,8 +3,11 @@
  * variance unbiased. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 
 struct channel { /* one channel of a batch: 'n' planes of 'area' floats, 'stride' apart */
     int64_t first, stride, n, area;
@@ -112,17 +115,27 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&ref_batchnorm, dev, d, out));
-    (*out)->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
     return ERR_NONE;
 }
 
-const struct op_impl ref_batchnorm = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = norm_create,
-    .forward = norm_forward,
-    .backward = norm_backward,
-    .free = op_release,
+static void batchnorm_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = count[1] = d->x.dim[0];
+}
+
+static const char *batchnorm_onnx(const struct onnx_form *f) {
+    char eps[48];
+    snprintf(eps, sizeof eps, "epsilon=f%.9g", (double)f->d->norm.eps);
+    return onnx_node(f->g, "BatchNormalization", f->name, ONNX_LIST(f->x[0], f->w[0], f->w[1], f->w[2], f->w[3]),
+                     ONNX_LIST(eps));
+}
+
+const struct op_row op_batchnorm = {
+    .name = "batchnorm",
+    .fuses = true,
+    .weights = batchnorm_weights,
+    .onnx = batchnorm_onnx,
+    .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward},
 };

@@ -3,6 +3,10 @@
 #include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
+#include <stdio.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -145,22 +149,50 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error conv_create(struct device *dev, const struct op_desc *d, struct op **out) {
+static enum error conv_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
     struct dims c = dims_of(d);
     size_t bytes, rows;
     TRY(memory_size((size_t)(c.n * c.yc), sizeof(float), "a convolution", &rows));
     TRY(memory_size(rows, (size_t)(c.yh * c.yw), "a convolution", &bytes));
-    TRY(op_create_plain(&ref_conv2d, dev, d, out));
-    (*out)->scratch_bytes = bytes;
-    (*out)->saved_bytes = d->conv.maxpool ? bytes : 0;
+    op->scratch_bytes = bytes;
+    op->saved_bytes = d->conv.maxpool ? bytes : 0;
     return ERR_NONE;
 }
 
-const struct op_impl ref_conv2d = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = conv_create,
-    .forward = conv_forward,
-    .backward = conv_backward,
-    .free = op_release,
+static bool conv_fits(const struct op_desc *d) {
+    return window_fits(d, &d->conv.window, d->conv.maxpool) && d->conv.groups >= 1 &&
+           d->x.dim[0] % d->conv.groups == 0 && d->y.dim[0] % d->conv.groups == 0;
+}
+
+static void conv_weights(const struct op_desc *d, int64_t count[2]) {
+    const int *kernel = d->conv.window.kernel;
+    count[0] = d->y.dim[0] * (d->x.dim[0] / d->conv.groups) * kernel[0] * kernel[1];
+    count[1] = d->conv.bias ? d->y.dim[0] : 0;
+}
+
+/* Of every place of the window, also where a fused pool makes y smaller. */
+static double conv_products(const struct op_desc *d) {
+    const struct window *w = &d->conv.window;
+    double products = (double)d->x.dim[0] / d->conv.groups * (double)d->y.dim[0];
+    for (int i = 0; i < 2; i++) products *= w->kernel[i] * (double)window_places(w, i, d->x.dim[1 + i]);
+    return products;
+}
+
+static const char *conv_onnx(const struct onnx_form *f) {
+    char a[3][128], group[32];
+    window_onnx(&f->d->conv.window, a);
+    snprintf(group, sizeof group, "group=%d", f->d->conv.groups);
+    return onnx_node(f->g, "Conv", f->name, ONNX_LIST(f->x[0], f->w[0], f->d->conv.bias ? f->w[1] : NULL),
+                     ONNX_LIST(a[0], a[1], a[2], group));
+}
+
+const struct op_row op_conv2d = {
+    .name = "conv2d",
+    .fuses = true,
+    .fits = conv_fits,
+    .weights = conv_weights,
+    .products = conv_products,
+    .onnx = conv_onnx,
+    .plain = {.name = "ref", .plan = conv_plan, .forward = conv_forward, .backward = conv_backward},
 };

@@ -2,6 +2,8 @@
 #include "engine/base/rng.h"
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 /* ---- dropout: whether an element stays is a function of (seed, layer, sample, element) ------ */
 static void dropout(const struct op_desc *d, const struct op_args *a, const float *from, float *to) {
     int64_t each = shape_count(&d->x);
@@ -28,17 +30,22 @@ static enum error dropout_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error dropout_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_dropout, dev, d, out);
+static bool dropout_fits(const struct op_desc *d) {
+    return shape_equal(&d->x, &d->y) && d->dropout.p >= 0 && d->dropout.p < 1;
 }
 
-const struct op_impl ref_dropout = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = dropout_create,
-    .forward = dropout_forward,
-    .backward = dropout_backward,
-    .free = op_release,
+/* Nothing is dropped once training is over. */
+static const char *dropout_onnx(const struct onnx_form *f) {
+    return f->x[0];
+}
+
+const struct op_row op_dropout = {
+    .name = "dropout",
+    .sees = SEES_ROW,
+    .elementwise = true,
+    .fits = dropout_fits,
+    .onnx = dropout_onnx,
+    .plain = {.name = "ref", .forward = dropout_forward, .backward = dropout_backward},
 };
 
 /* ---- add ------------------------------------------------------------------------------------ */
@@ -54,15 +61,15 @@ static enum error add_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error add_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_add, dev, d, out);
+static const char *add_onnx(const struct onnx_form *f) {
+    return onnx_binary(f->g, "Add", f->name, f->x[0], f->x[1]);
 }
 
-const struct op_impl ref_add = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = add_create,
-    .forward = add_forward,
-    .backward = add_backward,
-    .free = op_release,
+const struct op_row op_add = {
+    .name = "add",
+    .sees = SEES_ROW,
+    .elementwise = true,
+    .fuses = true,
+    .onnx = add_onnx,
+    .plain = {.name = "ref", .forward = add_forward, .backward = add_backward},
 };

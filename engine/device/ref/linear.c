@@ -2,6 +2,8 @@
 #include "engine/device/bf16.h"
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 struct pass {
     const struct op_desc *d;
     const struct op_args *a;
@@ -78,9 +80,9 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error linear_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    TRY(op_create_plain(&ref_linear, dev, d, out));
-    (*out)->scratch_bytes = (size_t)op_ys(d) * sizeof(float);
+static enum error linear_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = (size_t)op_ys(d) * sizeof(float);
     return ERR_NONE;
 }
 
@@ -88,11 +90,44 @@ static bool linear_takes(const struct op_desc *d) {
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
 }
 
-const struct op_impl ref_linear = {
-    .name = "ref",
-    .takes = linear_takes,
-    .create = linear_create,
-    .forward = linear_forward,
-    .backward = linear_backward,
-    .free = op_release,
+static bool linear_fits(const struct op_desc *d) {
+    return op_rows_fit(d, shape_last(&d->y));
+}
+
+static void linear_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = shape_last(&d->x) * shape_last(&d->y);
+    count[1] = d->linear.bias ? shape_last(&d->y) : 0;
+}
+
+static double linear_products(const struct op_desc *d) {
+    return (double)shape_count(&d->x) * (double)shape_last(&d->y);
+}
+
+static const char *linear_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    bool turned = f->d->linear.transposed;
+    if (f->d->x.ndim == 1)
+        return onnx_node(g, "Gemm", f->name, ONNX_LIST(f->x[0], f->w[0], f->d->linear.bias ? f->w[1] : NULL),
+                         ONNX_LIST(turned ? "transB=0" : "transB=1"));
+    const char *weight =
+        turned ? f->w[0]
+               : onnx_node(g, "Transpose", onnx_name(g, f->name, "turned"), ONNX_LIST(f->w[0]), ONNX_LIST("perm=1,0"));
+    if (!f->d->linear.bias) return onnx_binary(g, "MatMul", f->name, f->x[0], weight);
+    return onnx_binary(g, "Add", f->name, onnx_binary(g, "MatMul", onnx_name(g, f->name, "product"), f->x[0], weight),
+                       f->w[1]);
+}
+
+const struct op_row op_linear = {
+    .name = "linear",
+    .sees = SEES_ROW,
+    .fuses = true,
+    .fits = linear_fits,
+    .weights = linear_weights,
+    .products = linear_products,
+    .onnx = linear_onnx,
+    .plain = {.name = "ref",
+              .takes = linear_takes,
+              .plan = linear_plan,
+              .forward = linear_forward,
+              .backward = linear_backward},
 };

@@ -88,17 +88,10 @@ static enum error cross_entropy_backward(struct op *op, const struct op_args *a)
     return ERR_NONE;
 }
 
-static enum error cross_entropy_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_cross_entropy, dev, d, out);
-}
-
-const struct op_impl ref_cross_entropy = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = cross_entropy_create,
-    .forward = cross_entropy_forward,
-    .backward = cross_entropy_backward,
-    .free = op_release,
+const struct op_row op_cross_entropy = {
+    .name = "cross_entropy",
+    .loss = true,
+    .plain = {.name = "ref", .forward = cross_entropy_forward, .backward = cross_entropy_backward},
 };
 
 /* ---- of each feature by itself: mean squared error, binary cross-entropy ---------------------- */
@@ -143,17 +136,10 @@ static enum error mse_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error mse_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_mse, dev, d, out);
-}
-
-const struct op_impl ref_mse = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = mse_create,
-    .forward = mse_forward,
-    .backward = mse_backward,
-    .free = op_release,
+const struct op_row op_mse = {
+    .name = "mse",
+    .loss = true,
+    .plain = {.name = "ref", .forward = mse_forward, .backward = mse_backward},
 };
 
 /* log(1 + e^x) - x target, by e^-|x| so that nothing overflows. */
@@ -172,15 +158,8 @@ static enum error bce_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error bce_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_bce, dev, d, out);
-}
-
-const struct op_impl ref_bce = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = bce_create,
-    .forward = bce_forward,
-    .backward = bce_backward,
-    .free = op_release,
+const struct op_row op_bce = {
+    .name = "bce",
+    .loss = true,
+    .plain = {.name = "ref", .forward = bce_forward, .backward = bce_backward},
 };

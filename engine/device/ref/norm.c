@@ -6,7 +6,10 @@
  * rmsnorm is the same with 0 for the mean, so that sum(g) / n is not taken off either. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 #include <math.h>
+#include <stdio.h>
 
 struct moments {
     double mean, r;
@@ -74,34 +77,50 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error norm_create(const struct op_impl *impl, struct device *dev, const struct op_desc *d,
-                              struct op **out) {
-    TRY(op_create_plain(impl, dev, d, out));
-    (*out)->scratch_bytes = (size_t)op_rows(d) * sizeof(struct moments);
+static enum error norm_plan(struct op *op) {
+    const struct op_desc *d = &op->desc;
+    op->scratch_bytes = (size_t)op_rows(d) * sizeof(struct moments);
     return ERR_NONE;
 }
 
-static enum error layernorm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return norm_create(&ref_layernorm, dev, d, out);
+static void layernorm_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = shape_last(&d->x), count[1] = d->norm.bias ? count[0] : 0;
 }
 
-static enum error rmsnorm_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return norm_create(&ref_rmsnorm, dev, d, out);
+static const char *layernorm_onnx(const struct onnx_form *f) {
+    char eps[48];
+    snprintf(eps, sizeof eps, "epsilon=f%.9g", (double)f->d->norm.eps);
+    return onnx_node(f->g, "LayerNormalization", f->name, ONNX_LIST(f->x[0], f->w[0], f->d->norm.bias ? f->w[1] : NULL),
+                     ONNX_LIST("axis=-1", eps));
 }
 
-const struct op_impl ref_layernorm = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = layernorm_create,
-    .forward = norm_forward,
-    .backward = norm_backward,
-    .free = op_release,
+const struct op_row op_layernorm = {
+    .name = "layernorm",
+    .sees = SEES_ROW,
+    .weights = layernorm_weights,
+    .onnx = layernorm_onnx,
+    .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward},
 };
-const struct op_impl ref_rmsnorm = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = rmsnorm_create,
-    .forward = norm_forward,
-    .backward = norm_backward,
-    .free = op_release,
+
+static void rmsnorm_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = shape_last(&d->x);
+}
+
+static const char *rmsnorm_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    const char *square = onnx_binary(g, "Mul", onnx_name(g, f->name, "square"), f->x[0], f->x[0]);
+    const char *mean = onnx_node(g, "ReduceMean", onnx_name(g, f->name, "mean"), ONNX_LIST(square),
+                                 ONNX_LIST("axes=-1", "keepdims=1"));
+    const char *sum = onnx_binary(g, "Add", onnx_name(g, f->name, "sum"), mean, onnx_float(g, f->d->norm.eps));
+    const char *root = onnx_unary(g, "Sqrt", onnx_name(g, f->name, "root"), sum);
+    const char *scaled = onnx_binary(g, "Div", onnx_name(g, f->name, "scaled"), f->x[0], root);
+    return onnx_binary(g, "Mul", f->name, scaled, f->w[0]);
+}
+
+const struct op_row op_rmsnorm = {
+    .name = "rmsnorm",
+    .sees = SEES_ROW,
+    .weights = rmsnorm_weights,
+    .onnx = rmsnorm_onnx,
+    .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward},
 };

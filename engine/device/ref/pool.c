@@ -3,6 +3,10 @@
  */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
+#include <stdio.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -72,15 +76,41 @@ static enum error pool_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error max_or_mean_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_pool2d, dev, d, out);
+bool window_fits(const struct op_desc *d, const struct window *w, bool maxpool) {
+    if (d->x.ndim != 3 || d->y.ndim != 3) return false;
+    for (int axis = 0; axis < 2; axis++) {
+        int64_t x = d->x.dim[1 + axis];
+        if (w->kernel[axis] < 1 || w->stride[axis] < 1 || w->pad[axis] < 0) return false;
+        if (x + 2 * (int64_t)w->pad[axis] < w->kernel[axis]) return false;
+        int64_t places = window_places(w, axis, x);
+        if (d->y.dim[1 + axis] != (maxpool ? places / 2 : places)) return false;
+    }
+    return true;
 }
 
-const struct op_impl ref_pool2d = {
-    .name = "ref",
-    .takes = op_takes_plain,
-    .create = max_or_mean_create,
-    .forward = pool_forward,
-    .backward = pool_backward,
-    .free = op_release,
+void window_onnx(const struct window *w, char out[3][128]) {
+    snprintf(out[0], 128, "kernel_shape=%d,%d", w->kernel[0], w->kernel[1]);
+    snprintf(out[1], 128, "strides=%d,%d", w->stride[0], w->stride[1]);
+    snprintf(out[2], 128, "pads=%d,%d,%d,%d", w->pad[0], w->pad[1], w->pad[0], w->pad[1]);
+}
+
+static bool pool_fits(const struct op_desc *d) {
+    const struct window *w = &d->pool.window;
+    return window_fits(d, w, false) && d->x.dim[0] == d->y.dim[0] && 2 * w->pad[0] <= w->kernel[0] &&
+           2 * w->pad[1] <= w->kernel[1];
+}
+
+static const char *pool_onnx(const struct onnx_form *f) {
+    char a[3][128];
+    bool max = f->d->pool.kind == POOL_MAX;
+    window_onnx(&f->d->pool.window, a);
+    return onnx_node(f->g, max ? "MaxPool" : "AveragePool", f->name, ONNX_LIST(f->x[0]),
+                     ONNX_LIST(a[0], a[1], a[2], max ? NULL : "count_include_pad=1"));
+}
+
+const struct op_row op_pool2d = {
+    .name = "pool2d",
+    .fits = pool_fits,
+    .onnx = pool_onnx,
+    .plain = {.name = "ref", .forward = pool_forward, .backward = pool_backward},
 };

@@ -4,15 +4,6 @@
 
 #include <stdlib.h>
 
-static const struct op_impl *const lists[OP_KINDS][2] = {
-#define OP(KIND, name) {&ref_##name},
-#include "engine/device/ops.def"
-};
-
-const struct op_impl *ref_impl(enum op_kind kind) {
-    return lists[kind][0];
-}
-
 static enum error ref_open(const struct device_params *p, struct device **out) {
     struct device *d = calloc(1, sizeof *d);
     if (!d) return FAIL(ERR_MEMORY, "cannot allocate a device");
@@ -26,11 +17,6 @@ static void ref_close(struct device *d) {
     free(d);
 }
 
-static const struct op_impl *const *ref_impls(struct device *d, enum op_kind kind) {
-    (void)d;
-    return lists[kind];
-}
-
 static bool ref_has_bf16(void) {
     return false;
 }
@@ -40,7 +26,6 @@ const struct device_ops device_ref = {
     .summary = "plain C on one thread: the specification",
     .open = ref_open,
     .close = ref_close,
-    .impls = ref_impls,
     .runtime = &host_runtime,
     .precisions = 1u << PRECISION_F32 | 1u << PRECISION_BF16,
     .has_bf16 = ref_has_bf16,

@@ -5,10 +5,14 @@
 #include "engine/device/impl.h"
 
 extern const struct device_ops device_ref;
-const struct op_impl *ref_impl(enum op_kind kind);
 
-#define OP(KIND, name) extern const struct op_impl ref_##name;
+#define OP(KIND, name, cpu, cuda) extern const struct op_row op_##name;
 #include "engine/device/ops.def"
+
+/* Whether y = (channels, places of the window in x), after a 2x2 max-pool if there is one. */
+bool window_fits(const struct op_desc *d, const struct window *w, bool maxpool);
+/* A window as attributes of an ONNX operator. */
+void window_onnx(const struct window *w, char out[3][128]);
 
 /* What a fused activation does to a value, and to the gradient where the output was y. */
 static inline float act_forward(enum activation act, float v) {

@@ -22,15 +22,7 @@ static enum error reorder_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error reorder_create(struct device *dev, const struct op_desc *d, struct op **out) {
-    return op_create_plain(&ref_reorder, dev, d, out);
-}
-
-const struct op_impl ref_reorder = {
-    .name = "ref",
-    .takes = op_takes_any,
-    .create = reorder_create,
-    .forward = reorder_forward,
-    .backward = reorder_backward,
-    .free = op_release,
+const struct op_row op_reorder = {
+    .name = "reorder",
+    .plain = {.name = "ref", .takes = op_takes_any, .forward = reorder_forward, .backward = reorder_backward},
 };

@@ -2,6 +2,8 @@
  * plain. */
 #include "engine/device/ref/ref.h"
 
+#include "engine/base/onnx_graph.h"
+
 static void zero(float *to, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] = 0;
 }
@@ -9,19 +11,6 @@ static void zero(float *to, int64_t count) {
 static void copy(const float *from, int64_t count, float *to) {
     for (int64_t k = 0; k < count; k++) to[k] = from[k];
 }
-
-#define REF_IMPL(what)                                                                                                 \
-    static enum error what##_create(struct device *dev, const struct op_desc *d, struct op **out) {                    \
-        return op_create_plain(&ref_##what, dev, d, out);                                                              \
-    }                                                                                                                  \
-    const struct op_impl ref_##what = {                                                                                \
-        .name = "ref",                                                                                                 \
-        .takes = op_takes_plain,                                                                                       \
-        .create = what##_create,                                                                                       \
-        .forward = what##_forward,                                                                                     \
-        .backward = what##_backward,                                                                                   \
-        .free = op_release,                                                                                            \
-    };
 
 /* ---- embedding: a token has no gradient ----------------------------------------------------- */
 static enum error embedding_forward(struct op *op, const struct op_args *a) {
@@ -44,7 +33,28 @@ static enum error embedding_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(embedding)
+static bool embedding_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    return x->ndim == 1 && y->ndim == 2 && y->dim[0] == x->dim[0] && d->embedding.vocabulary >= 1 &&
+           d->embedding.vocabulary <= 1 << 24;
+}
+
+static void embedding_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = d->embedding.vocabulary * shape_last(&d->y);
+}
+
+static const char *embedding_onnx(const struct onnx_form *f) {
+    return onnx_binary(f->g, "Gather", f->name, f->w[0], f->x[0]);
+}
+
+const struct op_row op_embedding = {
+    .name = "embedding",
+    .sees = SEES_TOKEN,
+    .fits = embedding_fits,
+    .weights = embedding_weights,
+    .onnx = embedding_onnx,
+    .plain = {.name = "ref", .forward = embedding_forward, .backward = embedding_backward},
+};
 
 /* ---- position ------------------------------------------------------------------------------- */
 static enum error position_forward(struct op *op, const struct op_args *a) {
@@ -64,7 +74,21 @@ static enum error position_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(position)
+static void position_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = shape_count(&d->x);
+}
+
+static const char *position_onnx(const struct onnx_form *f) {
+    return onnx_binary(f->g, "Add", f->name, f->x[0], f->w[0]);
+}
+
+const struct op_row op_position = {
+    .name = "position",
+    .sees = SEES_PLACE,
+    .weights = position_weights,
+    .onnx = position_onnx,
+    .plain = {.name = "ref", .forward = position_forward, .backward = position_backward},
+};
 
 /* ---- prepend -------------------------------------------------------------------------------- */
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
@@ -87,7 +111,34 @@ static enum error prepend_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(prepend)
+static bool prepend_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    return x->ndim == 2 && y->ndim == 2 && y->dim[0] == x->dim[0] + 1 && y->dim[1] == x->dim[1];
+}
+
+static void prepend_weights(const struct op_desc *d, int64_t count[2]) {
+    count[0] = shape_last(&d->x);
+}
+
+/* The row for each sample, and what follows it. */
+static const char *prepend_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    const int64_t rest[] = {1, f->d->x.dim[1]};
+    const char *samples =
+        onnx_node(g, "Shape", onnx_name(g, f->name, "samples"), ONNX_LIST(f->x[0]), ONNX_LIST("start=0", "end=1"));
+    const char *shape = onnx_node(g, "Concat", onnx_name(g, f->name, "shape"),
+                                  ONNX_LIST(samples, onnx_ints(g, rest, 2)), ONNX_LIST("axis=0"));
+    const char *rows = onnx_binary(g, "Expand", onnx_name(g, f->name, "rows"), f->w[0], shape);
+    return onnx_node(g, "Concat", f->name, ONNX_LIST(rows, f->x[0]), ONNX_LIST("axis=1"));
+}
+
+const struct op_row op_prepend = {
+    .name = "prepend",
+    .fits = prepend_fits,
+    .weights = prepend_weights,
+    .onnx = prepend_onnx,
+    .plain = {.name = "ref", .forward = prepend_forward, .backward = prepend_backward},
+};
 
 /* ---- select --------------------------------------------------------------------------------- */
 static enum error select_forward(struct op *op, const struct op_args *a) {
@@ -106,7 +157,22 @@ static enum error select_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(select)
+static bool select_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    return x->ndim == 2 && y->ndim == 1 && y->dim[0] == x->dim[1] && d->select.row >= 0 && d->select.row < x->dim[0];
+}
+
+static const char *select_onnx(const struct onnx_form *f) {
+    return onnx_node(f->g, "Gather", f->name, ONNX_LIST(f->x[0], onnx_ints(f->g, &f->d->select.row, -1)),
+                     ONNX_LIST("axis=1"));
+}
+
+const struct op_row op_select = {
+    .name = "select",
+    .fits = select_fits,
+    .onnx = select_onnx,
+    .plain = {.name = "ref", .forward = select_forward, .backward = select_backward},
+};
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 /* Where element k of a sample (channel, pixel) lies in (pixel, channel). */
@@ -128,7 +194,24 @@ static enum error tokens_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(tokens)
+static bool tokens_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    return x->ndim == 3 && y->ndim == 2 && y->dim[0] == x->dim[1] * x->dim[2] && y->dim[1] == x->dim[0];
+}
+
+static const char *tokens_onnx(const struct onnx_form *f) {
+    struct onnx_graph *g = f->g;
+    const int64_t shape[] = {0, f->d->x.dim[0], f->d->x.dim[1] * f->d->x.dim[2]};
+    const char *flat = onnx_binary(g, "Reshape", onnx_name(g, f->name, "flat"), f->x[0], onnx_ints(g, shape, 3));
+    return onnx_node(g, "Transpose", f->name, ONNX_LIST(flat), ONNX_LIST("perm=0,2,1"));
+}
+
+const struct op_row op_tokens = {
+    .name = "tokens",
+    .fits = tokens_fits,
+    .onnx = tokens_onnx,
+    .plain = {.name = "ref", .forward = tokens_forward, .backward = tokens_backward},
+};
 
 /* ---- mean: over 'count' values that are 'stride' apart -------------------------------------- */
 struct run {
@@ -161,4 +244,19 @@ static enum error mean_backward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-REF_IMPL(mean)
+static bool mean_fits(const struct op_desc *d) {
+    const struct shape *x = &d->x, *y = &d->y;
+    return x->ndim >= 2 && y->ndim == 1 && y->dim[0] == x->dim[x->ndim == 2 ? 1 : 0];
+}
+
+static const char *mean_onnx(const struct onnx_form *f) {
+    return onnx_node(f->g, "ReduceMean", f->name, ONNX_LIST(f->x[0]),
+                     ONNX_LIST(f->d->x.ndim == 3 ? "axes=2,3" : "axes=1", "keepdims=0"));
+}
+
+const struct op_row op_mean = {
+    .name = "mean",
+    .fits = mean_fits,
+    .onnx = mean_onnx,
+    .plain = {.name = "ref", .forward = mean_forward, .backward = mean_backward},
+};

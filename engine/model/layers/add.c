@@ -18,6 +18,6 @@ const struct layer_ops layer_add = {
     .formula = "y = x + y of layer 'from'",
     .example = "- add: {from: relu1}",
     .of = "64",
-    .inputs = 2,
+    .joins = true,
     .plan = add_plan,
 };

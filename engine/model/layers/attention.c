@@ -43,6 +43,5 @@ const struct layer_ops layer_attention = {
     .formula = "of each head y = softmax(q k' / sqrt(size)) v, where size = F / (3 * heads)",
     .example = "- attention: {heads: 6, causal: true}",
     .of = "128x576",
-    .inputs = 1,
     .plan = attention_plan,
 };

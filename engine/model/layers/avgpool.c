@@ -16,6 +16,5 @@ const struct layer_ops layer_avgpool = {
     .formula = "y[c, i, j] = mean over u, v of x[c, i * stride + u - pad, j * stride + v - pad]",
     .example = "- avgpool: 2",
     .of = "6x28x28",
-    .inputs = 1,
     .plan = avgpool_plan,
 };

@@ -34,6 +34,5 @@ const struct layer_ops layer_class_token = {
     .formula = "y[0] = weight, y[t + 1] = x[t]",
     .example = "- class_token: {deviation: 0.02}",
     .of = "64x192",
-    .inputs = 1,
     .plan = class_token_plan,
 };

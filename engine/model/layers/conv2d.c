@@ -68,6 +68,5 @@ const struct layer_ops layer_conv2d = {
                "+ v - pad]",
     .example = "- conv2d: {out: 16, kernel: 3, pad: 1}",
     .of = "3x32x32",
-    .inputs = 1,
     .plan = conv_plan,
 };

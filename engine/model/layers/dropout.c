@@ -31,6 +31,5 @@ const struct layer_ops layer_dropout = {
     .formula = "in training y = 0 with probability p, else x / (1 - p); in evaluation y = x",
     .example = "- dropout: 0.1",
     .of = "512",
-    .inputs = 1,
     .plan = dropout_plan,
 };

@@ -38,6 +38,5 @@ const struct layer_ops layer_embedding = {
     .formula = "y[t] = weight[x[t]]",
     .example = "- embedding: {vocabulary: 256, units: 192}",
     .of = "128",
-    .inputs = 1,
     .plan = embedding_plan,
 };

@@ -19,6 +19,5 @@ const struct layer_ops layer_flatten = {
     .formula = "y[(c * H + i) * W + j] = x[c, i, j]",
     .example = "- flatten",
     .of = "1x28x28",
-    .inputs = 1,
     .plan = flatten_plan,
 };

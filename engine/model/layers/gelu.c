@@ -29,6 +29,5 @@ const struct layer_ops layer_gelu = {
     .formula = "y = x * (1 + erf(x / sqrt(2))) / 2; tanh: y = x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2",
     .example = "- gelu: tanh",
     .of = "768",
-    .inputs = 1,
     .plan = gelu_plan,
 };

@@ -35,6 +35,5 @@ const struct layer_ops layer_layernorm = {
     .formula = "y = weight * (x - mean) / sqrt(var + eps) + bias, mean and var of a row",
     .example = "- layernorm",
     .of = "128x192",
-    .inputs = 1,
     .plan = layernorm_plan,
 };

@@ -29,6 +29,5 @@ const struct layer_ops layer_leaky_relu = {
     .formula = "y = x if x > 0, else slope * x",
     .example = "- leaky_relu: 0.1",
     .of = "64",
-    .inputs = 1,
     .plan = leaky_relu_plan,
 };

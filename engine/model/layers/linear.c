@@ -55,6 +55,5 @@ const struct layer_ops layer_linear = {
     .formula = "y[o] = bias[o] + sum over i of weight[o, i] * x[i]",
     .example = "- linear: 10",
     .of = "784",
-    .inputs = 1,
     .plan = linear_plan,
 };

@@ -16,6 +16,5 @@ const struct layer_ops layer_maxpool = {
     .formula = "y[c, i, j] = max over u, v of x[c, i * stride + u - pad, j * stride + v - pad]",
     .example = "- maxpool: {kernel: 3, stride: 2, pad: 1}",
     .of = "64x112x112",
-    .inputs = 1,
     .plan = maxpool_plan,
 };

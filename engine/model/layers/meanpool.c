@@ -19,6 +19,5 @@ const struct layer_ops layer_meanpool = {
     .formula = "y[c] = mean over i, j of x[c, i, j]; of a sequence y[f] = mean over t of x[t, f]",
     .example = "- meanpool",
     .of = "512x4x4",
-    .inputs = 1,
     .plan = meanpool_plan,
 };

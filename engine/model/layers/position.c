@@ -32,6 +32,5 @@ const struct layer_ops layer_position = {
     .formula = "y[t] = x[t] + weight[t]",
     .example = "- position: {deviation: 0.02}",
     .of = "128x192",
-    .inputs = 1,
     .plan = position_plan,
 };

@@ -30,6 +30,5 @@ const struct layer_ops layer_rmsnorm = {
     .formula = "y = weight * x / sqrt(mean of x^2 + eps)",
     .example = "- rmsnorm",
     .of = "128x192",
-    .inputs = 1,
     .plan = rmsnorm_plan,
 };

@@ -32,6 +32,5 @@ const struct layer_ops layer_select = {
     .formula = "y = x[row]",
     .example = "- select: 0",
     .of = "65x192",
-    .inputs = 1,
     .plan = select_plan,
 };

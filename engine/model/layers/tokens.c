@@ -19,6 +19,5 @@ const struct layer_ops layer_tokens = {
     .formula = "y[i * W + j, c] = x[c, i, j]",
     .example = "- tokens",
     .of = "192x8x8",
-    .inputs = 1,
     .plan = tokens_plan,
 };

@@ -1,4 +1,4 @@
-#include "engine/save/proto.h"
+#include "engine/base/proto.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -201,7 +201,7 @@ def _main_is_stuck() -> bool:
 
     before = place()
     time.sleep(0.25)
-    return place() == before
+    return bool(place() == before)
 
 
 def _hear_interrupts() -> None:

@@ -216,21 +216,18 @@ static char said[1 << 16];
 
 /* Runs a command, its words ending with NULL; what it prints is in 'said'. */
 static int engine(const char *const *words) {
-    char *argv[32];
     int argc = 0, out = dup(STDOUT_FILENO), err = dup(STDERR_FILENO);
-    for (; words[argc]; argc++) argv[argc] = strdup(words[argc]);
-    argv[argc] = NULL;
+    while (words[argc]) argc++;
     fflush(stdout), fflush(stderr);
     int to = open(scratch_path("said"), O_RDWR | O_CREAT | O_TRUNC, 0600);
     assert_true(to >= 0);
     dup2(to, STDOUT_FILENO), dup2(to, STDERR_FILENO);
-    int code = command_call(command_find(argv[0]), argc, argv);
+    int code = command_call(command_find(words[0]), argc, words);
     fflush(stdout), fflush(stderr);
     dup2(out, STDOUT_FILENO), dup2(err, STDERR_FILENO);
     ssize_t n = pread(to, said, sizeof said - 1, 0);
     said[n > 0 ? n : 0] = '\0';
     close(to), close(out), close(err);
-    for (int i = 0; i < argc; i++) free(argv[i]);
     return code;
 }
 #define ENGINE(...) engine((const char *const[]){__VA_ARGS__, NULL})

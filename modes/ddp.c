@@ -33,6 +33,7 @@ static bool shards_optimizer(const struct run_config *c) {
     return c->optimizer.shard;
 }
 
+/* The way of every other configuration: an all-reduce. */
 static bool reduces(const struct run_config *c) {
     (void)c;
     return true;

@@ -60,6 +60,7 @@ static const struct mode_way dp_ways[] = {
 
 /* ---- the mode ---- */
 
+/* Decides dp.overlap: auto, by whether devices compute beside the host. */
 static enum error decide_overlap(struct resolve *r) {
     bool there = device_find(r->c->devices.kind)->runtime->asynchronous;
     if (r->c->dp.overlap != DP_OVERLAP_AUTO) return ERR_NONE;

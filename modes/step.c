@@ -122,7 +122,8 @@ static enum error mode_start(struct mode *m) {
     return ERR_NONE;
 }
 
-static enum error exchange(struct mode *m) {
+/* Lets the buckets leave that have not, and waits until this rank's gradients are the sums of all ranks. */
+static enum error exchange_gradients(struct mode *m) {
     int64_t mark = clock_ns();
     TRY(let_leave(m, INT64_MAX));
     TRY(m->ops.land(m));
@@ -135,7 +136,7 @@ static enum error mode_run(struct mode *m, struct learned *out) {
     m->left = 0;
     m->learned = (struct learned){&m->t->sums, 1};
     TRY(m->compute(m));
-    TRY(exchange(m));
+    TRY(exchange_gradients(m));
     TRY(m->ops.update(m));
     *out = m->learned;
     return ERR_NONE;

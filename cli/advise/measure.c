@@ -108,8 +108,9 @@ static enum error count_here(struct advising *g) {
     return ERR_NONE;
 }
 
-/* Devices of this machine share its memory; described ones have as much each. */
-static void find_memory(struct advising *g) {
+/* Decides the bytes that each device has: a unit its own; otherwise this machine's, shared by the most devices of the
+ * list, or the whole of it for each described device. */
+static void decide_memory(struct advising *g) {
     struct device_unit unit;
     const struct device_ops *kind = device_find(g->settings.config.devices.kind);
     double all = (double)host_memory();
@@ -238,7 +239,7 @@ enum error advise_measure(struct advising *g) {
     TRY(choose_devices(g, has_units(g) ? units : device_host_cores()));
     TRY(choose_threads(g));
     TRY(count_here(g));
-    find_memory(g);
+    decide_memory(g);
     g->ask.config = &g->settings.config;
     if (g->emulated) TRY(describe_ports(g));
     TRY(measure_steps(g));

@@ -250,6 +250,7 @@ static enum error net_measure(struct net *b, const struct bench_layers_options *
     return ERR_NONE;
 }
 
+/* Builds the network, measures the peak of this machine and each of its ops, and prints the report. */
 static enum error net_bench(struct net *b, const struct bench_layers_options *o) {
     struct layers_result r = {.json = o->json, .precision = (enum precision)b->settings.config.precision};
     TRY(net_make(b, o));

@@ -38,7 +38,8 @@ void adam_check(const void *config, const struct node *at, struct config_errors 
     optim_check_betas(&c->betas, at, "[0.9, 0.999]", e);
 }
 
-static void numbers_of(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
+/* Writes the struct adam_numbers of this step to 'numbers'; matrix: of the weights that may decay by themselves. */
+static void adam_numbers_of(const void *config, const struct optim_step *s, bool matrix, void *numbers) {
     const struct adam_config *c = config;
     struct adam_numbers k = adam_numbers(c, s);
     if (optim_applies(c->decay, matrix)) k.l2 = (float)c->weight_decay;
@@ -61,7 +62,7 @@ const struct optim_ops optim_adam = {
     .nslots = 2,
     .slot_names = {"exp_avg", "exp_avg_sq"},
     .formulas = adam_formulas,
-    .numbers = numbers_of,
+    .numbers = adam_numbers_of,
     .adaptive = true,
 };
 #endif

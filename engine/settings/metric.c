@@ -7,6 +7,7 @@
 
 typedef const struct config_variant loss_variant;
 
+/* What each metric needs of the data and the loss: words for what is missing, or NULL. */
 static const char *lacks_nothing(const struct dataset *data, loss_variant *loss) {
     (void)data, (void)loss;
     return NULL;

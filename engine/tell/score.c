@@ -25,6 +25,7 @@ void score_recalls(const float *y, const int32_t *labels, int64_t rows, int64_t 
     }
 }
 
+/* The mean recall of the classes that occur: counts are pairs, of samples and of right ones. */
 double score_balance(const double *counts, int64_t classes) {
     double sum = 0, present = 0;
     for (int64_t k = 0; k < classes; k++) {

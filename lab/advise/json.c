@@ -34,9 +34,9 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     json_close(j, '}');
 }
 
-/* What is advised; null where the predictions are refuted. */
-static void put_advised(const struct advice *a, const char *key, int i, struct json *j) {
-    put_row(a, key, advise_is_refuted(a) ? -1 : i, j);
+/* Writes a row of a->row under the key, or null where the predictions are refuted. */
+static void put_advised(const struct advice *a, const char *key, int row, struct json *j) {
+    put_row(a, key, advise_is_refuted(a) ? -1 : row, j);
 }
 
 static void put_port(const struct advise_ask *ask, int m, struct json *j) {

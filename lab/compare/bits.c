@@ -75,6 +75,7 @@ static enum error list_differences(struct compared *c, struct compared_pair *p) 
     return ERR_NONE;
 }
 
+/* Whether both cells should end in the same weights: nothing that decides what is computed differs. */
 static bool computes_the_same(const struct experiment_cell *a, const struct experiment_cell *b) {
     struct setting_difference d[COMPARE_DIFFERENCES];
     int n = settings_differ(a, b, NULL, d, COMPARE_DIFFERENCES);

@@ -54,7 +54,8 @@ static int axis_of(const struct experiment *x, const char *text, int n) {
     return count == 1 ? found : -1;
 }
 
-static int value_of_axis(const struct experiment_axis *axis, const char *text, int n) {
+/* The number of the axis' value that is text[0..n); -1: it has none. */
+static int axis_value(const struct experiment_axis *axis, const char *text, int n) {
     for (int i = 0; i < axis->count; i++)
         if (is_text(axis->label[i], text, n)) return i;
     return -1;
@@ -70,7 +71,7 @@ static bool read_fixed(const struct experiment *x, const char *text, int n, stru
         int axis = axis_of(x, text, key);
         if (axis < 0) return refuse(wrong, "the matrix has no axis '%.*s'", key, text);
         if (key == length) return refuse(wrong, "'%.*s' is wanted as AXIS=VALUE", length, text);
-        int value = value_of_axis(&x->axis[axis], text + key + 1, length - key - 1);
+        int value = axis_value(&x->axis[axis], text + key + 1, length - key - 1);
         if (value < 0)
             return refuse(wrong, "'%s' has no value '%.*s'", x->axis[axis].key, length - key - 1, text + key + 1);
         q->at[axis] = value;

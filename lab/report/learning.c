@@ -172,7 +172,7 @@ enum error report_curves(struct report *r, struct report_section *s, const struc
 
 /* ---- words ---- */
 
-/* By the metric that checkpoint.best names. */
+/* A sentence on the best evaluation of a run, by the metric that checkpoint.best names; "": there is none. */
 const char *report_best(struct report *r, const struct run_result *run) {
     const struct metric *by;
     const struct result_val *v = run_result_best(run, metric_find(run_result_setting(run, "checkpoint.best")), &by);

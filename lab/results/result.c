@@ -20,6 +20,7 @@ struct result_reader {
     enum error err; /* the first */
 };
 
+/* The member of this kind; NULL and an error of the reader: there is none. */
 static const struct json_value *member(struct result_reader *r, const struct json_value *in, const char *key,
                                        enum json_kind kind) {
     const struct json_value *v = in ? json_get(in, key) : NULL;

@@ -47,7 +47,7 @@ static enum error live(struct job job, const struct station_params *p, const cha
     return err;
 }
 
-/* In a process that start_ranks has started. */
+/* Meets the other ranks and trains, in a process that starter_run has started. */
 static enum error rank_here(const struct job *job, int *exit_code) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
@@ -71,7 +71,7 @@ static enum error rank_here(const struct job *job, int *exit_code) {
     return ERR_NONE;
 }
 
-/* In a process that another launcher has started as a rank. */
+/* Meets the other ranks and trains, in a process that another launcher has started as a rank. */
 static enum error joined_here(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct run_launched *l = &c->launched;

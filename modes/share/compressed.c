@@ -111,6 +111,7 @@ static enum error compressed_start(struct mode *m) {
 
 /* ---- a step ---- */
 
+/* Bytes that this rank has sent since the run began, also those that were not compressed. */
 static int64_t sent_so_far(const struct mode *m) {
     struct mode_stats now;
     team_stats(&m->team, &now);

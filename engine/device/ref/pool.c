@@ -100,6 +100,7 @@ static bool pool_fits(const struct op_desc *d) {
            2 * w->pad[1] <= w->kernel[1];
 }
 
+/* Adds the node of ONNX's graph; returns the name of its output. */
 static const char *pool_onnx(const struct onnx_form *f) {
     char a[3][128];
     bool max = f->d->pool.kind == POOL_MAX;

@@ -69,6 +69,7 @@ static const struct row {
     {"ddp.bucket.first=1KB", PLACE},
     {"ddp.bucket.cap=2MB", PLACE},
     {"ddp.sync.every=2", PLACE},
+    {"ddp.sync.with=neighbour", PLACE, {"ddp.sync.every=2"}},
     {"ddp.sync.state=average", PLACE, {"ddp.sync.every=2"}},
     {"ddp.overlap=false", PLACE},
     {"comm.backend=host", PLACE},

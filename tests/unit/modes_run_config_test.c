@@ -363,10 +363,10 @@ static const struct {
     {"mode: dp\ndp: {staleness: -1}", NULL,
      "c.yaml:2:17: error: 'dp.staleness' must be unbounded or an integer >= 0, got \"-1\""},
     {"mode: dp\ndp: {staleness: 4}", NULL,
-     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait has to be one of its own, "
+     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait must be dedicated, "
      "but dp.server is 'shared' (by default)"},
     {"mode: dp\ndp: {staleness: unbounded, server: sharded}", NULL,
-     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait has to be one of its own, "
+     "c.yaml:2:17: error: 'dp.staleness': a server that does not wait must be dedicated, "
      "but dp.server is 'sharded' (set at 2:36)"},
     {"mode: dp\ndp: {staleness: 1, server: cpu, scatter: server}", NULL,
      "c.yaml:2:17: error: 'dp.staleness': devices are not in the same step, but dp.scatter is "

@@ -55,7 +55,7 @@ static void replay_close(struct replay *r) {
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* Sets the times of all ranks in this step; a dedicated server has nothing to compute. */
-static void begin_step(struct replay *r, int step) {
+static void begin_step(struct replay *r, int64_t step) {
     const struct simulate_plan *p = r->plan;
     struct rng_key key = rng_key(p->seed, RNG_ORDER);
     for (int i = 0; i < r->e.size; i++) {
@@ -147,7 +147,13 @@ static enum error move_weights(struct replay *r, int64_t meeting) {
     return ERR_NONE;
 }
 
-static enum error run_step(struct replay *r, int step) {
+/* Steps of ranks that step alone, which are all alike without stragglers. */
+static void add_steps(struct replay *r, int64_t steps) {
+    double each = r->crowd * (r->shape->before + r->shape->backward + r->shape->update);
+    for (int i = 0; i < r->e.size; i++) r->e.at[i] += each * (double)steps;
+}
+
+static enum error run_step(struct replay *r, int64_t step) {
     int64_t every = r->plan->every;
     begin_step(r, step);
     if (r->e.size == 1) {
@@ -196,16 +202,18 @@ static enum scheme largest_scheme(const struct simulate_plan *p, double largest)
 }
 
 static enum error replay_all(struct replay *r, struct simulated *out) {
-    int steps = (r->plan->steps > 0 ? r->plan->steps : 1) * (int)r->plan->every;
-    double largest = 0;
-    for (int i = 0; i < steps; i++) {
+    int64_t every = r->plan->every, steps = (r->plan->steps > 0 ? r->plan->steps : 1) * every;
+    int64_t alike = r->plan->slow_share > 0 ? 0 : every - 1; /* before each meeting */
+    double largest = 0, count = (double)steps;
+    for (int64_t i = alike; i < steps; i += 1 + alike) {
+        add_steps(r, alike);
         TRY(run_step(r, i));
-        out->compute += longest_compute(r) / steps;
+        out->compute += longest_compute(r) * (double)(1 + alike) / count;
     }
-    out->step = last_of(r->e.at, r->e.size) / steps + moving_of(r->shape, r->plan);
+    out->step = last_of(r->e.at, r->e.size) / count + moving_of(r->shape, r->plan);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
-    out->port.seconds /= steps;
+    out->port.seconds /= count;
     out->busy = out->step > 0 ? out->port.seconds / out->step : 0;
     for (int b = 0; b < r->shape->buckets; b++) largest = fmax(largest, r->shape->bytes[b]);
     out->scheme = largest_scheme(r->plan, largest);

@@ -241,6 +241,19 @@ static void overlap_hides_and_stragglers_show(void **state) {
     assert_near(step_of(&p).compute, 61e-3, 1e-9);
 }
 
+/* Steps that are all alike are added at once: as many devices that are "slowed" once go through each of them. */
+static void steps_alone_are_added_at_once(void **state) {
+    (void)state;
+    struct simulate_plan p = plan_of(8, SCHEMES);
+    p.moves = share_average.plan, p.every = 50, p.slow_by = 1, p.slow_share = 0.5;
+    struct simulated each = step_of(&p);
+    p.slow_share = 0;
+    assert_near(step_of(&p).step, each.step, 1e-9);
+    assert_near(step_of(&p).compute, each.compute, 1e-9);
+    p.every = 1000000;
+    assert_near(step_of(&p).step, 31e-3, 1e-6);
+}
+
 /* All of them, on hosts and racks: the same with and without shortcuts would take minutes; that it is done, and that
  * no port is busy longer than the step, is seen here. */
 static void four_thousand_devices(void **state) {
@@ -280,6 +293,7 @@ int main(void) {
         cmocka_unit_test(steps_follow_the_formulas),
         cmocka_unit_test(the_servers_port_is_the_busiest),
         cmocka_unit_test(overlap_hides_and_stragglers_show),
+        cmocka_unit_test(steps_alone_are_added_at_once),
         cmocka_unit_test(four_thousand_devices),
         cmocka_unit_test(refuses_what_cannot_be),
     };

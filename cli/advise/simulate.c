@@ -40,6 +40,7 @@ static struct sweep_place place_of(const struct simulate_options *o, const struc
 
 static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
     row->mode = w->mode->name;
+    row->of = w->of;
     if (*w->of->name)
         snprintf(row->way, sizeof row->way, "%s", w->of->name);
     else

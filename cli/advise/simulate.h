@@ -32,6 +32,7 @@ extern const struct simulate_options simulate_standard;
 
 struct simulate_row {
     const char *mode;
+    const struct mode_way *of;
     int line;     /* rows that differ in their devices alone have the same */
     char way[32]; /* the algorithm, or the kind of server */
     int64_t devices, bucket;

@@ -81,7 +81,7 @@ static void print_law(const struct simulate_options *o, const struct simulate_ro
     double share = o->strong ? scaling_amdahl(devices, seconds, count) : scaling_gustafson(devices, seconds, count);
     char text[32];
     if (isnan(share)) return;
-    fprintf(out, "%s, %s", first->mode, first->way);
+    fprintf(out, "%s, %s", first->mode, *first->of->name ? first->of->name : "gradients all-reduced");
     if (first->bucket) fprintf(out, ", buckets of %lld bytes", (long long)first->bucket);
     fprintf(out, ": parallel share %s (%s)", scaling_share_text(share, text), o->strong ? "Amdahl" : "Gustafson");
     if (o->strong && !isnan(serial[1]))

@@ -33,12 +33,6 @@ static bool shards_optimizer(const struct run_config *c) {
     return c->optimizer.shard;
 }
 
-/* The way of every other configuration: an all-reduce. */
-static bool reduces(const struct run_config *c) {
-    (void)c;
-    return true;
-}
-
 static const struct mode_way ddp_ways[] = {
     {.name = "mean of all weights", .asked = averages_with_all, .share = &share_average},
     {.name = "mean with a neighbour", .asked = averages_with_neighbour, .share = &share_neighbour},
@@ -49,7 +43,7 @@ static const struct mode_way ddp_ways[] = {
      .asked = shards_optimizer,
      .share = &share_slices,
      .order = 5},
-    {.name = "", .asked = reduces, .share = &share_all_reduce, .order = 3},
+    {.name = "", .asked = mode_way_is_left, .share = &share_all_reduce, .order = 3},
     {0}};
 
 /* ---- the mode ---- */

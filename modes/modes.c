@@ -16,16 +16,15 @@ const struct mode_row *const *mode_kinds(int *count) {
     return modes;
 }
 
-int mode_index(const struct mode_row *mode) {
-    int i = 0;
-    while (modes[i] != mode) i++;
-    return i;
-}
-
 const struct mode_way *mode_way_of(const struct mode_row *mode, const struct run_config *c) {
     const struct mode_way *way = mode->ways;
     while (!way->asked(c)) way++;
     return way;
+}
+
+bool mode_way_is_left(const struct run_config *c) {
+    (void)c;
+    return true;
 }
 
 void mode_take(struct resolve *r, const struct mode_row *mode) {

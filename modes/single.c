@@ -12,18 +12,13 @@ static enum error single_choose(struct resolve *r) {
     return ERR_NONE;
 }
 
-static bool single_is_asked(const struct run_config *c) {
-    (void)c;
-    return true;
-}
-
 static bool single_overlaps(const struct run_config *c) {
     (void)c;
     return false;
 }
 
 static const struct mode_way single_ways[] = {
-    {.name = "no sharing", .asked = single_is_asked, .share = &share_none, .order = 1}, {0}};
+    {.name = "no sharing", .asked = mode_way_is_left, .share = &share_none, .order = 1}, {0}};
 
 const struct mode_row mode_single = {
     .name = "single",

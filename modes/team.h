@@ -19,7 +19,7 @@ MUST_CHECK enum error team_share_start(struct team *m, struct trainer *t);
 MUST_CHECK enum error team_share_state(struct team *m, struct trainer *t);
 MUST_CHECK enum error team_sum(struct team *m, double *v, int n);
 MUST_CHECK enum error team_share_buffers(struct team *m, struct trainer *t, int root);
-/* mode_row.watch. */
+/* step_ops.watch. */
 MUST_CHECK enum error team_watch(struct team *m, struct trainer *t, struct trace_clock *clock);
 /* The label of a call in the trace: what it carries of bucket b. */
 #define LABEL_GRADIENTS(b) ((b) + 1)

@@ -10,16 +10,6 @@
 #include <stdarg.h>
 #include <string.h>
 
-void advising_note(struct advising *g, const char *fmt, ...) {
-    char text[1024];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    const char *copy = pool_strndup(g->pool, text, strlen(text));
-    if (copy && g->nnotes < ADVISE_NOTES) g->note[g->nnotes++] = copy;
-}
-
 void advising_progress(const struct advising *g, const char *fmt, ...) {
     char text[512];
     va_list args;
@@ -33,31 +23,33 @@ void advising_progress(const struct advising *g, const char *fmt, ...) {
 /* ---- what it rests on ----------------------------------------------------------------------- */
 
 static void put_notes(struct advising *g) {
-    struct advice *a = &g->advice;
+    struct advise_notes *notes = &g->advice.notes;
     const struct run_config *c = &g->settings.config;
     char memory[32];
     bool one = g->ask.weak; /* device's, else all of them */
-    advise_note(a, "%s %lld samples; a device is a %s with %lld thread%s and %s; %s.",
+    advise_note(notes, "%s %lld samples; a device is a %s with %lld thread%s and %s; %s.",
                 one ? "Each device has" : "All devices share a batch of",
                 (long long)(one ? c->batch.size / c->devices.count : c->batch.size), c->devices.kind,
                 (long long)c->threads, c->threads == 1 ? "" : "s", text_of_bytes(g->ask.memory, memory),
                 g->ports ? g->ports : "nothing is sent");
     if (g->ask.cores)
-        advise_note(a, "All devices belong to this machine, which runs %d at once; more devices take turns.",
+        advise_note(notes, "All devices belong to this machine, which runs %d at once; more devices take turns.",
                     g->ask.cores);
     if (g->emulated)
-        advise_note(a, "Each device has a port of its own. dp is one process on one host: over real ports between "
-                       "hosts only ddp can run.");
-    for (int i = 0; i < g->nnotes; i++) advise_note(a, "%s", g->note[i]);
+        advise_note(notes, "Each device has a port of its own. dp is one process on one host: over real ports between "
+                           "hosts only ddp can run.");
+    for (int i = 0; i < g->notes.n; i++) advise_note(notes, "%s", g->notes.text[i]);
     advise_note(
-        a, "Another precision computes other numbers, and ring adds in an order that depends on the devices: both are "
-           "another training. All other ways give the same bits, on at most as many devices as there are shards.");
-    advise_note(a, "Computing is assumed to shrink with a device's share of the batch. Compressed gradients and stale "
-                   "servers are not simulated, and averaged weights are another training: they are not among the "
-                   "ways.");
-    advise_note(a, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
-                   "server, ddp, dp's sharded "
-                   "server, optimizer.shard, dp's dedicated server; no named algorithm; buckets as configured.");
+        notes,
+        "Another precision computes other numbers, and ring adds in an order that depends on the devices: both are "
+        "another training. All other ways give the same bits, on at most as many devices as there are shards.");
+    advise_note(notes,
+                "Computing is assumed to shrink with a device's share of the batch. Compressed gradients and stale "
+                "servers are not simulated, and averaged weights are another training: they are not among the "
+                "ways.");
+    advise_note(notes, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
+                       "server, ddp, dp's sharded "
+                       "server, optimizer.shard, dp's dedicated server; no named algorithm; buckets as configured.");
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */
@@ -97,8 +89,9 @@ static void look_round(struct advising *g) {
     double load[LOADS];
     int cores = device_host_cores();
     if (environment_load(load) && load[0] > 0.5 * cores)
-        advising_note(
-            g, "The load average was %.1f on %d core%s when this began: other programs have disturbed the measurement.",
+        advise_note(
+            &g->notes,
+            "The load average was %.1f on %d core%s when this began: other programs have disturbed the measurement.",
             load[0], cores, cores == 1 ? "" : "s");
 }
 
@@ -127,7 +120,7 @@ static enum error advise(struct advising *g) {
 
 static int run(const struct cli *cli) {
     struct advise_options *o = cli->options;
-    struct advising g = {.o = o, .pool = cli->pool, .config = o->config};
+    struct advising g = {.o = o, .pool = cli->pool, .notes.pool = cli->pool, .config = o->config};
     g.config.path = o->path;
     if (o->out && report_format_of(o->out) == REPORT_FORMATS)
         return cli_usage(cli, "-o %s: a name that ends in .html, .md, .svg or .txt", o->out);

@@ -22,18 +22,16 @@ struct advising {
     struct run_settings settings; /* of that */
     struct step_source source[ADVISE_MEASURED];
     int nsources;
-    const char *note[ADVISE_NOTES]; /* until there is advice to add them to */
-    int nnotes;
-    int64_t here;  /* devices that this machine has */
-    int64_t check; /* the most of the list that it has, from two on; 0: none */
-    bool emulated; /* the ports are described; else they are this machine's links */
+    struct advise_notes notes; /* until there is advice to add them to */
+    int64_t here;              /* devices that this machine has */
+    int64_t check;             /* the most of the list that it has, from two on; 0: none */
+    bool emulated;             /* the ports are described; else they are this machine's links */
     const char *ports;
     struct advise_ask ask;
     struct advice advice;
     const char *dir; /* for short runs; it is gone afterwards */
     bool printed;    /* what is wrong has been printed */
 };
-void advising_note(struct advising *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void advising_progress(const struct advising *g, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* Loads the configuration, measures a step in each precision, and the links where these are asked for. */

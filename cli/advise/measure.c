@@ -37,7 +37,7 @@ static struct unsimulated left_out(const struct run_config *c) {
 
 static enum error leave_out(struct advising *g) {
     for (struct unsimulated u; (u = left_out(&g->settings.config)).key;) {
-        advising_note(g, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
+        advise_note(&g->notes, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
         TRY(set(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
         TRY(load(g));
     }
@@ -129,9 +129,9 @@ static enum error measure_link(struct advising *g, int m) {
     struct cli_config c = g->config;
     struct run_settings s;
     struct link_fit fit;
-    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode_name(m)),
+    const char *sets[] = {pool_printf(g->pool, "mode=%s", advise_mode(m)->name),
                           pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)ranks)};
-    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode_name(m));
+    const char *path = pool_printf(g->pool, "%s/link-%s.json", g->dir, advise_mode(m)->name);
     for (int i = 0; i < 2; i++) TRY(sets[i] ? cli_set(&c, sets[i]) : ERR_MEMORY);
     enum error err = path ? step_source_read(&c, &s) : ERR_MEMORY;
     const struct link l = err == ERR_NONE ? link_of(&s.config) : (struct link){0};
@@ -139,7 +139,7 @@ static enum error measure_link(struct advising *g, int m) {
     if (err == ERR_NONE) err = link_measure(&l, ENGINE_ITSELF, path, g->pool);
     if (err == ERR_NONE) err = link_read(&l, path, g->pool, &fit);
     run_settings_free(&s);
-    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode_name(m));
+    if (err != ERR_NONE) return error_prefix(err, "the link of %s: ", advise_mode(m)->name);
     g->ask.port[m] = fit.wire;
     g->ports = pool_printf(g->pool, "%s%s%s (half of its calls within %.0f %%)", g->ports ? g->ports : "",
                            g->ports ? "; " : "", fit.words, fit.off * 100);
@@ -222,7 +222,7 @@ static enum error measure_steps(struct advising *g) {
         if (p == c->precision || !(can & 1u << p)) continue;
         if (measure_in(g, names[p]) == ERR_NONE) continue;
         if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
-        advising_note(g, "%s was not measured: %s.", names[p], error_message());
+        advise_note(&g->notes, "%s was not measured: %s.", names[p], error_message());
     }
     return ERR_NONE;
 }
@@ -296,7 +296,7 @@ static enum error check_way(struct advising *g, const struct advise_row *row, st
                                  .samples = row->rate * row->answer.result.step};
     advising_progress(g, "checking: %s", out->label);
     TRY(set_way(g, &row->as, &c));
-    const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode_name(row->as.mode));
+    const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode(row->as.mode)->name);
     if (!dir) return ERR_MEMORY;
     TRY(step_source_short(steps, dir, g->pool, &c));
     enum error err = step_source_read(&c, &s);

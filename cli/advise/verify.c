@@ -33,7 +33,7 @@ static char *matrix_of(const struct advising *g, const struct duel *d) {
     const char *kind = g->settings.config.devices.kind;
     int m[2] = {d->side[0]->as.mode, d->side[1]->as.mode}, alone = advise_alone();
     if (m[0] != alone && m[1] != alone)
-        return pool_printf(g->pool, "matrix: {mode: [%s, %s]}\n", advise_mode_name(m[0]), advise_mode_name(m[1]));
+        return pool_printf(g->pool, "matrix: {mode: [%s, %s]}\n", advise_mode(m[0])->name, advise_mode(m[1])->name);
     return pool_printf(g->pool, "matrix: {devices: [\"%s:%d\", \"%s:%d\"]}\n", kind, m[0] == alone ? 1 : (int)g->check,
                        kind, m[1] == alone ? 1 : (int)g->check);
 }

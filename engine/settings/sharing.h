@@ -12,7 +12,6 @@ enum place_kind { /* where the ranks are */
 
 /* The exchanges of a step, as data. The step runs them; the bytes, the formula, the simulator and the advice are
  * computed from them. A move is a collective call of all ranks; rank 0 is the root of those that have one. */
-enum move_of { MOVE_GRADIENTS, MOVE_WEIGHTS };
 enum move_by {
     MOVE_ALL_REDUCE,     /* all receive the sum of gradients, or the mean of weights */
     MOVE_REDUCE,         /* the root receives the sum */
@@ -20,10 +19,8 @@ enum move_by {
     MOVE_REDUCE_SCATTER, /* each receives the sum of its part */
     MOVE_ALL_GATHER,     /* all receive the part that each has */
     MOVE_NEIGHBOUR,      /* two ranks receive the mean of both */
-    MOVES
 };
 struct move {
-    enum move_of of;
     enum move_by by;
     bool whole;        /* the arena is one message; else each bucket is */
     const char *doing; /* the work of a rank that waits for it, for the others' messages; "": it has no name */
@@ -32,9 +29,9 @@ enum update_by { UPDATE_BY_ALL, UPDATE_BY_ROOT, UPDATE_BY_OWNERS /* of the parts
 enum { PLAN_MOVES = 2 };
 struct exchange_plan {
     int nbefore, nafter;
-    struct move before[PLAN_MOVES]; /* of each bucket, when its gradients are final */
+    struct move before[PLAN_MOVES]; /* of gradients: of each bucket, when they are final */
     enum update_by update;          /* when all of these have ended */
-    struct move after[PLAN_MOVES];  /* when the weights are updated */
+    struct move after[PLAN_MOVES];  /* of weights, when they are updated */
     bool alone;                     /* ranks step alone: 'after' comes in every sharing.every-th step */
     bool by_turns;                  /* each rank exchanges with the root by itself: none of these calls is made */
 };

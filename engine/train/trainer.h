@@ -1,5 +1,5 @@
 /* The trainer: one rank's engine and the loop that drives it. Model, data, optimizer, schedule,
- * checkpoint and metrics are the same code in every mode; what differs stands behind mode_row.
+ * checkpoint and metrics are the same code in every mode; what differs stands behind step_ops.
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
  *   trainer_compute  the next batch -> forward, backward of this rank's shards -> sum in grads[0]

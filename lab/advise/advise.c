@@ -16,14 +16,13 @@ int advise_modes(void) {
     return n;
 }
 
-const char *advise_mode_name(int mode) {
-    return mode_kinds(&(int){0})[mode]->name;
+const struct mode_row *advise_mode(int mode) {
+    return mode_kinds(&(int){0})[mode];
 }
 
 int advise_alone(void) {
-    const struct mode_row *const *modes = mode_kinds(&(int){0});
     int m = 0;
-    while (modes[m]->place != PLACE_ALONE) m++;
+    while (advise_mode(m)->place != PLACE_ALONE) m++;
     return m;
 }
 
@@ -92,7 +91,7 @@ static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
 /* The ways of a mode. A dedicated server leaves the others something to share. In ring order nothing is cut into
  * slices. */
 static void add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
-    const struct mode_row *row = mode_kinds(&(int){0})[mode];
+    const struct mode_row *row = advise_mode(mode);
     one.mode = mode;
     for (const struct mode_way *way = row->ways; way->name; way++) {
         one.way = (struct way){row, way, SCHEMES};
@@ -120,7 +119,7 @@ static void add_cut(struct ways *w, struct advise_way one) {
         if (size != b->cap && bytes / (double)size < 256) {
             one.bucket = size;
             for (int m = 0; m < advise_modes(); m++)
-                if (mode_kinds(&(int){0})[m]->place == PLACE_PROCESSES) add_mode(w, one, m, true);
+                if (advise_mode(m)->place == PLACE_PROCESSES) add_mode(w, one, m, true);
         }
 }
 
@@ -361,7 +360,7 @@ static enum error refuse(const struct advice *a) {
 }
 
 enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct advice *out) {
-    *out = (struct advice){.ask = ask, .pool = pool, .other = -1, .barred = -1};
+    *out = (struct advice){.ask = ask, .pool = pool, .notes.pool = pool, .other = -1, .barred = -1};
     TRY(try_all(out));
     choose(out);
     if (out->fastest < 0) return refuse(out);
@@ -396,12 +395,12 @@ bool advise_is_refuted(const struct advice *a) {
     return advise_off(a) > 0.5;
 }
 
-void advise_note(struct advice *a, const char *fmt, ...) {
+void advise_note(struct advise_notes *notes, const char *fmt, ...) {
     char text[1024];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
-    const char *copy = pool_strndup(a->pool, text, strlen(text));
-    if (copy && a->nnotes < ADVISE_NOTES) a->note[a->nnotes++] = copy;
+    const char *copy = pool_strndup(notes->pool, text, strlen(text));
+    if (copy && notes->n < ADVISE_NOTES) notes->text[notes->n++] = copy;
 }

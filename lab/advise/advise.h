@@ -18,7 +18,7 @@
 enum { ADVISE_DEVICES = 32, ADVISE_MEASURED = 4, ADVISE_RATES = 9, ADVISE_TURNS = 8, ADVISE_NOTES = 12 };
 enum { ADVISE_MODES = 8, ADVISE_NONE = ADVISE_MODES /* nothing fits */ };
 /* A mode is its place in mode_kinds. */
-const char *advise_mode_name(int mode);
+const struct mode_row *advise_mode(int mode);
 /* How many there are; and the one that shares nothing. */
 int advise_modes(void);
 int advise_alone(void);
@@ -76,6 +76,11 @@ struct advise_verified {
     const char *words; /* NULL: not asked for */
     const char *held;  /* "held", "did not hold", "open" */
 };
+struct advise_notes { /* what was left out, and what is assumed */
+    struct pool *pool;
+    const char *text[ADVISE_NOTES];
+    int n;
+};
 struct advice {
     const struct advise_ask *ask;
     struct advise_row *row;
@@ -94,8 +99,7 @@ struct advice {
     struct advise_check check[ADVISE_MODES];
     int nchecks;
     struct advise_verified verified;
-    const char *note[ADVISE_NOTES]; /* what was left out, and what is assumed */
-    int nnotes;
+    struct advise_notes notes;
     struct pool *pool;
 };
 /* Bytes a second of the i-th row of the map. */
@@ -110,7 +114,7 @@ double advise_off(const struct advice *a);
 double advise_doubt(const struct advice *a, int x, int y);
 /* Whether a check was off by more than half: then nothing is advised. */
 bool advise_is_refuted(const struct advice *a);
-void advise_note(struct advice *a, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void advise_note(struct advise_notes *notes, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* "4 devices, ddp, ring, buckets of 1.0 MB"; and how to ask for it: "--mode ddp --devices cpu:4 ...". */
 const char *advise_text(const struct advice *a, const struct advise_way *w);

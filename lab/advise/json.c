@@ -16,7 +16,7 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     json_string(j, "words", advise_text(a, &r->as));
     json_string(j, "options", advise_words(a, &r->as));
     json_int(j, "devices", r->as.devices);
-    json_string(j, "mode", advise_mode_name(r->as.mode));
+    json_string(j, "mode", advise_mode(r->as.mode)->name);
     const char *set = r->as.way.of->set, *served = set && !strncmp(set, "dp.server=", 10) ? set + 10 : NULL;
     json_string(j, "server", served);
     json_string(j, "algorithm", served || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme));
@@ -41,7 +41,7 @@ static void put_advised(const struct advice *a, const char *key, int row, struct
 
 static void put_port(const struct advise_ask *ask, int m, struct json *j) {
     const struct wire *w = &ask->port[m];
-    json_open(j, advise_mode_name(m), '{');
+    json_open(j, advise_mode(m)->name, '{');
     json_real(j, "bytes_per_s", w->beta > 0 ? 1 / w->beta : (double)NAN);
     json_real(j, "latency_s", w->alpha);
     json_close(j, '}');
@@ -77,8 +77,8 @@ static void put_turns(const char *key, const struct advise_turns *t, struct json
     for (int i = 0; i < t->n; i++) {
         json_open(j, NULL, '{');
         json_real(j, "at", t->turn[i].at);
-        json_string(j, "from", advise_mode_name(t->turn[i].from));
-        json_string(j, "to", advise_mode_name(t->turn[i].to));
+        json_string(j, "from", advise_mode(t->turn[i].from)->name);
+        json_string(j, "to", advise_mode(t->turn[i].to)->name);
         json_close(j, '}');
     }
     json_close(j, ']');
@@ -89,7 +89,7 @@ static void put_devices(const struct advice *a, struct json *j) {
     for (int d = 0; d < a->ask->ndevices; d++) {
         json_open(j, NULL, '{');
         json_int(j, "devices", a->ask->devices[d]);
-        for (int m = 0; m < advise_modes(); m++) put_row(a, advise_mode_name(m), a->at[d].best[m], j);
+        for (int m = 0; m < advise_modes(); m++) put_row(a, advise_mode(m)->name, a->at[d].best[m], j);
         put_row(a, "fastest", a->at[d].fastest, j);
         put_row(a, "simplest", a->at[d].simplest, j);
         json_close(j, '}');
@@ -104,7 +104,7 @@ static void put_map(const struct advice *a, struct json *j) {
         json_real(j, "bytes_per_s", advise_rate(r));
         json_open(j, "fastest", '[');
         for (int d = 0; d < a->ask->ndevices; d++)
-            json_string(j, NULL, a->map[r][d] == ADVISE_NONE ? NULL : advise_mode_name(a->map[r][d]));
+            json_string(j, NULL, a->map[r][d] == ADVISE_NONE ? NULL : advise_mode(a->map[r][d])->name);
         json_close(j, ']');
         json_close(j, '}');
     }
@@ -117,7 +117,7 @@ static void put_checks(const struct advice *a, struct json *j) {
         const struct advise_check *c = &a->check[i];
         json_open(j, NULL, '{');
         json_string(j, "words", c->label);
-        json_string(j, "mode", advise_mode_name(c->mode));
+        json_string(j, "mode", advise_mode(c->mode)->name);
         json_string(j, "why", c->why);
         json_real(j, "predicted_s", c->why ? (double)NAN : c->predicted);
         json_real(j, "measured_s", c->why ? (double)NAN : c->measured);
@@ -153,7 +153,7 @@ enum error advise_json(const struct advice *a, struct json *j) {
     json_string(j, "verified", a->verified.held);
     json_string(j, "verified_words", a->verified.words);
     json_open(j, "notes", '[');
-    for (int i = 0; i < a->nnotes; i++) json_string(j, NULL, a->note[i]);
+    for (int i = 0; i < a->notes.n; i++) json_string(j, NULL, a->notes.text[i]);
     json_close(j, ']');
     json_close(j, '}');
     return json_done(j);

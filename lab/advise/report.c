@@ -142,7 +142,7 @@ static enum error put_devices(struct report *r, const struct advice *a) {
     int columns = 1;
     for (int m = 0; m < advise_modes(); m++) {
         if (m == advise_alone()) continue;
-        heads[columns++] = report_say(r, "%s's best", advise_mode_name(m));
+        heads[columns++] = report_say(r, "%s's best", advise_mode(m)->name);
         heads[columns++] = "ms";
     }
     for (int i = 0; i < BESIDE_MODES - 1; i++) heads[columns++] = last[i];
@@ -157,7 +157,7 @@ static enum error put_devices(struct report *r, const struct advice *a) {
             *cell++ = shown(a, best[m], true);
             *cell++ = best[m] < 0 ? "-" : report_say(r, "%.3f", a->row[best[m]].answer.result.step * 1e3);
         }
-        *cell++ = fast < 0 ? "nothing fits" : advise_mode_name(a->row[fast].as.mode);
+        *cell++ = fast < 0 ? "nothing fits" : advise_mode(a->row[fast].as.mode)->name;
         *cell++ = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / alone(a));
         *cell++ = fast < 0 ? "-" : report_say(r, "%s", text_of_bytes(a->row[fast].answer.memory, memory));
         *cell++ = shown(a, a->at[d].simplest, false);
@@ -175,9 +175,9 @@ static void say_turns(struct report *r, struct report_section *s, const char *wh
         return;
     }
     const char *words = report_say(r, "%s: below %s %s is the fastest", where, text(r, t->turn[0].at),
-                                   advise_mode_name(t->turn[0].from));
+                                   advise_mode(t->turn[0].from)->name);
     for (int i = 0; i < t->n; i++)
-        words = report_say(r, "%s, from %s on %s", words, text(r, t->turn[i].at), advise_mode_name(t->turn[i].to));
+        words = report_say(r, "%s, from %s on %s", words, text(r, t->turn[i].at), advise_mode(t->turn[i].to)->name);
     report_paragraph(s, report_say(r, "%s.", words));
 }
 
@@ -206,7 +206,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     p->x.label = "devices", p->y.label = "bandwidth \\ devices";
     TRY(report_take(r, advise_modes(), sizeof *kinds, &kinds));
     for (int m = 0; m < advise_modes(); m++)
-        kinds[m] = (struct plot_series){.name = advise_mode_name(m), .colour = colours[m % 4]};
+        kinds[m] = (struct plot_series){.name = advise_mode(m)->name, .colour = colours[m % 4]};
     p->choice = kinds, p->nchoices = advise_modes();
     p->ncategories = ADVISE_RATES, p->nseries = n;
     TRY(report_take(r, ADVISE_RATES, sizeof *p->category, &p->category));
@@ -224,7 +224,7 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
 static enum error put_turns(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "turns", "Where another mode takes over");
     int last = a->at[a->ask->ndevices - 1].fastest;
-    const char *mode = last < 0 ? "nothing" : advise_mode_name(a->row[last].as.mode);
+    const char *mode = last < 0 ? "nothing" : advise_mode(a->row[last].as.mode)->name;
     long long n = (long long)a->turned;
     if (a->ask->ndevices == 1) return ERR_NONE;
     say_turns(r, s, "With the devices", &a->devices, say_devices,
@@ -252,7 +252,7 @@ static int fastest_here(const struct advice *a, bool measured) {
 }
 
 static void say_checks(struct report *r, struct report_section *s, const struct advice *a) {
-    const char *should = advise_mode_name(fastest_here(a, false)), *was = advise_mode_name(fastest_here(a, true));
+    const char *should = advise_mode(fastest_here(a, false))->name, *was = advise_mode(fastest_here(a, true))->name;
     if (isnan(advise_off(a))) return;
     const char *words = report_say(r,
                                    "On this machine's cores, the fastest of these ways and of one device alone (%s) "
@@ -292,6 +292,6 @@ enum error advise_report(const struct advice *a, struct report *out) {
     if (!advise_is_refuted(a) && a->ask->ndevices > 1) TRY(put_turns(out, a));
     TRY(put_checks(out, a));
     struct report_section *s = report_section(out, "rests-on", "What this is based on");
-    for (int i = 0; i < a->nnotes; i++) report_paragraph(s, a->note[i]);
+    for (int i = 0; i < a->notes.n; i++) report_paragraph(s, a->notes.text[i]);
     return out->failed ? FAIL(ERR_MEMORY, "no memory for the advice") : ERR_NONE;
 }

@@ -16,7 +16,7 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
     char text[160], bytes[32];
     int n = w->mode == advise_alone()
                 ? snprintf(text, sizeof text, "one device, no sharing")
-                : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode_name(w->mode));
+                : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode(w->mode)->name);
     size_t room = sizeof text;
     if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
     if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
@@ -33,10 +33,10 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     const struct mode_way *way = w->way.of;
     bool named = is_named(a, w);
     *n = 0;
-    out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode_name(w->mode));
+    out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
     if (way->set && !way->asked(c)) out[(*n)++] = way->set;
     for (int m = 0; m < advise_modes(); m++) /* what the configuration asks of another way */
-        for (const struct mode_way *other = mode_kinds(&(int){0})[m]->ways; other->name; other++)
+        for (const struct mode_way *other = advise_mode(m)->ways; other->name; other++)
             if (other->unset && other != way && other->asked(c) && *n < 3) out[(*n)++] = other->unset;
     if (way_reduces(&w->way) && (named || strcmp(c->comm.algorithm, "auto") != 0))
         out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? scheme_name(w->way.scheme) : "auto");

@@ -9,5 +9,4 @@
 #include "modes/share/share.h"
 
 const struct share_row share_all_reduce = {
-    .plan = {.nbefore = 1, .before = {{MOVE_GRADIENTS, MOVE_ALL_REDUCE, .doing = ""}}, .update = UPDATE_BY_ALL},
-    .subtrees = true};
+    .plan = {.nbefore = 1, .before = {{MOVE_ALL_REDUCE, .doing = ""}}, .update = UPDATE_BY_ALL}, .subtrees = true};

@@ -193,7 +193,7 @@ static void average_check(struct resolve *r) {
 const struct share_row share_average = {
     .plan = {.update = UPDATE_BY_ALL,
              .nafter = 1,
-             .after = {{MOVE_WEIGHTS, MOVE_ALL_REDUCE, .doing = "average of the weights"}},
+             .after = {{MOVE_ALL_REDUCE, .doing = "average of the weights"}},
              .alone = true},
     .key = "ddp.sync",
     .without = "1",

@@ -53,7 +53,7 @@ static void neighbour_close(struct mode *m) {
 const struct share_row share_neighbour = {
     .plan = {.update = UPDATE_BY_ALL,
              .nafter = 1,
-             .after = {{MOVE_WEIGHTS, MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
+             .after = {{MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
              .alone = true},
     .key = "ddp.sync",
     .without = "1",

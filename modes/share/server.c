@@ -22,11 +22,10 @@ static void server_describe(const struct mode *m, char *line, size_t size) {
              d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
 }
 
-const struct share_row share_server = {
-    .plan = {.nbefore = 1,
-             .before = {{MOVE_GRADIENTS, MOVE_REDUCE, .doing = "gradients to the server"}},
-             .update = UPDATE_BY_ROOT,
-             .nafter = 1,
-             .after = {{MOVE_WEIGHTS, MOVE_BROADCAST, .whole = true, .doing = "weights from the server"}}},
-    .subtrees = true,
-    .ops = {.describe = server_describe}};
+const struct share_row share_server = {.plan = {.nbefore = 1,
+                                                .before = {{MOVE_REDUCE, .doing = "gradients to the server"}},
+                                                .update = UPDATE_BY_ROOT,
+                                                .nafter = 1,
+                                                .after = {{MOVE_BROADCAST, .whole = true, .doing = ""}}},
+                                       .subtrees = true,
+                                       .ops = {.describe = server_describe}};

@@ -191,10 +191,10 @@ static void slices_check(struct resolve *r) {
 }
 
 const struct share_row share_slices = {.plan = {.nbefore = 1,
-                                                .before = {{MOVE_GRADIENTS, MOVE_REDUCE_SCATTER, .doing = ""}},
+                                                .before = {{MOVE_REDUCE_SCATTER, .doing = ""}},
                                                 .update = UPDATE_BY_OWNERS,
                                                 .nafter = 1,
-                                                .after = {{MOVE_WEIGHTS, MOVE_ALL_GATHER, .doing = ""}}},
+                                                .after = {{MOVE_ALL_GATHER, .doing = ""}}},
                                        .subtrees = true,
                                        .check = slices_check,
                                        .ops = {.open = slices_open,

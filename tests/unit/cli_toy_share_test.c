@@ -20,8 +20,7 @@
 /* Rank 0 adds the gradients and returns the sum; then every rank makes the same update. */
 static const struct share_row toy_share = {
     .plan = {.nbefore = 2,
-             .before = {{MOVE_GRADIENTS, MOVE_REDUCE, .doing = "sum at rank 0"},
-                        {MOVE_GRADIENTS, MOVE_BROADCAST, .doing = "sum from rank 0"}},
+             .before = {{MOVE_REDUCE, .doing = "sum at rank 0"}, {MOVE_BROADCAST, .doing = "sum from rank 0"}},
              .update = UPDATE_BY_ALL}};
 
 static bool toy_is_asked(const struct run_config *c) {

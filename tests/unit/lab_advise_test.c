@@ -300,7 +300,7 @@ static void it_is_told_in_every_form(void **state) {
     (void)state;
     describe(0.2, 0.01, (struct wire){50e-6, 8e-9}, 16);
     assert_ok(advise_decide(&ask, pool, &a));
-    advise_note(&a, "a note of <%s>", "someone");
+    advise_note(&a.notes, "a note of <%s>", "someone");
     struct report *r = pool_alloc(pool, sizeof *r);
     assert_ok(advise_report(&a, r));
     for (int f = 0; f < REPORT_FORMATS; f++) {

@@ -6,6 +6,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,13 +14,26 @@
 #include <unistd.h>
 
 enum { PROXIED = 16 };
+/* What an attacker does to one piece of what passes. ATTACK_OLD sends a piece of an earlier connection before it. */
+enum attack { ATTACK_NONE, ATTACK_FLIP, ATTACK_DROP, ATTACK_REPEAT, ATTACK_SWAP, ATTACK_CUT, ATTACK_OLD, ATTACKS };
 struct proxy {
     int slice;              /* bytes it passes at a time; 0: what there is */
     int buffer;             /* of its sockets; 0: the kernel's choice */
     _Atomic long cut_after; /* bytes of all streams after which it resets them; 0: never */
     _Atomic int change;     /* so many times, one bit of what it passes at once */
-    _Atomic bool dumb;      /* passes nothing more, but keeps the streams */
-    _Atomic bool last;      /* passes what has come, and resets the streams at once */
+    enum attack attack;
+    _Atomic int at;       /* the piece that is attacked, counted over all streams, from 1; 0: none */
+    unsigned bit;         /* that is flipped, modulo the piece's bits */
+    char old[4096];       /* the piece of ATTACK_OLD; recorded from here where 'record' is set */
+    _Atomic size_t n_old; /* its bytes */
+    bool record;
+    char *seen; /* 1 MB, of all that passes; NULL: nowhere */
+    _Atomic size_t n_seen;
+    char held[65536]; /* of ATTACK_SWAP, until the next piece has passed that way */
+    size_t n_held;
+    int held_for;      /* the descriptor it goes to */
+    _Atomic bool dumb; /* passes nothing more, but keeps the streams */
+    _Atomic bool last; /* passes what has come, and resets the streams at once */
     int listener, target;
     _Atomic long passed;
     _Atomic bool stop;
@@ -42,6 +56,35 @@ static inline void proxy_reset(int fd) {
     shutdown(fd, SHUT_RDWR);
 }
 
+/* false: the piece does not pass. */
+static inline bool proxy_attack(struct proxy *p, char *buf, ssize_t *n, int from, int to) {
+    switch (p->attack) {
+    case ATTACK_FLIP:
+        buf[p->bit / 8 % (size_t)*n] ^= (char)(1 << p->bit % 8);
+        return true;
+    case ATTACK_DROP:
+        return false;
+    case ATTACK_REPEAT:
+        (void)!send(to, buf, (size_t)*n, MSG_NOSIGNAL);
+        return true;
+    case ATTACK_SWAP:
+        memcpy(p->held, buf, (size_t)*n);
+        p->n_held = (size_t)*n;
+        p->held_for = to;
+        return false;
+    case ATTACK_CUT:
+        (void)!send(to, buf, (size_t)(*n / 2), MSG_NOSIGNAL);
+        shutdown(to, SHUT_WR);
+        shutdown(from, SHUT_RD);
+        return false;
+    case ATTACK_OLD:
+        (void)!send(to, p->old, p->n_old, MSG_NOSIGNAL);
+        return true;
+    default:
+        return true;
+    }
+}
+
 static inline void proxy_pass(struct proxy *p, int from, int to) {
     static const int most = 65536;
     char buf[65536];
@@ -52,8 +95,19 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
         return;
     }
     if (p->change > 0 && p->change--) buf[n / 2] ^= 4;
+    if (p->record && (size_t)n <= sizeof p->old) {
+        memcpy(p->old, buf, (size_t)n);
+        p->n_old = (size_t)n;
+    }
+    if (p->seen && p->n_seen + (size_t)n <= 1 << 20)
+        memcpy(p->seen + atomic_fetch_add(&p->n_seen, (size_t)n), buf, (size_t)n);
+    if (p->at > 0 && --p->at == 0 && !proxy_attack(p, buf, &n, from, to)) return;
     for (ssize_t done = 0, k; done < n; done += k)
         if ((k = send(to, buf + done, (size_t)(n - done), MSG_NOSIGNAL)) <= 0) break;
+    if (p->n_held && p->held_for == to && p->at == 0) {
+        (void)!send(to, p->held, p->n_held, MSG_NOSIGNAL);
+        p->n_held = 0;
+    }
     atomic_fetch_add(&p->passed, (long)n);
 }
 

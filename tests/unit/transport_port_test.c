@@ -2,11 +2,12 @@
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/digest.h"
 #include "engine/base/log.h"
 #include "tests/conformance/ranks.h"
 #include "tests/harness/timing.h"
 #include "tests/unit/proxy.h"
+#include "transport/door/visit.h"
+#include "transport/link/tcp_impl.h"
 
 #include <errno.h>
 #include <signal.h>
@@ -16,25 +17,9 @@ static void assert_has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("'%s' not in '%s'", part, text);
 }
 
-/* The wire, as the header of the link states it. */
-struct hello {
-    uint64_t magic;
-    uint32_t version, kind;
-    uint64_t group;
-    uint32_t from, to, size, unused;
-    uint8_t nonce[32];
-};
-struct challenge {
-    uint64_t magic;
-    uint32_t version, unused;
-    uint8_t nonce[32];
-};
-struct welcome {
-    uint32_t in, unused;
-    uint8_t proof[32];
-};
-static const struct hello good = {
-    .magic = 0x6b6e696c65676e65u, .version = 4, .group = 7, .from = 1, .to = 0, .size = 2};
+static struct hello good(void) {
+    return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)), .group = 7, .from = 1, .size = 2};
+}
 
 static int try_dial(const char *address) {
     struct sockaddr_in to = proxy_address(atoi(strrchr(address, ':') + 1));
@@ -67,27 +52,18 @@ static bool hangs_up(int fd) {
 
 /* ---- strangers ---- */
 
-static void prove(const char *token, char who, const struct hello *h, const uint8_t *nonce, uint8_t *out) {
-    uint8_t text[1 + sizeof *h + 32] = {(uint8_t)who};
-    memcpy(text + 1, h, sizeof *h);
-    memcpy(text + 1 + sizeof *h, nonce, 32);
-    hmac_sha256(token, strlen(token), text, sizeof text, out);
-}
-
-/* Says hello and answers the challenge; the welcome tells whether it was let in. Only who was let
- * in has a proof that the other side holds the key. */
-static bool greet(int fd, const char *token, uint8_t answer[32]) {
-    struct challenge c;
-    struct welcome w;
-    uint8_t proof[32], none[32] = {0};
-    put(fd, &good, sizeof good);
-    if (recv(fd, &c, sizeof c, MSG_WAITALL) != (ssize_t)sizeof c) return false;
-    if (token) prove(token, 'D', &good, c.nonce, answer);
-    put(fd, answer, 32);
-    assert_int_equal(recv(fd, &w, sizeof w, MSG_WAITALL), sizeof w);
-    prove("right", 'L', &good, c.nonce, proof);
-    assert_memory_equal(w.proof, w.in ? proof : none, 32);
-    return w.in;
+/* The door's answer to a hello. */
+static uint32_t greet(const char *address, const char *key, struct hello h) {
+    struct visit *v;
+    struct door_head head = {.kind = UINT32_MAX};
+    int64_t soon = clock_ns() + 3000000000;
+    assert_ok(visit_create(&v));
+    int rv = visit_connect(v, address, key, soon);
+    if (!rv) memcpy(visit_room(v, sizeof h), &h, sizeof h);
+    if (!rv) rv = visit_ask(v, DOOR_STRANGER_MAX, soon);
+    if (!rv) (void)visit_reply(v, &head);
+    visit_free(v);
+    return rv == NNG_EPEERAUTH ? DOOR_REFUSED : head.kind;
 }
 
 static void assert_dropped(const char *address, const void *data, size_t n) {
@@ -100,8 +76,8 @@ static void assert_dropped(const char *address, const void *data, size_t n) {
 static void strangers_are_dropped(void **state) {
     static const char http[] = "GET / HTTP/1.1\r\nHost: localhost\r\nUser-Agent: a long one\r\n\r\n"
                                "and more than a hello holds";
-    struct hello other = good;
-    uint8_t answer[32], replayed[32], huge[4096];
+    struct hello other = good();
+    uint8_t huge[4096];
     struct port *p;
     (void)state;
     assert_ok(port_open(&(struct port_params){.key = "right"}, &p));
@@ -109,20 +85,16 @@ static void strangers_are_dropped(void **state) {
     memset(huge, 255, sizeof huge);
     assert_dropped(address, http, sizeof http);
     assert_dropped(address, huge, sizeof huge);
+    assert_dropped(address, &other, sizeof other); /* not proven */
+    assert_int_equal(greet(address, "right", good()), 0);
+    assert_int_equal(greet(address, "wrong", good()), DOOR_REFUSED);
+    assert_int_equal(greet(address, "", good()), DOOR_REFUSED);
     other.kind = 77;
-    assert_dropped(address, &other, sizeof other);
-    other = good, other.version = 1;
-    assert_dropped(address, &other, sizeof other);
-
-    int fd = dial(address);
-    assert_false(greet(fd, "wrong", answer));
-    close(fd);
-    fd = dial(address);
-    assert_true(greet(fd, "right", replayed));
-    close(fd);
-    fd = dial(address);
-    assert_false(greet(fd, NULL, replayed)); /* the challenge was another */
-    close(fd);
+    assert_int_equal(greet(address, "right", other), DOOR_BAD);
+    other = good(), other.head.version = 1;
+    assert_int_equal(greet(address, "right", other), DOOR_OTHER);
+    other = good(), other.head.kind = 5; /* a store's */
+    assert_int_equal(greet(address, "right", other), DOOR_BAD);
     port_close(p);
 }
 
@@ -145,7 +117,7 @@ static void *flood_main(void *arg) {
         while ((fd[i] = try_dial(flood.address[i % 2])) < 0 && !flood.stop) usleep(1000);
         if (fd[i] < 0) break; /* the ranks have failed, and their ports are closed */
         put(fd[i], words[i % 4], strlen(words[i % 4]));
-        if (i % 16 == 0) put(fd[i], &good, sizeof good); /* never answers the challenge */
+        if (i % 16 == 0) put(fd[i], "\26\3\1\1\0\1\0\0\374\3\3", 11); /* never says more of its hello */
         flood.dialed++;
     }
     while (!flood.stop) usleep(1000);
@@ -255,7 +227,7 @@ static void where_ports_listen(void **state) {
     assert_fails(ERR_CONFIG, port_open(&(struct port_params){.interface = "0.0.0.0"}, &p));
     assert_has(error_message(), "there is no token");
     assert_fails(ERR_CREATE, port_open(&(struct port_params){.interface = "192.0.2.1", .key = "t"}, &p));
-    assert_has(error_message(), "cannot listen on 192.0.2.1");
+    assert_has(error_message(), "cannot serve a rank's port at 192.0.2.1");
 
     assert_ok(port_address_towards("127.0.0.1:29500", address));
     assert_string_equal(address, "127.0.0.1");

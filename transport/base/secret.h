@@ -1,7 +1,6 @@
-/* The secret that all processes of a run share, as text. Whoever connects proves that it holds the
- * secret by an HMAC under a key. A person's secret may be guessed: from it the key is derived
- * slowly, with a salt that the other side gives, so that each guess costs as much. A random secret
- * is its own key. */
+/* The secret that all processes of a run share, as text. Whoever connects proves in TLS that it holds the key that is
+ * made of it. A person's secret may be guessed, by whoever has recorded a handshake: from it the key is derived slowly
+ * and in much memory, so that each guess costs as much. A random secret is its own key. */
 #pragma once
 #include "engine/base/error.h"
 #include <stddef.h>
@@ -13,6 +12,5 @@ enum {
     SECRET_MAX = 256,
     SECRET_SIZE = SECRET_MAX + 8, /* bytes of any secret or key as text, with its end */
 };
-/* key may be the secret's own place. The key of the last secret and salt is remembered, so one
- * process derives it once. */
-void secret_key(const char *secret, const void *salt, size_t n, char key[SECRET_SIZE]);
+/* key may be the secret's own place. The key of the last chosen secret is remembered, so a process derives it once. */
+MUST_CHECK enum error secret_key(const char *secret, char key[SECRET_SIZE]);

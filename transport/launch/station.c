@@ -72,8 +72,8 @@ static enum error open_store(struct station *s, const struct station_params *p) 
     return store_open(&sp, &s->store);
 }
 
-/* Ranks of a tcp store have its key. Others get a random number from their store, which only this
- * user's processes on this host can open: that is the key, or, where there is a secret, its salt. */
+/* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
+ * user's processes on this host can open. */
 static enum error find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
     const char *random, *name = pool_printf(s->pool, "%s/key", p->round);
     char *now = NULL;
@@ -84,8 +84,7 @@ static enum error find_key(struct station *s, const struct station_params *p, ch
     if (!name) return ERR_MEMORY;
     TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
     if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is not a key", name);
-    secret_key(p->token && *p->token ? p->token : now, now, strlen(now), key);
-    return ERR_NONE;
+    return secret_key(p->token && *p->token ? p->token : now, key);
 }
 
 static enum error open_port(struct station *s, const struct station_params *p) {

@@ -147,23 +147,22 @@ static enum error late_joiner(const struct link_params *p, int rank) {
     return FAIL(ERR_TIMEOUT, "%s", text);
 }
 
-static enum error take_streams(struct tcp *t, int peer, bool lanes, int64_t deadline) {
+static enum error join_stream(struct tcp *t, int peer, uint32_t kind, int64_t deadline) {
     const struct link_params *p = &t->link.params;
-    struct hello h = {.group = p->group, .from = (uint32_t)peer, .to = (uint32_t)p->rank, .size = (uint32_t)p->size};
-    for (h.kind = 0; h.kind < STREAMS; h.kind++) {
-        if (!has_stream(p, h.kind, lanes)) continue;
-        enum error err = port_take(p->port, &h, deadline, &t->peers[peer].stream[h.kind]);
-        if (err) return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
-    }
-    return ERR_NONE;
+    struct stream *out = &t->peers[peer].stream[kind];
+    struct hello h = hello_of(p, peer, p->rank, kind);
+    if (!has_stream(p, kind, has_lanes(t, peer))) return ERR_NONE;
+    if (peer < p->rank) return tcp_dial(p, peer, kind, deadline, out);
+    enum error err = port_take(p->port, &h, deadline, out);
+    return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
 }
 
 /* The ports hear hellos by themselves, so dialing waits for no rank that dials. */
 static enum error join_streams(struct tcp *t) {
     const struct link_params *p = &t->link.params;
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
-    for (int r = 0; r < p->rank; r++) TRY(tcp_dial(p, r, has_lanes(t, r), deadline, t->peers[r].stream));
-    for (int r = p->rank + 1; r < p->size; r++) TRY(take_streams(t, r, has_lanes(t, r), deadline));
+    for (int r = 0; r < p->size; r++)
+        for (uint32_t kind = 0; kind < STREAMS && r != p->rank; kind++) TRY(join_stream(t, r, kind, deadline));
     return ERR_NONE;
 }
 

@@ -1,24 +1,16 @@
 /* The inside of the link over TCP.
  *
- * Between two ranks there is one stream for each way and one for control. The higher rank dials
- * the lower. A stream begins with a hello, in which both prove that they hold the run's key, the
- * dialer first, so that strangers get no HMAC by which a secret could be guessed:
- *
- *     dialer                          listener
- *     hello {who, for whom, nonce} ->
- *                                  <- challenge {nonce}
- *     answer {HMAC(key, "dialer" hello nonce)} ->
- *                                  <- welcome {HMAC(key, "listener" hello nonce)}
- *
- * then nothing but messages (label, its seal; bytes, their seal) on a lane, or frames of one size
- * with their seals on control. The keys of the seals are an HMAC of hello and nonce, too, so
- * nothing can be changed, left out, repeated or taken from another stream. Numbers travel as they
- * lie in memory: the magic of a host with another order of bytes is garbage. */
+ * Between two ranks there is one stream for each way and one for control. The higher rank dials the lower's port, a door
+ * (transport/door): both prove in TLS that they hold the run's key, and the dialer's first message is a hello, which
+ * says whose stream it is. After the welcome TLS ends, and nothing follows but messages (label, its seal; bytes, their
+ * seal) on a lane, or frames of one size with their seals on control. The keys of the seals come from that connection's
+ * TLS, so nothing can be changed, left out, repeated or taken from another stream. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
 #include "transport/base/secret.h"
 #include "transport/base/timer.h"
+#include "transport/door/door.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
 #include "transport/link/seal.h"
@@ -31,42 +23,29 @@
 
 enum { CONTROL = LINK_WAYS, STREAMS };
 
-/* ---- the hello (tcp_hello.c, tcp_dial.c, tcp_port.c) ---- */
+/* ---- the hello (tcp_dial.c, tcp_port.c) ---- */
 
-enum { HELLO_VERSION = 4, NONCE_BYTES = 32, HELLO_SECONDS = 10 };
-#define HELLO_MAGIC 0x6b6e696c65676e65u /* "engelink" */
+enum { HELLO_KIND = 32 };
 struct hello {
-    uint64_t magic;
-    uint32_t version, kind; /* kind: a way or CONTROL */
+    struct door_head head;
     uint64_t group;
-    uint32_t from, to, size, unused;
-    uint8_t nonce[NONCE_BYTES];
+    uint32_t from, to, size, kind; /* kind: a way or CONTROL */
 };
-struct challenge {
-    uint64_t magic;
-    uint32_t version, unused;
-    uint8_t nonce[NONCE_BYTES];
-};
-struct welcome {
-    uint32_t in, unused; /* 1, or 0: the dialer does not hold the key */
-    uint8_t proof[SHA256_BYTES];
-};
-void hello_nonce(uint8_t out[NONCE_BYTES]);
-/* who: 'L' proves that the listener holds the key, 'D' the dialer; 'S' is what only both know. */
-void hello_proof(const char *key, char who, const struct hello *h, const uint8_t nonce[NONCE_BYTES],
-                 uint8_t out[SHA256_BYTES]);
+static inline struct hello hello_of(const struct link_params *p, int from, int to, uint32_t kind) {
+    return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)),
+                          .group = p->group,
+                          .from = (uint32_t)from,
+                          .to = (uint32_t)to,
+                          .size = (uint32_t)p->size,
+                          .kind = kind};
+}
 const char *port_key(const struct port *p);
-struct stream {    /* whose hello is done */
-    nng_stream *s; /* NULL: there is none, as a lane to a rank of this host */
-    bool dialed;   /* by this rank */
-    uint8_t session[SHA256_BYTES];
-};
-/* Waits until clock_ns() is 'deadline' for the stream that rank 'from' opens to this rank;
+/* Waits until clock_ns() is 'deadline' for the stream of that name, which another rank opens to this one;
  * ERR_TIMEOUT without words, for the caller to name who did not come. */
 MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out);
-/* Opens the streams of this rank to a lower one. */
-MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline,
-                               struct stream out[STREAMS]);
+/* Opens this rank's stream of that kind to a lower one. */
+MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline,
+                               struct stream *out);
 /* Whether two ranks have a stream of that kind. lanes: calls pass between them over TCP. */
 static inline bool has_stream(const struct link_params *p, uint32_t kind, bool lanes) {
     return kind == CONTROL || (kind == MAIL_WAY ? p->mail : lanes);

@@ -3,10 +3,9 @@
 
 #include <string.h>
 
-static const uint32_t REQUEST_MAGIC = 0x71747345, REPLY_MAGIC = 0x61747345; /* "Estq", "Esta" */
 enum { HAS_VALUE = 1, HAS_EXPECTED = 2, HAS_YES = 4 };
-_Static_assert(sizeof(struct wire_request) == 80, "requests have no holes");
-_Static_assert(sizeof(struct wire_reply) == 64, "replies have no holes");
+_Static_assert(sizeof(struct wire_request) == 64, "requests have no holes");
+_Static_assert(sizeof(struct wire_reply) == 40, "replies have no holes");
 
 /* ---- writing ---- */
 
@@ -16,11 +15,11 @@ static size_t value_bytes(const struct request *q) {
 }
 
 size_t wire_request_size(const struct request *q) {
-    return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n + SHA256_BYTES;
+    return sizeof(struct wire_request) + strlen(q->key) + 1 + value_bytes(q) + q->expected.n;
 }
 
 size_t wire_reply_size(const struct store_answer *a) {
-    return sizeof(struct wire_reply) + a->value.n + SHA256_BYTES;
+    return sizeof(struct wire_reply) + a->value.n;
 }
 
 static uint8_t *put(uint8_t *to, const void *from, size_t n) {
@@ -30,7 +29,7 @@ static uint8_t *put(uint8_t *to, const void *from, size_t n) {
 
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to) {
     struct wire_request w = *h;
-    w.start = (struct wire_start){REQUEST_MAGIC, WIRE_VERSION, (uint32_t)wire_request_size(q), h->start.kind};
+    w.head = door_head(h->head.kind, wire_request_size(q));
     w.has = (q->value.at ? HAS_VALUE : 0) | (q->expected.at ? HAS_EXPECTED : 0);
     w.delta = q->delta;
     w.key = (uint32_t)strlen(q->key) + 1;
@@ -45,39 +44,14 @@ void wire_write_request(const struct wire_request *h, const struct request *q, u
 
 void wire_write_reply(const struct wire_reply *h, const struct store_answer *a, uint8_t *to) {
     struct wire_reply w = *h;
-    w.start = (struct wire_start){REPLY_MAGIC, WIRE_VERSION, (uint32_t)wire_reply_size(a), h->start.kind};
+    w.head = door_head(h->head.kind, wire_reply_size(a));
     w.has = (a->value.at ? HAS_VALUE : 0) | (a->yes ? HAS_YES : 0);
     w.sum = a->sum;
     w.value = (uint32_t)a->value.n;
     put(put(to, &w, sizeof w), a->value.at, w.value);
 }
 
-static void seal_of(const char *key, const uint8_t *message, size_t n, uint8_t out[SHA256_BYTES]) {
-    hmac_sha256(key, strlen(key), message, n - SHA256_BYTES, out);
-}
-
-void wire_seal(const char *key, uint8_t *message, size_t n) {
-    if (key)
-        seal_of(key, message, n, message + n - SHA256_BYTES);
-    else
-        memset(message + n - SHA256_BYTES, 0, SHA256_BYTES);
-}
-
-bool wire_sealed(const char *key, const uint8_t *message, size_t n) {
-    uint8_t right[SHA256_BYTES];
-    seal_of(key, message, n, right);
-    return digest_equal(right, message + n - SHA256_BYTES);
-}
-
 /* ---- reading ---- */
-
-bool wire_is_request(const struct wire_start *s, size_t most) {
-    return s->magic == REQUEST_MAGIC && s->bytes >= sizeof(struct wire_request) + SHA256_BYTES && s->bytes <= most;
-}
-
-bool wire_is_reply(const struct wire_start *s) {
-    return s->magic == REPLY_MAGIC && s->bytes >= sizeof(struct wire_reply) + SHA256_BYTES && s->bytes <= WIRE_MAX;
-}
 
 /* Text of n bytes, the last of which is its 0. */
 static bool is_key(const char *text, size_t n, bool prefix) {
@@ -105,11 +79,12 @@ static bool fits(const struct request *q) {
 
 bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q) {
     const uint8_t *from = message + sizeof *h;
+    if (n < sizeof *h) return false;
     memcpy(h, message, sizeof *h);
-    uint32_t kind = h->start.kind;
-    if ((uint64_t)h->key + h->value + h->expected != n - sizeof *h - SHA256_BYTES) return false;
-    if (kind < WIRE_REQUEST) return true;
-    if (kind - WIRE_REQUEST >= STORE_OPS) return false;
+    uint32_t kind = h->head.kind;
+    if ((uint64_t)h->key + h->value + h->expected != n - sizeof *h) return false;
+    if (kind == WIRE_GREETING) return true;
+    if (kind < WIRE_REQUEST || kind - WIRE_REQUEST >= STORE_OPS) return false;
     *q = (struct request){.op = (enum store_op)(kind - WIRE_REQUEST),
                           .wait = h->wait_ms > 0,
                           .key = (const char *)from,
@@ -121,8 +96,9 @@ bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h,
 
 bool wire_read_reply(const uint8_t *message, size_t n, struct wire_reply *h, struct store_answer *a) {
     const uint8_t *from = message + sizeof *h;
+    if (n < sizeof *h) return false;
     memcpy(h, message, sizeof *h);
-    if (h->value != n - sizeof *h - SHA256_BYTES) return false;
-    *a = (struct store_answer){.status = (enum answer_status)h->start.kind, .yes = h->has & HAS_YES, .sum = h->sum};
+    if (h->value != n - sizeof *h) return false;
+    *a = (struct store_answer){.status = (enum answer_status)h->head.kind, .yes = h->has & HAS_YES, .sum = h->sum};
     return take(&from, h->value, h->has & HAS_VALUE, &a->value);
 }

@@ -1,4 +1,4 @@
-#include "transport/base/remote.h"
+#include "transport/door/remote.h"
 
 #include <arpa/inet.h>
 #include <stdint.h>

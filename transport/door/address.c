@@ -1,5 +1,5 @@
 /* Hosts and ports. */
-#include "transport/store/address.h"
+#include "transport/door/address.h"
 #include "engine/base/text.h"
 
 #include <arpa/inet.h>

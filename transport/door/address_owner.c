@@ -1,6 +1,6 @@
 /* The process that listens on a port of this host: the kernel's table of sockets gives a socket's number, and the
  * descriptors of all processes are searched for it. */
-#include "transport/store/address.h"
+#include "transport/door/address.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -23,6 +23,7 @@ struct proxy {
     _Atomic int change;     /* so many times, one bit of what it passes at once */
     enum attack attack;
     _Atomic int at;       /* the piece that is attacked, counted over all streams, from 1; 0: none */
+    _Atomic int pieces;   /* that have come */
     unsigned bit;         /* that is flipped, modulo the piece's bits */
     char old[4096];       /* the piece of ATTACK_OLD; recorded from here where 'record' is set */
     _Atomic size_t n_old; /* its bytes */
@@ -95,6 +96,7 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
         return;
     }
     if (p->change > 0 && p->change--) buf[n / 2] ^= 4;
+    p->pieces++;
     if (p->record && (size_t)n <= sizeof p->old) {
         memcpy(p->old, buf, (size_t)n);
         p->n_old = (size_t)n;

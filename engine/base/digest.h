@@ -1,6 +1,7 @@
-/* Digests: crc32c (Castagnoli; hardware where the CPU has it) for what we store, sha256 to compare
- * runs. */
+/* Digests: crc32c (Castagnoli; hardware where the CPU has it) for what we store, sha256 to compare runs; and what
+ * proves that somebody holds a secret. Cryptography is libcrypto's (OpenSSL 3). */
 #pragma once
+#include "engine/base/error.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -28,8 +29,8 @@ void hmac_init(struct hmac *h, const void *key, size_t n);
 void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BYTES]);
 /* HMAC-SHA256 of n bytes under a key: proves that its author holds the key. */
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]);
-/* The first block of PBKDF2-HMAC-SHA256 (RFC 8018): a key from a secret that can be guessed, so slow
- * that guessing costs much. */
-void pbkdf2_sha256(const char *secret, const void *salt, size_t salt_n, uint32_t rounds, uint8_t out[SHA256_BYTES]);
+/* A key from a secret that a person chose, by scrypt (RFC 7914) with n = 32768, r = 8, p = 1: each guess of the secret
+ * costs who guesses what it costs here, 32 MB of memory and about 0.1 s of a core. ERR_MEMORY: there is not as much. */
+MUST_CHECK enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8_t out[SHA256_BYTES]);
 /* Whether two digests are equal; the time does not depend on where they differ. */
 int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]);

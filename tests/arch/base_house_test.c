@@ -56,6 +56,12 @@ static const struct {
     {"transport/launch/", "nng/", NULL},
     {"transport/group", "nng/", NULL},
     {"transport/link/", "nng/", "transport/link/tcp"},
+    {"engine/", "openssl/", "engine/base/"},
+    {"engine/", "openssl/ssl", NULL}, /* libssl is transport's, libcrypto engine/base's */
+    {"transport/", "openssl/evp", NULL},
+    {"modes/", "openssl/", NULL},
+    {"lab/", "openssl/", NULL},
+    {"cli/", "openssl/", NULL},
     {"", "mpi.h", "transport/link/mpi/"},
     {"", "zlib.h", "engine/data/"},
     {"", "jpeglib.h", "engine/data/image.c"},

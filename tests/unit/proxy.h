@@ -20,6 +20,8 @@ struct proxy {
     _Atomic int change;     /* so many times, one bit of what it passes at once */
     _Atomic bool dumb;      /* passes nothing more, but keeps the streams */
     _Atomic bool last;      /* passes what has come, and resets the streams at once */
+    const char *word;       /* what it looks for in all that passes; NULL: nothing */
+    _Atomic int found;      /* pieces that had it */
     int listener, target;
     _Atomic long passed;
     _Atomic bool stop;
@@ -51,6 +53,7 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
         shutdown(from, SHUT_RD);
         return;
     }
+    if (p->word && memmem(buf, (size_t)n, p->word, strlen(p->word))) p->found++;
     if (p->change > 0 && p->change--) buf[n / 2] ^= 4;
     for (ssize_t done = 0, k; done < n; done += k)
         if ((k = send(to, buf + done, (size_t)(n - done), MSG_NOSIGNAL)) <= 0) break;

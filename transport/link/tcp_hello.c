@@ -12,9 +12,14 @@ void hello_nonce(uint8_t out[NONCE_BYTES]) {
     }
 }
 
+/* Without a key there is nothing that only both know: zeros. */
 void hello_proof(const char *key, char who, const struct hello *h, const uint8_t nonce[NONCE_BYTES],
                  uint8_t out[SHA256_BYTES]) {
     uint8_t text[1 + sizeof *h + NONCE_BYTES];
+    if (who == 'S' && !*key) {
+        memset(out, 0, SHA256_BYTES);
+        return;
+    }
     text[0] = (uint8_t)who;
     memcpy(text + 1, h, sizeof *h);
     memcpy(text + 1 + sizeof *h, nonce, NONCE_BYTES);

@@ -11,8 +11,8 @@
  *                                  <- welcome {HMAC(key, "listener" hello nonce)}
  *
  * then nothing but messages (label, its seal; bytes, their seal) on a lane, or frames of one size
- * with their seals on control. The keys of the seals are an HMAC of hello and nonce, too, so
- * nothing can be changed, left out, repeated or taken from another stream. Numbers travel as they
+ * with their seals on control. The keys of the seals come from the hello, too, so nothing can be
+ * changed, left out, repeated or taken from another stream. Numbers travel as they
  * lie in memory: the magic of a host with another order of bytes is garbage. */
 #pragma once
 #include "engine/base/digest.h"
@@ -56,10 +56,10 @@ void hello_nonce(uint8_t out[NONCE_BYTES]);
 void hello_proof(const char *key, char who, const struct hello *h, const uint8_t nonce[NONCE_BYTES],
                  uint8_t out[SHA256_BYTES]);
 const char *port_key(const struct port *p);
-struct stream {    /* whose hello is done */
-    nng_stream *s; /* NULL: there is none, as a lane to a rank of this host */
-    bool dialed;   /* by this rank */
-    uint8_t session[SHA256_BYTES];
+struct stream {                    /* whose hello is done */
+    nng_stream *s;                 /* NULL: there is none, as a lane to a rank of this host */
+    bool dialed;                   /* by this rank */
+    uint8_t session[SHA256_BYTES]; /* a secret of both ends; zeros: there is no key */
 };
 /* Waits until clock_ns() is 'deadline' for the stream that rank 'from' opens to this rank;
  * ERR_TIMEOUT without words, for the caller to name who did not come. */
@@ -120,8 +120,8 @@ struct tcp_peer {
 };
 
 /* One message in each direction (tcp_stream.c), the lane's thread's own. On the stream: label and
- * seal; then the bytes; and, between hosts, their seal: what stays on one host nobody can change
- * who could not change the processes as well. */
+ * seal; then the bytes; and, between hosts or where seals are expressly wanted, their seal: what
+ * stays on one host nobody can change who could not change the processes as well. */
 struct sending {
     int peer, fd; /* peer -1: none */
     struct label label;
@@ -129,8 +129,9 @@ struct sending {
     const char *data;
     size_t bytes, sealed; /* sealed: of the bytes' seal; 0: they have none */
     size_t done, total;   /* of all of it; elsewhere than on a stream, of label and data */
+    size_t ready;         /* bytes that may be sent, since they are sealed */
     struct sealer *sealer;
-    struct mixture mixed; /* bytes that may be sent */
+    char *piece; /* the last of these, encrypted; NULL: nothing is */
 };
 struct receiving {
     int peer, fd;
@@ -142,7 +143,6 @@ struct receiving {
     size_t held;                /* bytes in 'piece' that the sink has not got yet */
     char *piece;                /* for sinks that do not only copy */
     struct sealer *sealer;
-    struct mixture mixed; /* bytes that have come */
 };
 struct tcp_vigil { /* of one exchange */
     int64_t start;

@@ -92,6 +92,7 @@ static enum error open_link(struct group *g) {
                              .roster = p->roster,
                              .port = p->port,
                              .mail = p->mail,
+                             .secure = p->secure,
                              .group = p->id,
                              .user = g,
                              .describe = call_describe,
@@ -180,6 +181,10 @@ int group_size(const struct group *g) {
 
 int group_position(const struct group *g) {
     return g->places.place[g->rank];
+}
+
+const char *group_guard(const struct group *g) {
+    return g->link->guard;
 }
 
 const char *group_choice(const struct group *g, size_t bytes, const char **why) {

@@ -5,6 +5,7 @@
  * One thread a rank calls into a group; work runs on the caller (LANE_INLINE) or on the group's communication lane, a
  * thread that runs what it is given in order. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
+#include "engine/base/links.h"
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
 #include "transport/base/await.h"
@@ -30,6 +31,7 @@ struct group_params {
     struct port *port;           /* this rank's, for links to other hosts; else NULL */
     struct recorder *recorder;   /* of this rank; NULL: none */
     bool mail;                   /* messages by tags (group_post) are possible, in its subgroups, too */
+    enum secure secure;          /* the same on all ranks */
     size_t kept; /* bytes of messages that this rank may keep until it asks for them; 0: half of the host's
                     memory */
     uint64_t id; /* of the group, the same on all ranks; no two at a time have one */
@@ -58,6 +60,9 @@ int group_position(const struct group *g);
 MUST_CHECK enum error group_split(struct group *g, int color, int key, struct group **out);
 /* The algorithm of all_reduce for this many bytes, and the reason (for the banner; lives as long as the group). */
 const char *group_choice(const struct group *g, size_t bytes, const char **why);
+
+/* What guards messages between hosts: "sealed", "encrypted" or "checked"; NULL: the link is of one host. */
+const char *group_guard(const struct group *g);
 
 /* The carrier of buffers on accelerators, and the reason (for the banner; as long as the group). NULL: there are
  * none. */

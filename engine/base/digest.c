@@ -8,8 +8,10 @@
 
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
+#include <openssl/hmac.h>
 #include <openssl/sha.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- crc32c ---- */
@@ -102,39 +104,6 @@ void sha256_hex(struct sha256 s, char out[SHA256_TEXT]) {
     out[2 * SHA256_BYTES] = '\0';
 }
 
-/* RFC 2104: a key longer than a block is digested first. */
-void hmac_init(struct hmac *h, const void *key, size_t n) {
-    uint8_t pad[64] = {0};
-    if (n > sizeof pad) {
-        sha256_init(&h->inner);
-        sha256_update(&h->inner, key, n);
-        sha256_final(h->inner, pad);
-    } else if (n) {
-        memcpy(pad, key, n);
-    }
-    for (size_t i = 0; i < sizeof pad; i++) pad[i] ^= 0x36;
-    sha256_init(&h->inner);
-    sha256_update(&h->inner, pad, sizeof pad);
-    for (size_t i = 0; i < sizeof pad; i++) pad[i] ^= 0x36 ^ 0x5c;
-    sha256_init(&h->outer);
-    sha256_update(&h->outer, pad, sizeof pad);
-}
-
-void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BYTES]) {
-    struct sha256 outer = h->outer;
-    sha256_final(inner, out);
-    sha256_update(&outer, out, SHA256_BYTES);
-    sha256_final(outer, out);
-}
-
-void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]) {
-    struct hmac h;
-    hmac_init(&h, key, key_n);
-    struct sha256 inner = h.inner;
-    sha256_update(&inner, data, n);
-    hmac_final(&h, inner, out);
-}
-
 /* ---- secrets ---- */
 
 /* At exit libcrypto would free what threads of nng may still use. */
@@ -147,6 +116,10 @@ enum error scrypt_key(const char *secret, const void *salt, size_t salt_n, uint8
     if (!EVP_PBE_scrypt(secret, strlen(secret), salt, salt_n, n, r, p, most, out, SHA256_BYTES))
         return FAIL(ERR_MEMORY, "no key could be made of the secret: libcrypto needs 32 MB for scrypt");
     return ERR_NONE;
+}
+
+void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]) {
+    if (!HMAC(EVP_sha256(), key_n ? key : "", (int)key_n, data, n, out, NULL)) abort(); /* it found no memory */
 }
 
 int digest_equal(const uint8_t a[SHA256_BYTES], const uint8_t b[SHA256_BYTES]) {

@@ -20,13 +20,6 @@ void sha256_update(struct sha256 *s, const void *data, size_t n);
 void sha256_final(struct sha256 s, uint8_t out[SHA256_BYTES]); /* by value: s can go on */
 void sha256_hex(struct sha256 s, char out[SHA256_TEXT]);
 
-/* HMAC-SHA256, made once from a key and used for many messages: copy 'inner', update the copy with
- * the message, and give it to hmac_final. */
-struct hmac {
-    struct sha256 inner, outer;
-};
-void hmac_init(struct hmac *h, const void *key, size_t n);
-void hmac_final(const struct hmac *h, struct sha256 inner, uint8_t out[SHA256_BYTES]);
 /* HMAC-SHA256 of n bytes under a key: proves that its author holds the key. */
 void hmac_sha256(const void *key, size_t key_n, const void *data, size_t n, uint8_t out[SHA256_BYTES]);
 /* A key from a secret that a person chose, by scrypt (RFC 7914) with n = 32768, r = 8, p = 1: each guess of the secret

@@ -3,6 +3,15 @@
 #pragma once
 #include <stdbool.h>
 
+/* What guards the messages of ranks on different hosts. Expressly sealed or encrypted, messages that stay on one host and
+ * pass over TCP are so, too. */
+enum secure {
+    SECURE_AUTO,      /* sealed where the ranks share a secret, else a checksum */
+    SECURE_OFF,       /* a checksum */
+    SECURE_SEALED,    /* readable, and nobody can change them */
+    SECURE_ENCRYPTED, /* not readable either */
+};
+
 enum link_joins { JOINS_ANY, JOINS_THREADS, JOINS_PROCESSES, JOINS_HOSTS };
 enum comm_link {
     COMM_LINK_AUTO,

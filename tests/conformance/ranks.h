@@ -39,6 +39,7 @@ struct ranks {
     double heartbeat;
     bool mail;
     size_t kept;
+    enum secure secure;
     struct recorder *const *recorders; /* of each rank, or NULL */
     /* Ranks with accelerators: of which kind, which units; the first 'hosted' ranks have none. */
     const struct device_ops *devices;
@@ -92,6 +93,7 @@ static inline struct group_params rank_params(const struct ranks *p, int rank) {
                                  .heartbeat = p->heartbeat,
                                  .mail = p->mail,
                                  .kept = p->kept,
+                                 .secure = p->secure,
                                  .recorder = p->recorders ? p->recorders[rank] : NULL,
                                  .carrier = p->carrier,
                                  .bitwise = p->bitwise,

@@ -35,6 +35,8 @@ struct proxy {
     int held_for;      /* the descriptor it goes to */
     _Atomic bool dumb; /* passes nothing more, but keeps the streams */
     _Atomic bool last; /* passes what has come, and resets the streams at once */
+    const char *word;  /* what it looks for in all that passes; NULL: nothing */
+    _Atomic int found; /* pieces that had it */
     int listener, target;
     _Atomic long passed;
     _Atomic bool stop;
@@ -95,6 +97,7 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
         shutdown(from, SHUT_RD);
         return;
     }
+    if (p->word && memmem(buf, (size_t)n, p->word, strlen(p->word))) p->found++;
     if (p->change > 0 && p->change--) buf[n / 2] ^= 4;
     p->pieces++;
     if (p->record && (size_t)n <= sizeof p->old) {

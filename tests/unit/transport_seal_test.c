@@ -1,103 +1,147 @@
-/* Seals: mixing is what its description says, whatever the instructions and the pieces; a seal holds
- * for one text, one number and one direction. */
+/* Seals: one holds for one text, one number, one direction and one kind, whatever the pieces; keys follow each other. */
 #include "tests/harness/harness.h"
 
-#include "engine/base/memory.h"
 #include "transport/link/seal.h"
 
 #include <string.h>
 
-enum { MANY = 5 * MIX_BLOCK + 77 };
-static const uint64_t prime = ((uint64_t)1 << 61) - 1;
+enum { MANY = 5000 };
 static struct sealer out, in;
-static uint8_t data[MANY];
+static uint8_t session[SHA256_BYTES], data[MANY], sent[MANY];
+
+static void open_both(enum seal_kind kind) {
+    sealer_close(&out);
+    sealer_close(&in);
+    assert_ok(sealer_open(&out, kind, session, 'D', false));
+    assert_ok(sealer_open(&in, kind, session, 'D', true));
+}
 
 static int set_up(void **state) {
-    uint8_t session[SHA256_BYTES];
     (void)state;
     for (size_t i = 0; i < sizeof session; i++) session[i] = (uint8_t)(i * 7);
     for (size_t i = 0; i < MANY; i++) data[i] = (uint8_t)(i * i >> 3);
-    sealer_init(&out, session, 'D');
-    sealer_init(&in, session, 'D');
     return 0;
 }
 
-/* One product and one sum at a time, fully reduced. */
-static uint64_t multiply(uint64_t a, uint64_t b) {
-    uint64_t sum = 0;
-    for (; b; b >>= 1, a = a * 2 % prime)
-        if (b & 1) sum = (sum + a) % prime;
-    return sum;
-}
-
-static uint64_t expected(int way, size_t n) {
-    uint64_t value = 0;
-    for (size_t block = 0; block < n; block += MIX_BLOCK) {
-        uint64_t sum = 0;
-        size_t end = (n - block < MIX_BLOCK ? n - block + 31 : MIX_BLOCK) / 32 * 32;
-        for (size_t i = 0; i < end / 4; i += 2) {
-            uint8_t bytes[8] = {0};
-            uint32_t pair[2];
-            for (size_t k = 0; k < 8 && block + 4 * i + k < n; k++) bytes[k] = data[block + 4 * i + k];
-            memcpy(pair, bytes, 8);
-            sum += (uint64_t)(uint32_t)(pair[0] + out.word[way][i]) * (uint32_t)(pair[1] + out.word[way][i + 1]);
-        }
-        value = (multiply(value, out.at[way] % prime) + (uint32_t)sum) % prime;
-        value = (multiply(value, out.at[way] % prime) + (sum >> 32)) % prime;
-    }
-    return value;
-}
-
-static void mixing_is_as_described(void **state) {
+static int tear_down(void **state) {
     (void)state;
-    for (size_t n = 1; n <= MANY; n += n < 70 ? 1 : 97) {
-        struct mixture whole = {0}, pieces = {0};
-        seal_mix(&out, &whole, data, n);
-        for (size_t at = 0; at < n; at += 2 * MIX_BLOCK)
-            seal_mix(&in, &pieces, data + at, n - at < 2 * MIX_BLOCK ? n - at : 2 * MIX_BLOCK);
-        assert_memory_equal(&whole, &pieces, sizeof whole);
-        assert_int_equal(whole.bytes, n);
-        for (int way = 0; way < MIX_WAYS; way++) assert_int_equal(whole.value[way] % prime, expected(way, n));
+    sealer_close(&out);
+    sealer_close(&in);
+    return 0;
+}
+
+/* What is sent of n bytes, in pieces. */
+static void pass_out(size_t n, size_t piece, uint8_t seal[SEAL_BYTES]) {
+    memcpy(sent, data, n);
+    seal_begin(&out);
+    for (size_t at = 0; at < n; at += piece) seal_pass(&out, data + at, sent + at, n - at < piece ? n - at : piece);
+    seal_end(&out, seal);
+}
+
+static bool pass_in(size_t n, size_t piece, const uint8_t seal[SEAL_BYTES]) {
+    seal_begin(&in);
+    for (size_t at = 0; at < n; at += piece) seal_pass(&in, sent + at, sent + at, n - at < piece ? n - at : piece);
+    return seal_ends(&in, seal);
+}
+
+static void pieces_do_not_matter(void **state) {
+    static const size_t pieces[] = {1, 16, 77, 1024, MANY};
+    uint8_t seal[SEAL_BYTES];
+    (void)state;
+    for (int kind = SEAL_CHECKS; kind <= SEAL_ENCRYPTS; kind++) {
+        open_both((enum seal_kind)kind);
+        for (size_t n = 1; n <= MANY; n += n < 70 ? 1 : 493) {
+            pass_out(n, pieces[n % 5], seal);
+            if (kind != SEAL_ENCRYPTS) assert_memory_equal(sent, data, n);
+            if (kind == SEAL_ENCRYPTS && n > 15) assert_memory_not_equal(sent, data, n);
+            assert_true(pass_in(n, pieces[n / 5 % 5], seal));
+            assert_memory_equal(sent, data, n);
+        }
     }
 }
 
 static void every_bit_counts(void **state) {
-    struct mixture right = {0};
+    uint8_t seal[SEAL_BYTES];
     (void)state;
-    seal_mix(&out, &right, data, MANY);
-    for (size_t bit = 0; bit < 8 * MANY; bit += bit < 8 * MIX_BLOCK ? 1 : 61) {
-        struct mixture wrong = {0};
-        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        seal_mix(&out, &wrong, data, MANY);
-        data[bit / 8] ^= (uint8_t)(1 << bit % 8);
-        for (int way = 0; way < MIX_WAYS; way++) assert_true(right.value[way] % prime != wrong.value[way] % prime);
+    for (int kind = SEAL_CHECKS; kind <= SEAL_ENCRYPTS; kind++) {
+        open_both((enum seal_kind)kind);
+        for (size_t bit = 0; bit < 8 * 200; bit++) {
+            pass_out(200, 200, seal);
+            sent[bit / 8] ^= (uint8_t)(1 << bit % 8);
+            assert_false(pass_in(200, 200, seal));
+        }
     }
 }
 
+static bool holds(const uint8_t seal[SEAL_BYTES], const char *text, uint64_t number) {
+    char copy[5];
+    memcpy(copy, text, sizeof copy);
+    in.seals = number;
+    return seal_holds(&in, copy, 4, seal);
+}
+
 static void a_seal_holds_once(void **state) {
-    uint8_t seal[3][SEAL_BYTES], session[SHA256_BYTES] = {0};
     (void)state;
-    for (int i = 0; i < 3; i++) seal_make(&out, "text", 4, seal[i]);
-    assert_memory_not_equal(seal[0], seal[1], SEAL_BYTES);
-    assert_true(seal_holds(&in, "text", 4, seal[0]));
-    assert_false(seal_holds(&in, "text", 4, seal[0])); /* said again */
-    assert_true(seal_holds(&in, "text", 4, seal[2]));
-    in.number = 0;
-    assert_false(seal_holds(&in, "texT", 4, seal[0]));
-    in.number = 0;
-    assert_false(seal_holds(&in, "text", 4, seal[1])); /* one was left out */
-    in.number = 0;
-    seal[0][SEAL_BYTES - 1] ^= 1;
-    assert_false(seal_holds(&in, "text", 4, seal[0]));
-    sealer_init(&out, session, 'D');
-    sealer_init(&in, session, 'L');
-    seal_make(&out, "text", 4, seal[0]);
-    assert_false(seal_holds(&in, "text", 4, seal[0])); /* sent back */
+    for (int kind = SEAL_CHECKS; kind <= SEAL_SEALS; kind++) { /* in which the text is sent as it is */
+        uint8_t seal[3][SEAL_BYTES];
+        open_both((enum seal_kind)kind);
+        for (int i = 0; i < 3; i++) seal_make(&out, (char[]){"text"}, 4, seal[i]);
+        assert_memory_not_equal(seal[0], seal[1], SEAL_BYTES);
+        assert_true(holds(seal[0], "text", 0));
+        assert_false(holds(seal[0], "text", 1)); /* said again */
+        assert_true(holds(seal[2], "text", 2));
+        assert_false(holds(seal[0], "texT", 0));
+        assert_false(holds(seal[1], "text", 0)); /* one was left out */
+        seal[0][SEAL_BYTES - 1] ^= 1;
+        assert_false(holds(seal[0], "text", 0));
+    }
+}
+
+/* Sent back, or of a rank to which messages are something else. */
+static void both_ends_are_alike(void **state) {
+    uint8_t seal[SEAL_BYTES];
+    (void)state;
+    open_both(SEAL_SEALS);
+    sealer_close(&in);
+    assert_ok(sealer_open(&in, SEAL_SEALS, session, 'L', true));
+    seal_make(&out, (char[]){"text"}, 4, seal);
+    assert_false(holds(seal, "text", 0));
+    for (int other = SEAL_CHECKS; other <= SEAL_ENCRYPTS; other += 2) {
+        open_both(SEAL_SEALS);
+        sealer_close(&in);
+        assert_ok(sealer_open(&in, (enum seal_kind)other, session, 'D', true));
+        seal_make(&out, (char[]){"text"}, 4, seal);
+        assert_false(holds(seal, "text", 0));
+    }
+}
+
+/* A key's last seal is followed by the next key's first, at both ends, and the numbers begin again. */
+static void keys_follow_each_other(void **state) {
+    uint8_t first[SEAL_BYTES], seal[SEAL_BYTES];
+    (void)state;
+    open_both(SEAL_SEALS);
+    seal_make(&out, (char[]){"text"}, 4, first);
+    for (int full = 0; full < 2; full++) { /* of seals, of bytes */
+        uint8_t before[SHA256_BYTES];
+        memcpy(before, out.secret, sizeof before);
+        out.seals = in.seals = full ? 5 : KEY_SEALS;
+        out.bytes = in.bytes = full ? KEY_BYTES : 4;
+        seal_make(&out, (char[]){"text"}, 4, seal);
+        assert_int_equal(out.seals, 1);
+        assert_int_equal(out.bytes, 4);
+        assert_memory_not_equal(out.secret, before, sizeof before);
+        assert_memory_not_equal(seal, first, SEAL_BYTES);
+        assert_true(seal_holds(&in, (char[]){"text"}, 4, seal));
+    }
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup(mixing_is_as_described, set_up),
-                                       cmocka_unit_test_setup(every_bit_counts, set_up),
-                                       cmocka_unit_test_setup(a_seal_holds_once, set_up)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(pieces_do_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(every_bit_counts, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_seal_holds_once, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(both_ends_are_alike, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(keys_follow_each_other, set_up, tear_down),
+    };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -67,6 +67,7 @@ static void slices_are_put_together(void **state) {
                                    .link = far_and_near[i / 2 % 2],
                                    .algorithm = algorithms[i % 2],
                                    .order = i % 2 ? ORDER_TREE : ORDER_RING,
+                                   .secure = (enum secure)(i / 2),
                                    .fn = sums,
                                    .user = &loads},
                     NULL);
@@ -77,12 +78,19 @@ static void slices_are_put_together(void **state) {
 static void small_buffers_do_not_block(void **state) {
     static const int64_t counts[] = {1 << 20, 3, 1 << 19};
     static const struct loads loads = {counts, 3};
-    struct proxy proxy = {.buffer = 4096};
     (void)state;
-    run_through(
-        &proxy,
-        (struct ranks){.world = 2, .link = "tcp", .algorithm = "ring", .order = ORDER_RING, .fn = sums, .user = &loads},
-        NULL);
+    for (int secure = SECURE_OFF; secure <= SECURE_ENCRYPTED; secure++) {
+        struct proxy proxy = {.buffer = 4096};
+        run_through(&proxy,
+                    (struct ranks){.world = 2,
+                                   .link = "tcp",
+                                   .algorithm = "ring",
+                                   .order = ORDER_RING,
+                                   .secure = (enum secure)secure,
+                                   .fn = sums,
+                                   .user = &loads},
+                    NULL);
+    }
 }
 
 /* ---- a path that ends ---- */
@@ -160,21 +168,99 @@ static void a_changed_message_is_named(void **state) {
     static const int64_t lengths[] = {300000, 5000, 1, 0};
     struct rank r[2];
     (void)state;
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < 8 * (SECURE_ENCRYPTED + 1); i++) {
         struct proxy proxy = {0};
-        if (lengths[i / 2] && i % 2) continue; /* on one host bytes have no seals */
+        enum secure secure = (enum secure)(i / 8);
+        const int64_t *length = &lengths[i / 2 % 4];
+        if (*length && i % 2 && secure < SECURE_SEALED) continue; /* on one host bytes have no seals */
         on_the_way = &proxy;
-        run_through(
-            &proxy,
-            (struct ranks){
-                .world = 2, .link = far_and_near[i % 2], .heartbeat = 1.5, .fn = changed, .user = &lengths[i / 2]},
-            r);
+        run_through(&proxy,
+                    (struct ranks){.world = 2,
+                                   .link = far_and_near[i % 2],
+                                   .heartbeat = 1.5,
+                                   .secure = secure,
+                                   .fn = changed,
+                                   .user = length},
+                    r);
         on_the_way = NULL;
         assert_true(proxy.change == 0);
         assert_int_equal(r[0].err, ERR_PEER);
         assert_int_equal(r[1].err, ERR_PEER);
         assert_string_equal(r[0].message, r[1].message);
         assert_has(r[0].message, "was changed on the way");
+    }
+}
+
+/* Bytes, the labels of calls and what ranks do are read by nobody on the way. user: in which a word stands again and
+ * again. */
+static void words_pass(struct rank *r) {
+    static char text[2][1 << 20];
+    const char *word = r->of->user;
+    char *own = text[r->index];
+    group_note(r->group, word, 12);
+    for (size_t at = 0; at < sizeof *text; at += strlen(word))
+        memcpy(own + at, word, at + strlen(word) > sizeof *text ? sizeof *text - at : strlen(word));
+    check_ok(group_broadcast(r->group, GROUP_INLINE, own, sizeof *text, DTYPE_U8, 0));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, own, sizeof *text, DTYPE_U8, REDOP_OR));
+    check_ok(group_barrier(r->group));
+    nap(0.6); /* control tells what ranks do */
+    check(!memcmp(own + 10 * strlen(word), word, strlen(word)), "the word has changed");
+}
+
+static void encrypted_bytes_are_unreadable(void **state) {
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        enum secure secure = i / 2 ? SECURE_ENCRYPTED : SECURE_AUTO;
+        struct proxy proxy = {.word = "backward of conv4"};
+        run_through(&proxy,
+                    (struct ranks){.world = 2,
+                                   .link = far_and_near[i % 2],
+                                   .heartbeat = 1.5,
+                                   .secure = secure,
+                                   .fn = words_pass,
+                                   .user = proxy.word},
+                    NULL);
+        assert_true(secure == SECURE_AUTO ? proxy.found > 16 : proxy.found == 0);
+    }
+}
+
+struct opening {
+    struct ranks *of;
+    struct group **group;
+    enum error err;
+};
+
+static void *open_other(void *arg) {
+    struct opening *o = arg;
+    struct group_params gp = rank_params(o->of, 1);
+    o->err = group_open(&gp, o->group);
+    return NULL;
+}
+
+/* Without a secret nothing can be sealed. */
+static void seals_need_a_secret(void **state) {
+    (void)state;
+    for (int secure = SECURE_AUTO; secure <= SECURE_ENCRYPTED; secure++) {
+        struct ranks p = {.world = 2, .link = "tcp"};
+        struct group *g[2] = {NULL, NULL};
+        ranks_meet(&p);
+        for (int i = 0; i < 2; i++) {
+            port_close(p.port[i]);
+            assert_ok(port_open(&(struct port_params){0}, &p.port[i]));
+            snprintf(p.seat[i].address, sizeof p.seat[i].address, "%s", port_address(p.port[i]));
+        }
+        p.secure = (enum secure)secure;
+        pthread_t other;
+        struct opening o = {&p, &g[1], ERR_NONE};
+        struct group_params gp = rank_params(&p, 0);
+        assert_int_equal(pthread_create(&other, NULL, open_other, &o), 0);
+        enum error err = group_open(&gp, &g[0]);
+        if (secure >= SECURE_SEALED) assert_has(error_message(), "but the ranks share no secret");
+        pthread_join(other, NULL);
+        assert_int_equal(err, secure >= SECURE_SEALED ? ERR_CONFIG : ERR_NONE);
+        assert_int_equal(o.err, err);
+        for (int i = 0; i < 2 && !err; i++) group_close(g[i]);
+        ranks_part(&p);
     }
 }
 
@@ -373,6 +459,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_silent_path_is_named),
         cmocka_unit_test(a_cut_path_is_named),
         cmocka_unit_test(a_changed_message_is_named),
+        cmocka_unit_test(encrypted_bytes_are_unreadable),
+        cmocka_unit_test(seals_need_a_secret),
         cmocka_unit_test(the_reason_wins_over_the_end_that_comes_with_it),
         cmocka_unit_test(a_dead_process_is_named_at_once),
         cmocka_unit_test(a_stopped_process_is_named),

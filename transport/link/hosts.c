@@ -221,6 +221,7 @@ static enum error open_far(struct hosts_link *h) {
     p.disagree = disagree_far;
     p.failed = far_failed;
     TRY(tcp_open(&p, &link_hosts, REACH_OTHER_HOSTS, &h->far));
+    h->link.guard = h->far->guard;
     if (h->rank == 0) TRY(tcp_measure(h->far, hosts_leaders(h)));
     return ERR_NONE;
 }

@@ -42,6 +42,7 @@ struct link_params {
     const struct roster *roster; /* NULL: all ranks are on this host */
     struct port *port;           /* this rank's; NULL for a link that needs none */
     bool mail;                   /* there are messages by tags: the same on all ranks */
+    enum secure secure;          /* the same on all ranks */
     uint64_t group;              /* which group: streams of another are not taken for this one's */
     const int *names;            /* what messages call the ranks; NULL: their numbers here */
     void *user;
@@ -59,6 +60,7 @@ struct link { /* embedded first in each kind's own struct */
     bool patient[ALL_LANES];   /* waits may spin: the waiting thread has a core to itself */
     double alpha, beta;        /* seconds a message, seconds a byte: set by open, equal on all ranks */
     size_t lent_bytes;         /* of a lent memory; set by open, equal on all ranks */
+    const char *guard;         /* of messages between hosts: "sealed"; NULL: it has none. Set by open */
     struct emulated *emulated; /* of emulate.c; NULL: the link is as it is */
 };
 

@@ -416,6 +416,7 @@ static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
     c->mpi = mpi;
     for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
     t->exchange = mpi_exchange;
+    t->link.guard = NULL; /* of what MPI sends, nothing is known */
     return tcp_begin_use(&t->link);
 }
 
@@ -423,6 +424,9 @@ static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
 static enum error mpi_open(const struct link_params *p, struct link **out) {
     const struct mpi *mpi;
     struct link *l;
+    if (p->secure >= SECURE_SEALED)
+        return FAIL(ERR_CONFIG,
+                    "link mpi: MPI neither seals nor encrypts what it sends\ncomm.secure: auto, or comm.link: hosts");
     TRY(mpi_start(&mpi));
     TRY(tcp_open(p, &link_mpi, REACH_NOBODY, &l));
     enum error err = open_carried(tcp_of(l), mpi);

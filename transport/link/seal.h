@@ -1,30 +1,38 @@
 /* Seals: by them a receiver knows that what came is what its peer sent, all of it, in its order.
  *
- * A seal is an HMAC-SHA256, cut to 16 bytes, under a key that only the two ends of a stream have, of
- * the seal's number and of what it is for. Long data is not put through SHA-256, which would take
- * longer than the network, but mixed first (Krovetz: UMAC, RFC 4418): each kilobyte becomes a sum of
- * products of its words and secret words (NH), these sums the coefficients of a polynomial modulo
- * 2^61 - 1 at a secret place. That is done twice with other secrets, so two texts have the same
- * result by chance with a probability of 2^-62 for each kilobyte, whatever they are. Only what the
- * HMAC makes of that result is sent, so nothing is learned of the secrets. */
+ * A seal is an AES-GCM tag (engine/base/aead.h) under a key that only the two ends of a stream have, one for each
+ * direction; its nonce is the number of seals before it. What it covers stays readable or is encrypted. Where there is
+ * no secret, or none is wanted, a seal is a crc32c of its number and its text: it finds what was damaged by chance.
+ *
+ * A key makes at most KEY_SEALS seals, and begins none after KEY_BYTES bytes, so that no nonce comes twice and no more
+ * is encrypted than AES-GCM is good for (RFC 8446, 5.5, has the reckoning). Then both ends go on with the next key,
+ * which is made from the last one and does not tell it. */
 #pragma once
+#include "engine/base/aead.h"
 #include "engine/base/digest.h"
-#include <stdbool.h>
 
-enum { SEAL_BYTES = 16, MIX_BLOCK = 1024, MIX_WAYS = 2 };
-struct sealer { /* of one direction of a stream */
-    _Alignas(32) uint32_t word[MIX_WAYS][MIX_BLOCK / 4];
-    uint64_t at[MIX_WAYS];
-    struct hmac key;
-    uint64_t number; /* of the next seal */
+enum { SEAL_BYTES = AEAD_TAG_BYTES, KEY_SEALS = 1 << 20 };
+#define KEY_BYTES ((uint64_t)1 << 35)
+enum seal_kind { SEAL_CHECKS, SEAL_SEALS, SEAL_ENCRYPTS };
+struct sealer { /* of one direction of a stream, at one end */
+    enum seal_kind kind;
+    struct aead *aead; /* NULL of SEAL_CHECKS */
+    uint8_t secret[SHA256_BYTES];
+    uint64_t seals, bytes; /* of this key */
+    uint32_t crc;          /* of SEAL_CHECKS: of the text that is in progress */
 };
-struct mixture {
-    uint64_t bytes, value[MIX_WAYS];
-};
-/* direction: of the two of a session, which. */
-void sealer_init(struct sealer *s, const uint8_t session[SHA256_BYTES], char direction);
-/* Adds n bytes to what was mixed; all but the last of a text come in whole blocks. */
-void seal_mix(const struct sealer *s, struct mixture *m, const void *data, size_t n);
-/* Both count the seal, so both ends call them in the same order. */
-void seal_make(struct sealer *s, const void *text, size_t n, uint8_t seal[SEAL_BYTES]);
-bool seal_holds(struct sealer *s, const void *text, size_t n, const uint8_t seal[SEAL_BYTES]);
+/* direction: of the two of a session, which. opens: it is the end that receives. */
+MUST_CHECK enum error sealer_open(struct sealer *s, enum seal_kind kind, const uint8_t session[SHA256_BYTES],
+                                  char direction, bool opens);
+void sealer_close(struct sealer *s);
+
+/* A long text, in pieces. Both ends begin the same seals in the same order; pieces may differ. */
+void seal_begin(struct sealer *s);
+/* 'in' becomes what is sent, or of an end that receives what was meant, at 'out', which may be the same place: there
+ * is no change and no need of 'out' unless the kind is SEAL_ENCRYPTS. */
+void seal_pass(struct sealer *s, const void *in, void *out, size_t n);
+void seal_end(struct sealer *s, uint8_t seal[SEAL_BYTES]);
+MUST_CHECK bool seal_ends(struct sealer *s, const uint8_t seal[SEAL_BYTES]);
+/* A text in one piece, in its place. */
+void seal_make(struct sealer *s, void *text, size_t n, uint8_t seal[SEAL_BYTES]);
+MUST_CHECK bool seal_holds(struct sealer *s, void *text, size_t n, const uint8_t seal[SEAL_BYTES]);

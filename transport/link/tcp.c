@@ -166,22 +166,46 @@ static enum error join_streams(struct tcp *t) {
     return ERR_NONE;
 }
 
-/* The one who dialed sends in direction 'D'. */
-static enum error line_open(const struct stream *s, struct tcp_line **out) {
-    void *memory;
-    TRY(memory_alloc(sizeof(struct tcp_line), &memory));
-    struct tcp_line *l = memory;
-    sealer_init(&l->out, s->session, s->dialed ? 'D' : 'L');
-    sealer_init(&l->in, s->session, s->dialed ? 'L' : 'D');
-    *out = l;
+static void line_close(struct tcp_line *l) {
+    if (!l) return;
+    sealer_close(&l->out);
+    sealer_close(&l->in);
+    memory_free(l);
+}
+
+/* Control is sealed wherever there is a secret. */
+static enum error line_kind(struct tcp *t, const struct stream *s, bool control, enum seal_kind *out) {
+    static const char *const guards[] = {
+        [SEAL_CHECKS] = "checked", [SEAL_SEALS] = "sealed", [SEAL_ENCRYPTS] = "encrypted"};
+    static const uint8_t none[SHA256_BYTES];
+    enum secure asked = t->link.params.secure;
+    bool secret = memcmp(s->session, none, sizeof none) != 0;
+    if (!secret && asked >= SECURE_SEALED)
+        return FAIL(ERR_CONFIG,
+                    "messages are to be %s, but the ranks share no secret\nset run.token, or comm.secure: auto",
+                    asked == SECURE_SEALED ? "sealed" : "encrypted");
+    *out = !secret || asked == SECURE_OFF ? SEAL_CHECKS : asked == SECURE_ENCRYPTED ? SEAL_ENCRYPTS : SEAL_SEALS;
+    if (t->link.params.roster->hosts > 1 || asked >= SECURE_SEALED) t->link.guard = guards[*out];
+    if (secret && control && asked == SECURE_OFF) *out = SEAL_SEALS;
     return ERR_NONE;
+}
+
+/* The one who dialed sends in direction 'D'. */
+static enum error line_open(struct tcp *t, const struct stream *s, bool control, struct tcp_line **out) {
+    enum seal_kind kind = SEAL_CHECKS;
+    void *memory;
+    TRY(line_kind(t, s, control, &kind));
+    TRY(memory_alloc(sizeof(struct tcp_line), &memory));
+    struct tcp_line *l = *out = memory;
+    TRY(sealer_open(&l->out, kind, s->session, s->dialed ? 'D' : 'L', false));
+    return sealer_open(&l->in, kind, s->session, s->dialed ? 'L' : 'D', true);
 }
 
 static enum error lines_open(struct tcp *t) {
     for (int r = 0; r < t->link.params.size; r++)
         for (int i = 0; i < STREAMS; i++) {
             struct tcp_peer *p = &t->peers[r];
-            if (p->stream[i].s) TRY(line_open(&p->stream[i], &p->line[i]));
+            if (p->stream[i].s) TRY(line_open(t, &p->stream[i], i == CONTROL, &p->line[i]));
         }
     return ERR_NONE;
 }
@@ -190,7 +214,7 @@ static void lines_close(struct tcp *t) {
     for (int r = 0; r < t->link.params.size; r++)
         for (int i = 0; i < STREAMS; i++) {
             if (t->peers[r].stream[i].s) nng_stream_free(t->peers[r].stream[i].s);
-            memory_free(t->peers[r].line[i]);
+            line_close(t->peers[r].line[i]);
         }
 }
 

@@ -99,8 +99,8 @@ struct tcp_peer {
 };
 
 /* One message in each direction (tcp_stream.c), the lane's thread's own. On the stream: label and
- * seal; then the bytes; and, between hosts, their seal: what stays on one host nobody can change
- * who could not change the processes as well. */
+ * seal; then the bytes; and, between hosts or where seals are expressly wanted, their seal: what
+ * stays on one host nobody can change who could not change the processes as well. */
 struct sending {
     int peer, fd; /* peer -1: none */
     struct label label;
@@ -108,8 +108,9 @@ struct sending {
     const char *data;
     size_t bytes, sealed; /* sealed: of the bytes' seal; 0: they have none */
     size_t done, total;   /* of all of it; elsewhere than on a stream, of label and data */
+    size_t ready;         /* bytes that may be sent, since they are sealed */
     struct sealer *sealer;
-    struct mixture mixed; /* bytes that may be sent */
+    char *piece; /* the last of these, encrypted; NULL: nothing is */
 };
 struct receiving {
     int peer, fd;
@@ -121,7 +122,6 @@ struct receiving {
     size_t held;                /* bytes in 'piece' that the sink has not got yet */
     char *piece;                /* for sinks that do not only copy */
     struct sealer *sealer;
-    struct mixture mixed; /* bytes that have come */
 };
 struct tcp_vigil { /* of one exchange */
     int64_t start;

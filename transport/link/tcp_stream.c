@@ -6,8 +6,8 @@
  *
  * An exchange sends and receives at once: it writes what the kernel takes, reads what there is, and waits for either.
  * So ranks in a circle do not wait for each other, however long the messages and however small the kernel's buffers
- * are. Bytes are mixed for their seal just before they leave and just after they have come, so that they are still in a
- * cache. */
+ * are. Bytes are sealed, or encrypted into a piece of the lane's, just before they leave, and checked just after they
+ * have come, so that they are still in a cache. */
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
 
@@ -20,8 +20,9 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,  /* received at once for a sink: it fits the cache; whole MIX_BLOCKs */
-    AHEAD = 4096 << 10, /* mixed at once: the kernel is slower when it is given less */
+    PIECE = 128 << 10,  /* received at once for a sink, or encrypted at once: it fits the cache */
+    WHOLE = 1 << 10,    /* a sink gets multiples of it, but for the last bytes */
+    AHEAD = 4096 << 10, /* sealed at once: the kernel is slower when it is given less */
     TICK_MS = 20,
     HEAD = sizeof(struct label) + SEAL_BYTES,
 };
@@ -60,25 +61,25 @@ static enum moved moved(ssize_t n) {
 
 /* ---- sending ---- */
 
-/* The next bytes are mixed when those before have left. */
-static void mix_ahead(struct sending *s, size_t sent) {
-    if (sent < s->mixed.bytes || s->mixed.bytes == s->bytes) return;
-    if (!s->sealed) {
-        s->mixed.bytes = s->bytes;
-        return;
+/* The next bytes are sealed when those before have left. Gives where they lie that are next. */
+static const char *seal_ahead(struct sending *s, size_t sent) {
+    if (sent == s->ready && s->ready < s->bytes) {
+        size_t n = least(s->piece ? PIECE : AHEAD, s->bytes - sent);
+        seal_pass(s->sealer, s->data + sent, s->piece, n);
+        s->ready += n;
+        if (s->ready == s->bytes) seal_end(s->sealer, s->tail);
     }
-    seal_mix(s->sealer, &s->mixed, s->data + sent, least(AHEAD, s->bytes - sent));
-    if (s->mixed.bytes == s->bytes) seal_make(s->sealer, &s->mixed, sizeof s->mixed, s->tail);
+    return s->piece && s->sealed ? s->piece + (sent - (s->ready - 1) / PIECE * PIECE) : s->data + sent;
 }
 
 static enum moved send_some(struct sending *s) {
     if (s->done == s->total) return MOVED_NOTHING;
     size_t sent = moved_bytes(s->done, s->bytes);
-    mix_ahead(s, sent);
-    size_t n = s->mixed.bytes - sent, tail = s->mixed.bytes == s->bytes ? s->sealed : 0;
+    const char *next = seal_ahead(s, sent);
+    size_t n = s->ready - sent, tail = s->ready == s->bytes ? s->sealed : 0;
     size_t left = least(tail, s->total - s->done);
     struct iovec iov[3] = {head_left(&s->label, s->done),
-                           {(char *)(uintptr_t)s->data + sent, n}, /* read only */
+                           {(char *)(uintptr_t)next, n}, /* read only */
                            {s->tail + tail - left, left}};
     struct msghdr m = message(iov);
     ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -125,14 +126,14 @@ static enum moved recv_some(struct receiving *r) {
     return MOVED_SOME;
 }
 
-/* Mixes whole blocks of what has come, and gives them to the sink; at the end, all. */
+/* Checks or decrypts whole blocks of what has come, in their place, and gives them to the sink; at the end, all. */
 static void hand_over(struct receiving *r) {
     size_t come = received(r);
-    size_t n = come == r->in->bytes ? r->held : r->held / MIX_BLOCK * MIX_BLOCK;
+    size_t n = come == r->in->bytes ? r->held : r->held / WHOLE * WHOLE;
     size_t at = come - r->held;
-    const char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
+    char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
     if (!n) return;
-    if (r->sealed) seal_mix(r->sealer, &r->mixed, data, n);
+    if (r->sealed) seal_pass(r->sealer, data, data, n);
     r->held -= n;
     if (only_copies(r)) return;
     r->in->sink(r->in->ctx, at, r->piece, n);
@@ -160,10 +161,11 @@ static enum error use_received(struct tcp *t, int lane) {
     if (!r->labelled) {
         if (!seal_holds(r->sealer, &r->label, sizeof r->label, r->head)) return tcp_changed(t, lane, r->peer);
         TRY(tcp_check_label(t, lane));
+        if (r->sealed) seal_begin(r->sealer);
     }
     hand_over(r);
     if (r->done < r->total || !r->sealed) return ERR_NONE;
-    return seal_holds(r->sealer, &r->mixed, sizeof r->mixed, r->tail) ? ERR_NONE : tcp_changed(t, lane, r->peer);
+    return seal_ends(r->sealer, r->tail) ? ERR_NONE : tcp_changed(t, lane, r->peer);
 }
 
 static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {
@@ -208,26 +210,34 @@ void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct
 }
 
 static size_t seal_bytes(const struct tcp *t, int peer, size_t bytes) {
-    const struct seat_of *of = t->link.params.roster->of;
-    return bytes && of[peer].host != of[t->link.params.rank].host ? SEAL_BYTES : 0;
+    const struct link_params *p = &t->link.params;
+    bool far = p->roster->of[peer].host != p->roster->of[p->rank].host;
+    return bytes && (far || p->secure >= SECURE_SEALED) ? SEAL_BYTES : 0;
 }
 
 /* On a stream there are seals, too. */
-static void seal_begin(struct tcp *t, int lane) {
+static enum error seals_begin(struct tcp *t, int lane) {
     struct sending *s = &t->lane[lane].out;
     struct receiving *r = &t->lane[lane].in;
-    s->mixed = r->mixed = (struct mixture){0};
+    s->ready = s->bytes;
+    if (s->piece && s->bytes > AEAD_MOST)
+        return tcp_fail(&t->link, ERR_CONFIG, "a message of more than 64 GB cannot be encrypted");
     if (s->peer >= 0) {
         s->sealer = &t->peers[s->peer].line[lane_way(lane)]->out;
         s->sealed = seal_bytes(t, s->peer, s->bytes);
         s->total += SEAL_BYTES + s->sealed;
         seal_make(s->sealer, &s->label, sizeof s->label, s->head);
+        if (s->sealed) {
+            seal_begin(s->sealer);
+            s->ready = 0;
+        }
     }
     if (r->peer >= 0) {
         r->sealer = &t->peers[r->peer].line[lane_way(lane)]->in;
         r->sealed = seal_bytes(t, r->peer, r->in->bytes);
         r->total += SEAL_BYTES + r->sealed;
     }
+    return ERR_NONE;
 }
 
 enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
@@ -236,7 +246,7 @@ enum error tcp_begin(struct link *l, int lane, const struct call *label, const s
     bool some;
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);
-    seal_begin(t, lane);
+    TRY(seals_begin(t, lane));
     return move_some(t, lane, &some);
 }
 
@@ -318,10 +328,16 @@ bool tcp_left(struct link *l, int rank) {
 /* ---- opening and closing ---- */
 
 enum error lanes_open(struct tcp *t) {
-    for (int i = 0; i < LANES; i++) {
+    for (int i = 0; i < ALL_LANES; i++) {
         void *piece;
-        TRY(memory_alloc(PIECE, &piece));
-        t->lane[i].in.piece = piece;
+        if (i < LANES) {
+            TRY(memory_alloc(PIECE, &piece));
+            t->lane[i].in.piece = piece;
+        }
+        if (i != LANE_IN && t->link.params.secure == SECURE_ENCRYPTED) {
+            TRY(memory_alloc(PIECE, &piece));
+            t->lane[i].out.piece = piece;
+        }
     }
     for (int i = 0; i < STREAMS; i++)
         for (int r = 0; r < t->link.params.size; r++) {
@@ -335,6 +351,9 @@ enum error lanes_open(struct tcp *t) {
 }
 
 void lanes_close(struct tcp *t) {
-    for (int i = 0; i < LANES; i++) memory_free(t->lane[i].in.piece);
+    for (int i = 0; i < ALL_LANES; i++) {
+        memory_free(t->lane[i].in.piece);
+        memory_free(t->lane[i].out.piece);
+    }
     if (t->poked >= 0) close(t->poked);
 }

@@ -58,8 +58,8 @@ static enum error find_algo(struct group *g) {
 }
 
 static enum error check_params(const struct group_params *p) {
-    if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
     if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
     if (p->leaves && (!is_power_of_two(p->leaves) || p->leaves > LEAVES_MAX || p->leaves < p->size - p->idle))
         return FAIL(ERR_BUG, "a tree of %d leaves for %d ranks", p->leaves, p->size - p->idle);
@@ -72,7 +72,7 @@ static enum error check_roster(const struct group_params *p) {
     if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
         return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size, p->roster->hosts,
                     p->size);
-    int locals[RANKS_MAX] = {0};
+    int locals[RANKS_MOST] = {0};
     for (int r = 0; r < p->size; r++) {
         const struct seat_of *s = &p->roster->of[r];
         if (s->host < 0 || s->host >= p->roster->hosts || s->local != locals[s->host]++)
@@ -280,7 +280,7 @@ enum error group_all_gather(struct group *g, struct dispatch how, void *buf, con
 }
 
 enum error group_gather_all(struct group *g, void *all, int n) {
-    int64_t part[RANKS_MAX + 1];
+    int64_t part[RANKS_MOST + 1];
     for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
     return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
 }

@@ -7,7 +7,7 @@
 #include "transport/group.h"
 #include "transport/launch/launch.h"
 
-enum { RANKS = RANKS_MAX };
+enum { RANKS = 64 };
 
 /* ---- ranks on hosts that a roster tells of ---- */
 

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { CALLS = 5 };
+enum { CALLS = 5, RANKS = 64 };
 static const double rates[] = {100e6 / 8, 1e9 / 8, 10e9 / 8};
 static const int64_t sizes[] = {16 << 10, 256 << 10, 1 << 20};
 static const double latency = 50e-6;
@@ -31,7 +31,7 @@ struct job {
     int64_t count; /* of floats */
     struct emulation as;
     struct meeting *meeting;
-    int64_t start[CALLS][RANKS_MAX], end[CALLS][RANKS_MAX];
+    int64_t start[CALLS][RANKS], end[CALLS][RANKS];
 };
 
 static enum error run_calls(struct job *j, struct group *g, int rank) {
@@ -123,7 +123,7 @@ static enum error measure_all(const char *algorithm, int ranks) {
 int main(int argc, char **argv) {
     static const char *const algorithms[] = {"star", "ring", "tree"};
     int64_t most = 8;
-    if (argc > 2 || (argc == 2 && (!text_int(argv[1], &most) || most < 2 || most > RANKS_MAX))) {
+    if (argc > 2 || (argc == 2 && (!text_int(argv[1], &most) || most < 2 || most > RANKS))) {
         fprintf(stderr, "usage: bench_emulated_links [MAX_RANKS]\n");
         return 64;
     }

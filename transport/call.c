@@ -75,7 +75,7 @@ static int64_t settings_of(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
     while (i < n && list[i] != g->algo) i++;
-    return (int64_t)g->params.leaves << 40 | (int64_t)(g->params.carrier != NULL) << 32 | (int64_t)i << 16 |
+    return (int64_t)g->params.leaves << 48 | (int64_t)(g->params.carrier != NULL) << 40 | (int64_t)i << 32 |
            g->params.idle << 8 | (int)g->params.order;
 }
 
@@ -99,13 +99,13 @@ struct call call_of(const struct group *g, const struct collective *c, uint32_t 
 static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
-    uint64_t algo = (uint64_t)settings >> 16 & 255;
-    unsigned leaves = settings >> 40 & 65535;
+    uint64_t algo = (uint64_t)settings >> 32 & 255;
+    unsigned leaves = (uint64_t)settings >> 48;
     char tree[32] = "";
     if (leaves) snprintf(tree, sizeof tree, ", %u leaves", leaves);
     snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s%s)",
              algo < (uint64_t)n ? list[algo]->name : "auto", (settings & 255) == ORDER_RING ? "ring" : "tree",
-             (unsigned)(settings >> 8 & 255), tree, settings >> 32 & 1 ? ", with accelerators" : "");
+             (unsigned)(settings >> 8 & 0xffffff), tree, settings >> 40 & 1 ? ", with accelerators" : "");
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -221,10 +221,11 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->rank = g->rank;
     c->size = g->size;
     c->places = &g->places;
-    c->all = &g->bands.all;
+    c->bands = &g->bands;
     c->algo = g->algo;
     c->terrain = &g->terrain;
-    c->at = lane->at;
+    c->lists = &lane->lists;
+    c->at = lane->lists.at;
     c->scratch = lane->scratch;
     c->part_bytes = g->terrain.part_bytes;
     c->lo = 0;

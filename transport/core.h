@@ -8,7 +8,7 @@
 struct lane_state {
     uint32_t sequence;          /* of collectives; a send and its receive have none */
     struct collective *running; /* for messages */
-    void *at[RANKS_MAX];
+    struct lane_lists lists;    /* of LANES */
     char *scratch;
     struct traffic traffic;
     _Atomic int64_t collectives, busy_ns;
@@ -34,6 +34,7 @@ struct group {
     struct group_params params; /* as opened; link and algorithm are the lists' own names */
     struct link *link;
     const struct algo_ops *algo; /* NULL: the cheapest for each call */
+    struct pool *pool;           /* of all lists below that have the group's size */
     struct places places;
     struct bands bands;
     struct terrain terrain;

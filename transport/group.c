@@ -58,8 +58,8 @@ static enum error find_algo(struct group *g) {
 }
 
 static enum error check_params(const struct group_params *p) {
-    if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
     if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
     if (p->leaves && (!is_power_of_two(p->leaves) || p->leaves > LEAVES_MAX || p->leaves < p->size - p->idle))
         return FAIL(ERR_BUG, "a tree of %d leaves for %d ranks", p->leaves, p->size - p->idle);
@@ -67,12 +67,13 @@ static enum error check_params(const struct group_params *p) {
     return ERR_NONE;
 }
 
-static enum error check_roster(const struct group_params *p) {
+static enum error check_roster(const struct group_params *p, struct pool *pool) {
     if (!p->roster) return ERR_NONE;
     if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
         return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size, p->roster->hosts,
                     p->size);
-    int locals[RANKS_MAX] = {0};
+    int *locals = pool_alloc(pool, (size_t)p->roster->hosts * sizeof *locals);
+    if (!locals) return ERR_MEMORY;
     for (int r = 0; r < p->size; r++) {
         const struct seat_of *s = &p->roster->of[r];
         if (s->host < 0 || s->host >= p->roster->hosts || s->local != locals[s->host]++)
@@ -122,6 +123,7 @@ static enum error open_lanes(struct group *g) {
         void *scratch;
         TRY(memory_alloc((size_t)most(g->size, g->bands.pieces.n) * g->terrain.part_bytes, &scratch));
         g->lanes[i].scratch = scratch;
+        TRY(lane_lists_create(&g->lanes[i].lists, g->size, g->bands.pieces.n, g->pool));
     }
     return ERR_NONE;
 }
@@ -133,10 +135,10 @@ static enum error meet_all(struct group *g) {
 }
 
 enum error group_open(const struct group_params *p, struct group **out) {
+    const struct tree tree = {p->order, p->leaves, p->idle};
     void *memory;
     enum error err;
     TRY(check_params(p));
-    TRY(check_roster(p));
     TRY(memory_alloc(sizeof(struct group), &memory));
     struct group *g = memory;
     g->rank = p->rank;
@@ -144,7 +146,9 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->params = *p;
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
-    places_plan(&g->places, &g->bands, (struct tree){p->order, p->leaves, p->idle}, p->rank, p->size, p->roster);
+    TRY_GOTO(err, pool_create(&g->pool), failed);
+    TRY_GOTO(err, check_roster(p, g->pool), failed);
+    TRY_GOTO(err, places_plan(&g->places, &g->bands, tree, p->rank, p->size, p->roster, g->pool), failed);
     TRY_GOTO(err, find_algo(g), failed);
     TRY_GOTO(err, open_link(g), failed);
     group_survey(g);
@@ -168,6 +172,7 @@ void group_close(struct group *g) {
     for (int i = 0; i < LANES; i++) memory_free(g->lanes[i].scratch);
     party_leave(g->party);
     memory_free(g->roster);
+    pool_free(g->pool);
     memory_free(g);
 }
 
@@ -285,9 +290,12 @@ enum error group_all_gather(struct group *g, struct dispatch how, void *buf, con
 }
 
 enum error group_gather_all(struct group *g, void *all, int n) {
-    int64_t part[RANKS_MAX + 1];
-    for (int r = 0; r <= g->size; r++) part[r] = (int64_t)r * n;
-    return group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
+    void *part;
+    TRY(memory_alloc((size_t)(g->size + 1) * sizeof(int64_t), &part));
+    for (int r = 0; r <= g->size; r++) ((int64_t *)part)[r] = (int64_t)r * n;
+    enum error err = group_all_gather(g, GROUP_INLINE, all, part, DTYPE_I64);
+    memory_free(part);
+    return err;
 }
 
 enum error group_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t, int root) {

@@ -36,8 +36,9 @@ struct invitation {
 };
 struct split {
     struct group *parent;
+    struct pool *pool;     /* while it opens */
     int n, me;             /* the subgroup's size and this rank in it */
-    int member[RANKS_MAX]; /* ranks of the parent, in the subgroup's order */
+    int *member;           /* (n), ranks of the parent, in the subgroup's order */
     int neighbours, host;  /* members on this rank's host, and the first of them */
     struct roster *roster; /* NULL: all on one host */
     struct party *party;
@@ -58,8 +59,10 @@ static int host_of(const struct group *g, int rank) {
     return far && g->params.roster ? g->params.roster->of[rank].host : 0;
 }
 
-static void find_members(struct split *s, const struct wish *wishes) {
+static enum error find_members(struct split *s, const struct wish *wishes) {
     const struct group *g = s->parent;
+    s->member = pool_alloc(s->pool, (size_t)g->size * sizeof *s->member);
+    if (!s->member) return ERR_MEMORY;
     for (int r = 0; r < g->size; r++)
         if (wishes[r].color == wishes[g->rank].color) split_insert(s, wishes, r);
     s->host = -1;
@@ -68,18 +71,20 @@ static void find_members(struct split *s, const struct wish *wishes) {
         if (host_of(g, s->member[i]) != host_of(g, g->rank)) continue;
         if (s->neighbours++ == 0) s->host = s->member[i];
     }
+    return ERR_NONE;
 }
 
 /* The parent's, of the members only; hosts are numbered anew. */
 static enum error make_roster(struct split *s) {
     const struct roster *of = s->parent->params.roster;
-    int number[RANKS_MAX], locals[RANKS_MAX] = {0};
     void *memory;
     if (!of) return ERR_NONE;
+    int *number = pool_alloc(s->pool, 2 * (size_t)of->hosts * sizeof *number), *locals = number + of->hosts;
+    if (!number) return ERR_MEMORY;
     TRY(memory_alloc(sizeof *s->roster + (size_t)s->n * sizeof(struct seat_of), &memory));
     struct roster *r = s->roster = memory;
     struct seat_of *seats = (struct seat_of *)(void *)(r + 1);
-    for (int h = 0; h < RANKS_MAX; h++) number[h] = -1;
+    for (int h = 0; h < of->hosts; h++) number[h] = -1;
     for (int i = 0; i < s->n; i++) {
         seats[i] = of->of[s->member[i]];
         int *host = &number[seats[i].host];
@@ -147,8 +152,9 @@ static enum error join_party(struct split *s, const struct invitation *in) {
 /* Every rank of the parent comes through here, whatever it could do before. err: what it could not. */
 static enum error meet_members(struct split *s, enum error err, bool member) {
     struct group *g = s->parent;
-    struct invitation all[RANKS_MAX] = {0};
+    struct invitation *all = pool_alloc(s->pool, (size_t)g->size * sizeof *all);
     bool meets = member && !err && g->params.meeting;
+    if (!all) return ERR_MEMORY;
     if (meets && s->host == g->rank) err = host_party(s, &all[g->rank]);
     TRY(group_gather_all(g, all, 2));
     if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
@@ -186,23 +192,29 @@ static enum error open_split(struct split *s, struct group **out) {
     return ERR_NONE;
 }
 
-enum error group_split(struct group *g, int color, int key, struct group **out) {
-    struct wish wishes[RANKS_MAX] = {{0}};
-    struct split s = {.parent = g};
+static enum error split_members(struct split *s, int color, int key) {
+    struct group *g = s->parent;
+    struct wish *wishes = pool_alloc(s->pool, (size_t)g->size * sizeof *wishes);
     enum error err = ERR_NONE;
-    *out = NULL;
+    if (!wishes) return ERR_MEMORY;
     wishes[g->rank] = (struct wish){color, key};
     TRY(group_gather_all(g, wishes, 2));
     g->splits++;
-    if (color >= 0) {
-        find_members(&s, wishes);
-        err = make_roster(&s);
-    }
-    err = meet_members(&s, err, color >= 0);
+    if (color >= 0) err = find_members(s, wishes);
+    if (color >= 0 && !err) err = make_roster(s);
+    return meet_members(s, err, color >= 0);
+}
+
+enum error group_split(struct group *g, int color, int key, struct group **out) {
+    struct split s = {.parent = g};
+    *out = NULL;
+    TRY(pool_create(&s.pool));
+    enum error err = split_members(&s, color, key);
     if (!err && color >= 0) err = open_split(&s, out);
     if (err) {
         party_leave(s.party);
         memory_free(s.roster);
     }
+    pool_free(s.pool);
     return err;
 }

@@ -30,15 +30,16 @@ enum error step_source_short(int steps, const char *dir, struct pool *pool, stru
 /* One device does all shards of the configuration. */
 static enum error set_alone(const struct run_config *c, struct pool *pool, struct cli_config *out) {
     bool units = device_find(c->devices.kind)->units != NULL;
-    const char *const texts[] = {pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? c->devices.unit[0] : 1),
-                                 pool_printf(pool, "batch.shards=%lld", (long long)c->batch.shards),
-                                 pool_printf(pool, "threads=%lld", (long long)c->threads),
-                                 "mode=single",
-                                 "optimizer.shard=false",
-                                 "comm={}",
-                                 "dp={}",
-                                 "ddp.sync={}",
-                                 "sync_batchnorm=false"};
+    const char *const texts[] = {
+        pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? device_first_unit(&c->devices) : 1),
+        pool_printf(pool, "batch.shards=%lld", (long long)c->batch.shards),
+        pool_printf(pool, "threads=%lld", (long long)c->threads),
+        "mode=single",
+        "optimizer.shard=false",
+        "comm={}",
+        "dp={}",
+        "ddp.sync={}",
+        "sync_batchnorm=false"};
     for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
         if (!texts[i]) return ERR_MEMORY;
         TRY(cli_set(out, texts[i]));

@@ -64,8 +64,8 @@ double bench_memory(const struct bench_comm *o);
 struct bench_places {
     int size;
     struct meeting *meeting[2]; /* of each host; a far link may have none */
-    struct port *port[RANKS_MAX];
-    struct seat_of seat[RANKS_MAX];
+    struct port **port;         /* of each rank */
+    struct seat_of *seat;
     struct roster roster;
 };
 /* Fills *out also when it fails; bench_places_close in any case. */

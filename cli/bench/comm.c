@@ -283,7 +283,7 @@ static const struct option options[] = {
     {"--order", "O",
      "order in which the ranks' elements are added, tree or ring; default: tree if the algorithm supports it",
      CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},
-    {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MAX},
+    {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MOST},
     {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from), .read = read_size},
     {"--to", "S", "the largest size: 64MB by default", .at = AT(o.to), .read = read_size},
     {"--factor", "F", "factor from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2, 1 << 20},

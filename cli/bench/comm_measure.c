@@ -19,10 +19,10 @@ struct bench_run {
     struct group *group;
     int rank, size;
     int64_t count;
-    int64_t part[RANKS_MAX + 1];
-    int64_t from[RANKS_MAX + 1]; /* of all_to_all: where each rank's elements arrive */
-    char *buf, *arrived;         /* arrived: of all_to_all and send_recv alone */
-    char *pattern;               /* (size + 1) periods: the ranks', then the reduced */
+    int64_t *part;       /* (size + 1) */
+    int64_t *from;       /* (size + 1), of all_to_all: where each rank's elements arrive */
+    char *buf, *arrived; /* arrived: of all_to_all and send_recv alone */
+    char *pattern;       /* two periods: this rank's and the reduced; and one more, for another's */
 };
 
 /* ---- the collectives ---- */
@@ -121,11 +121,13 @@ static int source_of(const struct bench_run *b, int part) {
 
 /* ---- known values ---- */
 
-/* Sums stay below 256 for 64 ranks, products below 2^7. */
-static double value_of(enum redop op, int rank, int64_t i) {
-    uint64_t h = (uint64_t)(i * 64 + rank + 1) * 0x9e3779b97f4a7c15u;
+/* Sums stay below 256, as no more than 64 ranks give anything to one; products below 2^7. */
+static double value_of(const struct bench_run *b, int rank, int64_t i) {
+    enum redop op = b->o->op;
+    uint64_t h = (uint64_t)(i * RANKS_MOST + rank + 1) * 0x9e3779b97f4a7c15u;
     if (op == REDOP_PROD) return rank < 6 ? (double)(1 + (h >> 63)) : 1;
-    return (double)(h >> 62);
+    bool adds = op == REDOP_SUM || op == REDOP_AVERAGE;
+    return adds && (i + rank) % ((b->size + 63) / 64) ? 0 : (double)(h >> 62);
 }
 
 static double values_combine(enum redop op, double a, double b) {
@@ -167,22 +169,25 @@ static void store_value(enum dtype t, char *to, double v) {
     memcpy(to, as[t], dtype_size(t));
 }
 
+static char *pattern_at(const struct bench_run *b, int64_t i) {
+    return b->pattern + (size_t)i * dtype_size(b->o->type);
+}
+
+/* Another rank's is made where that of the one asked for before was. */
 static char *pattern_of(const struct bench_run *b, int source) {
-    int index = source == REDUCED ? b->size : source;
-    return b->pattern + (size_t)index * PERIOD * dtype_size(b->o->type);
+    if (source == b->rank) return pattern_at(b, 0);
+    if (source == REDUCED) return pattern_at(b, PERIOD);
+    for (int i = 0; i < PERIOD; i++) store_value(b->o->type, pattern_at(b, 2 * PERIOD + i), value_of(b, source, i));
+    return pattern_at(b, 2 * PERIOD);
 }
 
 static void make_patterns(struct bench_run *b) {
-    size_t width = dtype_size(b->o->type);
     for (int i = 0; i < PERIOD; i++) {
-        double all = 0;
-        for (int r = 0; r < b->size; r++) {
-            double v = value_of(b->o->op, r, i);
-            all = r ? values_combine(b->o->op, all, v) : v;
-            store_value(b->o->type, pattern_of(b, r) + (size_t)i * width, v);
-        }
+        double all = value_of(b, 0, i);
+        for (int r = 1; r < b->size; r++) all = values_combine(b->o->op, all, value_of(b, r, i));
         if (b->o->op == REDOP_AVERAGE) all /= b->size;
-        store_value(b->o->type, pattern_of(b, REDUCED) + (size_t)i * width, all);
+        store_value(b->o->type, pattern_at(b, i), value_of(b, b->rank, i));
+        store_value(b->o->type, pattern_at(b, PERIOD + i), all);
     }
 }
 
@@ -296,7 +301,7 @@ static bool has_two_buffers(const struct bench_comm *o) {
 
 /* The parts that arrive in all_to_all may have an element more each than those that leave. */
 static size_t buffer_bytes(const struct bench_comm *o) {
-    return (size_t)o->to + RANKS_MAX * dtype_size(o->type);
+    return (size_t)o->to + (size_t)o->ranks * dtype_size(o->type);
 }
 
 double bench_memory(const struct bench_comm *o) {
@@ -319,8 +324,11 @@ static enum error open_run(struct bench_run *b, const struct group_params *p, co
         TRY(group_alloc(b->group, buffer_bytes(o), &memory));
         b->arrived = memory;
     }
-    TRY(memory_alloc((size_t)(b->size + 1) * PERIOD * dtype_size(o->type), &memory));
+    TRY(memory_alloc(3 * PERIOD * dtype_size(o->type), &memory));
     b->pattern = memory;
+    TRY(memory_alloc(2 * (size_t)(b->size + 1) * sizeof *b->part, &memory));
+    b->part = memory;
+    b->from = b->part + b->size + 1;
     make_patterns(b);
     return ERR_NONE;
 }
@@ -330,6 +338,7 @@ enum error bench_measure(const struct bench_comm *o, const struct group_params *
     enum error err = open_run(&b, p, s);
     if (!err) err = measure_sizes(&b, s);
     memory_free(b.pattern);
+    memory_free(b.part);
     group_close(b.group);
     return err;
 }

@@ -4,6 +4,7 @@
 #include "cli/bench/bench.h"
 #include "transport/launch/launch.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static enum error open_port(struct bench_places *p, int rank, int first, int host) {
@@ -26,13 +27,18 @@ static enum error open_host(struct bench_places *p, int host, int first, int end
 enum error bench_places_open(const struct bench_comm *o, struct bench_places *out) {
     int size = (int)o->ranks, lower = strcmp(o->link->row->name, "hosts") ? size : (size + 1) / 2;
     *out = (struct bench_places){.size = size, .roster = {.size = size}};
+    out->port = calloc((size_t)size, sizeof *out->port);
+    out->seat = calloc((size_t)size, sizeof *out->seat);
+    if (!out->port || !out->seat) return FAIL(ERR_MEMORY, "no memory for %d ranks", size);
     if (link_is_far(o->link)) out->roster.of = out->seat;
     TRY(open_host(out, 0, 0, lower, link_is_far(o->link)));
     return open_host(out, 1, lower, size, link_is_far(o->link));
 }
 
 void bench_places_close(struct bench_places *p) {
-    for (int r = 0; r < p->size; r++) port_close(p->port[r]);
+    for (int r = 0; p->port && r < p->size; r++) port_close(p->port[r]);
+    free(p->port);
+    free(p->seat);
     for (int h = 0; h < 2; h++) meeting_free(p->meeting[h]);
 }
 

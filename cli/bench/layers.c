@@ -161,7 +161,7 @@ static enum error net_make(struct net *b, const struct bench_layers_options *o) 
     TRY(net_find_input(b, o, &outputs));
     TRY(net_make_model(b, outputs));
     const struct device_params p = {
-        .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = c->devices.unit[0]};
+        .count = 1, .threads = (int)b->threads, .no_winograd = !c->winograd, .unit = device_first_unit(&c->devices)};
     TRY(device_find(c->devices.kind)->open(&p, &b->dev));
     TRY(graph_create(b->m, b->dev, (enum loss)c->loss.index, (enum precision)c->precision, &b->g));
     b->segments = o->batch ? (struct segments){1, {0, o->batch}} : planned_segments(c, b->dev);

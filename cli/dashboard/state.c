@@ -82,12 +82,16 @@ void dashboard_rank(struct json *j, const struct recording *r, bool ended) {
 
 static void tell_ranks(struct json *j, const struct board_state *s) {
     char path[4096];
-    for (int i = 0; i < RANKS_MAX && s->run_dir; i++) {
+    int size = RANKS_MOST;
+    for (int i = 0; i < size && s->run_dir; i++) {
         struct recording r;
         struct pool *pool;
         snprintf(path, sizeof path, "%s/flight/rank%d.bin", s->run_dir, i);
         if (access(path, R_OK) != 0 || pool_create(&pool) != ERR_NONE) continue;
-        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) dashboard_rank(j, &r, s->ended);
+        if (recording_read(path, pool, &r) == ERR_NONE && r.wall >= s->since_wall) {
+            dashboard_rank(j, &r, s->ended);
+            size = r.size;
+        }
         pool_free(pool);
     }
 }

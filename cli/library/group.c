@@ -64,8 +64,8 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
-    if (p->size < 1 || p->size > RANKS_MAX || p->rank < 0 || p->rank >= p->size)
-        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size, RANKS_MAX);
+    if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
+        return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
     const char *master = init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
     p->serve = p->rank == 0;
     p->run = l->job;
@@ -123,6 +123,14 @@ static enum error check_algorithm(const char *name, struct pool *pool) {
     return FAIL(ERR_USAGE, "no algorithm '%.64s'\none of %s", name, names ? names : "auto");
 }
 
+static enum error parts_alloc(struct engine_group *g) {
+    void *memory;
+    TRY(memory_alloc(2 * (size_t)(group_size(g->group) + 1) * sizeof *g->part, &memory));
+    g->part = memory;
+    g->from = g->part + group_size(g->group) + 1;
+    return ERR_NONE;
+}
+
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
     if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
         return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
@@ -139,6 +147,7 @@ static enum error open_group(const struct engine_init *init, struct engine_group
     p.mail = true;
     p.emulate = (struct emulation){.bandwidth = init->bandwidth / 8, .latency = init->latency};
     TRY(group_open(&p, &g->group));
+    TRY(parts_alloc(g));
     return flight_open(g->group, NULL, 0, 0, &g->flight);
 }
 
@@ -163,6 +172,7 @@ void engine_group_close(struct engine_group *g) {
     flight_close(g->flight, g->aborted);
     station_close(g->station);
     memory_free(g->scratch);
+    memory_free(g->part);
     pool_free(g->pool);
     memory_free(g);
 }
@@ -195,7 +205,8 @@ int engine_group_split(struct engine_group *g, int color, int key, struct engine
     }
     *out = memory;
     (*out)->group = part;
-    err = flight_open(part, g->flight, g->splits, color, &(*out)->flight);
+    err = parts_alloc(*out);
+    if (!err) err = flight_open(part, g->flight, g->splits, color, &(*out)->flight);
     if (!err) return 0;
     engine_group_close(*out);
     *out = NULL;
@@ -391,10 +402,10 @@ static void copy_cuts(const long long *cuts, int size, int64_t *out) {
 int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
                                   const long long *from, enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    int64_t taken[RANKS_MAX + 1];
     copy_cuts(to, group_size(g->group), g->part);
-    copy_cuts(from, group_size(g->group), taken);
-    return work_started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, taken, type_of(type)), &w, out);
+    copy_cuts(from, group_size(g->group), g->from);
+    return work_started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->from, type_of(type)), &w,
+                        out);
 }
 
 int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,

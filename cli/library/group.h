@@ -1,6 +1,5 @@
 /* A group of the public C interface: what its files share. */
 #pragma once
-#include "engine/base/limits.h"
 #include "engine/engine.h"
 #include "transport/flight/flight.h"
 #include "transport/group.h"
@@ -11,7 +10,7 @@ struct engine_group {
     struct pool *pool;
     char *scratch; /* of scratch_bytes, for what is not in place */
     size_t scratch_bytes;
-    int64_t part[RANKS_MAX + 1];
+    int64_t *part, *from; /* (size + 1), for calls in parts */
     char choice[256];
     struct group_flight *flight; /* NULL: nothing is recorded */
     int splits;                  /* so far */

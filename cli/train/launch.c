@@ -117,13 +117,13 @@ static int run(const struct cli *cli) {
 }
 
 static const struct option options[] = {
-    {"-n", "N", "number of processes on this host", CONFIG_INT, AT(size), 1, RANKS_MAX,
+    {"-n", "N", "number of processes on this host", CONFIG_INT, AT(size), 1, RANKS_MOST,
      .wants = "a number of processes", .also = "--nproc-per-node", .missing = "how many processes? (-n N)"},
     {"--nnodes", "N",
      "hosts that run 'engine launch' together, with the same secret in ENGINE_TOKEN; each starts "
      "its own processes",
-     CONFIG_INT, AT(nodes), 1, RANKS_MAX, .wants = "a number of hosts"},
-    {"--node-rank", "K", "number of this host, from 0", CONFIG_INT, AT(node), 0, RANKS_MAX - 1,
+     CONFIG_INT, AT(nodes), 1, RANKS_MOST, .wants = "a number of hosts"},
+    {"--node-rank", "K", "number of this host, from 0", CONFIG_INT, AT(node), 0, RANKS_MOST - 1,
      .wants = "the number of this host,"},
     {"--master-addr", "A", "host of node 0: a name or an address, :PORT may follow", CONFIG_STRING, AT(master)},
     {"--master-port", "P", "29500", CONFIG_INT, AT(port), 1, 65535, .wants = "a port"},

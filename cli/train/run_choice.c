@@ -8,6 +8,7 @@
 #include "engine/train/inject.h"
 #include "transport/launch/launcher.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -112,12 +113,13 @@ enum error run_choice_clear(const char *dir, struct pool *pool) {
         if (!path) return ERR_MEMORY;
         if (file_remove_tree(path) != ERR_NONE) log_warn("%s", error_message());
     }
-    for (int r = 0; r < RANKS_MAX; r++) {
-        char path[4096];
-        if (snprintf(path, sizeof path, "%s/rank%d.log", dir, r) < (int)sizeof path && unlink(path) != 0 &&
-            errno != ENOENT)
-            log_warn("cannot remove '%s': %s", path, strerror(errno));
-    }
+    DIR *d = opendir(dir);
+    int rank, end = 0;
+    for (struct dirent *e; d && (e = readdir(d)); end = 0)
+        if (sscanf(e->d_name, "rank%9d.log%n", &rank, &end) == 1 && end && !e->d_name[end] &&
+            unlinkat(dirfd(d), e->d_name, 0) != 0)
+            log_warn("cannot remove '%s/%s': %s", dir, e->d_name, strerror(errno));
+    if (d) closedir(d);
     inject_forget(dir);
     return ERR_NONE;
 }

@@ -177,16 +177,17 @@ static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
 
 /* Where the ranks were, from what their flight recorders left; nothing when there are none. */
 static enum error show_flight(const char *dir, struct pool *pool) {
-    struct recording ranks[RANKS_MAX];
+    struct recording *ranks = NULL, one;
     int n = 0;
-    for (int r = 0; r < RANKS_MAX; r++) {
+    for (int r = 0; r < (ranks ? ranks->size : RANKS_MOST); r++) {
         const char *path = pool_printf(pool, "%s/flight/rank%d.bin", dir, r);
         if (!path) return ERR_MEMORY;
         if (!file_exists(path)) continue;
-        enum error err = recording_read(path, pool, &ranks[n]);
+        enum error err = recording_read(path, pool, &one);
+        if (!err && !ranks && !(ranks = pool_alloc(pool, (size_t)one.size * sizeof *ranks))) err = ERR_MEMORY;
         if (err == ERR_MEMORY) return err;
         if (err == ERR_NONE)
-            n++;
+            ranks[n++] = one;
         else
             printf("flight recorder: %s\n", error_message());
     }

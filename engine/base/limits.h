@@ -1,6 +1,7 @@
 /* Limits that several parts keep, each here alone. */
 #pragma once
 
-/* The most ranks of a group, and therefore devices of a run (including a server that is a rank of its own), processes
- * and hosts. Memory on one host holds pipes for each pair of ranks. */
-#define RANKS_MAX 64
+/* The most ranks of a group, and therefore devices of a run (including a server that is a rank), processes and hosts.
+ * It only bounds what configurations, environments and files may ask for: arrays have the size of their group. */
+#define RANKS_MOST 4096
+#define RANKS_MAX RANKS_MOST /* of links over tcp and of launch, whose arrays have this size */

@@ -6,7 +6,7 @@ static const struct config_field elastic_fields[] = {
     {"min", CONFIG_INT, offsetof(struct elastic_config, min), "off",
      "The smallest number of devices: as long as this many are left, they continue, and the lost ones are tried again "
      "at the next checkpoint",
-     .min = 1, .max = RANKS_MAX, .choices = "off"},
+     .min = 1, .max = RANKS_MOST, .choices = "off"},
     {.key = NULL},
 };
 static SECTION(
@@ -17,10 +17,10 @@ static SECTION(
 static const struct config_path token_path = {.before = "file:"};
 static const struct config_field place_fields[] = {
     {"nodes", CONFIG_INT, offsetof(struct place_config, nodes), "1",
-     "Number of hosts that run 'engine run' together; each has 'devices'", .min = 1, .max = RANKS_MAX,
+     "Number of hosts that run 'engine run' together; each has 'devices'", .min = 1, .max = RANKS_MOST,
      .also = "num_nodes|nnodes"},
     {"node_rank", CONFIG_INT, offsetof(struct place_config, node_rank), "0", "Number of this host, from 0", .min = 0,
-     .max = RANKS_MAX - 1},
+     .max = RANKS_MOST - 1},
     {"master", CONFIG_STRING, offsetof(struct place_config, master), "127.0.0.1",
      .help = "Host of node 0, where all nodes meet: a name or address, :PORT may follow",
      .also = "master_addr|rdzv_endpoint"},
@@ -31,10 +31,10 @@ static const struct config_field place_fields[] = {
              "the environment of torchrun, Open MPI, PMI or Slurm; none: the environment is ignored",
      .also = "dist_url|init_method"},
     {"rank", CONFIG_INT, offsetof(struct place_config, rank), "auto",
-     "Rank of this process, with init tcp:// or file://; auto: from the environment", .min = 0, .max = RANKS_MAX - 1,
+     "Rank of this process, with init tcp:// or file://; auto: from the environment", .min = 0, .max = RANKS_MOST - 1,
      .choices = "auto", .word = -1},
     {"world_size", CONFIG_INT, offsetof(struct place_config, world_size), "auto",
-     "Number of ranks, with init tcp:// or file://; auto: from the environment", .min = 1, .max = RANKS_MAX,
+     "Number of ranks, with init tcp:// or file://; auto: from the environment", .min = 1, .max = RANKS_MOST,
      .choices = "auto"},
     {"restarts", CONFIG_INT, offsetof(struct place_config, restarts), "0",
      "How often to start again from the last checkpoint when a rank or a node is lost", .min = 0, .max = 1000000},

@@ -3,7 +3,7 @@
 #include "engine/base/limits.h"
 #include "engine/config/schema.h"
 
-enum { RUN_DEVICES_MAX = RANKS_MAX };
+enum { RUN_DEVICES_MAX = RANKS_MOST };
 enum cuda_graph { CUDA_GRAPH_AUTO, CUDA_GRAPH_OFF };
 struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     const char *kind;
@@ -11,9 +11,12 @@ struct device_choice { /* auto | cpu:4 | ref:2 | cuda | cuda:0,2 */
     int local;      /* of this node; the same on all */
     bool automatic; /* the count was chosen by us */
     int listed;     /* of an accelerator: how many units are named in 'unit'; 0: all, from 0 on */
-    int unit[RUN_DEVICES_MAX];
-    int server; /* of an accelerator: the unit of a rank that only serves */
+    int *unit;      /* NULL: none is named */
+    int server;     /* of an accelerator: the unit of a rank that only serves */
 };
+static inline int device_first_unit(const struct device_choice *d) {
+    return d->listed ? d->unit[0] : 0;
+}
 
 /* This process was started as one rank of many. */
 struct run_launched {

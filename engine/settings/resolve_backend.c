@@ -52,7 +52,7 @@ static enum error check_backend(struct resolve *r) {
 static void find_server(struct resolve *r) {
     struct device_choice *d = &r->c->devices;
     int here = 0;
-    d->server = d->listed ? d->unit[0] : 0;
+    d->server = device_first_unit(d);
     if (!kind_of(r)->units || kind_of(r)->units(&here) != ERR_NONE) return;
     for (int unit = 0; unit < here; unit++) {
         bool named = !d->listed && unit < d->local;

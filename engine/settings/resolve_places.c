@@ -49,9 +49,9 @@ static void check_launched(struct resolve *r) {
     const struct run_launched *l = &r->c->launched;
     const struct node *nodes = resolve_find(r, "run.nodes"), *restarts = resolve_find(r, "run.restarts");
     if (!l->by) return;
-    if (l->size < 1 || l->size > RANKS_MAX || l->rank < 0 || l->rank >= l->size)
+    if (l->size < 1 || l->size > RANKS_MOST || l->rank < 0 || l->rank >= l->size)
         config_error(r->e, resolve_find(r, "run.rank"), false, "rank %d of %d (%s): from 1 to %d ranks", l->rank,
-                     l->size, l->by, RANKS_MAX);
+                     l->size, l->by, RANKS_MOST);
     if (l->size > 1 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, resolve_find(r, "mode"), false,
                      "mode '%s' is one process, but %s has started %d (%s)\nuse mode ddp, start it "

@@ -150,7 +150,8 @@ static void refuse_kind(struct resolve *r, const struct node *node, const char *
 /* "0,2": which units of an accelerator. */
 static void read_units(struct resolve *r, const struct node *node, const char *list) {
     struct device_choice *d = &r->c->devices;
-    for (const char *p = list; d->listed < RUN_DEVICES_MAX; p++) {
+    d->unit = pool_alloc(r->pool, (strlen(list) / 2 + 1) * sizeof *d->unit);
+    for (const char *p = list; d->unit && d->listed < RUN_DEVICES_MAX; p++) {
         char *end;
         long unit = strtol(p, &end, 10);
         if (end == p || !isdigit((unsigned char)*p) || (*end && *end != ',') || unit > 1023) break;
@@ -261,7 +262,7 @@ static enum error count_launched(struct resolve *r) {
 static const char *units_text(struct resolve *r) {
     const struct device_choice *d = &r->c->devices;
     const char *text = d->kind;
-    for (int i = 0; i < d->local && text; i++) text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', d->unit[i]);
+    for (int i = 0; i < d->local && text; i++) text = pool_printf(r->pool, "%s%c%d", text, i ? ',' : ':', i);
     return text;
 }
 
@@ -271,7 +272,6 @@ static enum error choose_units(struct resolve *r, const struct device_ops *ops) 
     int here, count = 1;
     TRY(ops->units(&here));
     if (r->c->sharing.place != PLACE_ALONE) count = here < RUN_DEVICES_MAX ? here : RUN_DEVICES_MAX;
-    for (int i = 0; i < count; i++) d->unit[i] = i;
     d->local = count;
     return ERR_NONE;
 }

@@ -13,6 +13,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum error summary_lists(struct summary *s, int ranks, struct pool *pool) {
+    double **const lists[] = {&s->steps_moved.sent,
+                              &s->steps_moved.received,
+                              &s->start_moved.sent,
+                              &s->start_moved.received,
+                              &s->paused_moved.sent,
+                              &s->paused_moved.received,
+                              &s->rss,
+                              &s->state};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        if (!(*lists[i] = pool_alloc(pool, (size_t)ranks * sizeof **lists[i]))) return ERR_MEMORY;
+    return ERR_NONE;
+}
+
 static void json_list(struct json *j, const char *key, const double *v, int n) {
     json_open(j, key, '[');
     for (int i = 0; i < n; i++) json_int(j, NULL, (int64_t)v[i]);

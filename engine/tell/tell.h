@@ -32,7 +32,7 @@ void metrics_percentiles(struct metrics *m, double *p50, double *p95);
 void metrics_close(struct metrics *m);
 
 struct moved { /* bytes to and from other ranks, of each */
-    double sent[RANKS_MAX], received[RANKS_MAX];
+    double *sent, *received;
 };
 struct summary { /* what the end of a run says */
     const char *mode, *run_dir, *run_id;
@@ -63,7 +63,7 @@ struct summary { /* what the end of a run says */
     int ranks, processes;
     /* By the steps; before the first of them (first weights); by evaluation and saving. */
     struct moved steps_moved, start_moved, paused_moved;
-    double rss[RANKS_MAX], state[RANKS_MAX];
+    double *rss, *state;        /* of each process, of each rank */
     double loss_scale;          /* fp16; else 0 */
     int64_t skipped;            /* steps, fp16 */
     const char *loss;           /* where it is not its name alone; else NULL */
@@ -83,6 +83,8 @@ struct summary { /* what the end of a run says */
     char weights[SHA256_TEXT], losses[SHA256_TEXT];
     char average[SHA256_TEXT]; /* of the weights (ema); "": there is none */
 };
+/* Zeroed lists, in the pool, for so many ranks (and as many processes at most), of which there is at least one. */
+MUST_CHECK enum error summary_lists(struct summary *s, int ranks, struct pool *pool);
 MUST_CHECK enum error summary_json(const struct summary *s, struct json *out);
 /* Prints the table (or the JSON object) on the console and writes summary.json. */
 MUST_CHECK enum error summary_show(const struct summary *s, const struct job *job);

@@ -25,7 +25,7 @@ static bool within(int64_t v, int64_t low, int64_t high) {
 }
 
 static bool head_is_sound(const struct trace_head *h) {
-    return h->rank >= 0 && h->rank < h->size && h->size <= RANKS_MAX && h->worker >= -1 && h->worker < h->size &&
+    return h->rank >= 0 && h->rank < h->size && h->size <= RANKS_MOST && h->worker >= -1 && h->worker < h->size &&
            h->nevents <= TRACE_WRITERS * TRACE_EVENTS_MOST && h->nbuckets <= TRACE_BUCKETS_MOST &&
            h->names <= TRACE_NAMES_MOST && h->first >= 1 && h->last >= h->first && h->dropped >= 0 &&
            within(h->offset, -TIME_MOST, TIME_MOST) && within(h->round_trip, 0, TIME_MOST);
@@ -182,14 +182,17 @@ static enum error check_same(const char *path, const struct trace_rank *a, const
 }
 
 enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n) {
-    struct trace_rank *ranks = NULL;
+    struct trace_rank *ranks = NULL, first;
     *n = 0;
-    for (int r = 0; r < RANKS_MAX; r++) {
+    for (int r = 0; r < (ranks ? first.size : RANKS_MOST); r++) {
         const char *path = pool_printf(pool, "%s/trace/rank%d.bin", run_dir, r);
         if (!path) return ERR_MEMORY;
         if (!file_exists(path)) continue;
-        if (!ranks) ranks = pool_alloc(pool, RANKS_MAX * sizeof *ranks);
-        if (!ranks) return ERR_MEMORY;
+        if (!ranks) {
+            TRY(trace_read(path, pool, &first));
+            ranks = pool_alloc(pool, (size_t)first.size * sizeof *ranks);
+            if (!ranks) return ERR_MEMORY;
+        }
         TRY(trace_read(path, pool, &ranks[*n]));
         TRY(check_same(path, ranks, &ranks[*n], r));
         ++*n;

@@ -14,10 +14,29 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
     s->samples_per_s = r->step_ns > 0 ? r->samples / clock_seconds(r->step_ns) : (double)NAN;
 }
 
+enum { PER_RANK = 15 }; /* numbers */
+
+/* What all ranks have counted, as gather lays it out. */
+static void share_out(struct summary *s, const double *all) {
+    double stale[5] = {0};
+    for (int i = 0; i < s->ranks; i++) {
+        const double *of = all + PER_RANK * i;
+        s->steps_moved.sent[i] = of[0] - of[11] - of[13];
+        s->steps_moved.received[i] = of[1] - of[12] - of[14];
+        s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
+        s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
+        s->rss[i] = of[2], s->state[i] = of[3];
+        s->dense += of[4], s->packed += of[5];
+        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
+    }
+    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
+    s->stale.most = stale[2];
+    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
+}
+
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
 static enum error gather(struct run *r, struct summary *s) {
-    enum { PER_RANK = 15 };
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -37,20 +56,8 @@ static enum error gather(struct run *r, struct summary *s) {
     mine[11] = (double)r->start.sent, mine[12] = (double)r->start.received;
     mine[13] = (double)r->paused.sent, mine[14] = (double)r->paused.received;
     enum error err = r->step->sum(t->mode, v, n);
-    double stale[5] = {0};
-    for (int i = 0; i < ranks; i++) {
-        const double *of = v + PHASES + 1 + PER_RANK * i;
-        s->steps_moved.sent[i] = of[0] - of[11] - of[13];
-        s->steps_moved.received[i] = of[1] - of[12] - of[14];
-        s->start_moved.sent[i] = of[11], s->start_moved.received[i] = of[12];
-        s->paused_moved.sent[i] = of[13], s->paused_moved.received[i] = of[14];
-        s->rss[i] = of[2], s->state[i] = of[3];
-        s->dense += of[4], s->packed += of[5];
-        for (int k = 0; k < 5; k++) stale[k] += of[6 + k];
-    }
-    s->stale.mean = stale[0] > 0 ? stale[1] / stale[0] : 0;
-    s->stale.most = stale[2];
-    s->stale.idle = stale[3] > 0 ? stale[4] / stale[3] : 0;
+    if (!err && t->rank == 0) err = summary_lists(s, ranks, t->job->settings->pool);
+    if (!err && t->rank == 0) share_out(s, v + PHASES + 1);
     fill_times(r, s, v);
     free(v);
     return err;

@@ -157,7 +157,7 @@ static enum error load_command(struct experiment_reader *r, struct experiment_ce
     const char *colon = strrchr(text, ':');
     int64_t n = 0;
     if ((devices && devices->kind != NODE_SCALAR) || !text_int(colon ? colon + 1 : text, &n) || n < 1 ||
-        n > RANKS_MAX) {
+        n > RANKS_MOST) {
         config_error(r->e, devices, false, "for a command, 'devices' is a number: 2, or cpu:2");
         return ERR_CONFIG;
     }

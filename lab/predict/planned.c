@@ -39,8 +39,10 @@ enum error planned_shapes(const struct run_config *c, struct planned_data *out) 
 enum error planned_create(const struct run_config *c, const char *kind, const struct planned_data *data,
                           struct config_errors *e, struct planned *out) {
     bool own = !strcmp(kind, c->devices.kind);
-    const struct device_params p = {
-        .count = 1, .threads = (int)c->threads, .no_winograd = !c->winograd, .unit = own ? c->devices.unit[0] : 0};
+    const struct device_params p = {.count = 1,
+                                    .threads = (int)c->threads,
+                                    .no_winograd = !c->winograd,
+                                    .unit = own ? device_first_unit(&c->devices) : 0};
     *out = (struct planned){0};
     TRY(model_create(c->model, &data->input, data->classes, e, &out->model));
     TRY(device_find(kind)->open(&p, &out->device));

@@ -107,7 +107,7 @@ static void say_bytes(struct report *r, struct report_section *s, const struct r
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         parted &= run->parted;
-        for (int k = 0; k < run->ranks; k++) most = fmax(most, run->start_sent[k]);
+        for (int k = 0; k < run->ranks && run->start_sent; k++) most = fmax(most, run->start_sent[k]);
     }
     report_paragraph(
         s, parted

@@ -218,7 +218,7 @@ static enum error take_times(const struct told_run *run, struct summary *s) {
 }
 
 /* As 'engine run' has it. Of bytes only the busiest rank's are known, if any, and of memory the largest process's. */
-static enum error take_summary(const struct told_run *run, struct summary *s) {
+static enum error take_summary(const struct told_run *run, struct pool *pool, struct summary *s) {
     double epochs = run->last ? run->last->of[TOLD_EPOCH] : 0;
     s->mode = FOREIGN_MODE, s->run_dir = run->f->dir, s->ended = "finished";
     s->devices = run->f->devices, s->shards = run->f->devices;
@@ -227,6 +227,7 @@ static enum error take_summary(const struct told_run *run, struct summary *s) {
     s->has_val = run->val != NULL;
     if (run->val) s->val = val_of(run->val);
     s->ranks = !isnan(run->t->bytes), s->processes = !isnan(run->f->memory);
+    TRY(summary_lists(s, 1, pool));
     if (s->ranks) s->steps_moved.sent[0] = fmin(run->t->bytes, 9e18);
     s->rss[0] = run->f->memory;
     memcpy(s->weights, run->t->weights, sizeof s->weights);
@@ -239,7 +240,7 @@ static enum error write_summary(const struct told_run *run, struct pool *pool) {
     struct summary *s = pool_alloc(pool, sizeof *s);
     struct json j;
     if (!path || !s) return ERR_MEMORY;
-    TRY(take_summary(run, s));
+    TRY(take_summary(run, pool, s));
     json_init(&j);
     return json_save(&j, summary_json(s, &j), path);
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum { SUMMARY_MOST = 1 << 20, METRICS_MOST = 1 << 30 };
-static const struct json_limits summary_limits = {8, 4096, 4096}, line_limits = {4, 64, 4096};
+static const struct json_limits summary_limits = {8, 16 * RANKS_MOST, 4096}, line_limits = {4, 64 + RANKS_MOST, 4096};
 
 /* ---- members that must be of a kind --------------------------------------------------------- */
 
@@ -49,17 +49,20 @@ static const char *text(struct result_reader *r, const struct json_value *in, co
     return v ? v->text : "";
 }
 
-static int list(struct result_reader *r, const struct json_value *in, const char *key, double *out) {
+static int list(struct result_reader *r, const struct json_value *in, const char *key, const double **out) {
     const struct json_value *v = member(r, in, key, JSON_ARRAY);
-    if (!v) return 0;
-    for (int i = 0; i < v->count && i < RESULT_RANKS; i++) {
+    double *list = v ? pool_alloc(r->pool, (size_t)v->count * sizeof *list) : NULL;
+    if (v && !list) r->err = r->err ? r->err : ERR_MEMORY;
+    if (!list) return 0;
+    for (int i = 0; i < v->count; i++) {
         if (v->children[i].kind != JSON_NUMBER) {
             r->err = r->err ? r->err : FAIL(ERR_DATA, "'%s': '%s' contains values that are not numbers", r->path, key);
             return 0;
         }
-        out[i] = v->children[i].number;
+        list[i] = v->children[i].number;
     }
-    return v->count < RESULT_RANKS ? v->count : RESULT_RANKS;
+    *out = list;
+    return v->count;
 }
 
 /* ---- the files ------------------------------------------------------------------------------ */
@@ -77,13 +80,13 @@ static void read_times(struct result_reader *r, const struct json_value *root, s
 
 static void read_bytes(struct result_reader *r, const struct json_value *root, struct run_result *out) {
     const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
-    out->ranks = list(r, bytes, "sent", out->sent);
-    int received = list(r, bytes, "received", out->received);
-    int state = list(r, root, "optimizer_bytes", out->state);
+    out->ranks = list(r, bytes, "sent", &out->sent);
+    int received = list(r, bytes, "received", &out->received);
+    int state = list(r, root, "optimizer_bytes", &out->state);
     const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
     out->parted = start != NULL;
-    if (start && list(r, start, "sent", out->start_sent) != out->ranks) received = -1;
-    out->processes = list(r, root, "peak_rss_bytes", out->rss);
+    if (start && list(r, start, "sent", &out->start_sent) != out->ranks) received = -1;
+    out->processes = list(r, root, "peak_rss_bytes", &out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }

@@ -7,7 +7,7 @@
 #include "engine/tell/phases.h"
 #include "engine/tell/score.h"
 
-enum { RESULT_RANKS = RANKS_MAX, RESULT_SETTINGS = 4096 };
+enum { RESULT_SETTINGS = 4096 };
 /* The parts of time_s: the phases of a step, and the other numbers of summary.json beside them. */
 enum { RESULT_COMM_HIDDEN = PHASES, /* runs beside backward */ RESULT_TOTAL, RESULT_TIMES };
 
@@ -43,13 +43,13 @@ struct run_result {
     double p50_ms, p95_ms, samples_per_s;
     double time_s[RESULT_TIMES];
     int ranks, processes;
-    double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank: what steps moved */
-    bool parted;                                       /* 'sent' is of steps alone; else (an older run) of everything */
-    double start_sent[RESULT_RANKS];                   /* before the first step */
-    double rss[RESULT_RANKS];                          /* bytes, by process */
-    double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */
-    const char *weights, *losses;                      /* sha256; those of a command's run may be "" */
-    struct result_step *step; /* of the whole run, ascending: what was done again counts once */
+    const double *sent, *received; /* bytes, by rank: what steps moved */
+    bool parted;                   /* 'sent' is of steps alone; else (an older run) of everything */
+    const double *start_sent;      /* before the first step; NULL: an older run */
+    const double *rss;             /* bytes, by process */
+    const double *state;           /* bytes of optimizer state, by rank */
+    const char *weights, *losses;  /* sha256; those of a command's run may be "" */
+    struct result_step *step;      /* of the whole run, ascending: what was done again counts once */
     int64_t nsteps;
     int64_t stretch;        /* the first of them that was done since the run was last resumed */
     struct result_val *val; /* of the whole run */

@@ -12,10 +12,14 @@ static void take_all(struct left *l) {
     for (int i = 0; i < l->count; i++) l->which[i] = i;
 }
 
-void left_all(struct left *l, const struct run_config *c) {
+enum error left_all(struct left *l, const struct run_config *c, struct pool *pool) {
+    if (!l->which) l->which = pool_alloc(pool, (size_t)c->devices.local * sizeof *l->which);
+    if (!l->lost) l->lost = pool_alloc(pool, (size_t)c->devices.count * sizeof *l->lost);
+    if (!l->which || !l->lost) return ERR_MEMORY;
     l->config = c;
-    l->change = (struct job_change){.began = c->devices.count};
+    l->change = (struct job_change){.began = c->devices.count, .lost = l->lost};
     take_all(l);
+    return ERR_NONE;
 }
 
 void left_lose(struct left *l, const struct launch_result *r, int first) {
@@ -26,7 +30,7 @@ void left_lose(struct left *l, const struct launch_result *r, int first) {
     for (int i = 0; i < l->count; i++) {
         bool lost = next < r->nlost && r->lost[next] == i;
         if (lost)
-            change->lost[change->nlost++] = first + r->lost[next++];
+            l->lost[change->nlost++] = first + r->lost[next++];
         else
             l->which[kept++] = l->which[i];
     }
@@ -78,16 +82,16 @@ enum error change_write(const struct job_change *c, struct pool *pool, const cha
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-bool change_read(const char *text, struct job_change *out) {
+bool change_read(const char *text, int *lost, int most, struct job_change *out) {
     long long seen;
     int at = 0;
     struct job_change *c = out;
-    *c = (struct job_change){.to = 0};
+    *c = (struct job_change){.lost = lost};
     if (!text || sscanf(text, "%9d %9d %9d %9d %9d %10d %20lld%n", &c->began, &c->from, &c->to, &c->losses, &c->returns,
                         &c->wait, &seen, &at) != 7)
         return false;
     c->seen = seen;
-    for (char *end; text[at] == ' ' && c->nlost < RANKS_MAX; at = (int)(end - text))
-        c->lost[c->nlost++] = (int)strtol(text + at, &end, 10);
+    for (char *end; text[at] == ' ' && c->nlost < most; at = (int)(end - text))
+        lost[c->nlost++] = (int)strtol(text + at, &end, 10);
     return true;
 }

@@ -8,9 +8,10 @@
 struct run_config;
 struct left {
     const struct run_config *config;
-    int count;                  /* of this node */
-    int which[RUN_DEVICES_MAX]; /* of those that the configuration gives it, ascending */
-    struct job_change change;   /* the last one; to 0: all devices have been there all the time */
+    int count;                /* of this node */
+    int *which;               /* of those that the configuration gives it, ascending */
+    int *lost;                /* what change.lost names, up to as many ranks as the run had at first */
+    struct job_change change; /* the last one; to 0: all devices have been there all the time */
     struct {
         bool here;   /* devices are missing of nodes that have gone on */
         bool done;   /* they have been tried again */
@@ -18,7 +19,7 @@ struct left {
         int64_t due; /* the last step of which a checkpoint was due before they were */
     } retry;
 };
-void left_all(struct left *l, const struct run_config *c);
+MUST_CHECK enum error left_all(struct left *l, const struct run_config *c, struct pool *pool);
 /* Without the ranks that were lost here; first: this node's first one. The change then names them, of all ranks. */
 void left_lose(struct left *l, const struct launch_result *r, int first);
 /* All of this node are to be tried again; due: the last step of which a checkpoint was due. */
@@ -33,5 +34,5 @@ MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, cons
 
 /* A change as text that a rank is given in its environment; "" where there was none. */
 MUST_CHECK enum error change_write(const struct job_change *c, struct pool *pool, const char **out);
-/* false: the text tells of none. */
-bool change_read(const char *text, struct job_change *out);
+/* false: the text tells of none. lost: (most), for the ranks that it names. */
+bool change_read(const char *text, int *lost, int most, struct job_change *out);

@@ -169,7 +169,7 @@ static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_ro
  * those that go on. A node that comes back takes all nodes to be like itself. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
     const struct device_choice *d = &s->job->settings->config.devices;
-    left_all(&s->left, &s->job->settings->config);
+    TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
     TRY(meet(s, NULL, round));
     if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
     if (round->world == d->count || round->taken_in || !is_elastic(s)) return ERR_NONE;
@@ -194,14 +194,14 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
                               .nlost = loss->nlost,
                               .partial = loss->nlost,
                               .restarts = s->restarts < c->run.restarts};
-    memcpy(said.lost, loss->lost, sizeof said.lost);
+    memcpy(said.lost, loss->lost, (size_t)loss->nlost * sizeof *said.lost);
     if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
     TRY(meet(s, &said, round));
-    memcpy(loss->lost, said.lost, sizeof said.lost);
-    loss->nlost = said.nlost;
+    loss->nlost = said.nlost < c->devices.count ? said.nlost : c->devices.count;
+    memcpy(s->left.lost, said.lost, (size_t)loss->nlost * sizeof *said.lost);
     if (from == c->devices.count) left_back_off(&s->left, newest_due(s));
     left_note(&s->left, from, round->world, said.partial);
-    if (round->world == c->devices.count) left_all(&s->left, c);
+    if (round->world == c->devices.count) TRY(left_all(&s->left, c, s->job->settings->pool));
     return ERR_NONE;
 }
 

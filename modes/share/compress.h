@@ -32,7 +32,7 @@ struct compress {
     struct packet *packets;
     struct work *header;    /* the arena's travels apart, as it is */
     float *rest;            /* of the whole arena */
-    int64_t *parts;         /* ranks + 1, for the kinds' calls */
+    int64_t *parts;         /* twice ranks + 1, for the kinds' calls */
     void *own;              /* the kind's */
     struct share_ops owner; /* of the update */
     int64_t before;         /* bytes sent before this step's gradients */

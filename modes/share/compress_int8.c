@@ -91,7 +91,7 @@ static enum error int8_open(struct compress *c, struct packet *p) {
 static enum error int8_send(struct compress *c, struct packet *p, struct dispatch how) {
     struct block *to = p->wire;
     int ranks = c->t->standing.ranks;
-    int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank), from[RUN_DEVICES_MAX + 1];
+    int64_t mine = first_of(c, p, c->t->rank + 1) - first_of(c, p, c->t->rank), *from = c->parts + ranks + 1;
     floats_add(p->rest, p->g, p->n);
     for (int64_t i = 0; i < blocks_of(p); i++) encode(p->rest + i * BLOCK, floats_of(p, i), to + i);
     for (int r = 0; r <= ranks; r++) {

@@ -42,7 +42,7 @@ static enum error open_packets(struct compress *c, const struct buckets *cut) {
         TRY(memory_alloc((size_t)n * sizeof(float), &memory));
         c->rest = memory;
     }
-    TRY(memory_alloc((size_t)(c->t->standing.ranks + 1) * sizeof *c->parts, &memory));
+    TRY(memory_alloc(2 * (size_t)(c->t->standing.ranks + 1) * sizeof *c->parts, &memory));
     c->parts = memory;
     TRY(memory_alloc((size_t)cut->count * sizeof *c->packets, &memory));
     c->packets = memory;

@@ -19,7 +19,7 @@ static void server_describe(const struct mode *m, char *line, size_t size) {
     size_t used = strlen(line);
     if (!m->how->servers || m->how->on_host || !device_find(d->kind)->units) return;
     snprintf(line + used, size - used, " (%s:%d%s)", d->kind, d->server,
-             d->server == (d->listed ? d->unit[0] : 0) ? ", which computes too" : "");
+             d->server == device_first_unit(d) ? ", which computes too" : "");
 }
 
 const struct share_row share_server = {.plan = {.nbefore = 1,

@@ -31,12 +31,11 @@ static int64_t *part(const struct share *s, int b) {
     return s->part + (int64_t)b * (s->t->standing.ranks + 1);
 }
 
-/* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far.
- */
+/* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far: has is (ranks). */
 static void cut_bucket(struct share *s, int b, int64_t *has) {
     int size = s->t->standing.ranks;
-    int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b);
-    int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK, give[RUN_DEVICES_MAX];
+    int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b), *give = to + 1;
+    int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK;
     for (int r = 0; r < size; r++) has[r] += give[r] = blocks / size;
     for (int64_t left = blocks % size; left > 0; left--) {
         int least = 0;
@@ -45,7 +44,7 @@ static void cut_bucket(struct share *s, int b, int64_t *has) {
         give[least]++, has[least]++;
     }
     to[0] = begin;
-    for (int r = 0; r < size; r++) {
+    for (int r = 0; r < size; r++) { /* a number of blocks becomes an end */
         to[r + 1] = to[r] + give[r] * NORM_BLOCK;
         if (to[r + 1] > end) to[r + 1] = end;
     }
@@ -53,7 +52,7 @@ static void cut_bucket(struct share *s, int b, int64_t *has) {
 
 static enum error slices_open(struct mode *m) {
     void *memory;
-    int64_t has[RUN_DEVICES_MAX] = {0}, at = 0;
+    int64_t at = 0;
     struct trainer *t = m->t;
     TRY(memory_alloc(sizeof(struct share), &memory));
     struct share *s = m->share = memory;
@@ -66,11 +65,13 @@ static enum error slices_open(struct mode *m) {
     m->part = s->part = memory;
     TRY(memory_alloc(n * sizeof *s->own, &memory));
     s->own = memory;
+    TRY(memory_alloc((size_t)t->standing.ranks * sizeof(int64_t), &memory));
     for (int b = 0; b < s->buckets.count; b++) {
-        cut_bucket(s, b, has);
+        cut_bucket(s, b, memory);
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
+    memory_free(memory);
     m->standing->slices = s->own;
     m->standing->nslices = s->buckets.count;
     return ERR_NONE;

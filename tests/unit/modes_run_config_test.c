@@ -76,7 +76,7 @@ static void defaults(void **state) {
     assert_string_equal(c->mode, "ddp");
     assert_string_equal(c->devices.kind, "cpu");
     assert_true(c->devices.automatic);
-    assert_int_equal(c->devices.count, cores < RANKS_MAX ? cores : RANKS_MAX);
+    assert_int_equal(c->devices.count, cores < RANKS_MOST ? cores : RANKS_MOST);
     assert_int_equal(c->batch.size, 128);
     if (cores <= 8) assert_int_equal(c->batch.shards, 8);
     assert_int_equal(c->threads, cores / c->devices.count);
@@ -409,22 +409,22 @@ static const struct {
     {"devices: tpu", NULL, "c.yaml:1:10: error: unknown device kind 'tpu' (there are cpu, ref, cuda)"},
     {"devices: gpu:2", NULL, "c.yaml:1:10: error: unknown device kind 'gpu' (there are cpu, ref, cuda)"},
     {"devices: cpu:0", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 4096, got "
      "\"cpu:0\""},
-    {"devices: cpu:64\nrun: {nodes: 2}", NULL,
-     "c.yaml:1:10: error: 64 devices on each of 2 nodes (set at 2:14) are 128, but a run has at "
+    {"devices: cpu:4096\nrun: {nodes: 2}", NULL,
+     "c.yaml:1:10: error: 4096 devices on each of 2 nodes (set at 2:14) are 8192, but a run has at "
      "most "
-     "64"},
-    {"mode: dp\ndp: {server: dedicated}\ndevices: cpu:64", NULL,
-     "c.yaml:3:10: error: 64 devices, but a run has at most 63 beside the server"},
-    {"devices: cpu:100", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
-     "\"cpu:100\""},
-    {"devices: cpu:257", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
-     "\"cpu:257\""},
+     "4096"},
+    {"mode: dp\ndp: {server: dedicated}\ndevices: cpu:4096", NULL,
+     "c.yaml:3:10: error: 4096 devices, but a run has at most 4095 beside the server"},
+    {"devices: cpu:5000", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 4096, got "
+     "\"cpu:5000\""},
+    {"devices: cpu:4097", NULL,
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 4096, got "
+     "\"cpu:4097\""},
     {"devices: \"cpu:\"", NULL,
-     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 64, got "
+     "c.yaml:1:10: error: 'devices' must be auto, or a kind and a number from 1 to 4096, got "
      "\"cpu:\""},
     {"devices: 4", NULL, "c.yaml:1:10: error: unknown device kind '4' (there are cpu, ref, cuda)"},
     {"data: /no/mnist", NULL, "c.yaml:1:7: error: data: no file or folder '/no/mnist'"},

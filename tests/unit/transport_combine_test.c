@@ -45,7 +45,7 @@ static void averages_divide_once(void **state) {
     static uint16_t got[1 << 16];
     (void)state;
     for (enum dtype t = DTYPE_F16; t <= DTYPE_BF16; t++)
-        for (int n = 1; n <= RANKS_MAX; n += 1 + n / 8) {
+        for (int n = 1; n <= 64; n += 1 + n / 8) {
             struct sum s = {.type = t, .op = REDOP_AVERAGE, .ranks = n};
             for (int i = 0; i < 1 << 16; i++) got[i] = (uint16_t)i;
             sum_complete(&s, 1 << 16, got);

@@ -23,7 +23,7 @@ static void sizes_are_checked(void **state) {
     struct meeting *m;
     (void)state;
     assert_fails(ERR_CONFIG, meeting_create(0, &m));
-    assert_fails(ERR_CONFIG, meeting_create(65, &m));
+    assert_fails(ERR_CONFIG, meeting_create(RANKS_MOST + 1, &m));
     assert_fails(ERR_CONFIG, meeting_create_shared(-1, &m));
     for (int n = 1; n <= 64; n *= 4) {
         assert_ok(meeting_create_shared(n, &m));

@@ -7,11 +7,12 @@
 #include "transport/group.h"
 #include "transport/launch/launch.h"
 
-enum { RANKS = RANKS_MAX };
+enum { RANKS = 64 };
 
 /* ---- ranks on hosts that a roster tells of ---- */
 
 static struct seat_of seats[RANKS];
+static struct pool *pool;
 static struct roster roster;
 
 /* Rank r is on host[r % n]: blocks, deals and mixtures alike. */
@@ -34,7 +35,7 @@ static void blocks(int hosts, int locals) {
 static void places_are(enum order order, const int *rank) {
     struct places p;
     struct bands b;
-    places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster);
+    assert_ok(places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster, pool));
     for (int i = 0; i < roster.size; i++) {
         assert_int_equal(b.all.rank[i], rank[i]);
         assert_int_equal(p.rank[i], rank[i]);
@@ -59,7 +60,7 @@ static int locals_of(int hosts, int locals, int leaves) {
     struct places p;
     struct bands b;
     blocks(hosts, locals);
-    places_plan(&p, &b, (struct tree){.leaves = leaves}, 0, roster.size, &roster);
+    assert_ok(places_plan(&p, &b, (struct tree){.leaves = leaves}, 0, roster.size, &roster, pool));
     return p.locals;
 }
 
@@ -77,7 +78,7 @@ static void some_hosts_are_no_subtrees(void **state) {
     roster_make(4, (int[]){0, 0, 0, 1}, 4); /* unequal */
     struct places p;
     struct bands b;
-    places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, roster.size, &roster);
+    assert_ok(places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, roster.size, &roster, pool));
     assert_int_equal(p.locals, 0);
 }
 
@@ -99,7 +100,7 @@ static void runs_of_leaves(void **state) {
         char text[64] = "";
         struct places p;
         struct bands b;
-        places_plan(&p, &b, (struct tree){.leaves = of[i].leaves}, 0, of[i].ranks, NULL);
+        assert_ok(places_plan(&p, &b, (struct tree){.leaves = of[i].leaves}, 0, of[i].ranks, NULL, pool));
         for (int k = 0; k < b.pieces.n; k++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d",
                      k == 0                   ? ""
@@ -252,7 +253,7 @@ static const char *cheapest(int hosts, int locals, bool near, enum order order, 
     struct places p;
     struct bands b;
     blocks(hosts, locals);
-    places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster);
+    assert_ok(places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster, pool));
     struct terrain t = {
         .places = &p, .near = near, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     return algo_cheapest(&t, order, KIND_ALL_REDUCE, false, bytes)->name;
@@ -274,7 +275,7 @@ static void choices_in_words(void **state) {
     struct bands b;
     (void)state;
     blocks(1, 4);
-    places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, 4, NULL);
+    assert_ok(places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, 4, NULL, pool));
     struct terrain t = {.places = &p, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     algo_choices(&t, ORDER_TREE, false, text);
     assert_string_equal(text, "star up to 16.0 KB, halving_doubling above: alpha 45 us, 1.2 GB/s");
@@ -283,12 +284,13 @@ static void choices_in_words(void **state) {
 static int make(void **state) {
     (void)state;
     inputs_make();
-    return 0;
+    return (int)pool_create(&pool);
 }
 
 static int unmake(void **state) {
     (void)state;
     inputs_free();
+    pool_free(pool);
     return 0;
 }
 

@@ -90,6 +90,14 @@ void collective_count_ideal(struct collective *c, enum kind kind) {
 
 /* ---- who stands where ---- */
 
+enum error band_create(struct band *b, int most, struct pool *pool) {
+    int *lists = pool_alloc(pool, (size_t)most * (3 * sizeof *lists + 1));
+    if (!lists) return ERR_MEMORY;
+    *b = (struct band){.rank = lists, .piece = lists + most, .leaf = lists + 2 * most};
+    b->adds = (uint8_t *)(lists + 3 * most);
+    return ERR_NONE;
+}
+
 void band_append(struct band *b, int rank, int piece, int leaf) {
     b->rank[b->n] = rank, b->piece[b->n] = piece, b->leaf[b->n] = leaf;
     b->n++;
@@ -141,11 +149,11 @@ int places_terms(int leaves, int ranks) {
     return terms;
 }
 
+/* The roster numbers each host's ranks from 0. */
 static bool hosts_are_equal(const struct places *p, const struct roster *roster) {
-    int count[RANKS_MAX] = {0};
-    for (int r = 0; roster && r < p->size; r++) count[roster->of[r].host]++;
-    for (int h = 1; h < p->hosts; h++)
-        if (count[h] != count[0]) return false;
+    int each = p->size / p->hosts;
+    for (int r = 0; r < p->size; r++)
+        if (roster->of[r].local >= each) return false;
     return true;
 }
 
@@ -153,13 +161,35 @@ static void append_pieces(struct band *b, int rank, int from, int to) {
     for (int piece = 0; from < to; from += leaves_subtree(from, to)) band_append(b, rank, piece++, from);
 }
 
-void places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
-                 const struct roster *roster) {
+static enum error hosts_plan(const struct places *p, struct bands *bands, int rank, struct pool *pool) {
+    int local = p->place[rank] % p->locals, first = p->place[rank] - local;
+    TRY(band_create(&bands->near, p->locals, pool));
+    TRY(band_create(&bands->far, p->hosts, pool));
+    for (int i = first; i < first + p->locals; i++) band_append(&bands->near, p->rank[i], 0, bands->all.leaf[i]);
+    for (int i = local; i < p->size; i += p->locals)
+        band_append(&bands->far, p->rank[i], 0, bands->all.leaf[i - local]);
+    band_close(&bands->near, rank);
+    band_close(&bands->far, rank);
+    return ERR_NONE;
+}
+
+static enum error bands_create(struct bands *b, int size, int givers, int terms, struct pool *pool) {
+    *b = (struct bands){0};
+    TRY(band_create(&b->all, size, pool));
+    TRY(band_create(&b->given, givers, pool));
+    return band_create(&b->pieces, terms, pool);
+}
+
+enum error places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
+                       const struct roster *roster, struct pool *pool) {
     bool ring = tree.order == ORDER_RING; /* whose neighbours are those by number */
     int givers = size - tree.idle, leaves = ring || tree.leaves < givers ? givers : tree.leaves;
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};
+    p->rank = pool_alloc(pool, 2 * (size_t)size * sizeof *p->rank);
+    if (!p->rank) return ERR_MEMORY;
+    p->place = p->rank + size;
     p->own = tree.idle ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
-    *bands = (struct bands){0};
+    TRY(bands_create(bands, size, givers, p->terms, pool));
     places_stand(p, ring ? NULL : roster);
     for (int i = 0; i < size; i++) band_append(&bands->all, p->rank[i], 0, tree.idle ? i : leaves_cut(leaves, size, i));
     for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
@@ -175,6 +205,23 @@ void places_plan(struct places *p, struct bands *bands, struct tree tree, int ra
         p->locals = size;
     else if (!ring && !tree.idle && hosts_are_equal(p, roster))
         p->locals = places_locals(leaves, size, size / p->hosts);
+    return p->hosts > 1 && p->locals ? hosts_plan(p, bands, rank, pool) : ERR_NONE;
+}
+
+/* ---- lists of a lane ---- */
+
+enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool) {
+    size_t n = (size_t)size;
+    void **lists = pool_alloc(pool, (3 * n + (size_t)(terms > size ? terms : size)) * sizeof *lists);
+    l->part = pool_alloc(pool, (n + 1) * sizeof *l->part);
+    l->borrows = pool_alloc(pool, n * sizeof *l->borrows);
+    if (!lists || !l->part || !l->borrows) return ERR_MEMORY;
+    l->at = lists, l->slots = lists + n;
+    l->out = (char **)(void *)(lists + 2 * n);
+    l->in = (const char **)(void *)(lists + 3 * n);
+    TRY(band_create(&l->turned, size, pool));
+    for (int i = 0; i < size; i++) band_append(&l->turned, i, 0, i);
+    return ERR_NONE;
 }
 
 /* ---- messages ---- */
@@ -216,8 +263,8 @@ enum error collective_receive(struct collective *c, int peer, char *data, int64_
 
 void collective_sum(const struct collective *c, int64_t lo, int64_t hi, char *const *to, int n) {
     const struct band *b = c->band;
-    const char *in[LEAVES_MAX];
-    char *out[RANKS_MAX];
+    const char **in = c->lists->in;
+    char **out = c->lists->out;
     for (int i = 0; i < b->n; i++) in[i] = term(c, b, i, c->at[b->rank[i]], lo);
     for (int i = 0; i < n; i++) out[i] = element(c, to[i], lo);
     order_sum(&c->sum, lo, hi, in, out, n);

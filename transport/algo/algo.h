@@ -10,13 +10,15 @@ struct traffic {
     _Atomic int64_t sent, received;
 };
 
-/* Terms of a sum in their order of addition: one of each of some ranks, or a few of each. */
+/* Terms of a sum in their order of addition: one of each of some ranks, or a few of each. Each list is (n). */
 struct band {
-    int n, me;                               /* me: which is this rank's first, -1: it gives none */
-    int rank[LEAVES_MAX], piece[LEAVES_MAX]; /* whose term, and which of its terms */
-    int leaf[LEAVES_MAX];                    /* where the term begins */
-    uint8_t adds[LEAVES_MAX];                /* leaves_adds */
+    int n, me;         /* me: which is this rank's first, -1: it gives none */
+    int *rank, *piece; /* whose term, and which of its terms */
+    int *leaf;         /* where the term begins */
+    uint8_t *adds;     /* leaves_adds */
 };
+/* Empty, with room for so many terms in the pool. */
+MUST_CHECK enum error band_create(struct band *b, int most, struct pool *pool);
 void band_append(struct band *b, int rank, int piece, int leaf);
 /* When all are appended. */
 void band_close(struct band *b, int me);
@@ -28,26 +30,40 @@ bool band_is_even(const struct band *b);
 /* The places of the ranks in the order of addition: see group_position. */
 struct places {
     int size, hosts;
-    int locals;           /* ranks of every host, if each host's are a subtree; else 0 */
-    int terms, own;       /* of a sum of what lies apart: all subtrees of all ranks; of the first rank */
-    bool even;            /* ranks are a power of two, and their runs alike */
-    int rank[RANKS_MAX];  /* that stands at a place */
-    int place[RANKS_MAX]; /* of a rank */
+    int locals;     /* ranks of every host, if each host's are a subtree; else 0 */
+    int terms, own; /* of a sum of what lies apart: all subtrees of all ranks; of the first rank */
+    bool even;      /* ranks are a power of two, and their runs alike */
+    int *rank;      /* (size), that stands at a place */
+    int *place;     /* (size), of a rank */
 };
 struct bands {
     struct band all, given, pieces; /* every rank once; but for the idle ones; and each once a subtree */
+    struct band near, far;          /* of places.locals on several hosts: the ranks of this host; those of my local
+                                       number on every host */
 };
 struct tree {
     enum order order;
     int leaves; /* 0: as many as ranks that give */
     int idle;
 };
-void places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
-                 const struct roster *roster);
+MUST_CHECK enum error places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
+                                  const struct roster *roster, struct pool *pool);
 /* places.locals, where hosts have so many ranks each. */
 int places_locals(int leaves, int size, int locals);
 /* places.terms. */
 int places_terms(int leaves, int ranks);
+
+/* Lists that the calls of one lane use in turn, so that no call allocates. */
+struct lane_lists {
+    void **at;          /* (size): see collective.at */
+    void **slots;       /* (size): what the link shows of ranks that meet, where at[] are copies */
+    char **out;         /* (size) */
+    const char **in;    /* (terms) */
+    int64_t *part;      /* (size + 1) */
+    bool *borrows;      /* (size) */
+    struct band turned; /* every rank, from a call's root on */
+};
+MUST_CHECK enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool);
 
 /* One call, on the lane where it runs. */
 struct device_mark;
@@ -59,7 +75,7 @@ struct collective {
     enum kind kind;
     struct sum sum; /* order, type, operation, ranks; count: elements of the whole buffer */
     const struct places *places;
-    const struct band *all;  /* every rank */
+    const struct bands *bands;
     const struct band *band; /* the sum's terms */
     int64_t apart;           /* elements between a rank's terms */
     int root;                /* or the peer of send and recv */
@@ -75,7 +91,8 @@ struct collective {
     int64_t label;                   /* the caller's own, for the watch */
 
     /* Known once the ranks have met: */
-    void **at;      /* every rank's buffer; used only when in_place or staged */
+    const struct lane_lists *lists;
+    void **at;      /* lists->at: every rank's buffer; used only when in_place or staged */
     int64_t lo, hi; /* of it, what can be reached at at[]: all, but where memory is lent (lent.c) */
     bool in_place;  /* there every rank's buffer can be read and written by all */
     bool staged;    /* at[] are copies, which stand until after the next call: to be read only, and

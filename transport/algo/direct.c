@@ -28,7 +28,7 @@ static enum error sum_slice(struct collective *c, char *const *to, int n) {
 }
 
 static enum error by_pipes(struct collective *c) {
-    int64_t part[RANKS_MAX + 1];
+    int64_t *part = c->lists->part;
     for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
     c->part = part;
     enum error err = plain_run[KIND_REDUCE_SCATTER](c);

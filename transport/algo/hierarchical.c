@@ -24,62 +24,57 @@
 
 extern const struct algo_ops algo_direct;
 
-struct host_bands {
-    struct band near, far; /* the ranks of this host; those of my local number */
-    int64_t lo, hi;        /* my slice */
-};
-
 static int64_t slice_cut(const struct collective *c, int l) {
     int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     if (l == 0 || l == c->places->locals) return l ? n : 0;
     return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
 }
 
-static struct host_bands hosts_of(const struct collective *c) {
-    const struct places *p = c->places;
-    int place = p->place[c->rank], local = place % p->locals, first = place - local;
-    struct host_bands h = {.lo = slice_cut(c, local), .hi = slice_cut(c, local + 1)};
-    for (int i = first; i < first + p->locals; i++) band_append(&h.near, p->rank[i], 0, c->band->leaf[i]);
-    for (int i = 0; i < p->size; i += p->locals) band_append(&h.far, p->rank[i + local], 0, c->band->leaf[i]);
-    band_close(&h.near, c->rank);
-    band_close(&h.far, c->rank);
-    return h;
+/* Of the buffer, what this rank looks after. */
+struct host_slice {
+    const struct band *near, *far;
+    int64_t lo, hi;
+};
+
+static struct host_slice slice_of(const struct collective *c) {
+    int local = c->places->place[c->rank] % c->places->locals;
+    return (struct host_slice){&c->bands->near, &c->bands->far, slice_cut(c, local), slice_cut(c, local + 1)};
 }
 
-static enum error far_phase(struct collective *c, const struct host_bands *h) {
+static enum error far_phase(struct collective *c, const struct host_slice *h) {
     if (h->lo == h->hi) return ERR_NONE;
-    return (band_is_even(&h->far) ? halving_all_reduce : climbing_all_reduce)(c, &h->far, h->lo, h->hi);
+    return (band_is_even(h->far) ? halving_all_reduce : climbing_all_reduce)(c, h->far, h->lo, h->hi);
 }
 
 /* ---- where neighbours reach each other's memory ---- */
 
-static bool reach_neighbours(const struct collective *c, const struct host_bands *h) {
-    for (int l = 0; l < h->near.n; l++)
-        if (!c->at[h->near.rank[l]]) return false;
+static bool reach_neighbours(const struct collective *c, const struct host_slice *h) {
+    for (int l = 0; l < h->near->n; l++)
+        if (!c->at[h->near->rank[l]]) return false;
     return true;
 }
 
 /* Averages are divided when all hosts' sums are added. */
-static void near_sum(struct collective *c, const struct host_bands *h) {
+static void near_sum(struct collective *c, const struct host_slice *h) {
     struct sum s = c->sum;
-    const char *in[RANKS_MAX];
+    const char **in = c->lists->in;
     char *out[] = {element(c, c->buf, h->lo)};
-    s.terms = h->near.n, s.adds = h->near.adds;
+    s.terms = h->near->n, s.adds = h->near->adds;
     if (s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
-    for (int l = 0; l < h->near.n; l++) in[l] = element(c, c->at[h->near.rank[l]], h->lo);
+    for (int l = 0; l < h->near->n; l++) in[l] = element(c, c->at[h->near->rank[l]], h->lo);
     order_sum(&s, h->lo, h->hi, in, out, 1);
 }
 
-static enum error near_share(struct collective *c, const struct host_bands *h) {
+static enum error near_share(struct collective *c, const struct host_slice *h) {
     const struct link_ops *ops = c->link->ops;
     const char *sum = element(c, c->buf, h->lo);
-    for (int l = 0; l < h->near.n; l++)
-        if (l != h->near.me) memcpy(element(c, c->at[h->near.rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
+    for (int l = 0; l < h->near->n; l++)
+        if (l != h->near->me) memcpy(element(c, c->at[h->near->rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
     return (ops->sync_near ? ops->sync_near : ops->sync)(c->link, c->lane);
 }
 
-static enum error in_memory(struct collective *c, const struct host_bands *h) {
-    int64_t own = h->hi - h->lo, each = c->sum.count - own + (h->near.n - 1) * own;
+static enum error in_memory(struct collective *c, const struct host_slice *h) {
+    int64_t own = h->hi - h->lo, each = c->sum.count - own + (h->near->n - 1) * own;
     collective_count(c, each, each);
     near_sum(c, h);
     TRY(far_phase(c, h));
@@ -88,23 +83,24 @@ static enum error in_memory(struct collective *c, const struct host_bands *h) {
 
 /* ---- where they do not ---- */
 
-static enum error in_pipes(struct collective *c, const struct host_bands *h) {
-    int64_t part[RANKS_MAX + 1] = {0};
+static enum error in_pipes(struct collective *c, const struct host_slice *h) {
+    int64_t *part = c->lists->part;
+    part[0] = 0;
     for (int r = 0, l = 0; r < c->size; r++) { /* ranks of other hosts: nothing */
-        if (l < h->near.n && h->near.rank[l] == r) l++;
+        if (l < h->near->n && h->near->rank[l] == r) l++;
         part[r + 1] = slice_cut(c, l);
     }
     c->part = part;
-    enum error err = band_reduce_scatter(c, &h->near, &h->near);
+    enum error err = band_reduce_scatter(c, h->near, h->near);
     if (!err) err = far_phase(c, h);
-    if (!err) err = band_all_gather(c, &h->near);
+    if (!err) err = band_all_gather(c, h->near);
     c->part = NULL;
     return err;
 }
 
 static enum error hierarchical_all_reduce(struct collective *c) {
     if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
-    const struct host_bands h = hosts_of(c);
+    const struct host_slice h = slice_of(c);
     return reach_neighbours(c, &h) ? in_memory(c, &h) : in_pipes(c, &h);
 }
 

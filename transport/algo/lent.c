@@ -66,7 +66,7 @@ static char *lent_to(const struct collective *c, int r) {
 struct lent_windows {
     int64_t step;      /* elements of a window */
     bool slices, mine; /* mine: this rank is lent to */
-    bool borrows[RANKS_MAX];
+    bool *borrows;     /* (size) */
 };
 
 static void lay_out(struct collective *c, const struct lent_windows *w) {
@@ -102,7 +102,9 @@ static bool find_borrowers(struct collective *c, struct lent_windows *w) {
 
 enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain) {
     const struct link_ops *ops = c->link->ops;
-    struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), .slices = own != NULL};
+    struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)),
+                             .slices = own != NULL,
+                             .borrows = c->lists->borrows};
     int64_t count = c->sum.count;
     void *mine;
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));

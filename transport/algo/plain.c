@@ -76,7 +76,7 @@ static char *scratch_of(const struct collective *c, int i) {
  * who give makes only a part of the sum, which is not divided yet. */
 static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
-    const char *in[LEAVES_MAX];
+    const char **in = c->lists->in;
     struct sum s = c->sum;
     s.terms = band->n, s.adds = band->adds;
     if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
@@ -172,11 +172,11 @@ enum error band_all_gather(struct collective *c, const struct band *ranks) {
 }
 
 static enum error pipe_reduce_scatter(struct collective *c) {
-    return band_reduce_scatter(c, c->all, c->band);
+    return band_reduce_scatter(c, &c->bands->all, c->band);
 }
 
 static enum error pipe_all_gather(struct collective *c) {
-    return band_all_gather(c, c->all);
+    return band_all_gather(c, &c->bands->all);
 }
 
 static enum error pipe_scatter(struct collective *c) {

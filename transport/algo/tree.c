@@ -53,9 +53,9 @@ static enum error tree_all_reduce(struct collective *c) {
 }
 
 static enum error tree_broadcast(struct collective *c) {
-    struct band all = {0};
-    for (int i = 0; i < c->size; i++) band_append(&all, (c->root + i) % c->size, 0, i);
-    band_close(&all, c->rank);
+    struct band all = c->lists->turned;
+    for (int i = 0; i < c->size; i++) all.rank[i] = (c->root + i) % c->size;
+    all.me = (c->rank - c->root + c->size) % c->size;
     return tree_descend(c, &all, 0, all.n, c->buf, c->sum.count);
 }
 

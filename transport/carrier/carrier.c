@@ -70,12 +70,13 @@ static enum error carrier_refuse(const struct group *g, int kind, int rank, cons
 
 /* Everybody comes to the same choice, from what all have told. */
 static enum error carrier_choose(struct group *g, int *out) {
-    int64_t able[RANKS_MAX];
+    int64_t *able = pool_alloc(g->pool, (size_t)g->size * sizeof *able);
     char why[256] = "";
     bool automatic = !strcmp(g->params.carrier, "auto");
     bool threads = !strcmp(g->params.link, "thread");
     int wanted = automatic ? index_of(threads ? "peer" : "nccl") : index_of(g->params.carrier);
     if (wanted < 0) return FAIL(ERR_CONFIG, "no carrier '%s'", g->params.carrier);
+    if (!able) return ERR_MEMORY;
     TRY(carriers_survey(g, wanted, able, why));
     int lacks = carrier_lacking(g, able, wanted);
     *out = wanted;
@@ -294,12 +295,13 @@ enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s
 }
 
 /* In ORDER_RING the rank that stands at a chunk's number gives the first term. */
-enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
+enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct collective *c, struct element_range r,
                        const float *const *in, float *to) {
+    const struct sum *s = &c->sum;
+    const float **terms = (const float **)(void *)c->lists->out;
     if (r.hi <= r.lo) return ERR_NONE;
     if (s->order == ORDER_TREE) return cr->runtime->sum(cr->device, l, to, in, s->terms, s->adds, r.hi - r.lo);
     for (int k = 0; k < s->ranks; k++) {
-        const float *terms[RANKS_MAX];
         int64_t begin = order_chunk(s->count, s->ranks, k), end = order_chunk(s->count, s->ranks, k + 1);
         if (begin < r.lo) begin = r.lo;
         if (end > r.hi) end = r.hi;

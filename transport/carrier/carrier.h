@@ -77,7 +77,7 @@ MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, stru
 struct element_range { /* of elements: [lo, hi) */
     int64_t lo, hi;
 };
-/* to = the sum of the range in the order of s, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
- * of the rank at place i of those that give. */
-MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct sum *s, struct element_range r,
-                                  const float *const *in, float *to);
+/* to = the sum of the range in the call's order, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
+ * of the rank at place i of those that give. The call's lists->out is used. */
+MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct collective *c,
+                                  struct element_range r, const float *const *in, float *to);

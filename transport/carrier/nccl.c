@@ -134,7 +134,8 @@ static int64_t gpu_of(const struct group *g) {
 
 /* Settings are for all ranks or for none. */
 static enum error find_shared(struct group *g, bool *shared) {
-    int64_t gpu[RANKS_MAX];
+    int64_t *gpu = pool_alloc(g->pool, (size_t)g->size * sizeof *gpu);
+    if (!gpu) return ERR_MEMORY;
     gpu[g->rank] = gpu_of(g);
     TRY(group_gather_all(g, gpu, 1));
     *shared = false;
@@ -183,6 +184,7 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     struct nccl_carrier *n = nccl_of(*out);
     pthread_mutex_init(&n->mutex, NULL);
     n->bitwise = g->params.bitwise;
+    TRY(nccl_mail_create(&n->mail, g->size, g->pool));
     TRY(find_shared(g, &shared));
     if (shared) nccl_separate(g);
     const char *more = settle_environment(g);

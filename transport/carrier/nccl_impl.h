@@ -5,6 +5,14 @@
 
 #include <pthread.h>
 
+/* What goes to and comes from each rank; nothing to and from itself. Each list is (size). */
+struct nccl_mail {
+    const char **to;
+    char **from;
+    int64_t *out, *in; /* elements */
+};
+MUST_CHECK enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool);
+
 struct nccl_carrier {
     struct carrier carrier;
     pthread_mutex_t mutex; /* a communicator is used by one thread at a time, and perhaps aborted by
@@ -12,6 +20,7 @@ struct nccl_carrier {
     ncclComm_t comm;       /* NULL: none yet, or no more */
     bool bitwise;
     struct slots slots;
+    struct nccl_mail mail; /* of the call that runs */
 };
 /* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for messages. */
 typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,

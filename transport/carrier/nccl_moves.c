@@ -78,12 +78,14 @@ static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective
     return worse_of(rc, nccl.GroupEnd());
 }
 
-/* What goes to and comes from each rank; nothing to and from itself. */
-struct nccl_mail {
-    const char *to[RANKS_MAX];
-    char *from[RANKS_MAX];
-    int64_t out[RANKS_MAX], in[RANKS_MAX]; /* elements */
-};
+enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool) {
+    size_t n = (size_t)size;
+    m->to = pool_alloc(pool, n * sizeof *m->to);
+    m->from = pool_alloc(pool, n * sizeof *m->from);
+    m->out = pool_alloc(pool, 2 * n * sizeof *m->out);
+    m->in = m->out + n;
+    return m->to && m->from && m->out ? ERR_NONE : ERR_MEMORY;
+}
 
 static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
                                   const void *detail) {
@@ -128,20 +130,18 @@ static void all_to_all_mail(const struct collective *c, struct nccl_mail *m) {
 }
 
 static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct nccl_mail m;
     struct carrier *cr = &n->carrier;
     if (part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
-    all_to_all_mail(c, &m);
-    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &m);
+    all_to_all_mail(c, &n->mail);
+    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &n->mail);
 }
 
 static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
                                bool all) {
-    struct nccl_mail m;
-    gather_mail(c, part, all, &m);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &m);
+    gather_mail(c, part, all, &n->mail);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &n->mail);
 }
 
 /* ---- sums in the group's order ---- */
@@ -162,8 +162,8 @@ static int64_t piece_size(const struct pieces *p, int r) {
 }
 
 /* Of my k-th term each rank's piece goes to that rank, and of that rank's k-th term mine comes. */
-static void piece_mail(const struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k,
-                       struct nccl_mail *m) {
+static void piece_mail(struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k) {
+    struct nccl_mail *m = &n->mail;
     const struct band *b = c->band;
     bool gives = k < own_terms(c);
     for (int r = 0; r < c->size; r++) {
@@ -185,22 +185,21 @@ static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum
     for (int i = 0; i < c->band->n; i++)
         if (c->band->piece[i] > most) most = c->band->piece[i];
     for (int k = 0; k <= most; k++) {
-        struct nccl_mail m;
-        piece_mail(n, c, p, k, &m);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &m));
+        piece_mail(n, c, p, k);
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &n->mail));
     }
     return ERR_NONE;
 }
 
 static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
     const struct band *b = c->band;
-    const float *in[LEAVES_MAX];
+    const float **in = (const float **)(void *)c->lists->in;
     struct element_range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
         in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
     }
-    return carrier_sum(&n->carrier, l, &c->sum, own, in, (float *)(void *)element(c, c->buf, own.lo));
+    return carrier_sum(&n->carrier, l, c, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
 /* Every rank's part holds the sum afterwards, there. */
@@ -219,7 +218,7 @@ static enum error sum_in_order(struct nccl_carrier *n, struct collective *c, enu
 }
 
 static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    int64_t part[RANKS_MAX + 1];
+    int64_t *part = c->lists->part;
     if (c->kind == KIND_REDUCE_SCATTER) return sum_in_order(n, c, l, c->part);
     for (int r = 0; r <= c->size; r++)
         part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
@@ -230,11 +229,10 @@ static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum
 /* ---- a call ---- */
 
 static enum error move_unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct nccl_mail m;
     if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
     if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
-    scatter_mail(c, &m);
-    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &m);
+    scatter_mail(c, &n->mail);
+    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &n->mail);
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {

@@ -36,13 +36,13 @@ struct stand {
 struct hall {
     pthread_mutex_t mutex; /* of leaving */
     _Atomic int looking, closed;
-    int members; /* that have not left: under the mutex */
-    struct stand stand[RANKS_MAX];
+    int members;          /* that have not left: under the mutex */
+    struct stand stand[]; /* of each rank */
 };
 struct peer_carrier {
     struct carrier carrier;
     struct hall *hall;
-    int unit[RANKS_MAX]; /* of the ranks' devices */
+    int *unit; /* (size), of the ranks' devices */
     struct slots slots[LANES];
 };
 
@@ -67,7 +67,7 @@ static enum error peer_suits(const struct group *g) {
 
 static enum error create_hall(int size, struct hall **out) {
     void *memory;
-    TRY(memory_alloc(sizeof(struct hall), &memory));
+    TRY(memory_alloc(sizeof(struct hall) + (size_t)size * sizeof(struct stand), &memory));
     *out = memory;
     pthread_mutex_init(&(*out)->mutex, NULL);
     (*out)->members = size;
@@ -111,15 +111,16 @@ static void hall_look_away(struct hall *h) {
 }
 
 static enum error peer_open(struct group *g, struct carrier **out, char *why) {
-    int64_t halls[RANKS_MAX] = {0};
     TRY(carrier_create(g, sizeof(struct peer_carrier), out));
     struct peer_carrier *p = peer_of(*out);
     struct hall *made = NULL;
+    p->unit = pool_alloc(g->pool, (size_t)g->size * sizeof *p->unit);
+    if (!p->unit) return ERR_MEMORY;
     if (g->rank == 0) TRY(create_hall(g->size, &made));
     p->hall = made;
-    halls[g->rank] = (int64_t)(intptr_t)made;
-    TRY(group_gather_all(g, halls, 1));
-    p->hall = (struct hall *)(intptr_t)halls[0];
+    int64_t hall = (int64_t)(intptr_t)made;
+    TRY(group_broadcast(g, GROUP_INLINE, &hall, 1, DTYPE_I64, 0));
+    p->hall = (struct hall *)(intptr_t)hall;
     TRY(take_stand(p));
     TRY(group_barrier(g));
     if (!hall_look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
@@ -228,13 +229,13 @@ static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int
 static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi) {
     struct collective *c = k->c;
     const struct band *b = c->band;
-    const float *in[LEAVES_MAX];
+    const float **in = (const float **)(void *)c->lists->in;
     for (int i = 0; i < b->n; i++)
         if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->ready));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
         for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
-        TRY(carrier_sum(&k->p->carrier, k->l, &c->sum, (struct element_range){at, end}, in,
+        TRY(carrier_sum(&k->p->carrier, k->l, c, (struct element_range){at, end}, in,
                         (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
@@ -273,7 +274,7 @@ static enum error do_half(const struct call_of_peer *k) {
 
 static enum error do_other_half(const struct call_of_peer *k) {
     const struct collective *c = k->c;
-    int64_t part[RANKS_MAX + 1];
+    int64_t *part = c->lists->part;
     for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
     for (int i = 1; i < c->size; i++) {
         int r = (c->rank + i) % c->size;

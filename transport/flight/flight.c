@@ -40,19 +40,21 @@ static bool find_folder(char out[PATH_MAX]) {
 
 /* One of them, with the ranks whose files can be read. */
 static enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
-    *out = (struct flight_group){.name = name, .ranks = pool_alloc(pool, RANKS_MAX * sizeof *out->ranks)};
-    if (!out->ranks) return ERR_MEMORY;
-    for (int rank = 0; rank < RANKS_MAX; rank++) {
-        struct recording *r = &out->ranks[out->n];
+    struct recording one;
+    *out = (struct flight_group){.name = name};
+    for (int rank = 0; rank < (out->n ? out->ranks->size : RANKS_MOST); rank++) {
         struct stat st;
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s/rank%d.bin", folder, name, rank);
         if (length >= PATH_MAX || lstat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_uid != geteuid()) continue;
-        enum error err = recording_read(path, pool, r);
+        enum error err = recording_read(path, pool, &one);
         if (err == ERR_MEMORY) return err;
         if (err) continue;
-        out->lives |= !r->closed && r->process != PROCESS_GONE;
-        if (out->n++ == 0 || r->wall < out->opened) out->opened = r->wall;
+        out->lives |= !one.closed && one.process != PROCESS_GONE;
+        if (!out->ranks) out->ranks = pool_alloc(pool, (size_t)one.size * sizeof *out->ranks);
+        if (!out->ranks) return ERR_MEMORY;
+        out->ranks[out->n] = one;
+        if (out->n++ == 0 || one.wall < out->opened) out->opened = one.wall;
         out->bytes += (size_t)st.st_size;
     }
     return ERR_NONE;

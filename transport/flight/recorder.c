@@ -106,7 +106,7 @@ static enum error file_map(const struct recorder_params *p, void **out) {
 }
 
 enum error recorder_open(const struct recorder_params *p, struct recorder **out) {
-    assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MAX);
+    assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MOST);
     assert(p->calls > 0 && p->calls <= RECORDER_CALLS);
     void *memory, *map;
     TRY(memory_alloc(sizeof(struct recorder), &memory));

@@ -22,7 +22,7 @@ enum { KNOWN_ERRORS = 0 ERRORS(X) };
 static enum error check_head(const char *path, const struct record_head *h) {
     if (memcmp(h->magic, RECORD_MAGIC, sizeof h->magic))
         return FAIL(ERR_DATA, "'%s' is not a flight recorder's file", path);
-    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MAX || h->rank < 0 || h->rank >= h->size ||
+    if (h->check != record_head_check(h) || h->size < 1 || h->size > RANKS_MOST || h->rank < 0 || h->rank >= h->size ||
         (h->lanes != LANES && h->lanes != ALL_LANES) || h->a_lane < 1 || h->a_lane > RECORDER_CALLS)
         return FAIL(ERR_DATA, "'%s': the head is damaged", path);
     return ERR_NONE;

@@ -14,6 +14,7 @@
 struct merge_report {
     const struct recording *ranks;
     int n;
+    int *some; /* ranks to be named */
     FILE *out;
     double end;           /* now, if a rank's process lives; else the last sign of life of any rank */
     uint32_t next[LANES]; /* the first collective that not all have finished; 0: none was called */
@@ -122,14 +123,20 @@ static void print_whole(const struct merge_report *m, const struct recording_cal
     fprintf(m->out, ")");
 }
 
+/* "0, 1, 3": the first 'count' of 'some'. */
+static void print_some(const struct merge_report *m, int count) {
+    char text[400];
+    text_of_numbers(m->some, count, text, sizeof text);
+    fprintf(m->out, "%s", text);
+}
+
 /* "ranks 0, 1, 3": those that have entered the collective, or those that have not. Gives how many. */
 static int print_ranks(const struct merge_report *m, int lane, uint32_t sequence, bool entered) {
-    int count = 0, shown = 0;
-    for (int i = 0; i < m->n; i++) count += (find_call(&m->ranks[i], lane, sequence) != NULL) == entered;
-    if (count) fprintf(m->out, count == 1 ? "rank " : "ranks ");
+    int count = 0;
     for (int i = 0; i < m->n; i++)
-        if ((find_call(&m->ranks[i], lane, sequence) != NULL) == entered)
-            fprintf(m->out, shown++ ? ", %d" : "%d", m->ranks[i].rank);
+        if ((find_call(&m->ranks[i], lane, sequence) != NULL) == entered) m->some[count++] = m->ranks[i].rank;
+    if (count) fprintf(m->out, count == 1 ? "rank " : "ranks ");
+    print_some(m, count);
     return count;
 }
 
@@ -362,14 +369,17 @@ static void print_rank(const struct merge_report *m, const struct recording *r) 
 /* ---- all ---- */
 
 static void print_missing(const struct merge_report *m) {
-    int size = 0;
-    bool here[RANKS_MAX] = {false};
-    for (int i = 0; i < m->n; i++) {
+    int size = 0, missing = 0;
+    for (int i = 0; i < m->n; i++)
         if (m->ranks[i].size > size) size = m->ranks[i].size;
-        here[m->ranks[i].rank] = true;
+    for (int r = 0, i = 0; r < size; r++) { /* recordings are in the order of their ranks */
+        while (i < m->n && m->ranks[i].rank < r) i++;
+        if (i == m->n || m->ranks[i].rank > r) m->some[missing++] = r;
     }
-    for (int r = 0; r < size && r < RANKS_MAX; r++)
-        if (!here[r]) fprintf(m->out, "rank %d of %d has left no recording here\n", r, size);
+    if (!missing) return;
+    fprintf(m->out, missing == 1 ? "rank " : "ranks ");
+    print_some(m, missing);
+    fprintf(m->out, " of %d %s left no recording here\n", size, missing == 1 ? "has" : "have");
 }
 
 /* As a rule a rank that was killed caused the failure: the others notice, report it, and close their recordings. */
@@ -382,10 +392,12 @@ static void print_open(const struct merge_report *m) {
         int shown = 0;
         for (int i = 0; i < m->n; i++) {
             if (m->ranks[i].closed || m->ranks[i].process != p) continue;
-            if (!shown++) fprintf(m->out, "%s: rank ", words[p]);
-            fprintf(m->out, shown > 1 ? ", %d" : "%d", m->ranks[i].rank);
+            m->some[shown++] = m->ranks[i].rank;
         }
-        if (shown) fprintf(m->out, "\n");
+        if (!shown) continue;
+        fprintf(m->out, "%s: rank ", words[p]);
+        print_some(m, shown);
+        fprintf(m->out, "\n");
     }
 }
 
@@ -413,7 +425,9 @@ static void print_all(struct merge_report *m, bool whole) {
 enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text) {
     char *written = NULL;
     size_t length = 0;
-    struct merge_report m = {.ranks = ranks, .n = n, .out = open_memstream(&written, &length)};
+    struct merge_report m = {.ranks = ranks, .n = n, .some = pool_alloc(pool, RANKS_MOST * sizeof *m.some)};
+    if (!m.some) return ERR_MEMORY;
+    m.out = open_memstream(&written, &length);
     if (!m.out) return FAIL(ERR_MEMORY, "cannot allocate a text");
     print_all(&m, whole);
     bool good = !ferror(m.out);

@@ -25,7 +25,7 @@ struct bell {
     _Alignas(LINE) _Atomic uint32_t rung;
     _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */
 };
-enum { AWAKE = 0, ANY_PEER = RANKS_MAX + 1 };
+enum { AWAKE = 0, ANY_PEER = RANKS_MOST + 1 };
 
 struct board_member {
     struct posted posted[LANES][2];

@@ -167,8 +167,8 @@ failed:
 }
 
 static enum error check_size(int size) {
-    if (size < 1 || size > RANKS_MAX)
-        return FAIL(ERR_CONFIG, "%d ranks on one host\nfrom 1 to %d are possible", size, RANKS_MAX);
+    if (size < 1 || size > RANKS_MOST)
+        return FAIL(ERR_CONFIG, "%d ranks on one host\nfrom 1 to %d are possible", size, RANKS_MOST);
     return ERR_NONE;
 }
 

@@ -381,7 +381,7 @@ static enum error open_lane(struct tcp *t, int lane) {
     enum { TAGS = 1 << 14 }; /* every library has twice as many */
     const struct link_params *p = &t->link.params;
     struct mpi_lane *m = lane_of(t, lane);
-    int number[RANKS_MAX];
+    int number[RANKS_MOST];
     char words[MPI_WORDS];
     void *memory;
     TRY(memory_alloc(2 * FIRST + HELD * PIECE, &memory));

@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -56,8 +57,8 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
         snprintf(out, 48, "rank %d", number);
 }
 
-/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. */
-static int find_missing(const struct shared *s, int lane, const struct wait *w, int missing[RANKS_MAX]) {
+/* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. missing: (size). */
+static int find_missing(const struct shared *s, int lane, const struct wait *w, int *missing) {
     const struct link_params *p = &s->link.params;
     const struct board_member *member = s->board->member;
     bool joined = atomic_load(&member[w->peer[0]].pid) != 0;
@@ -75,7 +76,7 @@ static void wait_complain(struct shared *s, int lane, const struct wait *w, doub
     const struct board_member *peer = &s->board->member[w->peer[0]];
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     struct sighting seen = note_read(&peer->note);
-    int missing[RANKS_MAX], n = find_missing(s, lane, w, missing);
+    int *missing = calloc((size_t)p->size, sizeof *missing), n = missing ? find_missing(s, lane, w, missing) : 1;
     if (n > 1)
         words_several(name, missing, n);
     else
@@ -83,6 +84,7 @@ static void wait_complain(struct shared *s, int lane, const struct wait *w, doub
     p->describe(p->user, lane, doing);
     enum late how = !atomic_load(&peer->pid) ? LATE_JOINING : w->entering ? LATE_ENTERING : LATE_WITHIN;
     words_late(out, name, how, doing, seconds, n > 1 ? NULL : &seen);
+    free(missing);
 }
 
 /* ---- peers that will never come ---- */

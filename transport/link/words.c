@@ -1,6 +1,8 @@
 /* The words for peers that do not come. */
 #include "transport/link/words.h"
 
+#include "engine/base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -13,15 +15,8 @@ static void last_seen(const struct sighting *s, char out[160]) {
 static const char *const several = "ranks ";
 
 void words_several(char out[NAME_MAX_BYTES], const int *ranks, int n) {
-    enum { MORE = 12 }; /* characters for one more rank and ", ..." */
-    size_t at = (size_t)snprintf(out, NAME_MAX_BYTES, "%s%d", several, ranks[0]);
-    for (int i = 1; i < n; i++) {
-        if (at + MORE > NAME_MAX_BYTES) {
-            snprintf(out + at, NAME_MAX_BYTES - at, ", ...");
-            return;
-        }
-        at += (size_t)snprintf(out + at, NAME_MAX_BYTES - at, ", %d", ranks[i]);
-    }
+    size_t at = (size_t)snprintf(out, NAME_MAX_BYTES, "%s", several);
+    text_of_numbers(ranks, n, out + at, NAME_MAX_BYTES - at);
 }
 
 void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing, double seconds,

@@ -12,7 +12,7 @@ struct sighting {
 };
 enum late { LATE_JOINING, LATE_ENTERING, LATE_WITHIN };
 
-/* "ranks 2, 5": a name for several; as many as fit. */
+/* "ranks 2, 5", "ranks 4 to 62": a name for several, in ascending order; as many as fit. */
 void words_several(char out[NAME_MAX_BYTES], const int *ranks, int n);
 /* "rank 2 (pid 4711) has not entered all_reduce 412 (4.0 MB) within 60 s; last seen in ..." */
 void words_late(char out[REASON_MAX], const char *name, enum late how, const char *doing, double seconds,

@@ -7,6 +7,7 @@
 
 #include "cli/dashboard/page.h"
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -64,18 +65,18 @@ static const char common[] = "Connection: close\r\n"
 /* Head and body in one text. */
 static char *compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
                      size_t *n) {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, n);
-    if (!out) return NULL;
+    struct file_text text;
+    if (file_text_open(&text) != ERR_NONE) return NULL;
+    FILE *out = text.out;
     fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", status, http_reason(status), common,
             type, nbody);
     if (status == 405) fputs("Allow: GET\r\n", out);
     if (a->next >= 0) fprintf(out, "Engine-Next: %lld\r\n", (long long)a->next);
     fputs("\r\n", out);
     fwrite(body, 1, nbody, out);
-    if (fclose(out) == 0) return text;
-    free(text);
-    return NULL;
+    if (file_text_close(&text, ERR_NONE) != ERR_NONE) return NULL;
+    *n = text.n;
+    return text.text;
 }
 
 static const char *const types[] = {[HTTP_PAGE] = "text/html; charset=utf-8",

@@ -147,17 +147,12 @@ static void print_verdict(const struct verdict *v, FILE *f) {
 }
 
 static enum error show_text(const struct verdict *v) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (f) {
-        print_verdict(v, f);
-        fclose(f);
-    }
-    if (text) text_defuse(text, "\n");
-    enum error err =
-        text ? file_write_console(v->t->job->console_out, text, n) : FAIL(ERR_MEMORY, "no memory for the table");
-    free(text);
+    struct file_text table;
+    TRY(file_text_open(&table));
+    print_verdict(v, table.out);
+    TRY(file_text_close(&table, ERR_NONE));
+    enum error err = file_write_console(v->t->job->console_out, text_defuse(table.text, "\n"), table.n);
+    free(table.text);
     return err;
 }
 

@@ -55,8 +55,7 @@ static void put_notes(struct advising *g) {
 /* ---- showing -------------------------------------------------------------------------------- */
 
 static enum error show_json(const struct advice *a) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = advise_json(a, &j);
     if (err == ERR_NONE) printf("%s\n", j.text);
     json_fini(&j);

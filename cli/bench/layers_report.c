@@ -133,8 +133,7 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
 
 static enum error print_json(const struct layers_result *r, FILE *out) {
     struct layers_totals t = totals_of(r);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", r->model);
     json_string(&j, "input", r->input);

@@ -154,8 +154,7 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
 }
 
 static enum error print_json(const char *folder, const struct listing *all) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     return cli_json(runs_json(folder, all, &j), &j, stdout);
 }
 

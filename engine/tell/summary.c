@@ -328,8 +328,7 @@ static bool is_kept(const struct summary *s, const struct job *job, const char *
 
 enum error summary_show(const struct summary *s, const struct job *job) {
     char path[4096];
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = summary_json(s, &j);
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE && !is_kept(s, job, path)) err = file_replace(path, j.text, j.length);

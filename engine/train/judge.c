@@ -160,8 +160,7 @@ static enum error show(const struct verdict *v) {
     const struct job *job = v->t->job;
     if (job->console_out < 0) return ERR_NONE;
     if (!job->json) return show_text(v);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = verdict_json(v, &j);
     if (err == ERR_NONE) err = file_write_console(job->console_out, j.text, j.length);
     if (err == ERR_NONE) err = file_write_console(job->console_out, "\n", 1);

@@ -352,10 +352,9 @@ static enum error write_words(const struct compared *c, const char *name,
 }
 
 enum error compare_write(const struct compared *c) {
-    struct json j;
+    struct json j = {0};
     const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
     if (!path) return ERR_MEMORY;
-    json_init(&j);
     TRY(json_save(&j, compare_json(c, &j), path));
     TRY(write_words(c, "results.csv", compare_csv));
     TRY(write_words(c, "verdicts.csv", compare_verdicts));

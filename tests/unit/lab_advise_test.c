@@ -291,8 +291,7 @@ static void what_a_check_refutes_is_not_advised(void **state) {
     assert_null(r->section[0].command);
     for (int i = 0; i < r->nsections; i++)
         for (int k = 0; k < r->section[i].ntexts; k++) assert_null(strstr(r->section[i].text[k], "fastest:"));
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(advise_json(&a, &j));
     assert_non_null(strstr(j.text, "\"fastest\":null,\"simplest\":null,"));
     assert_non_null(strstr(j.text, "\"refuted\":true"));
@@ -315,9 +314,8 @@ static void it_is_told_in_every_form(void **state) {
         if (f == REPORT_TXT) assert_non_null(strstr(text.text, "a note of <someone>"));
         free(text.text);
     }
-    struct json j;
+    struct json j = {0};
     const struct json_value *root;
-    json_init(&j);
     assert_ok(advise_json(&a, &j));
     assert_ok(json_parse(j.text, j.length, (struct json_limits){8, 1 << 16, 1 << 12}, pool, &root));
     assert_int_equal(json_get(root, "by_devices")->count, 5);

@@ -8,11 +8,10 @@
 #include "cli/dashboard/page.h"
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,11 +212,7 @@ enum error board_server_start(int listener, const struct http_rules *rules, boar
     for (int i = 0; i < CONNECTIONS; i++) s->at[i].fd = -1;
     s->asked = INT64_MIN / 2;
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sigset_t all, before; /* signals are for the run's own threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int why = s->wake < 0 ? errno : pthread_create(&s->thread, NULL, run, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int why = s->wake < 0 ? errno : thread_start(&s->thread, run, s);
     if (why) {
         if (s->wake >= 0) close(s->wake);
         free(s);

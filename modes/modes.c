@@ -3,17 +3,29 @@
 #include "engine/settings/resolve.h"
 #include "modes/share/share.h"
 
-#include <stddef.h>
+#include <assert.h>
 
-static const struct mode_row *const modes[] = {
+enum {
+#define MODE(name) KIND_##name,
+#include "modes/modes.def"
+#undef MODE
+    MODES
+};
+static const struct mode_row *modes[MODES + MODES_ADDED + 1] = {
 #define MODE(name) &mode_##name,
 #include "modes/modes.def"
 #undef MODE
-    NULL};
+};
+static int nmodes = MODES;
 
 const struct mode_row *const *mode_kinds(int *count) {
-    *count = (int)(sizeof modes / sizeof *modes) - 1;
+    *count = nmodes;
     return modes;
+}
+
+void mode_register(const struct mode_row *mode) {
+    assert(nmodes < MODES + MODES_ADDED);
+    modes[nmodes++] = mode;
 }
 
 const struct mode_way *mode_way_of(const struct mode_row *mode, const struct run_config *c) {

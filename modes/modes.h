@@ -6,6 +6,9 @@
 #include "modes/modes.def"
 #undef MODE
 const struct mode_row *const *mode_kinds(int *count); /* NULL after the last */
+/* A mode besides those of modes.def. Before any configuration is read; at most MODES_ADDED in a process. */
+enum { MODES_ADDED = 4 };
+void mode_register(const struct mode_row *mode);
 
 /* The way that a configuration of this mode asks for. */
 const struct mode_way *mode_way_of(const struct mode_row *mode, const struct run_config *c);

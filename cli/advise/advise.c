@@ -55,8 +55,7 @@ static void put_notes(struct advising *g) {
 /* ---- showing -------------------------------------------------------------------------------- */
 
 static enum error show_json(const struct advice *a) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = advise_json(a, &j);
     if (err == ERR_NONE) printf("%s\n", j.text);
     json_fini(&j);
@@ -66,20 +65,12 @@ static enum error show_json(const struct advice *a) {
 static enum error show(const struct advising *g) {
     const struct advise_options *o = g->o;
     struct report *r = pool_alloc(g->pool, sizeof *r);
-    struct markup text, file;
+    double bytes;
     if (!r) return ERR_MEMORY;
-    markup_init(&text);
-    markup_init(&file);
-    enum error err = advise_report(&g->advice, r);
-    if (err == ERR_NONE && o->json) err = show_json(&g->advice);
-    if (err == ERR_NONE && !o->json) err = report_write(r, REPORT_TXT, &text);
-    if (err == ERR_NONE && !o->json) fwrite(text.text, 1, text.length, stdout);
-    if (err == ERR_NONE && fflush(stdout) != 0) err = FAIL(ERR_IO, "cannot write the advice");
-    if (err == ERR_NONE && o->out) err = report_write(r, report_format_of(o->out), &file);
-    if (err == ERR_NONE && o->out) err = file_replace(o->out, file.text, file.length);
-    markup_fini(&text);
-    markup_fini(&file);
-    return err;
+    TRY(advise_report(&g->advice, r));
+    TRY(o->json ? show_json(&g->advice) : report_write(r, REPORT_TXT, stdout));
+    if (fflush(stdout) != 0) return FAIL(ERR_IO, "cannot write the advice");
+    return o->out ? report_save(r, report_format_of(o->out), o->out, &bytes) : ERR_NONE;
 }
 
 /* ---- all ------------------------------------------------------------------------------------ */

@@ -143,8 +143,7 @@ static void put_step(struct json *j, const struct step_source *s) {
 
 static enum error show_json(const struct simulate_options *o, const struct step_source *s,
                             const struct simulate_row *rows, int n, FILE *out) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "name", s->settings.config.name);
     json_string(&j, "scaling", o->strong ? "strong" : "weak");

@@ -1,6 +1,7 @@
 /* engine bench comm: its ranks, and its options. Over shm these are processes, this program again,
  * of which rank 0 tells the starter its rows in lines of its own; over any other link, threads. */
 #include "cli/bench/bench.h"
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "transport/launch/launch.h"
 
@@ -149,14 +150,12 @@ static enum error run_processes(const struct cli *cli, const struct bench_comm *
     for (int i = 0; i < cli->argc; i++) again[n++] = cli->argv[i];
     again[n++] = "--algorithm", again[n++] = s->algorithm;
     again[n++] = "--order", again[n++] = s->order == ORDER_RING ? "ring" : "tree";
-    char *text = NULL;
-    size_t length = 0;
-    FILE *log = open_memstream(&text, &length);
-    if (!log) return FAIL(ERR_MEMORY, "cannot allocate a text");
-    enum error err = start_processes(o, again, log, code);
-    if (fclose(log) == 0 && text && !err && !*code) hear_rows(text, s);
-    free(text);
-    return err;
+    struct file_text log;
+    TRY(file_text_open(&log));
+    TRY(file_text_close(&log, start_processes(o, again, log.out, code)));
+    if (!*code) hear_rows(log.text, s);
+    free(log.text);
+    return ERR_NONE;
 }
 
 static int run_as_rank(const struct bench_comm *o, const struct launch_self *self) {

@@ -131,8 +131,7 @@ static enum error report_save(const struct bench_comm *o, const struct json *j) 
 }
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     put_json(o, series, n, &j);
     enum error err = o->save ? report_save(o, &j) : ERR_NONE;
     if (err == ERR_NONE && o->format == BENCH_JSON)

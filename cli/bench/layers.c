@@ -102,7 +102,7 @@ static int64_t net_vocabulary(const struct model *m) {
     int64_t least = 0;
     for (int i = 0; i < m->nnodes; i++) {
         const struct op_desc *d = &m->nodes[i].plan.op;
-        if (m->nodes[i].plan.view || d->kind != OP_EMBEDDING) continue;
+        if (m->nodes[i].plan.view || op_row(d->kind)->sees != SEES_TOKEN) continue;
         if (!least || d->embedding.vocabulary < least) least = d->embedding.vocabulary;
     }
     return least;

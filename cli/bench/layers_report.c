@@ -11,18 +11,18 @@ static const char *const layouts[] = {"plain", "blocked", "last"};
 static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
 
 static bool is_fused_act(const struct op_desc *d) {
-    return d->kind != OP_ACTIVATION && d->act != ACT_NONE;
+    return !op_row(d->kind)->activates && d->act != ACT_NONE;
 }
 
 /* "conv2d+relu+maxpool" */
 static void op_text(const struct op_desc *d, char out[64]) {
-    bool own = d->kind == OP_ACTIVATION;
+    bool own = op_row(d->kind)->activates;
     snprintf(out, 64, "%s%s%s%s", own ? "" : op_row(d->kind)->name, is_fused_act(d) ? "+" : "",
-             own || is_fused_act(d) ? act_name(d->act) : "", d->kind == OP_CONV2D && d->conv.maxpool ? "+maxpool" : "");
+             own || is_fused_act(d) ? act_name(d->act) : "", d->conv.maxpool ? "+maxpool" : "");
 }
 
 static bool is_fused(const struct op_desc *d) {
-    return is_fused_act(d) || (d->kind == OP_CONV2D && d->conv.maxpool);
+    return is_fused_act(d) || d->conv.maxpool;
 }
 
 static double result_peak(const struct layers_result *r) {
@@ -133,8 +133,7 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
 
 static enum error print_json(const struct layers_result *r, FILE *out) {
     struct layers_totals t = totals_of(r);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", r->model);
     json_string(&j, "input", r->input);

@@ -7,11 +7,11 @@
 
 #include "cli/dashboard/page.h"
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/thread.h"
 
 #include <errno.h>
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,18 +64,18 @@ static const char common[] = "Connection: close\r\n"
 /* Head and body in one text. */
 static char *compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
                      size_t *n) {
-    char *text = NULL;
-    FILE *out = open_memstream(&text, n);
-    if (!out) return NULL;
+    struct file_text text;
+    if (file_text_open(&text) != ERR_NONE) return NULL;
+    FILE *out = text.out;
     fprintf(out, "HTTP/1.1 %d %s\r\n%sContent-Type: %s\r\nContent-Length: %zu\r\n", status, http_reason(status), common,
             type, nbody);
     if (status == 405) fputs("Allow: GET\r\n", out);
     if (a->next >= 0) fprintf(out, "Engine-Next: %lld\r\n", (long long)a->next);
     fputs("\r\n", out);
     fwrite(body, 1, nbody, out);
-    if (fclose(out) == 0) return text;
-    free(text);
-    return NULL;
+    if (file_text_close(&text, ERR_NONE) != ERR_NONE) return NULL;
+    *n = text.n;
+    return text.text;
 }
 
 static const char *const types[] = {[HTTP_PAGE] = "text/html; charset=utf-8",
@@ -212,11 +212,7 @@ enum error board_server_start(int listener, const struct http_rules *rules, boar
     for (int i = 0; i < CONNECTIONS; i++) s->at[i].fd = -1;
     s->asked = INT64_MIN / 2;
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    sigset_t all, before; /* signals are for the run's own threads */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int why = s->wake < 0 ? errno : pthread_create(&s->thread, NULL, run, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int why = s->wake < 0 ? errno : thread_start(&s->thread, run, s);
     if (why) {
         if (s->wake >= 0) close(s->wake);
         free(s);

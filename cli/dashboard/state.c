@@ -97,8 +97,7 @@ static void tell_ranks(struct json *j, const struct board_state *s) {
 }
 
 bool board_ranks(const struct board_state *s, FILE *out) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_bool(&j, "ended", s->ended);
     if (s->code < 0)
@@ -129,8 +128,7 @@ static void put_whole(struct json *j, const struct run_result *r, const char *ke
 
 char *board_run(const struct run_result *r, int64_t devices, const char *run_dir, const char *name) {
     const char *zoo = run_result_setting(r, "model.zoo"), *model = *zoo ? zoo : run_result_setting(r, "model");
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "version", ENGINE_VERSION);
     json_string(&j, "name", name ? name : run_result_setting(r, "name"));

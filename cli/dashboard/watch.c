@@ -62,9 +62,8 @@ static bool run_find(struct board_watch *w, const char *id, const char **dir, co
 /* ---- answers ---- */
 
 static bool tell_runs(struct board_watch *w, FILE *body) {
-    struct json j;
+    struct json j = {0};
     if (table_refresh(w) != ERR_NONE) return false;
-    json_init(&j);
     bool good = runs_json(w->path, &w->all, &j) == ERR_NONE;
     if (good) fprintf(body, "%s\n", j.text);
     json_fini(&j);

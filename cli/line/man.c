@@ -255,18 +255,13 @@ enum error man_print(const char *name) {
 }
 
 static enum error write_page(const char *folder, const char *name) {
-    char path[4096], *text = NULL;
-    size_t n = 0;
+    char path[4096];
+    struct file_text page;
     const char *before = command_find(name) ? "engine-" : "", *dot = strchr(name, '.');
     if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >= (int)sizeof path)
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
-    FILE *out = open_memstream(&text, &n);
-    if (!out) return FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    enum error err = print_to(name, out);
-    if (fclose(out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for a page of the manual");
-    if (err == ERR_NONE) err = file_replace(path, text, n);
-    free(text);
-    return err;
+    TRY(file_text_open(&page));
+    return file_text_save(&page, print_to(name, page.out), path);
 }
 
 enum error man_write_all(const char *folder) {

@@ -173,11 +173,10 @@ static void json_kind(struct json *j, const struct device_ops *kind) {
 }
 
 static enum error print_json(void) {
-    struct json j;
+    struct json j = {0};
     char text[320];
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "processor", processor_here(text, sizeof text));
     json_int(&j, "cores", device_host_cores());

@@ -74,8 +74,7 @@ void doctor_error(struct doctor *d, enum doctor_level level) {
 /* ---- the command ---- */
 
 static enum error print_json(const struct doctor *d, bool well) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_bool(&j, "ok", well);
     json_open(&j, "checks", '[');

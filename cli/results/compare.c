@@ -28,8 +28,7 @@ static enum error compared_show(const struct compare_options *o, const struct co
         if (*c->folder) printf("wrote %s/results.json, results.csv, results.md, verdicts.csv\n", c->folder);
         return ERR_NONE;
     }
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     return cli_json(compare_json(c, &j), &j, stdout);
 }
 

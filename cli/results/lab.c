@@ -19,8 +19,7 @@ struct lab_options {
 /* ---- list, show, copy ---- */
 
 static enum error list_json(const struct lesson_about *all, int n) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_open(&j, "labs", '[');
     for (int i = 0; i < n; i++) {
@@ -101,9 +100,8 @@ static enum error find_folder(const struct lab_options *o, const char **folder) 
 }
 
 static enum error result_print(const struct lab_options *o, const struct lesson *l, const struct lesson_result *r) {
-    struct json j;
+    struct json j = {0};
     if (!o->json) return lesson_print(l, r, stdout), ERR_NONE;
-    json_init(&j);
     return cli_json(lesson_json(l, r, &j), &j, stdout);
 }
 

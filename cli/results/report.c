@@ -25,23 +25,16 @@ static enum report_format format_of(const struct report_options *o) {
 }
 
 static enum error report_write_out(const struct report_options *o, const struct report *r, struct pool *pool) {
-    struct markup text;
+    double length;
     enum report_format format = format_of(o);
     const char *path = o->out;
     if (!path) path = pool_printf(pool, "%s/report.%s", o->path, report_format_names[format]);
     if (!path) return ERR_MEMORY;
-    markup_init(&text);
-    enum error err = report_write(r, format, &text);
-    if (err == ERR_NONE && !strcmp(path, "-")) {
-        fwrite(text.text, 1, text.length, stdout);
-        if (fflush(stdout) != 0) err = FAIL(ERR_IO, "cannot write the report");
-    } else if (err == ERR_NONE) {
-        err = file_replace(path, text.text, text.length);
-        char bytes[32];
-        if (err == ERR_NONE) printf("%s\nwrote %s (%s)\n", r->verdict, path, text_of_bytes((double)text.length, bytes));
-    }
-    markup_fini(&text);
-    return err;
+    if (!strcmp(path, "-")) return report_write(r, format, stdout);
+    TRY(report_save(r, format, path, &length));
+    char bytes[32];
+    printf("%s\nwrote %s (%s)\n", r->verdict, path, text_of_bytes(length, bytes));
+    return ERR_NONE;
 }
 
 static int run(const struct cli *cli) {

@@ -154,8 +154,7 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
 }
 
 static enum error print_json(const char *folder, const struct listing *all) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     return cli_json(runs_json(folder, all, &j), &j, stdout);
 }
 
@@ -178,15 +177,10 @@ static enum error csv_fill(struct table *t, const struct listing *all, struct po
 
 static enum error print_csv(const struct listing *all, struct pool *pool) {
     struct table t;
-    struct markup out;
     TRY(table_init(&t, "runs", COLUMNS, all->count, pool));
     TRY(csv_fill(&t, all, pool));
-    markup_init(&out);
-    table_csv(&t, &out);
-    enum error err = markup_done(&out);
-    if (err == ERR_NONE) fputs(out.text, stdout);
-    markup_fini(&out);
-    return err;
+    table_csv(&t, stdout);
+    return ERR_NONE;
 }
 
 /* ---- for people ---- */

@@ -134,8 +134,7 @@ static void records_keep(struct run_place *p, struct pool *pool) {
 }
 
 static enum error write_environment(struct pool *pool, const char *dir) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     environment_json(&j, NULL);
     enum error err = json_done(&j);
     if (err == ERR_NONE) err = record_write(pool, dir, "env.json", j.text, j.length);

@@ -259,7 +259,6 @@ static enum error inspect_path(const char *path, bool json, struct pool *pool) {
     struct stat st;
     struct inspect_shown s = {.pool = pool, .json = json};
     bool groups = !path || stat(path, &st) != 0;
-    json_init(&s.j);
     enum error err = groups                ? inspect_groups(path, json ? &s.j : NULL, pool)
                      : S_ISDIR(st.st_mode) ? show_folder(&s, path)
                                            : show_file(&s, path);

@@ -184,8 +184,7 @@ static void put_order(struct json *j, const struct model *m) {
 
 static enum error print_json(const struct model_view *v, const struct summary_row *rows,
                              const struct summary_totals *t) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", v->title);
     put_shape(&j, "input", &v->data.input);

@@ -212,14 +212,12 @@ static enum error answer_all(struct asker *a) {
 
 /* Into memory, so that a file is whole or not there. */
 static enum error answer_to_file(struct asker *a, const char *path) {
-    char *text = NULL;
-    size_t n = 0;
-    a->tell.out = open_memstream(&text, &n);
-    if (!a->tell.out) return FAIL(ERR_MEMORY, "no memory for the predictions");
-    enum error err = answer_all(a);
-    if (fclose(a->tell.out) != 0 && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for the predictions");
-    if (err == ERR_NONE && (a->answered > 0 || a->failed == 0)) err = file_replace(path, text, n);
-    free(text);
+    struct file_text text;
+    TRY(file_text_open(&text));
+    a->tell.out = text.out;
+    TRY(file_text_close(&text, answer_all(a)));
+    enum error err = a->answered > 0 || a->failed == 0 ? file_replace(path, text.text, text.n) : ERR_NONE;
+    free(text.text);
     return err;
 }
 

@@ -157,7 +157,6 @@ static void say_csv(const struct teller *t, const struct answer *a) {
 /* ---- all ---- */
 
 void teller_open(struct teller *t) {
-    json_init(&t->j);
     if (t->form == PREDICT_JSON) json_open(&t->j, NULL, '[');
     if (t->form == PREDICT_CSV) csv_header(t);
 }

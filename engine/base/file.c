@@ -165,6 +165,36 @@ enum error file_replace(const char *path, const void *data, size_t n) {
     return file_new_close(&f, file_write_all(f.fd, data, n, path));
 }
 
+enum error file_text_open(struct file_text *t) {
+    *t = (struct file_text){0};
+    t->out = open_memstream(&t->text, &t->n);
+    return t->out ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for a text");
+}
+
+enum error file_text_close(struct file_text *t, enum error err) {
+    bool failed = ferror(t->out);
+    failed |= fclose(t->out) != 0;
+    if (failed && err == ERR_NONE) err = FAIL(ERR_MEMORY, "no memory for a text of %zu bytes", t->n);
+    if (err == ERR_NONE) return ERR_NONE;
+    free(t->text);
+    t->text = NULL;
+    return err;
+}
+
+enum error file_text_save(struct file_text *t, enum error err, const char *path) {
+    TRY(file_text_close(t, err));
+    err = file_replace(path, t->text, t->n);
+    free(t->text);
+    return err;
+}
+
+char *file_text_keep(struct file_text *t, struct pool *pool) {
+    if (file_text_close(t, ERR_NONE) != ERR_NONE) return NULL;
+    char *kept = pool_strndup(pool, t->text, t->n);
+    free(t->text);
+    return kept;
+}
+
 enum error file_sync_folder(const char *path) {
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return fail_path(ERR_IO, "open", path);

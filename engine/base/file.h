@@ -33,6 +33,18 @@ MUST_CHECK enum error file_new_stream(const struct file_new *f, FILE **out);
 MUST_CHECK enum error file_new_close(struct file_new *f, enum error err);
 /* The same with all of its bytes at hand. */
 MUST_CHECK enum error file_replace(const char *path, const void *data, size_t n);
+/* A text that a stream writes into memory, so that it goes on whole or not at all. err: what has gone wrong so far; of a
+ * text that has failed nothing is left. */
+struct file_text {
+    FILE *out;
+    char *text; /* once it is closed: NUL-terminated, to be freed */
+    size_t n;
+};
+MUST_CHECK enum error file_text_open(struct file_text *t);
+MUST_CHECK enum error file_text_close(struct file_text *t, enum error err);
+/* Close it, and free the text when it is in the file; in the pool, which gives it (NULL: no memory). */
+MUST_CHECK enum error file_text_save(struct file_text *t, enum error err, const char *path);
+char *file_text_keep(struct file_text *t, struct pool *pool);
 MUST_CHECK enum error file_sync_folder(const char *path);
 /* mkdir -p. */
 MUST_CHECK enum error file_make_folders(const char *path);

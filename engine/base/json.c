@@ -15,21 +15,16 @@
 
 /* ---- writing ---- */
 
-void json_init(struct json *j) {
-    static char nothing[1];
-    *j = (struct json){.text = nothing};
-}
-
 void json_fini(struct json *j) {
-    if (j->capacity) free(j->text);
-    json_init(j);
+    free(j->text);
+    *j = (struct json){0};
 }
 
 static void put(struct json *j, const char *s, size_t n) {
     if (j->failed) return;
     if (j->length + n >= j->capacity) {
         size_t capacity = (j->length + n + 64) * 2;
-        char *text = realloc(j->capacity ? j->text : NULL, capacity);
+        char *text = realloc(j->text, capacity);
         j->failed = !text;
         if (!text) return;
         j->text = text;

@@ -4,13 +4,12 @@
 #include "engine/base/memory.h"
 
 /* ---- writing ---- */
-struct json {
-    char *text; /* NUL-terminated; owned */
+struct json {   /* zero at first */
+    char *text; /* NUL-terminated; owned; NULL: nothing was written */
     size_t length, capacity;
     bool comma, failed; /* failed: out of memory; text stays valid, json_done reports it */
 };
-void json_init(struct json *j);
-void json_fini(struct json *j);
+void json_fini(struct json *j); /* frees the text: it is as at first */
 /* key is NULL inside an array or at the top. */
 void json_open(struct json *j, const char *key, char bracket /* '{' or '[' */);
 void json_close(struct json *j, char bracket /* '}' or ']' */);

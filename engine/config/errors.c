@@ -1,6 +1,7 @@
 /* The errors of a configuration, collected, and shown as compilers show them. */
 #include "engine/config/tree.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 
 #include <stdarg.h>
@@ -209,18 +210,12 @@ static void write_entry(FILE *f, const struct entry *x) {
 }
 
 char *config_errors_text(const struct config_errors *e, struct pool *pool) {
-    char *text = NULL, *copy = NULL;
-    size_t length = 0;
-    FILE *f = open_memstream(&text, &length);
-    if (f) {
-        const struct entry *order[KEPT];
-        int n = sorted(e, order);
-        for (int i = 0; i < n; i++) write_entry(f, order[i]);
-        fprintf(f, "%d error%s%s.\n", e->count, e->count == 1 ? "" : "s",
-                e->count > n ? "; these are the first hundred" : "");
-        if (fclose(f) == 0) copy = pool_strndup(pool, text, length);
-    }
-    free(text);
-    if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the text of %d errors", e->count);
-    return copy;
+    struct file_text text;
+    const struct entry *order[KEPT];
+    int n = sorted(e, order);
+    if (file_text_open(&text) != ERR_NONE) return NULL;
+    for (int i = 0; i < n; i++) write_entry(text.out, order[i]);
+    fprintf(text.out, "%d error%s%s.\n", e->count, e->count == 1 ? "" : "s",
+            e->count > n ? "; these are the first hundred" : "");
+    return file_text_keep(&text, pool);
 }

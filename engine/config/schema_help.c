@@ -1,6 +1,7 @@
 /* The schema's tables as help for people: one key, or all keys of a section. */
 #include "engine/config/schema.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/config/value.h"
 #include <stdio.h>
@@ -208,16 +209,10 @@ char *config_help(const struct config_section *section, const char *key, struct 
         at = next;
         word += n + (word[n] == '.');
     }
-    char *text = NULL, *copy = NULL;
-    size_t length = 0;
-    FILE *out = open_memstream(&text, &length);
-    if (out) {
-        show_target(out, &at, pool);
-        if (fclose(out) == 0) copy = pool_strndup(pool, text, length);
-    }
-    free(text);
-    if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the help");
-    return copy;
+    struct file_text help;
+    if (file_text_open(&help) != ERR_NONE) return NULL;
+    show_target(help.out, &at, pool);
+    return file_text_keep(&help, pool);
 }
 
 /* ---- all keys ---- */

@@ -2,6 +2,8 @@
  * double quotes. */
 #include "engine/config/tree.h"
 
+#include "engine/base/file.h"
+
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,17 +135,12 @@ static void write_items(struct writer *w, const struct node *node, int level, bo
 }
 
 char *tree_write(const struct node *root, bool with_origin, struct pool *pool) {
-    char *text = NULL, *copy = NULL;
-    size_t length = 0;
-    struct writer w = {open_memstream(&text, &length), with_origin};
-    if (w.f) {
-        if (in_one_line(root))
-            write_line(&w, root);
-        else
-            write_items(&w, root, 0, false);
-        if (fclose(w.f) == 0) copy = pool_strndup(pool, text, length);
-    }
-    free(text);
-    if (!copy) (void)FAIL(ERR_MEMORY, "cannot allocate the text of the configuration");
-    return copy;
+    struct file_text text;
+    if (file_text_open(&text) != ERR_NONE) return NULL;
+    struct writer w = {text.out, with_origin};
+    if (in_one_line(root))
+        write_line(&w, root);
+    else
+        write_items(&w, root, 0, false);
+    return file_text_keep(&text, pool);
 }

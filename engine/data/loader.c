@@ -19,12 +19,12 @@
 #include "engine/data/loader.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/thread.h"
 #include "engine/data/transform.h"
 
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -332,21 +332,16 @@ static enum error worker_init(const struct loader *l, struct worker *w) {
     return ERR_NONE;
 }
 
-/* Signals are the main thread's: workers block them all. */
 static enum error workers_start(struct loader *l, int count) {
-    sigset_t all, before;
-    sigfillset(&all);
     if (!(l->workers = calloc((size_t)count + 1, sizeof *l->workers)))
         return FAIL(ERR_MEMORY, "no memory for %d threads", count);
     for (int i = 0; i < count; i++) TRY(worker_init(l, &l->workers[i]));
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     int code = 0;
     for (; l->nworkers < count && code == 0; l->nworkers += code == 0) {
         struct worker *w = &l->workers[l->nworkers];
         w->loader = l;
-        code = pthread_create(&w->thread, NULL, worker_main, w);
+        code = thread_start(&w->thread, worker_main, w);
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code == 0 ? ERR_NONE : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
 }
 

@@ -124,11 +124,10 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
 
 enum error preprocessing_text(const struct dataset *d, const struct normalization *n, struct pool *pool,
                               const char **out) {
-    struct json j;
+    struct json j = {0};
     struct pool *trial;
     struct preprocessing *read;
     TRY(pool_create(&trial));
-    json_init(&j);
     write_all(d, n, &j);
     enum error err = json_done(&j);
     *out = NULL;

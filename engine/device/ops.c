@@ -201,7 +201,7 @@ bool op_impl_takes(const struct op_impl *impl, const struct op_desc *d) {
 }
 
 bool op_takes_plain(const struct op_desc *d) {
-    bool known = act_is_fused(d->act) || d->kind == OP_ACTIVATION;
+    bool known = act_is_fused(d->act) || op_row(d->kind)->activates;
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN && known;
 }
 

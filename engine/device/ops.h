@@ -106,7 +106,7 @@ struct op_desc {
     } own; /* parameters of an op whose row and kernels alone read them, and say what they are */
 };
 
-/* Batchnorm over several batches, each pass in two parts: measure gives (channels, 2) sums of this batch; apply
+/* An op whose row has 'moments' (batchnorm) over several batches, each pass in two parts: measure gives (channels, 2) sums of this batch; apply
  * takes those of all, with their count of values a channel.
  *   forward   mean, sum of squared deviations from it       mean, variance
  *   backward  sum of dy, sum of dy (x - mean)               the same; dw and db are this batch's alone */
@@ -189,8 +189,8 @@ enum op_sight {
     SEES_MORE,  /* on any, or there are no rows */
     SEES_ROW,   /* on its own alone */
     SEES_TOKEN, /* on its own, which is a token */
-    SEES_PLACE, /* on its own, and on which one it is */
-    SEES_BEFORE /* on those up to its own, where attention.causal is set */
+    SEES_PLACE, /* on its own, and on which one it is: w[0] has a row for each place */
+    SEES_BEFORE /* on those up to its own, where attention.causal is set; attention.context asks for a cache */
 };
 struct onnx_graph; /* engine/base/onnx_graph.h */
 struct onnx_form {
@@ -205,7 +205,12 @@ struct op_row {
     const char *name;
     enum op_sight sees;
     bool elementwise; /* an element of y depends on those at its place alone: dx may be dy itself */
+    bool same_dx;     /* elementwise, of two inputs: both may have dy itself as their dx */
+    bool activates;   /* y is act(x): an op that fuses may compute it after its sum */
     bool fuses;       /* takes an activation after its sum (op_desc.act) */
+    bool pools;       /* takes a 2x2 max-pool after its activation (conv.maxpool) */
+    bool turns;       /* its device's layout of images is worth a reorder before and after it */
+    bool moments; /* normalises by the moments of its batch, and takes a norm_sync where several batches share them */
     bool loss;
     /* Whether the shapes suit each other and the parameters. NULL: y has the shape of x. */
     bool (*fits)(const struct op_desc *d);

@@ -16,10 +16,10 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/futex.h"
+#include "engine/base/thread.h"
 
 #include <limits.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -172,16 +172,6 @@ void threads_free(struct threads *t) {
     free(t);
 }
 
-/* Signals are for the threads that expect them. */
-static int start(struct helper *h) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int failed = pthread_create(&h->thread, NULL, help, h);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return failed;
-}
-
 enum error threads_create(int count, void (*begin)(const void *user), const void *user, struct threads **out) {
     void *memory;
     *out = NULL;
@@ -193,7 +183,7 @@ enum error threads_create(int count, void (*begin)(const void *user), const void
     for (t->count = 1; t->count < count; t->count++) {
         struct helper *h = &t->helper[t->count - 1];
         *h = (struct helper){.of = t, .number = t->count};
-        int failed = start(h);
+        int failed = thread_start(&h->thread, help, h);
         if (!failed) continue;
         threads_free(t);
         return FAIL(ERR_MEMORY, "cannot start %d threads: %s\nset threads to fewer", count, strerror(failed));

@@ -118,7 +118,7 @@ static enum error part_run(struct decoder *d, struct part *p, int64_t at, int64_
 static bool takes_caches(const struct model *m, struct device *dev) {
     for (int k = 0; k < m->nnodes; k++) {
         struct op_desc op = m->nodes[k].plan.op;
-        if (op.kind != OP_ATTENTION) continue;
+        if (!node_sees_before(&m->nodes[k])) continue;
         op.n = 1;
         op.attention.context = op.x.dim[0];
         if (!op_takes(dev, &op)) return false;

@@ -10,9 +10,13 @@
 
 extern const struct layer_ops layer_select;
 
+bool node_sees_before(const struct model_node *node) {
+    return !node->plan.view && op_row(node->plan.op.kind)->sees == SEES_BEFORE;
+}
+
 static int last_attention(const struct model *m) {
     int last = m->nnodes - 1;
-    while (last >= 0 && m->nodes[last].plan.op.kind != OP_ATTENTION) last--;
+    while (last >= 0 && !node_sees_before(&m->nodes[last])) last--;
     return last;
 }
 
@@ -60,7 +64,7 @@ static void add_whole(struct cut *c, const struct model_node *from) {
     struct model_node *node = &c->to->nodes[c->to->nnodes++];
     *node = *from;
     node_shape(node, with_rows(from->x, c->rows), with_rows(from->plan.y, c->rows));
-    if (node->plan.op.kind == OP_ATTENTION) node->plan.op.attention.context = c->context;
+    if (node_sees_before(node)) node->plan.op.attention.context = c->context;
 }
 
 /* The node that has the last row of node k. */
@@ -103,7 +107,7 @@ enum error model_of_rows(const struct model *m, int64_t rows, int64_t context, s
             add_whole(&c, &m->nodes[k]);
         else
             add_last_row(&c, k, place);
-    if (last == m->nnodes - 1 && m->nodes[last].plan.op.kind == OP_ATTENTION) (void)selected(&c, last);
+    if (last == m->nnodes - 1 && node_sees_before(&m->nodes[last])) (void)selected(&c, last);
     to->input = with_rows(m->input, rows);
     to->output = to->nodes[to->nnodes - 1].plan.y;
     free(numbers);

@@ -2,6 +2,8 @@
 #pragma once
 #include "engine/model/model.h"
 
+/* Whether a row of what the node gives depends on the rows before it, as attention's does. */
+bool node_sees_before(const struct model_node *node);
 /* Whether a position's output depends on the positions before it alone, and on these through causal attention. */
 bool model_is_causal(const struct model *m);
 /* The model for 'rows' positions; it gives the output at the last one alone, where it has attention. Attention has a

@@ -217,7 +217,7 @@ static void step_args(const struct graph *g, const struct member_arenas *m, cons
     for (int i = 0; i < s->ninputs; i++) a->x[i] = s->in[i] == TENSOR_BATCH ? b->x : activation(m, s->in[i]);
     for (int i = 0; i < s->nparams; i++) {
         int64_t offset = g->m->params[g->m->nodes[s->node].param[i]].offset;
-        if (s->desc.kind == OP_POSITION) offset += b->at * shape_last(&s->desc.x);
+        if (op_row(s->desc.kind)->sees == SEES_PLACE) offset += b->at * shape_last(&s->desc.x);
         a->w[i] = values + offset;
         if (g->low.base) a->w_low[i] = at(&g->low, offset * m->plan->unit);
     }

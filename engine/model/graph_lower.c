@@ -53,28 +53,28 @@ static void uses_count(struct lowering *b) {
 
 /* ---- fusion ------------------------------------------------------------------------------- */
 
-/* A 2x2 max-pool of stride 2. */
+/* A 2x2 max-pool of stride 2: other ops than a pool have no window. */
 static bool is_halving(const struct op_desc *d) {
     const struct window *w = &d->pool.window;
-    if (d->kind != OP_POOL2D || d->pool.kind != POOL_MAX) return false;
+    if (d->pool.kind != POOL_MAX) return false;
     for (int i = 0; i < 2; i++)
         if (w->kernel[i] != 2 || w->stride[i] != 2 || w->pad[i] != 0) return false;
     return true;
 }
 
 static bool takes_activation(const struct op_desc *d) {
-    return op_row(d->kind)->fuses && d->act == ACT_NONE && !(d->kind == OP_CONV2D && d->conv.maxpool);
+    return op_row(d->kind)->fuses && d->act == ACT_NONE && !d->conv.maxpool;
 }
 
 /* Puts 'next' behind d in one op, if such an op is and the device is none the slower for it. */
 static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_desc *next) {
     struct op_desc both = *d;
-    if (next->kind == OP_ACTIVATION && takes_activation(d)) {
+    if (op_row(next->kind)->activates && takes_activation(d)) {
         both.act = next->act;
         both.act_alpha = next->act_alpha;
         bool slow = op_choice(dev, d) < 0 && op_takes(dev, &both);
         if (!slow && op_choice(dev, &both) < 0) return false;
-    } else if (is_halving(next) && d->kind == OP_CONV2D && !d->conv.maxpool) {
+    } else if (is_halving(next) && op_row(d->kind)->pools && !d->conv.maxpool) {
         both.conv.maxpool = true;
         both.y = next->y;
         if (op_choice(dev, &both) < 0) return false;
@@ -162,13 +162,13 @@ static enum layout layout_best(const struct device *dev, const struct shape *s) 
 /* Decides in which layouts the step reads and writes: d's are plain before. */
 static void layouts_choose(const struct lowering *b, struct plan_step *step) {
     struct op_desc *d = &step->desc, best = *d;
-    bool conv = d->kind == OP_CONV2D, given = conv || b->dev->ops->images_turned;
+    bool turns = op_row(d->kind)->turns, given = turns || b->dev->ops->images_turned;
     for (int i = 0; i < step->ninputs; i++) given |= b->p->tensors[step->in[i]].layout != LAYOUT_PLAIN;
     best.x_layout = layout_best(b->dev, &d->x);
     best.y_layout = layout_best(b->dev, &d->y);
     if (!given || (best.x_layout == LAYOUT_PLAIN && best.y_layout == LAYOUT_PLAIN)) return;
     int other = op_choice(b->dev, &best), plain = op_choice(b->dev, d);
-    if (other < 0 || (conv && plain >= 0 && plain < other)) return;
+    if (other < 0 || (turns && plain >= 0 && plain < other)) return;
     *d = best;
 }
 

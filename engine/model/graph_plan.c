@@ -115,13 +115,13 @@ static bool is_read_between(const struct plan *p, int tensor, int after, int bef
     return false;
 }
 
-/* Whether both inputs of an add may have their gradients in its own's place: nobody writes to one of them before the
+/* Whether both inputs of a step may have their gradients in its own's place: nobody writes to one of them before the
  * other has been read for the last time, by the later of the two producers. */
 static bool inputs_share(const struct plan *p, int s) {
     const struct plan_step *step = &p->steps[s];
     int one = p->tensors[step->in[0]].producer, two = p->tensors[step->in[1]].producer;
     int later = one > two ? one : two;
-    return step->desc.kind == OP_ADD && !op_row(p->steps[later].desc.kind)->elementwise &&
+    return op_row(step->desc.kind)->same_dx && !op_row(p->steps[later].desc.kind)->elementwise &&
            !is_read_between(p, step->in[0], later, s) && !is_read_between(p, step->in[1], later, s);
 }
 

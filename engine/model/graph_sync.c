@@ -87,7 +87,7 @@ typedef enum error pass_fn(struct graph *g, const struct member_arenas *m, const
 /* The step of member i's plan that is this node's batchnorm. */
 static int step_find(const struct plan *p, int node) {
     for (int s = 0; s < p->nsteps; s++)
-        if (p->steps[s].node == node && p->steps[s].desc.kind == OP_BATCHNORM) return s;
+        if (p->steps[s].node == node && op_row(p->steps[s].desc.kind)->moments) return s;
     assert(!"a batchnorm is a step of its own");
     return -1;
 }
@@ -148,7 +148,7 @@ static enum error backward_between(struct together *t, int after, int before) {
 }
 
 static bool is_norm(const struct model *m, int node) {
-    return m->nodes[node].plan.op.kind == OP_BATCHNORM && !m->nodes[node].plan.view;
+    return op_row(m->nodes[node].plan.op.kind)->moments && !m->nodes[node].plan.view;
 }
 
 static enum error forward_all(struct together *t) {

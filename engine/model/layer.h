@@ -45,6 +45,7 @@ struct layer_ops {
     const char *formula;      /* of y, from x and the parameters by their names */
     const char *example, *of; /* an item of 'layers', and the shape of an input for it: "3x32x32" */
     bool joins;               /* it has a second input, from the layer that its 'from' names */
+    bool moments;             /* as its op's row (op_row.moments): a shard needs several samples */
     /* Checks that the input, of a kind that fits, agrees with the config and fills the plan. ERR_CONFIG with a message
      * for the user. */
     enum error (*plan)(const void *config, const struct shape *x, struct layer_plan *out);

@@ -186,23 +186,29 @@ enum error spec_expand(const struct node *spec, int64_t classes, struct pool *po
     return ERR_NONE;
 }
 
-static bool holds(const struct node *node, const char *kind) {
-    if (node->kind == NODE_SCALAR && !strcmp(node->text, kind)) return true;
-    for (int i = 0; i < node->count; i++) {
-        const struct node *item = node->items[i];
-        if ((item->key && !strcmp(item->key, kind)) || holds(item, kind)) return true;
-    }
+static bool kind_has_moments(const char *kind) {
+    int count;
+    const struct layer_ops *const *kinds = layer_kinds(&count);
+    for (int i = 0; i < count; i++)
+        if (kind && kinds[i]->moments && !strcmp(kinds[i]->section.name, kind)) return true;
     return false;
 }
 
-enum error spec_has(const struct node *spec, const char *kind, struct pool *pool, bool *out) {
+static bool layers_have_moments(const struct node *node) {
+    if (kind_has_moments(node->key) || kind_has_moments(node->kind == NODE_SCALAR ? node->text : NULL)) return true;
+    for (int i = 0; i < node->count; i++)
+        if (layers_have_moments(node->items[i])) return true;
+    return false;
+}
+
+enum error spec_has_moments(const struct node *spec, struct pool *pool, bool *out) {
     struct config_errors *wrong;
     struct node *layers;
     const char *name;
     *out = false;
     TRY(config_errors_create(&wrong));
     enum error err = spec_expand(spec, 10, pool, wrong, &layers, &name);
-    if (err == ERR_NONE && config_errors_count(wrong) == 0) *out = holds(layers, kind);
+    if (err == ERR_NONE && config_errors_count(wrong) == 0) *out = layers_have_moments(layers);
     config_errors_free(wrong);
     return err == ERR_CONFIG ? ERR_NONE : err;
 }

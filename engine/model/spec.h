@@ -7,5 +7,6 @@
  * the zoo's name, or "custom". */
 MUST_CHECK enum error spec_expand(const struct node *spec, int64_t classes, struct pool *pool, struct config_errors *e,
                                   struct node **layers, const char **name);
-/* Whether a layer of that kind is in it; not, where something is wrong, which spec_expand tells. */
-MUST_CHECK enum error spec_has(const struct node *spec, const char *kind, struct pool *pool, bool *out);
+/* Whether a layer in it normalises by the moments of its batch; not, where something is wrong, which spec_expand
+ * reports. */
+MUST_CHECK enum error spec_has_moments(const struct node *spec, struct pool *pool, bool *out);

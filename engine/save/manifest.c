@@ -50,14 +50,16 @@ static void put_manifest(struct json *j, const struct manifest *m) {
 
 enum error manifest_write(const char *folder, const struct manifest *m) {
     struct pool *pool;
-    struct json j;
+    struct json j = {0};
     TRY(pool_create(&pool));
-    json_init(&j);
     put_manifest(&j, m);
     char suffix[SUFFIX_BYTES + 1];
-    make_suffix(j.text, j.length, suffix);
-    char *text = pool_printf(pool, "%s%s", j.text, suffix), *path = pool_printf(pool, "%s/manifest.json", folder);
+    char *text = NULL, *path = pool_printf(pool, "%s/manifest.json", folder);
     enum error err = json_done(&j);
+    if (err == ERR_NONE) {
+        make_suffix(j.text, j.length, suffix);
+        text = pool_printf(pool, "%s%s", j.text, suffix);
+    }
     if (err == ERR_NONE && (!text || !path)) err = ERR_MEMORY;
     if (err == ERR_NONE) err = file_replace(path, text, strlen(text));
     json_fini(&j);

@@ -135,11 +135,10 @@ static void add_property(struct proto *p, const char *key, const char *value) {
 static enum error add_properties(struct proto *p, const struct dataset *d, const struct normalization *norm,
                                  struct pool *pool) {
     const char *text;
-    struct json j;
+    struct json j = {0};
     TRY(preprocessing_text(d, norm, pool, &text));
     if (text) add_property(p, "preprocessing", text);
     if (d->type == SAMPLE_TOKENS || d->classes == 0 || !dataset_class_name(d, 0)) return ERR_NONE;
-    json_init(&j);
     json_open(&j, NULL, '[');
     for (int64_t k = 0; k < d->classes; k++) json_string(&j, NULL, dataset_class_name(d, k));
     json_close(&j, ']');

@@ -16,10 +16,9 @@ struct run_record run_record_read(const char *dir, struct pool *pool) {
 }
 
 enum error run_record_save(const char *dir, const struct run_record *r, struct pool *pool) {
-    struct json j;
+    struct json j = {0};
     char *path = pool_printf(pool, "%s/run.json", dir);
     if (!path) return ERR_MEMORY;
-    json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "run_id", r->run_id);
     if (*r->job) json_string(&j, "job", r->job);

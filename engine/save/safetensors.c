@@ -79,8 +79,7 @@ static void put_header(struct json *j, const struct st_tensor *tensors, int coun
 /* The first bytes of the file, up to the data, in the pool. */
 static enum error make_head(const struct st_tensor *tensors, int count, const char *const (*metadata)[2], int nmetadata,
                             struct pool *pool, struct st_tensor *head) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     put_header(&j, tensors, count, metadata, nmetadata);
     enum error err = json_done(&j);
     size_t whole = (8 + j.length + 63) / 64 * 64;

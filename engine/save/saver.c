@@ -13,13 +13,13 @@
  * again on it. */
 #include "engine/base/file.h"
 #include "engine/base/log.h"
+#include "engine/base/thread.h"
 #include "engine/save/checkpoint_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,11 +218,7 @@ static void *run_saver(void *arg) {
 static enum error start_thread(struct saver *s) {
     pthread_mutex_init(&s->lock, NULL);
     pthread_cond_init(&s->changed, NULL);
-    sigset_t all, before; /* signals are for the threads that know what to do with them */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&s->thread, NULL, run_saver, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int code = thread_start(&s->thread, run_saver, s);
     return code ? FAIL(ERR_MEMORY, "cannot start the saver's thread: %s", strerror(code)) : ERR_NONE;
 }
 

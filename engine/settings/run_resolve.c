@@ -349,7 +349,7 @@ static enum error choose_shards(struct resolve *r) {
     int64_t least = next_power_of_two(r->c->devices.count);
     bool batchnorm = false;
     b->shards = SHARDS;
-    if (!r->c->sync_batchnorm) TRY(spec_has(r->c->model, "batchnorm", r->pool, &batchnorm));
+    if (!r->c->sync_batchnorm) TRY(spec_has_moments(r->c->model, r->pool, &batchnorm));
     while (b->shards > 1 && b->size / b->shards < (batchnorm ? BATCHNORM_SAMPLES : 1)) b->shards /= 2;
     while (b->shards > 1 && b->accumulate > b->size / b->shards) b->shards /= 2;
     b->shards_why = b->shards == SHARDS ? "" : batchnorm ? ", for batchnorm's sake" : ", as many as it can be cut in";

@@ -342,20 +342,18 @@ static bool is_kept(const struct summary *s, const struct job *job, const char *
 
 enum error summary_show(const struct summary *s, const struct job *job) {
     char path[4096];
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = summary_json(s, &j);
     snprintf(path, sizeof path, "%s/summary.json", job->run_dir);
     if (err == ERR_NONE && !is_kept(s, job, path)) err = file_replace(path, j.text, j.length);
     if (err == ERR_NONE && job->console_out >= 0) {
-        char *text = NULL;
-        size_t n = 0;
-        FILE *f = open_memstream(&text, &n); /* a path in it may be long */
-        if (f && job->json) fprintf(f, "%s\n", j.text);
-        if (f && !job->json) print_table(s, file_columns(job->console_out), f);
-        err = f && fclose(f) == 0 ? file_write_console(job->console_out, text, n)
-                                  : FAIL(ERR_MEMORY, "no memory for the summary");
-        free(text);
+        struct file_text shown = {0}; /* a path in it may be long */
+        err = file_text_open(&shown);
+        if (err == ERR_NONE && job->json) fprintf(shown.out, "%s\n", j.text);
+        if (err == ERR_NONE && !job->json) print_table(s, file_columns(job->console_out), shown.out);
+        if (err == ERR_NONE) err = file_text_close(&shown, err);
+        if (err == ERR_NONE) err = file_write_console(job->console_out, shown.text, shown.n);
+        free(shown.text);
     }
     json_fini(&j);
     return err;

@@ -6,7 +6,7 @@
 static const struct model_node *norm_of_one(const struct model *m) {
     for (int k = 0; k < m->nnodes; k++) {
         const struct model_node *node = &m->nodes[k];
-        if (node->plan.op.kind == OP_BATCHNORM && !node->plan.view && shape_count(&node->x) == node->x.dim[0])
+        if (op_row(node->plan.op.kind)->moments && !node->plan.view && shape_count(&node->x) == node->x.dim[0])
             return node;
     }
     return NULL;

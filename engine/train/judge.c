@@ -147,17 +147,12 @@ static void print_verdict(const struct verdict *v, FILE *f) {
 }
 
 static enum error show_text(const struct verdict *v) {
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = open_memstream(&text, &n);
-    if (f) {
-        print_verdict(v, f);
-        fclose(f);
-    }
-    if (text) text_defuse(text, "\n");
-    enum error err =
-        text ? file_write_console(v->t->job->console_out, text, n) : FAIL(ERR_MEMORY, "no memory for the table");
-    free(text);
+    struct file_text table;
+    TRY(file_text_open(&table));
+    print_verdict(v, table.out);
+    TRY(file_text_close(&table, ERR_NONE));
+    enum error err = file_write_console(v->t->job->console_out, text_defuse(table.text, "\n"), table.n);
+    free(table.text);
     return err;
 }
 
@@ -165,8 +160,7 @@ static enum error show(const struct verdict *v) {
     const struct job *job = v->t->job;
     if (job->console_out < 0) return ERR_NONE;
     if (!job->json) return show_text(v);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     enum error err = verdict_json(v, &j);
     if (err == ERR_NONE) err = file_write_console(job->console_out, j.text, j.length);
     if (err == ERR_NONE) err = file_write_console(job->console_out, "\n", 1);

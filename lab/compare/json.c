@@ -344,21 +344,17 @@ void compare_verdicts(const struct compared *c, FILE *f) {
 static enum error write_words(const struct compared *c, const char *name,
                               void (*print)(const struct compared *, FILE *)) {
     const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
-    char *text = NULL;
-    size_t n = 0;
-    FILE *f = path ? open_memstream(&text, &n) : NULL;
-    if (!f) return FAIL(ERR_MEMORY, "no memory for %s", name);
-    print(c, f);
-    enum error err = fclose(f) == 0 ? file_replace(path, text, n) : ERR_MEMORY;
-    free(text);
-    return err;
+    struct file_text text;
+    if (!path) return ERR_MEMORY;
+    TRY(file_text_open(&text));
+    print(c, text.out);
+    return file_text_save(&text, ERR_NONE, path);
 }
 
 enum error compare_write(const struct compared *c) {
-    struct json j;
+    struct json j = {0};
     const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
     if (!path) return ERR_MEMORY;
-    json_init(&j);
     TRY(json_save(&j, compare_json(c, &j), path));
     TRY(write_words(c, "results.csv", compare_csv));
     TRY(write_words(c, "verdicts.csv", compare_verdicts));

@@ -206,14 +206,6 @@ static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
     return true;
 }
 
-static void print_table(const struct table *t, void (*write)(const struct table *, struct markup *), FILE *f) {
-    struct markup m;
-    markup_init(&m);
-    write(t, &m);
-    fputs(m.text, f);
-    markup_fini(&m);
-}
-
 /* ---- all ---- */
 
 /* Of runs that were there: which they are, and what a reader may not know of them. */
@@ -290,13 +282,13 @@ static void print_doubts(const struct compared *c, FILE *f, const char *start) {
                 c->gate[i].words);
 }
 
-static void print_all(const struct compared *c, void (*write)(const struct table *, struct markup *),
-                      const char *between, const char *start, FILE *f) {
+static void print_all(const struct compared *c, void (*write)(const struct table *, FILE *), const char *between,
+                      const char *start, FILE *f) {
     struct compare_grid g;
     print_title(c, f);
     fputc('\n', f);
-    if (make_grid(c, &g)) print_table(&g.t, write, f);
-    if (make_other_grid(c, &g)) print_table(&g.t, write, f);
+    if (make_grid(c, &g)) write(&g.t, f);
+    if (make_other_grid(c, &g)) write(&g.t, f);
     print_legend(c, f);
     fprintf(f, "\n%s\n%s", compare_sentence(c), between);
     print_bits(c, f, start);

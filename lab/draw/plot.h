@@ -61,10 +61,10 @@ struct plot {
 };
 
 /* Colours and styles, for a <style>; hatches, for an <svg>'s <defs>: both once in a document. */
-void plot_style(struct markup *out);
-void plot_hatches(struct markup *out);
-/* One <svg>, placed at y in an outer one; gives its height. */
-double plot_svg(const struct plot *p, double y, struct markup *out);
+void plot_style(FILE *out);
+void plot_hatches(FILE *out);
+/* One <svg>, placed at *y in an outer one; *y is then where it ends. */
+MUST_CHECK enum error plot_svg(const struct plot *p, double *y, FILE *out);
 /* Its numbers. */
 MUST_CHECK enum error plot_table(const struct plot *p, struct pool *pool, struct table *out);
 

@@ -1,10 +1,11 @@
 /* The parts of every plot: text that stays in its box, signs, legend, frame. */
 #include "lab/draw/svg.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 
 #include <math.h>
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- text ----------------------------------------------------------------------------------- */
@@ -49,16 +50,16 @@ static void put_text(struct svg_canvas *c, const struct label *at, const char *t
     static const char *const anchors[] = {"start", "middle", "end"};
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), text);
-    markup_raw(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", at->x, at->y, anchors[at->anchor]);
-    if (*at->style) markup_raw(c->m, " class=\"%s\"", at->style);
-    markup_raw(c->m, ">");
+    fprintf(c->m, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\"", at->x, at->y, anchors[at->anchor]);
+    if (*at->style) fprintf(c->m, " class=\"%s\"", at->style);
+    fprintf(c->m, ">");
     markup_text(c->m, part);
     if (cut) {
-        markup_raw(c->m, "\xE2\x80\xA6<title>");
+        fprintf(c->m, "\xE2\x80\xA6<title>");
         markup_text(c->m, text);
-        markup_raw(c->m, "</title>");
+        fprintf(c->m, "</title>");
     }
-    markup_raw(c->m, "</text>\n");
+    fprintf(c->m, "</text>\n");
 }
 
 void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
@@ -92,19 +93,19 @@ static void put_words(struct svg_canvas *c, double x, double width, int most, co
 }
 
 void svg_hover(struct svg_canvas *c, int row, const char *name, const char *value) {
-    markup_raw(c->m, "<title>");
+    fprintf(c->m, "<title>");
     markup_text(c->m, c->p->category[row]);
-    markup_raw(c->m, ", ");
+    fprintf(c->m, ", ");
     markup_text(c->m, name);
-    markup_raw(c->m, ": ");
+    fprintf(c->m, ": ");
     markup_text(c->m, value);
-    markup_raw(c->m, "</title>");
+    fprintf(c->m, "</title>");
 }
 
 /* ---- signs ---------------------------------------------------------------------------------- */
 
 void svg_line(struct svg_canvas *c, double x1, double y1, double x2, double y2, const char *style) {
-    markup_raw(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
+    fprintf(c->m, "<line class=\"%s\" x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\"/>\n", style, x1, y1, x2, y2);
 }
 
 void svg_marker(struct svg_canvas *c, int colour, double x, double y, double size) {
@@ -116,14 +117,14 @@ void svg_marker(struct svg_canvas *c, int colour, double x, double y, double siz
                                          "M-5,-2h3v-3h4v3h3v4h-3v3h-4v-3h-3z",
                                          "M-5,-3l2,-2l3,3l3,-3l2,2l-3,3l3,3l-2,2l-3,-3l-3,3l-2,-2l3,-3z"};
     int k = colour % PLOT_COLOURS;
-    markup_raw(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f) scale(%.3g)\" d=\"%s\"/>\n", k, x, y, size,
-               shapes[k]);
+    fprintf(c->m, "<path class=\"m%d\" transform=\"translate(%.1f %.1f) scale(%.3g)\" d=\"%s\"/>\n", k, x, y, size,
+            shapes[k]);
 }
 
 static void legend_sign(struct svg_canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
     if (c->p->kind != PLOT_LINE && c->p->kind != PLOT_DOTS) {
-        markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
+        fprintf(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
         return;
     }
     char style[24];
@@ -160,27 +161,27 @@ static void left_out(struct svg_canvas *c) {
 
 /* ---- the frame ------------------------------------------------------------------------------ */
 
-double plot_svg(const struct plot *p, double y, struct markup *out) {
+enum error plot_svg(const struct plot *p, double *y, FILE *out) {
     static void (*const draw[])(struct svg_canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
                                                         svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
-    struct markup body;
-    markup_init(&body);
-    struct svg_canvas c = {.p = p, .m = &body, .y = 4};
+    struct file_text body; /* is drawn first, as the frame has its height */
+    TRY(file_text_open(&body));
+    struct svg_canvas c = {.p = p, .m = body.out, .y = 4};
     put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
     if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
     draw[p->kind](&c);
     left_out(&c);
     double height = ceil(c.y + 4);
-    markup_raw(out,
-               "<svg class=\"plot%s%s\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
-               "width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n",
-               p->style ? " " : "", p->style ? p->style : "", y, PLOT_WIDTH, height, PLOT_WIDTH, height);
+    TRY(file_text_close(&body, ERR_NONE));
+    fprintf(out,
+            "<svg class=\"plot%s%s\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" y=\"%.0f\" "
+            "width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d %.0f\">\n",
+            p->style ? " " : "", p->style ? p->style : "", *y, PLOT_WIDTH, height, PLOT_WIDTH, height);
     markup_element(out, "title", p->title);
     markup_element(out, "desc", p->about);
-    markup_put(out, body.text, body.length);
-    markup_raw(out, "</svg>\n");
-    if (body.failed) out->failed = true;
-    markup_fini(&body);
-    return height;
+    fprintf(out, "%s</svg>\n", body.text);
+    free(body.text);
+    *y += height;
+    return ERR_NONE;
 }

@@ -6,7 +6,7 @@ enum { SVG_TEXT = 12, SVG_LINE = 16, SVG_EDGE = 6 };
 
 struct svg_canvas {
     const struct plot *p;
-    struct markup *m;
+    FILE *m;
     double y;
 };
 enum svg_anchor { SVG_START, SVG_MIDDLE, SVG_END };

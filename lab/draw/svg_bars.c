@@ -23,10 +23,10 @@ static void bars_draw(struct svg_canvas *c, const struct plot_series *s, int row
     char value[32];
     const int height = c->p->kind == PLOT_STACKED ? STACK : BAR;
     plot_value_text(c->p->x.unit, s->y[row], value);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d.0\">",
-               s->colour % PLOT_COLOURS, from, y, fmax(to - from, 0), height);
+    fprintf(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d.0\">", s->colour % PLOT_COLOURS,
+            from, y, fmax(to - from, 0), height);
     svg_hover(c, row, s->name, value);
-    markup_raw(c->m, "</rect>\n");
+    fprintf(c->m, "</rect>\n");
 }
 
 static void row_bars(struct svg_canvas *c, const struct scale *x, int row) {

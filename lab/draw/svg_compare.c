@@ -31,12 +31,12 @@ static void dots_middle(struct svg_canvas *c, const struct scale *x, double top,
     if (!isfinite(s->y[row])) return;
     double low = at_row(s->low, row), high = at_row(s->high, row), from = svg_at(x, low), to = svg_at(x, high);
     if (isfinite(low) && isfinite(high)) {
-        markup_raw(c->m, "<rect class=\"f%d\" opacity=\".3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n", k,
-                   from, y - 5, fmax(to - from, 0.5), 10);
+        fprintf(c->m, "<rect class=\"f%d\" opacity=\".3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n", k,
+                from, y - 5, fmax(to - from, 0.5), 10);
     }
-    markup_raw(c->m, "<g>");
+    fprintf(c->m, "<g>");
     dots_hover(c, row, s, "median ", s->y[row]);
-    markup_raw(c->m, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"3\" height=\"12\"/></g>\n", k, at - 1.5, y - 6);
+    fprintf(c->m, "<rect class=\"f%d\" x=\"%.1f\" y=\"%.1f\" width=\"3\" height=\"12\"/></g>\n", k, at - 1.5, y - 6);
 }
 
 void svg_draw_dots(struct svg_canvas *c) {
@@ -58,10 +58,10 @@ void svg_draw_dots(struct svg_canvas *c) {
         const struct plot_span *d = &p->span[i];
         const struct plot_series *s = &p->series[d->series];
         if (d->row >= svg_rows(p)) continue;
-        markup_raw(c->m, "<g class=\"run\">");
+        fprintf(c->m, "<g class=\"run\">");
         dots_hover(c, d->row, s, "", d->from);
         svg_marker(c, s->colour, svg_at(&x, d->from), dots_track(c, top, d->row, d->series), 0.85);
-        markup_raw(c->m, "</g>\n");
+        fprintf(c->m, "</g>\n");
     }
 }
 
@@ -95,15 +95,15 @@ static void map_field(struct svg_canvas *c, int row, int column, struct svg_fiel
     int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f",
                      ahead < 0 ? "the runs do not decide" : c->p->who[ahead], ahead < 0 ? "" : " is ahead", v);
     if (isfinite(low) && isfinite(high)) snprintf(words + n, sizeof words - (size_t)n, " [%.3f, %.3f]", low, high);
-    markup_raw(c->m, "<g>");
+    fprintf(c->m, "<g>");
     svg_hover(c, row, s->name, words);
-    markup_raw(c->m,
-               "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
-               "fill-opacity=\"%.3f\"/>\n",
-               ahead < 0 ? PLOT_COLOURS - 1 : ahead, f.x, f.y + 1, f.width - 2, FIELD - 2, strong);
+    fprintf(c->m,
+            "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
+            "fill-opacity=\"%.3f\"/>\n",
+            ahead < 0 ? PLOT_COLOURS - 1 : ahead, f.x, f.y + 1, f.width - 2, FIELD - 2, strong);
     field_text(s, row, f.width - 4, text);
     svg_text(c, f.x + f.width / 2 - 1, f.y + FIELD / 2. + 4, SVG_MIDDLE, f.width, ahead < 0 ? "soft" : "bold", text);
-    markup_raw(c->m, "</g>\n");
+    fprintf(c->m, "</g>\n");
 }
 
 /* What the colours mean. */
@@ -113,10 +113,9 @@ static void map_key(struct svg_canvas *c) {
     for (int i = 0; i < 4; i++) {
         if (i < 2) {
             snprintf(words, sizeof words, "%s is ahead", c->p->who[i]);
-            markup_raw(
-                c->m,
-                "<rect class=\"field f%d\" fill-opacity=\".5\" x=\"%d\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", i,
-                SVG_EDGE, c->y + 3);
+            fprintf(c->m,
+                    "<rect class=\"field f%d\" fill-opacity=\".5\" x=\"%d\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n",
+                    i, SVG_EDGE, c->y + 3);
         }
         svg_text(c, i < 2 ? SVG_EDGE + 26 : SVG_EDGE, c->y + SVG_TEXT, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE - 26,
                  i < 2 ? "" : "soft", i < 2 ? words : rest[i - 2]);

@@ -57,28 +57,28 @@ static void left_axis(struct svg_canvas *c, const struct scale *s, double left, 
 
 static void line_band(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s) {
     if (!s->low || !s->high || s->n < 2 || s->points) return;
-    markup_raw(c->m, "<path class=\"band f%d\" d=\"", s->colour % PLOT_COLOURS);
+    fprintf(c->m, "<path class=\"band f%d\" d=\"", s->colour % PLOT_COLOURS);
     bool any = false;
     for (int half = 0; half < 2; half++)
         for (int i = 0; i < s->n; i++) {
             int k = half ? s->n - 1 - i : i;
             double v = half ? s->low[k] : s->high[k];
             if (!isfinite(v) || !isfinite(s->y[k])) continue;
-            markup_raw(c->m, "%s%.1f,%.1f", any ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, v));
+            fprintf(c->m, "%s%.1f,%.1f", any ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, v));
             any = true;
         }
-    markup_raw(c->m, "%s\"/>\n", any ? "z" : "M0,0");
+    fprintf(c->m, "%s\"/>\n", any ? "z" : "M0,0");
 }
 
 static void line_path(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *s) {
     bool pen = false;
-    markup_raw(c->m, "<path class=\"line %ss%d\" d=\"M0,0", s->model ? "model " : "", s->colour % PLOT_COLOURS);
+    fprintf(c->m, "<path class=\"line %ss%d\" d=\"M0,0", s->model ? "model " : "", s->colour % PLOT_COLOURS);
     for (int k = 0; k < s->n; k++) {
         bool there = isfinite(s->y[k]);
-        if (there) markup_raw(c->m, "%s%.1f,%.1f", pen ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]));
+        if (there) fprintf(c->m, "%s%.1f,%.1f", pen ? "L" : "M", svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]));
         pen = there;
     }
-    markup_raw(c->m, "\"/>\n");
+    fprintf(c->m, "\"/>\n");
 }
 
 /* Every point has a mark where they are few. */
@@ -91,11 +91,11 @@ static void line_marks(struct svg_canvas *c, const struct line_frame *f, const s
         if (!isfinite(s->y[k])) continue;
         plot_value_text(c->p->x.unit, s->x[k], x);
         plot_value_text(c->p->y.unit, s->y[k], y);
-        markup_raw(c->m, "<g><title>");
+        fprintf(c->m, "<g><title>");
         markup_text(c->m, s->name);
-        markup_raw(c->m, ": %s at %s</title>\n", y, x);
+        fprintf(c->m, ": %s at %s</title>\n", y, x);
         svg_marker(c, s->colour, svg_at(&f->x, s->x[k]), svg_at(&f->y, s->y[k]), size);
-        markup_raw(c->m, "</g>\n");
+        fprintf(c->m, "</g>\n");
     }
 }
 
@@ -117,19 +117,19 @@ static void line_strip(struct svg_canvas *c, const struct line_frame *f, const s
                        double width, double top) {
     char x[32], y[32];
     plot_value_text(c->p->x.unit, by->x[k], x);
-    markup_raw(c->m, "<rect class=\"strip\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>%s",
-               fmax(svg_at(&f->x, by->x[k]) - width / 2, 0), top, width, HEIGHT, x);
+    fprintf(c->m, "<rect class=\"strip\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"><title>%s",
+            fmax(svg_at(&f->x, by->x[k]) - width / 2, 0), top, width, HEIGHT, x);
     for (int i = 0; i < c->p->nseries; i++) {
         const struct plot_series *s = &c->p->series[i];
         for (int at = 0; at < s->n; at++) {
             if (s->x[at] != by->x[k] || !isfinite(s->y[at])) continue;
             plot_value_text(c->p->y.unit, s->y[at], y);
-            markup_raw(c->m, "; ");
+            fprintf(c->m, "; ");
             markup_text(c->m, s->name);
-            markup_raw(c->m, ": %s", y);
+            fprintf(c->m, ": %s", y);
         }
     }
-    markup_raw(c->m, "</title></rect>\n");
+    fprintf(c->m, "</title></rect>\n");
 }
 
 /* Where there are more points than marks; as many strips as a pointer can meet. */

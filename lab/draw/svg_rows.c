@@ -30,10 +30,10 @@ static void timeline_span(struct svg_canvas *c, const struct scale *x, const str
     plot_value_text(c->p->x.unit, s->from, from);
     plot_value_text(c->p->x.unit, s->to - s->from, takes);
     snprintf(words, sizeof words, "from %s, for %s", from, takes);
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
-               kind->colour % PLOT_COLOURS, a, top + s->row * ROW + 2, fmax(b - a, 1), ROW - 4);
+    fprintf(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
+            kind->colour % PLOT_COLOURS, a, top + s->row * ROW + 2, fmax(b - a, 1), ROW - 4);
     svg_hover(c, s->row, kind->name, words);
-    markup_raw(c->m, "</rect>\n");
+    fprintf(c->m, "</rect>\n");
 }
 
 void svg_draw_timeline(struct svg_canvas *c) {
@@ -68,12 +68,12 @@ static void heat_cell(struct svg_canvas *c, int row, int column, struct svg_fiel
     char text[32];
     if (!isfinite(v)) return;
     plot_value_text(c->p->y.unit, v, text);
-    markup_raw(c->m,
-               "<rect class=\"heat\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
-               "fill-opacity=\"%.3f\">",
-               at.x, at.y + 1, at.width - 1, ROW - 2, 0.06 + 0.94 * (at.most > 0 ? v / at.most : 0));
+    fprintf(c->m,
+            "<rect class=\"heat\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
+            "fill-opacity=\"%.3f\">",
+            at.x, at.y + 1, at.width - 1, ROW - 2, 0.06 + 0.94 * (at.most > 0 ? v / at.most : 0));
     svg_hover(c, row, s->name, text);
-    markup_raw(c->m, "</rect>\n");
+    fprintf(c->m, "</rect>\n");
 }
 
 /* Heads of columns, as many as do not touch each other; moves c->y. */
@@ -108,10 +108,10 @@ void svg_grid(struct svg_canvas *c, struct svg_field f, svg_field_draw *draw) {
 static void heat_key(struct svg_canvas *c, double best) {
     char text[32], words[128];
     for (int i = 0; i <= 4; i++)
-        markup_raw(c->m,
-                   "<rect class=\"heat\" x=\"%d\" y=\"%.1f\" width=\"14\" height=\"11\" "
-                   "fill-opacity=\"%.3f\"/>\n",
-                   SVG_EDGE + 15 * i, c->y + 3, 0.06 + 0.235 * i);
+        fprintf(c->m,
+                "<rect class=\"heat\" x=\"%d\" y=\"%.1f\" width=\"14\" height=\"11\" "
+                "fill-opacity=\"%.3f\"/>\n",
+                SVG_EDGE + 15 * i, c->y + 3, 0.06 + 0.235 * i);
     plot_value_text(c->p->y.unit, best, text);
     snprintf(words, sizeof words, "0 to %s: %s", text, c->p->y.label);
     svg_text(c, SVG_EDGE + 82, c->y + SVG_TEXT + 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE - 82, "soft", words);
@@ -129,10 +129,10 @@ void svg_draw_heat(struct svg_canvas *c) {
 static void choice_cell(struct svg_canvas *c, int row, int column, struct svg_field at) {
     const struct plot_series *kind = plot_choice_at(c->p, column, row);
     if (!kind) return;
-    markup_raw(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
-               kind->colour % PLOT_COLOURS, at.x, at.y + 1, at.width - 1, ROW - 2);
+    fprintf(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\">",
+            kind->colour % PLOT_COLOURS, at.x, at.y + 1, at.width - 1, ROW - 2);
     svg_hover(c, row, c->p->series[column].name, kind->name);
-    markup_raw(c->m, "</rect>\n");
+    fprintf(c->m, "</rect>\n");
 }
 
 void svg_draw_choice(struct svg_canvas *c) {

@@ -15,8 +15,8 @@ static const char *cell_text(const struct table *t, int row, int column) {
     return s ? s : "";
 }
 
-static void html_row(const struct table *t, int row, struct markup *out) {
-    markup_raw(out, "<tr>");
+static void html_row(const struct table *t, int row, FILE *out) {
+    fprintf(out, "<tr>");
     for (int c = 0; c < t->columns; c++) {
         bool words = c < t->words;
         const char *tag = row == 0 ? words ? "th scope=\"col\"" : "th scope=\"col\" class=\"n\""
@@ -25,17 +25,17 @@ static void html_row(const struct table *t, int row, struct markup *out) {
                                    : "td class=\"n\"";
         markup_element(out, tag, cell_text(t, row, c));
     }
-    markup_raw(out, "</tr>\n");
+    fprintf(out, "</tr>\n");
 }
 
-void table_html(const struct table *t, struct markup *out) {
-    markup_raw(out, "<div class=\"scroll\" tabindex=\"0\"><table>");
+void table_html(const struct table *t, FILE *out) {
+    fprintf(out, "<div class=\"scroll\" tabindex=\"0\"><table>");
     markup_element(out, "caption", t->title);
-    markup_raw(out, "<thead>");
+    fprintf(out, "<thead>");
     html_row(t, 0, out);
-    markup_raw(out, "</thead><tbody>");
+    fprintf(out, "</thead><tbody>");
     for (int r = 1; r <= t->rows; r++) html_row(t, r, out);
-    markup_raw(out, "</tbody></table></div>\n");
+    fprintf(out, "</tbody></table></div>\n");
 }
 
 /* Characters, which a terminal gives one column each. */
@@ -52,7 +52,7 @@ static bool is_words(const struct table *t, int column) {
     return false;
 }
 
-void table_text(const struct table *t, struct markup *out) {
+void table_text(const struct table *t, FILE *out) {
     enum { ALIGNED = 64 }; /* columns */
     int width[ALIGNED] = {0};
     bool words[ALIGNED];
@@ -68,47 +68,47 @@ void table_text(const struct table *t, struct markup *out) {
             const char *cell = cell_text(t, r, c);
             int room = c < ALIGNED ? width[c] - columns_of(cell) : 0;
             bool left = c < ALIGNED && words[c], last = c == t->columns - 1;
-            markup_raw(out, "%*s%s", left ? 0 : room, "", cell);
-            if (left && !last) markup_raw(out, "%*s", room, "");
-            markup_raw(out, last ? "\n" : "  ");
+            fprintf(out, "%*s%s", left ? 0 : room, "", cell);
+            if (left && !last) fprintf(out, "%*s", room, "");
+            fprintf(out, last ? "\n" : "  ");
         }
-    markup_raw(out, "\n");
+    fprintf(out, "\n");
 }
 
-void table_markdown(const struct table *t, struct markup *out) {
-    if (*t->title) markup_raw(out, "**");
+void table_markdown(const struct table *t, FILE *out) {
+    if (*t->title) fprintf(out, "**");
     markup_markdown(out, t->title);
-    if (*t->title) markup_raw(out, "**\n\n");
+    if (*t->title) fprintf(out, "**\n\n");
     for (int r = 0; r <= t->rows; r++) {
         for (int c = 0; c < t->columns; c++) {
-            markup_raw(out, "| ");
+            fprintf(out, "| ");
             markup_markdown(out, cell_text(t, r, c));
-            markup_raw(out, " ");
+            fprintf(out, " ");
         }
-        markup_raw(out, "|\n");
-        for (int c = 0; r == 0 && c < t->columns; c++) markup_raw(out, c < t->words ? "|---" : "|---:");
-        if (r == 0) markup_raw(out, "|\n");
+        fprintf(out, "|\n");
+        for (int c = 0; r == 0 && c < t->columns; c++) fprintf(out, c < t->words ? "|---" : "|---:");
+        if (r == 0) fprintf(out, "|\n");
     }
-    markup_raw(out, "\n");
+    fprintf(out, "\n");
 }
 
-static void csv_cell(const char *s, struct markup *out) {
+static void csv_cell(const char *s, FILE *out) {
     bool quoted = strpbrk(s, ",\"\r\n") != NULL;
-    if (quoted) markup_put(out, "\"", 1);
+    if (quoted) fputs("\"", out);
     for (; *s; s++) {
-        if (*s == '"') markup_put(out, "\"", 1);
-        markup_put(out, s, 1);
+        if (*s == '"') fputs("\"", out);
+        fputc(*s, out);
     }
-    if (quoted) markup_put(out, "\"", 1);
+    if (quoted) fputs("\"", out);
 }
 
-void table_csv(const struct table *t, struct markup *out) {
+void table_csv(const struct table *t, FILE *out) {
     for (int r = 0; r <= t->rows; r++) {
         csv_cell(r ? t->title : "table", out);
         for (int c = 0; c < t->columns; c++) {
-            markup_put(out, ",", 1);
+            fputs(",", out);
             csv_cell(cell_text(t, r, c), out);
         }
-        markup_put(out, "\r\n", 2);
+        fputs("\r\n", out);
     }
 }

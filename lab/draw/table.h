@@ -16,9 +16,9 @@ MUST_CHECK enum error table_init(struct table *t, const char *title, int columns
 static inline const char **table_row(const struct table *t, int row) { /* 0: the heads */
     return t->cell + (long)row * t->columns;
 }
-void table_html(const struct table *t, struct markup *out);
+void table_html(const struct table *t, FILE *out);
 /* Columns side by side, as terminals show them. */
-void table_text(const struct table *t, struct markup *out);
-void table_markdown(const struct table *t, struct markup *out);
+void table_text(const struct table *t, FILE *out);
+void table_markdown(const struct table *t, FILE *out);
 /* RFC 4180, with the title in front of each row. */
-void table_csv(const struct table *t, struct markup *out);
+void table_csv(const struct table *t, FILE *out);

@@ -185,10 +185,9 @@ static void claims_judge(const struct lesson *l, struct lesson_result *out) {
 }
 
 static enum error write_claims(const struct lesson *l, const struct lesson_result *out) {
-    struct json j;
+    struct json j = {0};
     char *path = pool_printf(l->pool, "%s/claims.json", out->runs);
     if (!path) return ERR_MEMORY;
-    json_init(&j);
     return json_save(&j, lesson_json(l, out, &j), path);
 }
 

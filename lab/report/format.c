@@ -1,9 +1,10 @@
 /* The forms of a report beside HTML. */
 #include "lab/report/report.h"
 
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *const report_format_names[REPORT_FORMATS] = {"html", "md", "txt", "svg"};
@@ -17,9 +18,8 @@ enum report_format report_format_of(const char *path) {
 
 /* ---- every table: those of the plots, then the section's own ---- */
 
-typedef void table_writer(const struct table *t, struct markup *out);
-static enum error each_table(const struct report *r, const struct report_section *s, table_writer *write,
-                             struct markup *out) {
+typedef void table_writer(const struct table *t, FILE *out);
+static enum error each_table(const struct report *r, const struct report_section *s, table_writer *write, FILE *out) {
     for (int i = 0; i < s->nplots; i++) {
         struct table t;
         TRY(plot_table(&s->plot[i], r->pool, &t));
@@ -31,91 +31,110 @@ static enum error each_table(const struct report *r, const struct report_section
 
 /* ---- forms ---- */
 
-static enum error to_markdown(const struct report *r, struct markup *out) {
-    markup_raw(out, "# ");
+static enum error to_markdown(const struct report *r, FILE *out) {
+    fprintf(out, "# ");
     markup_markdown(out, r->name);
-    markup_raw(out, "\n\n");
+    fprintf(out, "\n\n");
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
-        markup_raw(out, "## %s\n\n", s->title);
+        fprintf(out, "## %s\n\n", s->title);
         if (i == 0) markup_markdown(out, r->question);
-        if (i == 0) markup_raw(out, "\n\n");
+        if (i == 0) fprintf(out, "\n\n");
         for (int k = 0; k < s->ntexts; k++) {
             markup_markdown(out, s->text[k]);
-            markup_raw(out, "\n\n");
+            fprintf(out, "\n\n");
         }
-        if (s->missing) markup_raw(out, "*Left out.* ");
+        if (s->missing) fprintf(out, "*Left out.* ");
         if (s->missing) markup_markdown(out, s->missing);
-        if (s->missing) markup_raw(out, "\n\n");
-        if (s->command) markup_raw(out, "    %s\n\n", s->command);
+        if (s->missing) fprintf(out, "\n\n");
+        if (s->command) fprintf(out, "    %s\n\n", s->command);
         TRY(each_table(r, s, table_markdown, out));
     }
     return ERR_NONE;
 }
 
-/* All plots under each other in one file that stands for itself. */
-static enum error to_svg(const struct report *r, struct markup *out) {
-    struct markup body;
-    double y = 0;
-    markup_init(&body);
+/* Under each other; *y is then where they end. */
+static enum error plots_draw(const struct report *r, double *y, FILE *out) {
     for (int i = 0; i < r->nsections; i++)
-        for (int k = 0; k < r->section[i].nplots; k++) y += plot_svg(&r->section[i].plot[k], y, &body) + 12;
+        for (int k = 0; k < r->section[i].nplots; k++, *y += 12) TRY(plot_svg(&r->section[i].plot[k], y, out));
+    return ERR_NONE;
+}
+
+/* All plots in one file that stands for itself. */
+static enum error to_svg(const struct report *r, FILE *out) {
+    struct file_text body;
+    double y = 0;
+    TRY(file_text_open(&body));
+    TRY(file_text_close(&body, plots_draw(r, &y, body.out)));
     if (y < 1) y = 1;
-    markup_raw(out,
-               "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
-               "%.0f\">\n<style>\n",
-               2 * PLOT_WIDTH, 2 * y, PLOT_WIDTH, y);
+    fprintf(out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
+            "%.0f\">\n<style>\n",
+            2 * PLOT_WIDTH, 2 * y, PLOT_WIDTH, y);
     plot_style(out);
-    markup_raw(out, "</style>\n<defs>\n");
+    fprintf(out, "</style>\n<defs>\n");
     plot_hatches(out);
-    markup_raw(out, "</defs>\n<rect width=\"%d\" height=\"%.0f\" style=\"fill:var(--paper)\"/>\n", PLOT_WIDTH, y);
-    markup_put(out, body.text, body.length);
-    markup_raw(out, "</svg>\n");
-    enum error err = markup_done(&body);
-    markup_fini(&body);
-    return err;
+    fprintf(out, "</defs>\n<rect width=\"%d\" height=\"%.0f\" style=\"fill:var(--paper)\"/>\n%s</svg>\n", PLOT_WIDTH, y,
+            body.text);
+    free(body.text);
+    return ERR_NONE;
 }
 
 /* ---- for a terminal ---- */
 
 static const char underline[] = "----------------------------------------------------------------";
 
-static void text_wrapped(const char *s, struct markup *out) {
+static void text_wrapped(const char *s, FILE *out) {
     enum { WIDTH = 100 };
     for (int at = 0; *s;) {
         int n = (int)strcspn(s, " ");
-        if (at && at + 1 + n > WIDTH) markup_put(out, "\n", 1), at = 0;
-        if (at) markup_put(out, " ", 1), at++;
-        markup_put(out, s, (size_t)n);
+        if (at && at + 1 + n > WIDTH) fputs("\n", out), at = 0;
+        if (at) fputs(" ", out), at++;
+        fwrite(s, 1, (size_t)n, out);
         at += n;
         s += n + (int)strspn(s + n, " ");
     }
-    markup_put(out, "\n", 1);
+    fputs("\n", out);
 }
 
-static void write_text(const struct table *t, struct markup *out) {
-    markup_raw(out, "%s\n", t->title);
+static void write_text(const struct table *t, FILE *out) {
+    fprintf(out, "%s\n", t->title);
     table_text(t, out);
 }
 
 /* What commands and tables say is left in lines of its own. */
-static enum error to_text(const struct report *r, struct markup *out) {
+static enum error put_text(const struct report *r, FILE *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
-        markup_raw(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
+        fprintf(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
         for (int k = 0; k < s->ntexts; k++) text_wrapped(s->text[k], out);
         if (s->missing) text_wrapped(s->missing, out);
-        if (s->command) markup_raw(out, "\n    %s\n", s->command);
-        if (s->nplots + s->ntables) markup_raw(out, "\n");
+        if (s->command) fprintf(out, "\n    %s\n", s->command);
+        if (s->nplots + s->ntables) fprintf(out, "\n");
         TRY(each_table(r, s, write_text, out));
     }
-    if (out->text) text_defuse(out->text, "\n");
     return ERR_NONE;
 }
 
-enum error report_write(const struct report *r, enum report_format format, struct markup *out) {
-    static enum error (*const writers[])(const struct report *, struct markup *) = {report_html, to_markdown, to_text,
-                                                                                    to_svg};
+static enum error to_text(const struct report *r, FILE *out) {
+    struct file_text all;
+    TRY(file_text_open(&all));
+    TRY(file_text_close(&all, put_text(r, all.out)));
+    fputs(text_defuse(all.text, "\n"), out);
+    free(all.text);
+    return ERR_NONE;
+}
+
+enum error report_write(const struct report *r, enum report_format format, FILE *out) {
+    static enum error (*const writers[])(const struct report *, FILE *) = {report_html, to_markdown, to_text, to_svg};
     TRY(writers[format](r, out));
-    return markup_done(out);
+    return fflush(out) == 0 && !ferror(out) ? ERR_NONE : FAIL(ERR_IO, "cannot write the report");
+}
+
+enum error report_save(const struct report *r, enum report_format format, const char *path, double *bytes) {
+    struct file_text text;
+    TRY(file_text_open(&text));
+    enum error err = file_text_save(&text, report_write(r, format, text.out), path);
+    *bytes = (double)text.n;
+    return err;
 }

@@ -13,84 +13,82 @@ extern const struct embedded report_styles[]; /* report.css alone */
 
 struct page {
     const struct report *r;
-    struct markup *out;
+    FILE *out;
     int switches; /* so many of them have a name */
 };
 
 static void head(struct page *p) {
-    struct markup *out = p->out;
-    markup_raw(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-                    "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
-                    "content=\"default-src 'none';style-src 'unsafe-inline';img-src data:\">\n<link rel=\"icon\" "
-                    "href=\"data:,\">\n");
+    FILE *out = p->out;
+    fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
+                 "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
+                 "content=\"default-src 'none';style-src 'unsafe-inline';img-src data:\">\n<link rel=\"icon\" "
+                 "href=\"data:,\">\n");
     markup_element(out, "title", p->r->name);
-    markup_raw(out, "\n<style>\n");
+    fprintf(out, "\n<style>\n");
     plot_style(out);
-    markup_put(out, report_styles[0].text, strlen(report_styles[0].text));
-    markup_raw(out, "\n</style>\n</head>\n<body>\n<svg width=\"0\" height=\"0\" aria-hidden=\"true\" "
-                    "style=\"position:absolute\"><defs>\n");
+    fputs(report_styles[0].text, out);
+    fprintf(out, "\n</style>\n</head>\n<body>\n<svg width=\"0\" height=\"0\" aria-hidden=\"true\" "
+                 "style=\"position:absolute\"><defs>\n");
     plot_hatches(out);
-    markup_raw(out, "</defs></svg>\n<header>");
+    fprintf(out, "</defs></svg>\n<header>");
     markup_element(out, "h1", p->r->name);
     markup_element(out, "p class=\"question\"", p->r->question);
-    markup_raw(out, "\n<nav aria-label=\"Sections\">");
+    fprintf(out, "\n<nav aria-label=\"Sections\">");
     for (int i = 1; i < p->r->nsections; i++)
         if (!p->r->section[i].missing && !p->r->section[i].fold)
-            markup_raw(out, "<a href=\"#%s\">%s</a>", p->r->section[i].id, p->r->section[i].title);
-    markup_raw(out, "</nav></header>\n<main>\n");
+            fprintf(out, "<a href=\"#%s\">%s</a>", p->r->section[i].id, p->r->section[i].title);
+    fprintf(out, "</nav></header>\n<main>\n");
 }
 
 /* Both drawings are there; a check box, which needs no script, says which one is to be seen. */
-static void both_axes(struct page *p, const struct plot *plot) {
+static enum error both_axes(struct page *p, const struct plot *plot) {
     struct plot drawn = *plot;
     int id = ++p->switches;
-    markup_raw(p->out, "<input type=\"checkbox\" id=\"log%d\"%s><label for=\"log%d\">logarithmic axis</label>\n", id,
-               plot->y.log ? " checked" : "", id);
+    fprintf(p->out, "<input type=\"checkbox\" id=\"log%d\"%s><label for=\"log%d\">logarithmic axis</label>\n", id,
+            plot->y.log ? " checked" : "", id);
     for (int log = 0; log < 2; log++) {
         drawn.y.log = log;
         drawn.style = log ? "log" : "linear";
-        plot_svg(&drawn, 0, p->out);
+        TRY(plot_svg(&drawn, &(double){0}, p->out));
     }
+    return ERR_NONE;
 }
 
 /* before: the plot in front of it, or NULL */
 static enum error figure(struct page *p, const struct plot *plot, const struct plot *before) {
     struct table t;
     TRY(plot_table(plot, p->r->pool, &t));
-    markup_raw(p->out, "<figure>\n");
-    if (plot->both)
-        both_axes(p, plot);
-    else
-        plot_svg(plot, 0, p->out);
+    fprintf(p->out, "<figure>\n");
+    TRY(plot->both ? both_axes(p, plot) : plot_svg(plot, &(double){0}, p->out));
     if (*plot->about && !(before && !strcmp(before->about, plot->about)))
         markup_element(p->out, "figcaption", plot->about);
-    markup_raw(p->out, "<details class=\"numbers\"><summary>Table</summary>");
+    fprintf(p->out, "<details class=\"numbers\"><summary>Table</summary>");
     table_html(&t, p->out);
-    markup_raw(p->out, "</details>\n</figure>\n");
+    fprintf(p->out, "</details>\n</figure>\n");
     return ERR_NONE;
 }
 
 static enum error figures(struct page *p, const struct report_section *s) {
     if (!s->nplots) return ERR_NONE;
-    markup_raw(p->out, "<div class=\"plots\">\n");
+    fprintf(p->out, "<div class=\"plots\">\n");
     for (int i = 0; i < s->nplots; i++) {
         if (i == OPEN_PLOTS)
-            markup_raw(p->out,
-                       "</div>\n<details class=\"long\"><summary>%d plot%s more</summary>\n<div class=\"plots\">\n",
-                       s->nplots - OPEN_PLOTS, s->nplots - OPEN_PLOTS == 1 ? "" : "s");
+            fprintf(p->out,
+                    "</div>\n<details class=\"long\"><summary>%d plot%s more</summary>\n<div class=\"plots\">\n",
+                    s->nplots - OPEN_PLOTS, s->nplots - OPEN_PLOTS == 1 ? "" : "s");
         TRY(figure(p, &s->plot[i], i ? &s->plot[i - 1] : NULL));
     }
-    markup_raw(p->out, s->nplots > OPEN_PLOTS ? "</div></details>\n" : "</div>\n");
+    fprintf(p->out, s->nplots > OPEN_PLOTS ? "</div></details>\n" : "</div>\n");
     return ERR_NONE;
 }
 
 /* A long one is there for who asks for it, and not on paper. */
-static void own_table(const struct table *t, struct markup *out) {
+static void own_table(const struct table *t, FILE *out) {
     bool closed = t->fold || t->rows > OPEN_ROWS;
-    if (closed) markup_raw(out, "<details%s>", t->fold == FOLD_ASIDE || t->rows > OPEN_ROWS ? " class=\"long\"" : "");
+    if (closed) fprintf(out, "<details%s>", t->fold == FOLD_ASIDE || t->rows > OPEN_ROWS ? " class=\"long\"" : "");
     if (closed) markup_element(out, "summary", t->title);
     table_html(t, out);
-    if (closed) markup_raw(out, "</details>\n");
+    if (closed) fprintf(out, "</details>\n");
 }
 
 static void words(struct page *p, const struct report_section *s, bool first) {
@@ -103,11 +101,11 @@ static void words(struct page *p, const struct report_section *s, bool first) {
 
 /* What is to be looked at. */
 static enum error show(struct page *p, const struct report_section *s) {
-    markup_raw(p->out, "<div class=\"show\">\n");
+    fprintf(p->out, "<div class=\"show\">\n");
     TRY(figures(p, s));
-    if (s->ntables) markup_raw(p->out, "<div>\n");
+    if (s->ntables) fprintf(p->out, "<div>\n");
     for (int i = 0; i < s->ntables; i++) own_table(&s->table[i], p->out);
-    markup_raw(p->out, "%s</div>\n", s->ntables ? "</div>\n" : "");
+    fprintf(p->out, "%s</div>\n", s->ntables ? "</div>\n" : "");
     return ERR_NONE;
 }
 
@@ -124,17 +122,17 @@ static enum error section(struct page *p, int index) {
     bool below = !strcmp(form, "wide");
     if (s->missing) return ERR_NONE;
     if (s->fold)
-        markup_raw(p->out, "<details class=\"section%s\"><summary><h2>%s</h2></summary>\n",
-                   s->fold == FOLD_ASIDE ? " long" : "", s->title);
-    markup_raw(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, form);
-    if (below) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
+        fprintf(p->out, "<details class=\"section%s\"><summary><h2>%s</h2></summary>\n",
+                s->fold == FOLD_ASIDE ? " long" : "", s->title);
+    fprintf(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, form);
+    if (below) fprintf(p->out, "<h2>%s</h2>\n", s->title);
     if (below) TRY(show(p, s));
-    markup_raw(p->out, "<div class=\"say\">\n");
-    if (!below && !s->fold) markup_raw(p->out, "<h2>%s</h2>\n", s->title);
+    fprintf(p->out, "<div class=\"say\">\n");
+    if (!below && !s->fold) fprintf(p->out, "<h2>%s</h2>\n", s->title);
     words(p, s, index == 0);
-    markup_raw(p->out, "</div>\n");
+    fprintf(p->out, "</div>\n");
     if (!below && s->nplots + s->ntables > 0) TRY(show(p, s));
-    markup_raw(p->out, "</section>\n%s", s->fold ? "</details>\n" : "");
+    fprintf(p->out, "</section>\n%s", s->fold ? "</details>\n" : "");
     return ERR_NONE;
 }
 
@@ -143,23 +141,23 @@ static void left_out(struct page *p) {
     int n = 0;
     for (int i = 0; i < p->r->nsections; i++) n += p->r->section[i].missing != NULL;
     if (!n) return;
-    markup_raw(p->out,
-               "<details class=\"section long\"><summary><h2>What is not here, and how to get it</h2></summary>\n");
+    fprintf(p->out,
+            "<details class=\"section long\"><summary><h2>What is not here, and how to get it</h2></summary>\n");
     for (int i = 0; i < p->r->nsections; i++) {
         const struct report_section *s = &p->r->section[i];
         if (!s->missing) continue;
-        markup_raw(p->out, "<p><strong>%s.</strong> ", s->title);
+        fprintf(p->out, "<p><strong>%s.</strong> ", s->title);
         markup_text(p->out, s->missing);
-        markup_raw(p->out, "</p>\n");
+        fprintf(p->out, "</p>\n");
     }
-    markup_raw(p->out, "</details>\n");
+    fprintf(p->out, "</details>\n");
 }
 
-enum error report_html(const struct report *r, struct markup *out) {
+enum error report_html(const struct report *r, FILE *out) {
     struct page p = {.r = r, .out = out};
     head(&p);
     for (int i = 0; i < r->nsections; i++) TRY(section(&p, i));
     left_out(&p);
-    markup_raw(out, "</main>\n<footer>Written by engine report.</footer>\n</body>\n</html>\n");
+    fprintf(out, "</main>\n<footer>Written by engine report.</footer>\n</body>\n</html>\n");
     return ERR_NONE;
 }

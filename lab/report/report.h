@@ -31,6 +31,8 @@ enum report_format { REPORT_HTML, REPORT_MD, REPORT_TXT, REPORT_SVG, REPORT_FORM
 extern const char *const report_format_names[REPORT_FORMATS];
 /* The format for the ending of the file's name; REPORT_FORMATS: there is none. */
 enum report_format report_format_of(const char *path);
-MUST_CHECK enum error report_write(const struct report *r, enum report_format format, struct markup *out);
+MUST_CHECK enum error report_write(const struct report *r, enum report_format format, FILE *out);
+/* Into a file, whole or not at all; *bytes: its size. */
+MUST_CHECK enum error report_save(const struct report *r, enum report_format format, const char *path, double *bytes);
 /* REPORT_HTML alone: one file, no script, nothing from elsewhere. */
-MUST_CHECK enum error report_html(const struct report *r, struct markup *out);
+MUST_CHECK enum error report_html(const struct report *r, FILE *out);

@@ -238,10 +238,9 @@ static enum error take_summary(const struct told_run *run, struct pool *pool, st
 static enum error write_summary(const struct told_run *run, struct pool *pool) {
     char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
     struct summary *s = pool_alloc(pool, sizeof *s);
-    struct json j;
+    struct json j = {0};
     if (!path || !s) return ERR_MEMORY;
     TRY(take_summary(run, pool, s));
-    json_init(&j);
     return json_save(&j, summary_json(s, &j), path);
 }
 
@@ -258,10 +257,9 @@ static enum error write_run(const struct told_run *run, struct pool *pool) {
 
 enum error foreign_begin(const char *dir, struct pool *pool) {
     char *path = pool_printf(pool, "%s/env.json", dir);
-    struct json j;
+    struct json j = {0};
     if (!path) return ERR_MEMORY;
     TRY(file_make_folders(dir));
-    json_init(&j);
     environment_json(&j, NULL);
     return json_save(&j, ERR_NONE, path);
 }

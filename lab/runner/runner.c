@@ -39,10 +39,9 @@ static char *run_path(const struct runner_state *s, int cell, int repeat, const 
 
 static enum error write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
                              double seconds) {
-    struct json j;
+    struct json j = {0};
     char *path = run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
-    json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
     if (s->x->nseeds) json_int(&j, "seed", s->x->seeds[repeat]);

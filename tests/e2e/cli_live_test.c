@@ -177,8 +177,7 @@ static void what_is_in_the_way_is_named(void **state) {
 
 /* ---- a real browser ---- */
 static void put_string(FILE *f, const char *name, const char *value) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_string(&j, NULL, value);
     assert_ok(json_done(&j));
     fprintf(f, "const %s = %s;\n", name, j.text);

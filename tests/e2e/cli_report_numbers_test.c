@@ -233,9 +233,8 @@ static void put_row(struct json *j, char *line) {
 /* The tables of a report in Markdown, each with its title and rows. */
 static const struct json_value *tables_of(char *text) {
     const struct json_value *out;
-    struct json j;
+    struct json j = {0};
     int rows = -1; /* of the table that is read; -1: there is none */
-    json_init(&j);
     json_open(&j, NULL, '[');
     for (char *rest = NULL, *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         bool title = !strncmp(line, "**", 2), row = !strncmp(line, "| ", 2);

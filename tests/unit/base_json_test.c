@@ -36,9 +36,8 @@ static const struct json_value *parsed(const char *text) {
 
 static void test_writer(void **state) {
     (void)state;
-    struct json j;
-    json_init(&j);
-    assert_string_equal(j.text, "");
+    struct json j = {0};
+    assert_null(j.text);
     json_open(&j, NULL, '{');
     json_string(&j, "a", "x\"\\\n\t\x01/\xC3\xA9");
     json_string(&j, "none", NULL);
@@ -184,8 +183,7 @@ static void test_limits(void **state) {
 /* 100,000 keys with the last one twice: found, and not in quadratic time. */
 static void test_many_keys(void **state) {
     (void)state;
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     char key[16];
     for (int i = 0; i < 100000; i++) {
@@ -234,18 +232,17 @@ static void test_files_and_lenient_members(void **state) {
     (void)state;
     const struct json_limits limits = {4, 100, 100};
     const struct json_value *root;
-    struct json j;
+    struct json j = {0};
     char *folder;
     assert_ok(file_make_temporary("json", pool, &folder));
     const char *path = pool_printf(pool, "%s/a.json", folder);
-    json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "text", "a");
     json_real(&j, "number", 2.5);
     json_bool(&j, "truth", true);
     json_close(&j, '}');
     assert_ok(json_save(&j, ERR_NONE, path));
-    assert_null(strstr(j.text, "a")); /* it was freed */
+    assert_null(j.text); /* it was freed */
     assert_ok(json_read(path, 100, limits, pool, &root));
     assert_string_equal(json_text(root, "text"), "a");
     assert_string_equal(json_text(root, "number"), "");
@@ -256,7 +253,6 @@ static void test_files_and_lenient_members(void **state) {
     assert_false(json_truth(root, "text"));
     assert_null(json_member(root, "text", JSON_NUMBER));
     assert_fails(ERR_DATA, json_read(path, 4, limits, pool, &root));
-    json_init(&j);
     json_open(&j, NULL, '{');
     assert_int_equal(json_save(&j, ERR_RESULT, path), ERR_RESULT); /* what was there stays */
     assert_ok(json_read(path, 100, limits, pool, &root));

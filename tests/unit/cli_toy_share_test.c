@@ -1,8 +1,10 @@
-/* A way of sharing that only this test knows: what a row says about itself is enough for the step, its bytes, the
- * formula and the simulator. */
-#include "tests/harness/harness.h"
+/* A mode with a way of sharing that only this test knows: what their rows say about themselves is enough for the step,
+ * its bytes, the formula, the simulator, and for commands that start runs by themselves. Those start this program again,
+ * which is the engine when it is called with words. */
+#include "tests/harness/program.h"
 
 #include "cli/line/cli.h"
+#include "engine/base/file.h"
 #include "lab/predict/simulate.h"
 #include "lab/results/result.h"
 #include "modes/modes.h"
@@ -37,21 +39,20 @@ static enum error toy_choose(struct resolve *r) {
     return ERR_NONE;
 }
 
-static const struct mode_row *const kinds[] = {&toy, NULL};
-
 static void make_toy(void) {
     toy = mode_dp; /* threads of this process, which know this row */
     toy.name = "toy", toy.also = "", toy.summary = "there and back";
     toy.choose = toy_choose, toy.check = shares_check;
     toy.overlaps = mode_ddp.overlaps;
     toy.ways = toy_ways;
+    mode_register(&toy);
 }
 
 /* ---- what is made of it --------------------------------------------------------------------- */
 
 enum { DEVICES = 4, STEPS = 7 };
 
-static void load(const char *mode, const char *devices, const struct mode_row *const *modes, struct run_settings *s) {
+static void load(const char *mode, const char *devices, struct run_settings *s) {
     static char dir[256];
     char *report, set_mode[32];
     snprintf(dir, sizeof dir, "log.dir=%s", scratch_path(mode));
@@ -70,7 +71,7 @@ static void load(const char *mode, const char *devices, const struct mode_row *c
                           "ddp.bucket={first: 4KB, cap: 64KB}",
                           "model={zoo: mlp, hidden: [64, 32]}"};
     const struct run_ask ask = {
-        .sets = sets, .nsets = sizeof sets / sizeof *sets, .modes = modes, .algorithms = algo_names()};
+        .sets = sets, .nsets = sizeof sets / sizeof *sets, .modes = mode_kinds(&(int){0}), .algorithms = algo_names()};
     assert_ok(run_settings_load(&ask, s, &report));
 }
 
@@ -93,9 +94,9 @@ static void a_run_follows_the_plan(void **state) {
     (void)state;
     struct run_settings alone, s;
     struct run_result one, r;
-    load("single", "devices=cpu:1", mode_kinds(&(int){0}), &alone);
+    load("single", "devices=cpu:1", &alone);
     train(&alone, &one);
-    load("toy", "devices=cpu:4", kinds, &s);
+    load("toy", "devices=cpu:4", &s);
     train(&s, &r);
     assert_string_equal(r.weights, one.weights);
     assert_string_equal(r.losses, one.losses);
@@ -129,9 +130,54 @@ static void the_simulator_follows_the_plan(void **state) {
     }
 }
 
-int main(void) {
+/* ---- in commands that start runs ------------------------------------------------------------ */
+
+static struct program said;
+
+#define ENGINE(...) engine(SETS("/proc/self/exe", __VA_ARGS__))
+static const char *engine(const char *const *words) {
+    program_spawn(&said, words);
+    assert_true(program_wait(&said, 120));
+    if (said.code) fail_msg("%s: %d, %s%s", words[1], said.code, said.out, said.err);
+    return said.out;
+}
+
+/* Both sides of a comparison compute the same; the toy's steps are predicted, by its plan; its runs are reported and
+ * exported like any. */
+static void it_is_compared_reported_and_exported(void **state) {
+    (void)state;
+    char experiment[600], folder[600], run[1200], file[600];
+    struct pool *pool;
+    snprintf(experiment, sizeof experiment, "%s", scratch_path("question.yaml"));
+    snprintf(folder, sizeof folder, "%s", scratch_path("compared"));
+    snprintf(file, sizeof file, "%s", scratch_path("toy.onnx"));
+    save_text(experiment, "name: question\n"
+                          "base: {devices: 'cpu:2', threads: 1, train: 7st, data: {set: digits, train: 640, val: 10},\n"
+                          "       batch: {size: 64, shards: 8}, model: {zoo: mlp, hidden: [64, 32]},\n"
+                          "       comm: {emulate: 1Gbit}, checkpoint: 1ep}\n"
+                          "matrix: {mode: [dp, toy]}\n"
+                          "repeats: 5\nwarmup: 1st\nmetrics: [step_time, bytes]\n");
+    ENGINE("compare", experiment, "--dir", folder, "--json");
+    assert_ok(pool_create(&pool));
+    const struct json_value *root = program_json(&said, pool), *cell = json_get(root, "cells")->children + 1;
+    const struct json_value *pair = json_get(root, "pairs")->children, *predicted = json_get(cell, "predicted");
+    assert_string_equal(json_get_text(cell, "label"), "toy");
+    assert_true(json_get(pair, "same_weights")->truth && json_get(pair, "same_losses")->truth);
+    assert_string_equal(json_get_text(predicted, "from"), "dp");
+    assert_string_equal(json_get_text(predicted, "port"), "emulated 1Gbit");
+    snprintf(run, sizeof run, "%s/%s", folder, json_get_text(json_get(cell, "runs")->children, "dir"));
+    pool_free(pool);
+    assert_non_null(strstr(ENGINE("report", run, "-o", "-", "--format", "txt"), "toy"));
+    assert_non_null(strstr(ENGINE("report", folder, "-o", "-", "--format", "txt"), "toy"));
+    ENGINE("model", "export", run, "-o", file);
+    assert_true(file_exists(file));
+}
+
+int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_run_follows_the_plan),
-                                       cmocka_unit_test(the_simulator_follows_the_plan)};
+                                       cmocka_unit_test(the_simulator_follows_the_plan),
+                                       cmocka_unit_test(it_is_compared_reported_and_exported)};
     make_toy();
+    if (argc > 1) return command_call(command_find(argv[1]), argc - 1, (const char *const *)argv + 1);
     return cmocka_run_group_tests_name("a toy share", tests, NULL, NULL);
 }

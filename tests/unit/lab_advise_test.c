@@ -1,6 +1,8 @@
 /* Advice, against what formulas say of a step of known bytes and computing: which way is the fastest, where another
  * one is, which is the simplest that comes near, what memory forbids. */
 #include "engine/settings/exchange.h"
+
+#include "engine/base/file.h"
 #include "engine/settings/run_config.h"
 #include "tests/harness/harness.h"
 #include "tests/harness/xml.h"
@@ -9,6 +11,7 @@
 #include "modes/share/share.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define assert_near(got, expected, share) assert_true(fabs((got) - (expected)) <= (share)*fabs((double)(expected)))
@@ -288,8 +291,7 @@ static void what_a_check_refutes_is_not_advised(void **state) {
     assert_null(r->section[0].command);
     for (int i = 0; i < r->nsections; i++)
         for (int k = 0; k < r->section[i].ntexts; k++) assert_null(strstr(r->section[i].text[k], "fastest:"));
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(advise_json(&a, &j));
     assert_non_null(strstr(j.text, "\"fastest\":null,\"simplest\":null,"));
     assert_non_null(strstr(j.text, "\"refuted\":true"));
@@ -304,17 +306,16 @@ static void it_is_told_in_every_form(void **state) {
     struct report *r = pool_alloc(pool, sizeof *r);
     assert_ok(advise_report(&a, r));
     for (int f = 0; f < REPORT_FORMATS; f++) {
-        struct markup text;
-        markup_init(&text);
-        assert_ok(report_write(r, (enum report_format)f, &text));
+        struct file_text text;
+        assert_ok(file_text_open(&text));
+        assert_ok(file_text_close(&text, report_write(r, (enum report_format)f, text.out)));
         if (f == REPORT_SVG) assert_null(xml_wrong(text.text));
         if (f == REPORT_TXT) assert_non_null(strstr(text.text, "bandwidth \\ devices"));
         if (f == REPORT_TXT) assert_non_null(strstr(text.text, "a note of <someone>"));
-        markup_fini(&text);
+        free(text.text);
     }
-    struct json j;
+    struct json j = {0};
     const struct json_value *root;
-    json_init(&j);
     assert_ok(advise_json(&a, &j));
     assert_ok(json_parse(j.text, j.length, (struct json_limits){8, 1 << 16, 1 << 12}, pool, &root));
     assert_int_equal(json_get(root, "by_devices")->count, 5);

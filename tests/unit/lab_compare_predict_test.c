@@ -264,8 +264,7 @@ static void results_hold_the_predictions(void **state) {
     open_text(BASE("64") "matrix:\n  mode: [dp, ddp]\n  devices: [cpu:1, cpu:4]\n"
                          "  comm.emulate.bandwidth: [16Mbit]\n");
     run_cells(alone_ms);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"predicted\":{\"reference\":true"));
     assert_non_null(strstr(j.text, "\"port\":\"emulated 16Mbit\",\"from\":\"dp devices=cpu:1 "));

@@ -216,8 +216,7 @@ static void copies_of_a_training_are_one(void **state) {
         assert_non_null(strstr(c.gate[i].words, "not judged, since a pair has no verdict"));
     }
     assert_fails(ERR_RESULT, compare_gates(&c));
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"samples\":[1,1],\"low\":null,\"high\":null,\"p\":null"));
     assert_non_null(strstr(j.text, "\"verdict\":\"untested\""));
@@ -347,8 +346,7 @@ static void too_few_pairs_are_groups_and_said_to_be(void **state) {
     assert_true(is_noted("9 seeds would with 80 %") && !is_noted("not even"));
     assert_true(is_noted("8 seeds are too few to compare seed by seed for 7 questions, pairs times metrics (9 would "
                          "do), so that the sides are compared as two groups"));
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"pairs\":8,\"paired\":false"));
     assert_non_null(strstr(j.text, "\"notes\":[\"8 seeds are too few"));
@@ -471,8 +469,7 @@ static void questions_without_an_answer_count_too(void **state) {
     for (int m = 0; m < 5; m++) assert_true(fabs(got[m].statistics.p_all - closed_p(p, QUESTIONS, m)) < 1e-12);
     assert_true(fabs(got[0].statistics.p_all - QUESTIONS * 2.0 / 256) < 1e-12); /* 0.047; among five it was 0.039 */
     assert_int_equal(got[0].verdict, VERDICT_FASTER);
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"tests\":6"));
     json_fini(&j);
@@ -686,8 +683,7 @@ static void a_large_doubt_is_in_the_sentence(void **state) {
     assert_true(apart > 0.9 && c.pair[0].answer[0].apart == apart);
     const char *words = pool_printf(x.pool, "]), but half of the runs of a side lie %.0f %% apart", 100 * apart);
     assert_non_null(strstr(compare_sentence(&c), words));
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     assert_ok(compare_json(&c, &j));
     assert_non_null(strstr(j.text, "\"doubt\":\"half of the runs of a side lie "));
     json_fini(&j);
@@ -761,11 +757,10 @@ static void what_has_not_run_is_not_said_to_differ(void **state) {
 /* What programs read is what was measured. */
 static void json_and_csv_hold_the_numbers(void **state) {
     (void)state;
-    struct json j;
+    struct json j = {0};
     const struct json_value *root;
     b.losses = "other", b.loss[0] = 1;
     assert_ok(two(NULL));
-    json_init(&j);
     assert_ok(compare_json(&c, &j));
     assert_ok(json_parse(j.text, j.length, (struct json_limits){8, 4096, 4096}, x.pool, &root));
     json_fini(&j);

@@ -14,7 +14,19 @@
 static char dir[512];
 static struct pool *pool;
 static struct report report;
-static struct markup out;
+static struct file_text out;
+
+/* What has been written since it was begun. */
+static char *written(void) {
+    fflush(out.out);
+    return out.text;
+}
+
+static void begin_again(void) {
+    if (out.out) assert_ok(file_text_close(&out, ERR_NONE));
+    free(out.text);
+    assert_ok(file_text_open(&out));
+}
 
 static void put(const char *name, const char *text) {
     char path[1400];
@@ -90,7 +102,7 @@ static int set_up(void **state) {
     (void)state;
     snprintf(dir, sizeof dir, "%s", scratch_folder());
     assert_ok(pool_create(&pool));
-    markup_init(&out);
+    begin_again();
     put_run("dp1", "dp", 1, 10, 1);
     put_run("ddp1", "ddp", 1, 10, 1);
     put_run("dp2", "dp", 2, 12, 1);
@@ -101,7 +113,9 @@ static int set_up(void **state) {
 
 static int tear_down(void **state) {
     (void)state;
-    markup_fini(&out);
+    assert_ok(file_text_close(&out, ERR_NONE));
+    free(out.text);
+    out = (struct file_text){0};
     pool_free(pool);
     return 0;
 }
@@ -120,8 +134,8 @@ static bool says(const struct report_section *s, const char *words) {
 }
 
 static void write_as(enum report_format f) {
-    markup_fini(&out);
-    assert_ok(report_write(&report, f, &out));
+    begin_again();
+    assert_ok(report_write(&report, f, out.out));
 }
 
 /* ---- what is said --------------------------------------------------------------------------- */
@@ -331,7 +345,7 @@ static void a_map_says_who_is_ahead(void **state) {
     static const char *const texts[] = {">2.00\xC3\x97<", ">4.00\xC3\x97?<", "dp is ahead; ratio 0.500",
                                         "ddp is ahead; ratio 2.000 [1.900, 2.100]"};
     for (int i = 0; i < 4; i++)
-        if (!strstr(out.text, texts[i])) fail_msg("no %s", texts[i]);
+        if (!strstr(written(), texts[i])) fail_msg("no %s", texts[i]);
     assert_non_null(strstr(report.verdict,
                            "dp is faster than ddp in 1 of 3 comparisons, up to 2.00 times (2 devices, bandwidth off)"));
 }
@@ -450,7 +464,7 @@ static void one_run_leaves_out_what_it_does_not_have(void **state) {
 
 static int occurrences(const char *what) {
     int n = 0;
-    for (const char *p = out.text; (p = strstr(p, what)); p++) n++;
+    for (const char *p = written(); (p = strstr(p, what)); p++) n++;
     return n;
 }
 
@@ -461,7 +475,7 @@ static void html_keeps_data_in_its_place(void **state) {
     static const char *const never[] = {
         "<script", "<noise>", "<b>", "<i>", "src=", "https:", "@import", "nan", "(null)"};
     for (size_t i = 0; i < sizeof never / sizeof *never; i++)
-        if (strstr(out.text, never[i])) fail_msg("there is %s", never[i]);
+        if (strstr(written(), never[i])) fail_msg("there is %s", never[i]);
     assert_int_equal(occurrences("http:"), occurrences("xmlns=\"http:"));
     int plots = 0, both = 0;
     for (int i = 0; i < report.nsections; i++)
@@ -473,16 +487,16 @@ static void html_keeps_data_in_its_place(void **state) {
     assert_int_equal(occurrences("<summary>Table</summary>"), plots);
     assert_int_equal(occurrences("<details"), occurrences("</details>"));
     assert_int_equal(occurrences("<table>"), occurrences("</table>"));
-    for (char *p = out.text; (p = strstr(p, "<svg class=\"plot"));) { /* each by itself */
+    for (char *p = written(); (p = strstr(p, "<svg class=\"plot"));) { /* each by itself */
         char *end = strstr(p, "</svg>") + 6, kept = *end;
         *end = '\0';
         if (xml_wrong(p)) fail_msg("%s", xml_wrong(p));
         *end = kept;
         p = end;
     }
-    char *first = strdup(out.text);
+    char *first = strdup(written());
     write_as(REPORT_HTML);
-    assert_string_equal(first, out.text);
+    assert_string_equal(first, written());
     free(first);
 }
 
@@ -490,9 +504,9 @@ static void svg_stands_by_itself(void **state) {
     (void)state;
     assert_ok(report_read(dir, pool, &report));
     write_as(REPORT_SVG);
-    if (xml_wrong(out.text)) fail_msg("%s", xml_wrong(out.text));
-    assert_non_null(strstr(out.text, "id=\"hatch0\""));
-    assert_non_null(strstr(out.text, "--paper:"));
+    if (xml_wrong(written())) fail_msg("%s", xml_wrong(written()));
+    assert_non_null(strstr(written(), "id=\"hatch0\""));
+    assert_non_null(strstr(written(), "--paper:"));
 }
 
 static void markdown_has_all_tables(void **state) {
@@ -502,8 +516,8 @@ static void markdown_has_all_tables(void **state) {
     for (int i = 0; i < report.nsections; i++) tables += report.section[i].nplots + report.section[i].ntables;
     write_as(REPORT_MD);
     assert_int_equal(occurrences("\n\n| "), tables);
-    assert_non_null(strstr(out.text, "# a \\<b\\>&\"'\\|\\*"));
-    assert_null(strstr(out.text, "<noise>"));
+    assert_non_null(strstr(written(), "# a \\<b\\>&\"'\\|\\*"));
+    assert_null(strstr(written(), "<noise>"));
 }
 
 /* ---- what is not believed ------------------------------------------------------------------- */
@@ -554,7 +568,7 @@ static void little_is_enough(void **state) {
     for (int f = 0; f < REPORT_FORMATS; f++) write_as((enum report_format)f);
     assert_string_equal(report.verdict, "ddp is faster than dp in 1 of 3 comparisons; dp is faster than ddp in 1 of 3 "
                                         "comparisons; in 1 of 3 nothing was tested.");
-    assert_null(xml_wrong(out.text));
+    assert_null(xml_wrong(written()));
 }
 
 /* More places than a page has room for: the rest is counted. */

@@ -2,6 +2,7 @@
 #include "tests/harness/harness.h"
 #include "tests/harness/xml.h"
 
+#include "engine/base/file.h"
 #include "lab/draw/svg.h"
 
 #include <math.h>
@@ -9,19 +10,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-static struct markup out;
+static struct file_text out;
+
+/* What has been written since it was begun. */
+static const char *written(void) {
+    fflush(out.out);
+    return out.text;
+}
+
+static void begin_again(void) {
+    if (out.out) assert_ok(file_text_close(&out, ERR_NONE));
+    free(out.text);
+    assert_ok(file_text_open(&out));
+}
 static struct pool *pool;
 
 static int set_up(void **state) {
     (void)state;
-    markup_init(&out);
+    begin_again();
     assert_ok(pool_create(&pool));
     return 0;
 }
 
 static int tear_down(void **state) {
     (void)state;
-    markup_fini(&out);
+    assert_ok(file_text_close(&out, ERR_NONE));
+    free(out.text);
+    out = (struct file_text){0};
     pool_free(pool);
     return 0;
 }
@@ -100,16 +115,16 @@ static void check_rect(const char *tag, double height) {
 
 /* Draws it; all text and all bars lie in the frame. */
 static void check(const struct plot *p) {
-    markup_fini(&out);
-    double height = plot_svg(p, 0, &out);
-    assert_ok(markup_done(&out));
-    const char *wrong = xml_wrong(out.text);
-    if (wrong) fail_msg("%s in:\n%s", wrong, out.text);
-    assert_true(height > 40 && !strstr(out.text, "nan") && !strstr(out.text, "inf\""));
-    for (const char *t = out.text; (t = strstr(t, "<text ")); t++) check_text(t, height);
-    for (const char *t = out.text; (t = strstr(t, "<rect ")); t++) check_rect(t, height);
-    assert_non_null(strstr(out.text, "<title>"));
-    assert_non_null(strstr(out.text, "<desc>"));
+    begin_again();
+    double height = 0;
+    assert_ok(plot_svg(p, &height, out.out));
+    const char *wrong = xml_wrong(written());
+    if (wrong) fail_msg("%s in:\n%s", wrong, written());
+    assert_true(height > 40 && !strstr(written(), "nan") && !strstr(written(), "inf\""));
+    for (const char *t = written(); (t = strstr(t, "<text ")); t++) check_text(t, height);
+    for (const char *t = written(); (t = strstr(t, "<rect ")); t++) check_rect(t, height);
+    assert_non_null(strstr(written(), "<title>"));
+    assert_non_null(strstr(written(), "<desc>"));
 }
 
 static void every_kind_is_well_formed_and_in_its_frame(void **state) {
@@ -117,9 +132,9 @@ static void every_kind_is_well_formed_and_in_its_frame(void **state) {
     for (int kind = PLOT_LINE; kind < PLOT_KINDS; kind++) {
         struct plot p = example((enum plot_kind)kind);
         check(&p);
-        char *first = strdup(out.text);
+        char *first = strdup(written());
         check(&p);
-        assert_string_equal(first, out.text);
+        assert_string_equal(first, written());
         free(first);
         p.x.log = p.y.log = true;
         check(&p);
@@ -161,7 +176,7 @@ static void sixty_four_ranks_fit(void **state) {
     p.category = many;
     p.ncategories = 80;
     check(&p);
-    assert_non_null(strstr(out.text, "16 more rows are in the table"));
+    assert_non_null(strstr(written(), "16 more rows are in the table"));
     p.kind = PLOT_GROUPED;
     p.nseries = 2;
     check(&p);
@@ -225,28 +240,28 @@ static void a_plot_has_its_numbers_as_a_table(void **state) {
     assert_string_equal(table_row(&t, 2)[1], "3 [2, 4]");
     assert_string_equal(table_row(&t, 4)[1], "-");
     assert_string_equal(table_row(&t, 4)[2], "17");
-    table_html(&t, &out);
-    assert_null(xml_wrong(out.text));
+    table_html(&t, out.out);
+    assert_null(xml_wrong(written()));
     p.kind = PLOT_TIMELINE;
     assert_ok(plot_table(&p, pool, &t));
     assert_string_equal(table_row(&t, 1)[4], "1 ms");
-    markup_fini(&out);
+    begin_again();
     p.kind = PLOT_GROUPED;
     p.category = (const char *[]){"a,b", "\"c\"", "d|e", "f"};
     assert_ok(plot_table(&p, pool, &t));
-    table_csv(&t, &out);
-    assert_non_null(strstr(out.text, ",\"a,b\","));
-    assert_non_null(strstr(out.text, ",\"\"\"c\"\"\","));
-    markup_fini(&out);
-    table_markdown(&t, &out);
-    assert_non_null(strstr(out.text, "| d\\|e |"));
+    table_csv(&t, out.out);
+    assert_non_null(strstr(written(), ",\"a,b\","));
+    assert_non_null(strstr(written(), ",\"\"\"c\"\"\","));
+    begin_again();
+    table_markdown(&t, out.out);
+    assert_non_null(strstr(written(), "| d\\|e |"));
 }
 
 static void text_is_escaped(void **state) {
     (void)state;
-    markup_text(&out, "<a href=\"x\">&'\x01\xFF\xEF\xBF\xBF\xED\xA0\x80\xC3\xA9\n");
-    assert_string_equal(out.text, "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
-                                  "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA9\n");
+    markup_text(out.out, "<a href=\"x\">&'\x01\xFF\xEF\xBF\xBF\xED\xA0\x80\xC3\xA9\n");
+    assert_string_equal(written(), "&lt;a href=&quot;x&quot;&gt;&amp;&#39;\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                                   "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xC3\xA9\n");
 }
 
 /* The checker finds what it is there for. */

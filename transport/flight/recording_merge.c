@@ -3,6 +3,7 @@
  * wrong. The report says which ranks entered it, did not, or called something else, and what each was doing. Messages
  * have no such numbers: the report has a line for each rank that waits for one, with what its peer did. */
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "transport/flight/recorder.h"
 #include "transport/link/link.h"
@@ -423,17 +424,12 @@ static void print_all(struct merge_report *m, bool whole) {
 }
 
 enum error recording_merge(const struct recording *ranks, int n, bool whole, struct pool *pool, char **text) {
-    char *written = NULL;
-    size_t length = 0;
+    struct file_text written;
     struct merge_report m = {.ranks = ranks, .n = n, .some = pool_alloc(pool, RANKS_MOST * sizeof *m.some)};
     if (!m.some) return ERR_MEMORY;
-    m.out = open_memstream(&written, &length);
-    if (!m.out) return FAIL(ERR_MEMORY, "cannot allocate a text");
+    TRY(file_text_open(&written));
+    m.out = written.out;
     print_all(&m, whole);
-    bool good = !ferror(m.out);
-    good = fclose(m.out) == 0 && good;
-    *text = good ? pool_strndup(pool, written, length) : NULL;
-    free(written);
-    if (!good) return FAIL(ERR_MEMORY, "cannot allocate a text");
+    *text = file_text_keep(&written, pool);
     return *text ? ERR_NONE : ERR_MEMORY;
 }

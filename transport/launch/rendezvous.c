@@ -63,8 +63,7 @@ static void write_facts(const struct meet *m, struct json *j) {
 
 /* {"instance","index","who", and the facts or the member's text}, as text of the pool. */
 static enum error member_describe(const struct meet *m, bool facts, char **out) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "instance", m->instance);
     json_int(&j, "index", m->r->index);

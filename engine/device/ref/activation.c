@@ -80,37 +80,35 @@ static const char *gelu_tanh_onnx(struct onnx_graph *g, const char *name, const 
     return onnx_binary(g, "Mul", name, x, onnx_unary(g, "Sigmoid", onnx_name(g, name, "gate"), scaled));
 }
 
+/* x above 0, else alpha x */
+static const char *leaky_relu_onnx(struct onnx_graph *g, const char *name, const char *x, double alpha) {
+    char text[48];
+    snprintf(text, sizeof text, "alpha=f%.9g", alpha);
+    return onnx_node(g, "LeakyRelu", name, ONNX_LIST(x), ONNX_LIST(text));
+}
+
+static const char *silu_onnx(struct onnx_graph *g, const char *name, const char *x) {
+    return onnx_binary(g, "Mul", name, x, onnx_unary(g, "Sigmoid", onnx_name(g, name, "gate"), x));
+}
+
 static const char *activation_onnx(const struct onnx_form *f) {
     struct onnx_graph *g = f->g;
-    const char *x = f->x[0];
-    char alpha[48];
+    const char *x = f->x[0], *name = f->name;
+    double alpha = (double)f->d->act_alpha;
     switch (f->d->act) {
-    case ACT_NONE:
-        return x;
-    case ACT_RELU:
-        return onnx_unary(g, "Relu", f->name, x);
-    case ACT_LEAKY_RELU:
-        snprintf(alpha, sizeof alpha, "alpha=f%.9g", (double)f->d->act_alpha);
-        return onnx_node(g, "LeakyRelu", f->name, ONNX_LIST(x), ONNX_LIST(alpha));
-    case ACT_GELU:
-        return gelu_onnx(g, f->name, x);
-    case ACT_GELU_TANH:
-        return gelu_tanh_onnx(g, f->name, x);
-    case ACT_SILU:
-        return onnx_binary(g, "Mul", f->name, x, onnx_unary(g, "Sigmoid", onnx_name(g, f->name, "gate"), x));
-    case ACT_SIGMOID:
-        return onnx_unary(g, "Sigmoid", f->name, x);
-    case ACT_TANH:
-        return onnx_unary(g, "Tanh", f->name, x);
+#define ONNX(NAME, form)                                                                                               \
+    case ACT_##NAME:                                                                                                   \
+        return form;
+#include "engine/device/activations.def"
     }
-    (void)FAIL(ERR_CONFIG, "the activation '%s' has no form in ONNX", act_name(f->d->act));
-    return NULL;
+    return x;
 }
 
 const struct op_row op_activation = {
     .name = "activation",
     .sees = SEES_ROW,
     .elementwise = true,
+    .activates = true,
     .onnx = activation_onnx,
     .plain = {.name = "ref", .forward = activation_forward, .backward = activation_backward},
 };

@@ -135,6 +135,7 @@ static const char *batchnorm_onnx(const struct onnx_form *f) {
 const struct op_row op_batchnorm = {
     .name = "batchnorm",
     .fuses = true,
+    .moments = true,
     .weights = batchnorm_weights,
     .onnx = batchnorm_onnx,
     .plain = {.name = "ref", .plan = norm_plan, .forward = norm_forward, .backward = norm_backward},

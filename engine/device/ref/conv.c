@@ -190,6 +190,8 @@ static const char *conv_onnx(const struct onnx_form *f) {
 const struct op_row op_conv2d = {
     .name = "conv2d",
     .fuses = true,
+    .pools = true,
+    .turns = true,
     .fits = conv_fits,
     .weights = conv_weights,
     .products = conv_products,

@@ -69,6 +69,7 @@ const struct op_row op_add = {
     .name = "add",
     .sees = SEES_ROW,
     .elementwise = true,
+    .same_dx = true,
     .fuses = true,
     .onnx = add_onnx,
     .plain = {.name = "ref", .forward = add_forward, .backward = add_backward},

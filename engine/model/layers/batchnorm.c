@@ -39,5 +39,6 @@ const struct layer_ops layer_batchnorm = {
     .formula = "y = weight * (x - mean) / sqrt(var + eps) + bias; in evaluation mean and var are the running ones",
     .example = "- batchnorm",
     .of = "16x32x32",
+    .moments = true,
     .plan = batchnorm_plan,
 };

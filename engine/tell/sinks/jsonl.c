@@ -52,8 +52,7 @@ static enum error put_line(const struct sink_file *file, struct json *j) {
 }
 
 static enum error jsonl_val(void *sink, int64_t step, const struct val_result *v) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_int(&j, "step", step);
     val_json(v, "val", &j);
@@ -71,8 +70,7 @@ static void put_change(struct json *j, const struct sink_event *e) {
 }
 
 static enum error jsonl_event(void *sink, const struct sink_event *e) {
-    struct json j;
-    json_init(&j);
+    struct json j = {0};
     json_open(&j, NULL, '{');
     json_int(&j, "step", e->step);
     json_string(&j, "event", e->name);

@@ -1,6 +1,8 @@
 /* The step that 'engine simulate' and 'engine advise' replay: a run's, or one that is measured now. */
 #pragma once
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
+#include "engine/settings/run_config.h"
 #include "lab/predict/measured.h"
 #include "lab/predict/planned.h"
 #include "lab/process/trial.h"

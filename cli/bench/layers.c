@@ -2,10 +2,12 @@
  * in their layouts, by the implementation that was chosen. Data is random; nothing is learned. */
 #include "cli/bench/layers.h"
 
+#include "cli/line/load.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
 #include "engine/base/text.h"
 #include "engine/device/runtime.h"
+#include "engine/settings/run_config.h"
 #include "lab/numbers/statistics.h"
 #include "lab/predict/planned.h"
 

@@ -7,6 +7,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/settings/run_config.h"
 
 #include <signal.h>
 #include <stdlib.h>

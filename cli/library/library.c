@@ -1,9 +1,13 @@
 /* The public C interface (engine/engine.h), on the same functions as the commands. */
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
 #include "engine/engine.h"
 
 #include "engine/base/file.h"
 #include "engine/base/version.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 #include "modes/modes.h"
 
 #include <math.h>

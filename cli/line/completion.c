@@ -4,6 +4,7 @@
 
 #include "engine/base/embedded.h"
 #include "engine/device/device.h"
+#include "engine/settings/run_config.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"
 

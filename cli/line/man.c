@@ -5,6 +5,7 @@
 #include "engine/base/file.h"
 #include "engine/base/version.h"
 #include "engine/model/layer.h"
+#include "engine/settings/run_config.h"
 
 #include <ctype.h>
 #include <stdio.h>

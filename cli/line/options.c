@@ -1,9 +1,11 @@
 /* Reading a command line by its command's table. */
 #include "cli/line/options.h"
 
-#include "cli/line/cli.h"
+#include "cli/line/end.h"
+#include "cli/line/load.h"
 #include "engine/base/text.h"
 #include "engine/config/value.h"
+#include "engine/settings/run_config.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -3,6 +3,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
+#include "engine/settings/places.h"
 #include "engine/tell/processor.h"
 #include "transport/carrier/carrier.h"
 

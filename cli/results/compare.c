@@ -1,6 +1,7 @@
 /* engine compare: which of two ways is better, by how much, and how sure that is. */
 #include "cli/line/cli.h"
 
+#include "cli/line/load.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/train/stop.h"

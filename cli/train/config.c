@@ -2,8 +2,12 @@
  * or, with --check, everything that is wrong with configurations, at once, without running them. */
 #include "cli/line/cli.h"
 
+#include "cli/line/load.h"
 #include "engine/base/text.h"
 #include "engine/optim/schedule.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 
 #include <stdio.h>
 

@@ -2,6 +2,7 @@
  * needs no decoding. */
 #include "cli/line/cli.h"
 
+#include "cli/line/load.h"
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "engine/data/loader.h"

@@ -2,12 +2,16 @@
  * same parser as any other, and its data and model have been opened. */
 #include "cli/train/init.h"
 
+#include "cli/line/load.h"
 #include "cli/use/pictures.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/data/find.h"
 #include "engine/data/image.h"
 #include "engine/data/unreadable.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 #include "engine/train/stop.h"
 #include "modes/modes.h"
 #include "transport/algo/algo.h"

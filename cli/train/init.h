@@ -1,6 +1,7 @@
 /* 'engine init': what is seen of the data, and the configuration that is written for it. */
 #pragma once
 #include "cli/line/cli.h"
+#include "engine/data/dataset.h"
 
 struct init_facts {
     const char *data;     /* the path as it is written in the file, or a generated set's name */

@@ -4,6 +4,7 @@
 
 #include "cli/advise/step_source.h"
 #include "engine/base/file.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/stop.h"
 
 #include <math.h>

@@ -2,10 +2,13 @@
  * with a run directory, which goes on from its last checkpoint. */
 #include "cli/dashboard/dashboard.h"
 #include "cli/line/cli.h"
-#include "cli/train/run_choice.h"
-#include "cli/train/run_finished.h"
+#include "cli/line/load.h"
 
+#include "cli/train/run_place.h"
 #include "engine/base/log.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
+#include "engine/train/job_check.h"
 #include "engine/train/stop.h"
 #include "engine/train/trainer.h"
 #include "modes/modes.h"

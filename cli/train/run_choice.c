@@ -1,10 +1,12 @@
-#include "cli/train/run_choice.h"
+#include "cli/train/run_place.h"
 
 #include "engine/base/file.h"
+#include "engine/base/limits.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 #include "engine/save/checkpoint.h"
 #include "engine/save/run_record.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/inject.h"
 #include "transport/launch/launcher.h"
 

@@ -1,11 +1,12 @@
-#include "cli/train/run_finished.h"
+#include "cli/train/run_place.h"
 
-#include "cli/train/run_choice.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"
 #include "engine/save/run_record.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/score.h"
+#include "engine/train/job_check.h"
 #include "lab/results/result.h"
 
 #include <string.h>

@@ -1,12 +1,12 @@
 /* Where a run lives: log.dir with $name and $time, one process at a time. 'checkpoint.resume: auto'
  * goes on in the newest directory of that form that holds a valid checkpoint, and starts afresh
  * when there is none. */
-#include "cli/line/cli.h"
-#include "cli/train/run_choice.h"
+#include "cli/train/run_place.h"
 
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"
+#include "engine/settings/run_config.h"
 #include "engine/tell/environment.h"
 
 #include <errno.h>

@@ -3,10 +3,13 @@
  * afterwards. */
 #include "cli/line/cli.h"
 
+#include "cli/train/run_place.h"
+#include "cli/use/trained.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/data/preprocessing.h"
 #include "engine/settings/mode.h"
+#include "engine/train/job_check.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
 

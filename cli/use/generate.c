@@ -4,6 +4,7 @@
  * them. Tokens are drawn by counter: the n-th one is a function of the weights, the prompt, the seed and n. */
 #include "cli/line/cli.h"
 
+#include "cli/use/trained.h"
 #include "engine/base/clock.h"
 #include "engine/base/real.h"
 #include "engine/base/rng.h"

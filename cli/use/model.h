@@ -2,6 +2,8 @@
 #pragma once
 #include "cli/line/cli.h"
 
+#include "cli/line/load.h"
+#include "engine/settings/run_config.h"
 #include "lab/predict/planned.h"
 
 extern const struct command model_export; /* a form of it */

@@ -1,6 +1,7 @@
 /* engine model export: a trained network for other programs. */
 #include "cli/use/model.h"
 
+#include "cli/use/trained.h"
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/save/onnx.h"

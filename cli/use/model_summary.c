@@ -3,6 +3,7 @@
 
 #include "engine/base/json.h"
 #include "engine/base/text.h"
+#include "engine/optim/optim.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* How 'engine predict' tells its answers: as lines for people, JSON or CSV. */
 #pragma once
 #include "cli/line/cli.h"
+#include "cli/use/trained.h"
 
 enum predict_form { PREDICT_TEXT, PREDICT_JSON, PREDICT_CSV };
 struct teller {

@@ -1,7 +1,9 @@
 /* What eval, predict and generate have in common: the configuration of a run, and which of
  * its checkpoints is meant. */
-#include "cli/line/cli.h"
+#include "cli/use/trained.h"
 
+#include "cli/line/cli.h"
+#include "cli/train/run_place.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/save/checkpoint.h"

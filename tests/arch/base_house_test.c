@@ -183,7 +183,6 @@ static const struct {
     {"transport/door/door", 2},
     {"transport/store/store", 2},
     {"modes/share/share", 2},
-    {"cli/line/cli", 2},
     {"cli/dashboard/dashboard", 2},
 };
 

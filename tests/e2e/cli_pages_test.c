@@ -2,6 +2,7 @@
  * that the programs that read them (where they are here) find nothing wrong, and that bash completes
  * real command lines. */
 #include "cli/line/cli.h"
+#include "engine/settings/run_config.h"
 #include "tests/harness/program.h"
 
 #include <stdio.h>

@@ -3,9 +3,12 @@
 #include "tests/harness/harness.h"
 
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
 #include "engine/base/clock.h"
 #include "engine/base/digest.h"
 #include "engine/base/rng.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
 #include "engine/train/trainer.h"
 #include "modes/modes.h"
 #include "tests/harness/timing.h"

@@ -3,6 +3,7 @@
 #include "tests/harness/harness.h"
 
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -4,6 +4,9 @@
 #include "tests/harness/harness.h"
 
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
 #include "modes/place/place.h"
 #include "transport/group.h"
 #include "transport/launch/launch.h"

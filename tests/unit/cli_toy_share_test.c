@@ -4,7 +4,10 @@
 #include "tests/harness/program.h"
 
 #include "cli/line/cli.h"
+#include "cli/line/load.h"
 #include "engine/base/file.h"
+#include "engine/settings/job.h"
+#include "engine/settings/run_config.h"
 #include "lab/predict/simulate.h"
 #include "lab/results/result.h"
 #include "modes/modes.h"

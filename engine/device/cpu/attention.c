@@ -84,28 +84,32 @@ static void unpack_rows(const struct attention *t, float by, const float *from, 
 }
 
 /* ---- scores --------------------------------------------------------------------------------- */
-/* c (keys, queries) = rows panel' for the keys [j0, j1) and the panel of queries from i on. Where no
- * query of half a panel sees a key, c is not written. */
-static void scores(const struct attention *t, int64_t i, int64_t j0, int64_t j1, const float *rows, const float *panels,
-                   float *c, int64_t ldc) {
-    int64_t middle = t->causal ? at_most(j1, i + LANES) : j1;
-    struct product p = {.m = round_up(middle - j0, PRODUCT_ROWS),
+struct score_block { /* the queries [i0, i1) and the keys [j0, j1) */
+    int64_t i0, i1, j0, j1;
+};
+
+/* c (keys, queries) = rows panel' for the keys of 's' and its queries, a panel of them. Where no query of half a panel
+ * sees a key, c is not written. */
+static void scores(const struct attention *t, struct score_block s, const float *rows, const float *panels, float *c,
+                   int64_t ldc) {
+    int64_t middle = t->causal ? at_most(s.j1, s.i0 + LANES) : s.j1;
+    struct product p = {.m = round_up(middle - s.j0, PRODUCT_ROWS),
                         .n = PANEL,
                         .k = t->size,
-                        .a = rows + j0 * t->wide,
+                        .a = rows + s.j0 * t->wide,
                         .a_row = t->wide,
                         .a_step = 1,
-                        .b = panels + i * t->size,
+                        .b = panels + s.i0 * t->size,
                         .ldb = PANEL,
                         .c = c,
                         .ldc = ldc};
     block_product(&p);
-    if (middle == j1) return;
-    p.m = round_up(j1 - middle, PRODUCT_ROWS);
+    if (middle == s.j1) return;
+    p.m = round_up(s.j1 - middle, PRODUCT_ROWS);
     p.n = LANES;
     p.a = rows + middle * t->wide;
     p.b += LANES;
-    p.c = c + (middle - j0) * ldc + LANES;
+    p.c = c + (middle - s.j0) * ldc + LANES;
     block_product(&p);
 }
 
@@ -220,7 +224,7 @@ static void forward_head(const struct pass *pass, int64_t i, float *scratch) {
     pack_panels(t, f.q, f.panels);
     for (int64_t q = 0; q < t->positions; q += PANEL) {
         int64_t end = keys_end(t, q, PANEL);
-        scores(t, q, 0, end, f.k, f.panels, f.s, PANEL);
+        scores(t, (struct score_block){q, q + PANEL, 0, end}, f.k, f.panels, f.s, PANEL);
         panel_softmax(t->causal ? q : end, end, f.s, &m);
         weigh_values(t, &f, q, end);
         unpack_values(t, at_most(PANEL, t->positions - q), &m, f.y, y + q * t->all);
@@ -300,27 +304,24 @@ static void panel_gradient(int64_t keys, int64_t skip, const struct moments *res
         }
 }
 
-/* p and ds of the queries [i0, i1) and the keys [j0, j1). */
-static void block_probabilities(const struct attention *t, const struct backward *b, int64_t i0, int64_t i1, int64_t j0,
-                                int64_t j1) {
-    for (int64_t i = i0; i < i1; i += PANEL) {
-        int64_t end = at_most(j1, keys_end(t, i, PANEL));
-        float *p = b->p + (i - i0), *ds = b->ds + (i - i0);
-        scores(t, i, j0, end, b->k, b->qs, p, BLOCK);
-        scores(t, i, j0, end, b->v, b->dys, ds, BLOCK);
-        panel_gradient(end - j0, t->causal ? j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL], b->d + i, p, ds);
+static void block_probabilities(const struct attention *t, const struct backward *b, struct score_block s) {
+    for (int64_t i = s.i0; i < s.i1; i += PANEL) {
+        const struct score_block part = {i, i + PANEL, s.j0, at_most(s.j1, keys_end(t, i, PANEL))};
+        float *p = b->p + (i - s.i0), *ds = b->ds + (i - s.i0);
+        scores(t, part, b->k, b->qs, p, BLOCK);
+        scores(t, part, b->v, b->dys, ds, BLOCK);
+        panel_gradient(part.j1 - s.j0, t->causal ? s.j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL], b->d + i, p, ds);
     }
 }
 
-/* to += x rows of the queries [i0, i1), x (keys, queries), for PRODUCT_ROWS keys at a time. */
-static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_t j0, int64_t j1, const float *x,
-                       const float *rows, float *to) {
-    for (int64_t j = j0; j < j1; j += PRODUCT_ROWS) {
-        int64_t from = t->causal ? at_least(i0, j) : i0;
+/* to += x rows of the queries of 's', x (keys, queries), for PRODUCT_ROWS keys at a time. */
+static void block_keys(const struct attention *t, struct score_block s, const float *x, const float *rows, float *to) {
+    for (int64_t j = s.j0; j < s.j1; j += PRODUCT_ROWS) {
+        int64_t from = t->causal ? at_least(s.i0, j) : s.i0;
         struct product p = {.m = PRODUCT_ROWS,
                             .n = t->wide,
-                            .k = i1 - from,
-                            .a = x + (j - j0) * BLOCK + (from - i0),
+                            .k = s.i1 - from,
+                            .a = x + (j - s.j0) * BLOCK + (from - s.i0),
                             .a_row = BLOCK,
                             .a_step = 1,
                             .b = rows + from * t->wide,
@@ -333,16 +334,15 @@ static void block_keys(const struct attention *t, int64_t i0, int64_t i1, int64_
 }
 
 /* dq += ds k, for PRODUCT_ROWS queries at a time. */
-static void block_queries(const struct attention *t, const struct backward *b, int64_t i0, int64_t i1, int64_t j0,
-                          int64_t j1) {
-    for (int64_t i = i0; i < i1; i += PRODUCT_ROWS) {
+static void block_queries(const struct attention *t, const struct backward *b, struct score_block s) {
+    for (int64_t i = s.i0; i < s.i1; i += PRODUCT_ROWS) {
         struct product p = {.m = PRODUCT_ROWS,
                             .n = t->wide,
-                            .k = at_most(j1, keys_end(t, i, PRODUCT_ROWS)) - j0,
-                            .a = b->ds + (i - i0),
+                            .k = at_most(s.j1, keys_end(t, i, PRODUCT_ROWS)) - s.j0,
+                            .a = b->ds + (i - s.i0),
                             .a_row = 1,
                             .a_step = BLOCK,
-                            .b = b->k + j0 * t->wide,
+                            .b = b->k + s.j0 * t->wide,
                             .ldb = t->wide,
                             .c = b->dq + i * t->wide,
                             .ldc = t->wide,
@@ -355,11 +355,11 @@ static void backward_blocks(const struct attention *t, const struct backward *b)
     memset(b->dq, 0, (size_t)(3 * t->rows * t->wide) * sizeof *b->dq);
     for (int64_t j0 = 0; j0 < t->positions; j0 += BLOCK)
         for (int64_t i0 = t->causal ? j0 : 0; i0 < t->positions; i0 += BLOCK) {
-            int64_t i1 = at_most(t->positions, i0 + BLOCK), j1 = at_most(t->positions, j0 + BLOCK);
-            block_probabilities(t, b, i0, i1, j0, j1);
-            block_keys(t, i0, i1, j0, j1, b->p, b->dy, b->dv);
-            block_keys(t, i0, i1, j0, j1, b->ds, b->q, b->dk);
-            block_queries(t, b, i0, i1, j0, j1);
+            const struct score_block s = {i0, at_most(t->positions, i0 + BLOCK), j0, at_most(t->positions, j0 + BLOCK)};
+            block_probabilities(t, b, s);
+            block_keys(t, s, b->p, b->dy, b->dv);
+            block_keys(t, s, b->ds, b->q, b->dk);
+            block_queries(t, b, s);
         }
 }
 

@@ -88,18 +88,18 @@ static int64_t weights_at(const struct direct *c, int64_t group) {
     return group * c->weights.out * c->weights.in * c->weights.taps;
 }
 
-/* Block 'block' of columns, for units [unit, unit + count). */
-static void block_pack(const struct job *j, int64_t group, int64_t block, int64_t unit, int64_t count, float *to) {
+/* Packs the weights of block 'block' of columns, for some units. */
+static void block_pack(const struct job *j, int64_t group, int64_t block, struct span units, float *to) {
     const struct plan *p = j->p;
     struct direct_weights s = weights_of(j->c, group);
     const float *w = j->w + weights_at(j->c, group);
     bool pairs = p->how == PACK_PAIRS;
     int64_t each = p->from.unit * (pairs ? 2 : 1); /* terms of a unit and a tap */
     if (p->pass == PASS_DATA || p->lanewise)
-        direct_pack_turned(&s, w, block * B, unit * B, p->lanewise ? 1 : count * B, to);
+        direct_pack_turned(&s, w, block * B, units.begin * B, p->lanewise ? 1 : units.count * B, to);
     else
-        direct_pack(&s, w, block * B, unit * each, count * each, to);
-    if (pairs) direct_pair(count * each * s.taps, p->pairs == PAIRS_OF_UNITS ? s.taps : 1, to);
+        direct_pack(&s, w, block * B, units.begin * each, units.count * each, to);
+    if (pairs) direct_pair(units.count * each * s.taps, p->pairs == PAIRS_OF_UNITS ? s.taps : 1, to);
 }
 
 static void lanes_unpack(const struct direct_weights *s, const float *from, float *w) {
@@ -107,15 +107,14 @@ static void lanes_unpack(const struct direct_weights *s, const float *from, floa
         for (int64_t t = 0; t < s->taps; t++) w[lane * s->taps + t] = from[t * B + lane];
 }
 
-static void block_unpack(const struct job *j, int64_t group, int64_t block, int64_t unit, int64_t count,
-                         const float *from) {
+static void block_unpack(const struct job *j, int64_t group, int64_t block, struct span units, const float *from) {
     const struct plan *p = j->p;
     struct direct_weights s = weights_of(j->c, group);
     float *dw = j->dw + weights_at(j->c, group);
     if (p->lanewise)
         lanes_unpack(&s, from, dw);
     else
-        direct_unpack(&s, from, block * B, unit * p->from.unit, count * p->from.unit, dw);
+        direct_unpack(&s, from, block * B, units.begin * p->from.unit, units.count * p->from.unit, dw);
 }
 
 /* ---- forward, and dx ------------------------------------------------------------------------ */
@@ -137,14 +136,14 @@ static void chains_run(const struct job *j, struct direct_product t, bool first,
     } while (s < runs);
 }
 
-/* The blocks of a panel from the windows of units [unit, unit + count). */
-static void panel_run(const struct job *j, const struct room *r, const struct chunk *k, int64_t group,
-                      struct span blocks, int64_t unit, int64_t count, const float *windows) {
+/* The blocks of a panel from the windows of some units. */
+static void panel_run(const struct job *j, const struct room *r, const struct chunk *k, struct span blocks,
+                      struct span units, const float *windows) {
     const struct plan *p = j->p;
     int64_t plane = image_plane(&p->to), b_block = p->each * plan_packed(p) * B;
-    int64_t first = (k->sample * p->groups + group) * p->to.units + blocks.begin;
+    int64_t first = (k->sample * p->groups + k->group) * p->to.units + blocks.begin;
     for (int64_t b = 0; b < blocks.count; b++)
-        block_pack(j, group, blocks.begin + b, unit, count, r->packed + b * b_block);
+        block_pack(j, k->group, blocks.begin + b, units, r->packed + b * b_block);
     for (int64_t phase = 0; phase < plan_phases(p); phase++) {
         struct direct_product t = {.depth = plan_depth(p),
                                    .a_next = 1,
@@ -159,10 +158,10 @@ static void panel_run(const struct job *j, const struct room *r, const struct ch
                                    .c = j->to + first * plane,
                                    .lanewise = p->lanewise,
                                    .pairs = p->how == PACK_PAIRS,
-                                   .bias = j->bias ? j->bias + (group * p->to.units + blocks.begin) * B : NULL};
+                                   .bias = j->bias ? j->bias + (k->group * p->to.units + blocks.begin) * B : NULL};
         t.rows = plan_rows(p, k, phase, r->a_at, r->c_at);
-        t.runs = plan_runs(p, count, phase, r->run);
-        chains_run(j, t, unit == 0, unit + count == p->from.units);
+        t.runs = plan_runs(p, units.count, phase, r->run);
+        chains_run(j, t, units.begin == 0, units.begin + units.count == p->from.units);
     }
 }
 
@@ -172,14 +171,13 @@ static void images_part(void *ctx, int64_t begin, int64_t end) {
     const struct plan *p = j->p;
     struct room r = room_of_thread(j);
     for (int64_t piece = begin; piece < end; piece++) {
-        int64_t group = piece / j->parts / p->chunks;
-        struct chunk k = plan_chunk(p, piece / j->parts % p->chunks);
+        struct chunk k = plan_chunk(p, piece / j->parts);
         struct span panels = part_of(j->panels, piece % j->parts, j->parts);
         for (int64_t unit = 0; unit < p->from.units; unit += p->each) {
-            int64_t count = at_most(p->each, p->from.units - unit);
-            const float *windows = plan_windows(p, j->from, &k, group, unit, count, r.copied);
+            struct span units = {unit, at_most(p->each, p->from.units - unit)};
+            const float *windows = plan_windows(p, j->from, &k, units, r.copied);
             for (int64_t i = 0; i < panels.count; i++)
-                panel_run(j, &r, &k, group, part_of(p->to.units, panels.begin + i, j->panels), unit, count, windows);
+                panel_run(j, &r, &k, part_of(p->to.units, panels.begin + i, j->panels), units, windows);
         }
     }
 }
@@ -194,9 +192,9 @@ struct part {
 /* Adds a chunk to the sums of panels. */
 static void chunk_sum(const struct job *j, const struct room *r, int64_t index, const struct part *at) {
     const struct plan *p = j->p;
-    struct chunk k = plan_chunk(p, index);
+    struct chunk k = plan_chunk(p, at->group * p->chunks + index);
     int64_t plane = image_plane(&p->to), row = k.first * p->to.w * B, terms = p->each * plan_packed(p);
-    const float *windows = plan_windows(p, j->from, &k, at->group, at->units.begin, at->units.count, r->copied);
+    const float *windows = plan_windows(p, j->from, &k, at->units, r->copied);
     struct direct_product t = {.depth = p->to.w,
                                .a_next = p->step[1] * p->from.unit,
                                .a_at = r->a_at,
@@ -254,7 +252,7 @@ static void weights_part(void *ctx, int64_t begin, int64_t end) {
             slots_add(slots, apart, i, at.blocks.count * block);
         }
         for (int64_t b = 0; b < at.blocks.count; b++)
-            block_unpack(j, at.group, at.blocks.begin + b, at.units.begin, at.units.count, slots + b * block);
+            block_unpack(j, at.group, at.blocks.begin + b, at.units, slots + b * block);
     }
 }
 

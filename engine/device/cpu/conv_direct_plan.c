@@ -88,9 +88,10 @@ void plan_cut(struct plan *p, int64_t n, int64_t threads) {
 }
 
 struct chunk plan_chunk(const struct plan *p, int64_t index) {
-    int64_t bands = parts_of(p->places[0], p->rows), first = index % bands * p->rows;
-    int64_t sample = index / bands * p->samples;
-    return (struct chunk){sample, at_most(p->samples, p->n - sample), first, at_most(p->rows, p->places[0] - first)};
+    int64_t bands = parts_of(p->places[0], p->rows), first = index % p->chunks % bands * p->rows;
+    int64_t sample = index % p->chunks / bands * p->samples;
+    return (struct chunk){index / p->chunks, sample, at_most(p->samples, p->n - sample), first,
+                          at_most(p->rows, p->places[0] - first)};
 }
 
 struct view plan_view(const struct plan *p) {

@@ -42,9 +42,19 @@ void plan_make(struct plan *p, const struct op_desc *d, int64_t threads);
 /* The same for so many of the samples, at least one; not of pairs. */
 void plan_cut(struct plan *p, int64_t n, int64_t threads);
 
-struct chunk {
-    int64_t sample, samples, first, rows; /* 'first' row of places */
+/* Things that are cut in parts whose sizes differ by one at most. */
+struct span {
+    int64_t begin, count;
 };
+static inline struct span part_of(int64_t count, int64_t part, int64_t parts) {
+    int64_t begin = count * part / parts;
+    return (struct span){begin, count * (part + 1) / parts - begin};
+}
+
+struct chunk {
+    int64_t group, sample, samples, first, rows; /* 'first' row of places */
+};
+/* Chunk 'index' of all groups', in order of the groups. */
 struct chunk plan_chunk(const struct plan *p, int64_t index);
 
 /* Where windows of a chunk are read: the distances of samples, units and rows. */
@@ -54,10 +64,10 @@ struct view {
 struct view plan_view(const struct plan *p);
 /* Floats of a copy. */
 int64_t plan_copied(const struct plan *p);
-/* Units [unit, unit + count) of a group of the image 'from' for the windows of a chunk, in 'copied' unless they are in
- * place; gives where the first begins. */
-const float *plan_windows(const struct plan *p, const float *from, const struct chunk *k, int64_t group, int64_t unit,
-                          int64_t count, float *copied);
+/* Units of the image 'from' for the windows of a chunk, in 'copied' unless they are in place; gives where the first
+ * begins. */
+const float *plan_windows(const struct plan *p, const float *from, const struct chunk *k, struct span units,
+                          float *copied);
 
 static inline int64_t plan_phases(const struct plan *p) {
     return p->stride[0] * p->stride[1];
@@ -83,15 +93,6 @@ int64_t plan_runs(const struct plan *p, int64_t units, int64_t phase, struct dir
 /* For the weights: the terms of 'units' units as rows, and the pixels of a chunk as runs. */
 int64_t plan_terms(const struct plan *p, int64_t units, int64_t *a_at, int64_t *c_at);
 int64_t plan_pixels(const struct plan *p, const struct chunk *k, struct direct_run *run);
-
-/* Things that are cut in parts whose sizes differ by one at most. */
-struct span {
-    int64_t begin, count;
-};
-static inline struct span part_of(int64_t count, int64_t part, int64_t parts) {
-    int64_t begin = count * part / parts;
-    return (struct span){begin, count * (part + 1) / parts - begin};
-}
 
 /* ---- scratch: a thread's ---- */
 /* Memory that is carved up; without any: only measured. */

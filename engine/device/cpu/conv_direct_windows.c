@@ -21,19 +21,19 @@ static struct source source_of(const struct plan *p, const float *from, int64_t 
     return s;
 }
 
-const float *plan_windows(const struct plan *p, const float *from, const struct chunk *k, int64_t group, int64_t unit,
-                          int64_t count, float *copied) {
+const float *plan_windows(const struct plan *p, const float *from, const struct chunk *k, struct span units,
+                          float *copied) {
     const struct direct_image *g = &p->from;
     int64_t top = k->first * p->step[0] - p->before[0], height = (k->rows - 1) * p->step[0] + p->span[0];
     struct view v = plan_view(p);
-    if (p->in_place) return source_of(p, from, group, k->sample, unit).plane + top * v.row;
+    if (p->in_place) return source_of(p, from, k->group, k->sample, units.begin).plane + top * v.row;
     struct direct_row row = {.left = at_most(p->before[1] * g->unit, v.row), .all = v.row, .how = p->how};
     struct direct_row outside = {.all = v.row};
     row.inside = at_most(g->w * g->unit, v.row - row.left);
     row.across = p->pairs != PAIRS_OF_LANES;
     for (int64_t i = 0; i < k->samples; i++)
-        for (int64_t u = 0; u < count; u++) {
-            struct source s = source_of(p, from, group, k->sample + i, unit + u);
+        for (int64_t u = 0; u < units.count; u++) {
+            struct source s = source_of(p, from, k->group, k->sample + i, units.begin + u);
             for (int64_t y = top; y < top + height; y++) {
                 bool inside = y >= 0 && y < g->h;
                 int64_t at = inside ? y * s.row : 0;

@@ -290,8 +290,9 @@ static void backward_part(const struct pass *f, const struct part *part, float *
     memset(sums, 0, p->sums * sizeof *sums);
     for (size_t i = (size_t)part->from; i < (size_t)part->to; i++) {
         const uint8_t *codes = p->pool ? (const uint8_t *)a->saved + i * step.codes : NULL;
-        conv_small_backward(p, a->scratch, work, sums, a->x[0] + i * step.x, a->y + i * step.y, a->dy + i * step.y,
-                            codes, p->first ? NULL : a->dx[0] + i * step.x);
+        const struct conv_sample s = {a->x[0] + i * step.x, a->y + i * step.y, a->dy + i * step.y, codes,
+                                      p->first ? NULL : a->dx[0] + i * step.x};
+        conv_small_backward(p, a->scratch, work, sums, &s);
     }
 }
 

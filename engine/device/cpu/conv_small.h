@@ -60,5 +60,10 @@ struct conv_plan {
  * the plan is of a first layer; adds dw and db to 'sums'. */
 void conv_small_forward(const struct conv_plan *p, const float *shared, float *work, const float *x, float *y,
                         uint8_t *codes);
-void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
-                         const float *y, const float *dy, const uint8_t *codes, float *dx);
+struct conv_sample { /* of a backward pass: x and dx are (c, h, w), y and dy (oc, yh, yw); codes: NULL without a pool */
+    const float *x, *y, *dy;
+    const uint8_t *codes;
+    float *dx; /* NULL: of a first layer */
+};
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums,
+                         const struct conv_sample *s);

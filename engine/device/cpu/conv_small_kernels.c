@@ -136,14 +136,15 @@ static void sum_pixels_pair(int m, const struct sum *s) {
 #undef X
 }
 
-/* Rows of every channel of out, by pixel lanes. in is at the first row. */
-static void rows_make(const struct conv_flat *f, int pitch, int width, int rows, const float *in, const float *w,
-                      int w_step, const float *init, float *out) {
-    int positions = (rows - 1) * pitch + width, groups = (f->channels + ROW_M - 1) / ROW_M;
+/* Rows of every channel of out, by pixel lanes. 'all' is at the first row and channel. */
+static void rows_make(const struct sum *all, int pitch, int width, int rows) {
+    int positions = (rows - 1) * pitch + width, channels = all->flat->channels, groups = (channels + ROW_M - 1) / ROW_M;
     for (int p = 0; p < positions; p += CONV_VECTORS * LANES)
         for (int g = 0; g < groups; g++) {
-            int o = f->channels * g / groups, m = f->channels * (g + 1) / groups - o;
-            struct sum s = {f, in + p, w + o, init + o, out + (size_t)o * f->out_step + p, w_step, f->out_step};
+            int o = channels * g / groups, m = channels * (g + 1) / groups - o;
+            struct sum s = *all;
+            s.in += p, s.w += o, s.init += o;
+            s.out += (size_t)o * s.out_step + p;
             sum_rows(m, &s);
         }
 }
@@ -203,8 +204,9 @@ static void forward_by_pixels(const struct conv_plan *p, const float *shared, fl
     float *out = work + p->out_at, *pooled = work + p->copy_at;
     for (int i = 0; i < p->rows; i += f->band) {
         int rows = p->rows - i < f->band ? p->rows - i : f->band;
-        rows_make(f, p->pitch, p->ow, rows, work + p->x_at + (size_t)i * p->pitch, shared, p->oc_step,
-                  shared + p->init_at, out);
+        const float *in = work + p->x_at + (size_t)i * p->pitch;
+        rows_make(&(struct sum){f, in, shared, shared + p->init_at, out, p->oc_step, f->out_step}, p->pitch, p->ow,
+                  rows);
         for (int o = 0; o < p->oc; o++)
             for (int r = 0; r < rows; r += p->pool ? 2 : 1) {
                 const float *u = out + (size_t)o * f->out_step + (size_t)r * p->pitch;
@@ -309,20 +311,28 @@ static void gradient_round(const struct conv_plan *p, float *work, float *sums) 
     }
 }
 
-/* Sums of M channels' dy with CONV_DOT_TAPS taps of x, into dw: the partial sums of one vector, from the positions
- * 'from', from + CONV_SUMS ... before 'to', and those beside them. */
-BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const float *dy, const int *offset, int from,
-               int to, float *dw) {
+/* Sums of some channels' dy with CONV_DOT_TAPS taps of x over the positions [from, to), into dw. */
+struct dots {
+    const float *x, *dy; /* planes of the channels; dy's first one */
+    const int *offset;   /* of the taps */
+    int from, to;
+    float *dw;
+};
+
+/* The partial sums of one vector of positions, of M channels: from 'lane' on, CONV_SUMS apart. */
+BLOCK dot_taps(const int M, const struct conv_plan *p, const struct dots *s, int lane) {
+    const float *x = s->x, *dy = s->dy;
+    float *dw = s->dw + lane;
     vec sum[DOT_M][CONV_DOT_TAPS];
     size_t step = (size_t)p->dw_taps * CONV_SUMS;
     UNROLL for (int m = 0; m < M; m++) {
         UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) sum[m][t] = load(dw + m * step + t * CONV_SUMS);
     }
-    for (int at = from; at < to; at += CONV_SUMS) {
+    for (int at = s->from + lane; at < s->to; at += CONV_SUMS) {
         vec d[DOT_M];
         UNROLL for (int m = 0; m < M; m++) d[m] = load(dy + (size_t)m * p->dy_plane + at);
         UNROLL for (int t = 0; t < CONV_DOT_TAPS; t++) {
-            vec v = load(x + offset[t] + at);
+            vec v = load(x + s->offset[t] + at);
             UNROLL for (int m = 0; m < M; m++) sum[m][t] = fused(d[m], v, sum[m][t]);
         }
     }
@@ -331,12 +341,10 @@ BLOCK dot_taps(const int M, const struct conv_plan *p, const float *x, const flo
     }
 }
 
-static void dot_channels(int m, const struct conv_plan *p, const float *x, const float *dy, const int *offset, int from,
-                         int to, float *dw) {
+static void dot_channels(int m, const struct conv_plan *p, const struct dots *s) {
 #define X(M)                                                                                                           \
     case M:                                                                                                            \
-        for (int sum = 0; M <= DOT_M && sum < CONV_SUMS; sum += LANES)                                                 \
-            dot_taps(M, p, x, dy, offset, from + sum, to, dw + sum);                                                   \
+        for (int lane = 0; M <= DOT_M && lane < CONV_SUMS; lane += LANES) dot_taps(M, p, s, lane);                     \
         break;
     switch (m) { UP_TO_7(X) }
 #undef X
@@ -352,9 +360,11 @@ static void weights_by_pixels(const struct conv_plan *p, const float *work, floa
         int to = p->positions - from < BAND ? p->positions : from + BAND;
         for (int g = 0; g < groups; g++) {
             int o = p->oc * g / groups, m = p->oc * (g + 1) / groups - o;
-            for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS)
-                dot_channels(m, p, x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to,
-                             sums + ((size_t)o * p->dw_taps + t) * CONV_SUMS);
+            for (int t = 0; t < p->dw_taps; t += CONV_DOT_TAPS) {
+                float *dw = sums + ((size_t)o * p->dw_taps + t) * CONV_SUMS;
+                const struct dots s = {x, dy + (size_t)o * p->dy_plane, p->forward.offset + t, from, to, dw};
+                dot_channels(m, p, &s);
+            }
         }
     }
 }
@@ -364,8 +374,8 @@ static void dx_by_pixels(const struct conv_plan *p, const float *shared, float *
     float *out = work + p->out_at;
     for (int i = 0; i < p->h; i += f->band) {
         int rows = p->h - i < f->band ? p->h - i : f->band;
-        rows_make(f, p->pitch, p->w, rows, work + p->dy_at + (size_t)i * p->pitch, shared, p->c, shared + p->init_at,
-                  out);
+        const float *in = work + p->dy_at + (size_t)i * p->pitch;
+        rows_make(&(struct sum){f, in, shared, shared + p->init_at, out, p->c, f->out_step}, p->pitch, p->w, rows);
         for (int c = 0; c < p->c; c++)
             for (int r = 0; r < rows; r++)
                 row_move(dx + ((size_t)c * p->h + i + r) * p->w, out + (size_t)c * f->out_step + (size_t)r * p->pitch,
@@ -482,18 +492,18 @@ static void backward_by_patches(const struct conv_plan *p, const float *shared, 
     }
 }
 
-void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums, const float *x,
-                         const float *y, const float *dy, const uint8_t *codes, float *dx) {
-    (p->sparse ? pixels_fill : planes_fill)(p, x, work + p->x_at);
+void conv_small_backward(const struct conv_plan *p, const float *shared, float *work, float *sums,
+                         const struct conv_sample *s) {
+    (p->sparse ? pixels_fill : planes_fill)(p, s->x, work + p->x_at);
     x_round(p, work + p->x_at);
     if (p->sparse) {
         if (!p->first) memset(work + p->out_at, 0, p->x_size * sizeof *work);
-        backward_by_patches(p, shared, work, sums, dy, codes);
-        if (!p->first) pixels_read(p, work + p->out_at, dx);
+        backward_by_patches(p, shared, work, sums, s->dy, s->codes);
+        if (!p->first) pixels_read(p, work + p->out_at, s->dx);
     } else {
-        gradient_fill(p, work, y, dy, codes);
+        gradient_fill(p, work, s->y, s->dy, s->codes);
         if (p->round) gradient_round(p, work, sums);
         weights_by_pixels(p, work, sums);
-        if (!p->first) dx_by_pixels(p, shared, work, dx);
+        if (!p->first) dx_by_pixels(p, shared, work, s->dx);
     }
 }

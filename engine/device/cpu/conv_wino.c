@@ -116,28 +116,33 @@ static int64_t panel_width(int64_t panel, int64_t channels) {
     return at_most(PANEL, channels - panel * PANEL);
 }
 
-/* m = or += the chunk's tiles 'v' from channel 'begin' on, times as many rows of weights 'u'. */
-static void products(const struct pass_run *r, const struct wino_tiles *v, int64_t begin, int64_t depth, int64_t width,
+/* m = or += the chunk's tiles 'v', of these their channels at->row ..., times the part 'at' of the weights, which is u. */
+static void products(const struct pass_run *r, const struct wino_tiles *v, const struct wino_part *at,
                      const struct wino_tiles *u, const struct wino_tiles *m) {
     for (int plane = 0; plane < WINO_PLANES; plane++) {
         struct wino_product product = {.rows = r->end - r->begin,
-                                       .depth = depth,
-                                       .width = width,
-                                       .a = v->at + plane * v->plane + begin,
+                                       .depth = at->rows,
+                                       .width = at->width,
+                                       .a = v->at + plane * v->plane + at->row,
                                        .a_row = v->row,
                                        .a_depth = 1,
                                        .b = u->at + plane * u->plane,
                                        .b_row = u->row,
                                        .c = m->at + plane * m->plane,
                                        .c_row = m->row,
-                                       .add = begin > 0};
+                                       .add = at->row > 0};
         wino_multiply(&product);
     }
 }
 
+/* Rows [row, row + rows), of channels or tiles, and a panel of the channels of 'to'. */
+static struct wino_part panel_part(const struct plan *p, int64_t panel, int64_t row, int64_t rows) {
+    return (struct wino_part){row, rows, panel * PANEL, panel_width(panel, p->lanes)};
+}
+
 static void finish(const struct pass_run *r, int64_t panel, const struct wino_tiles *m) {
-    wino_output(&r->p->to, r->to, r->begin, r->end, panel * (PANEL / B), panel_width(panel, r->p->lanes) / B, m,
-                r->finish);
+    const struct wino_part at = panel_part(r->p, panel, r->begin, r->end - r->begin);
+    wino_output(&r->p->to, r->to, &at, m, r->finish);
 }
 
 static struct wino_tiles weights_of(const struct pass_run *r, int64_t panel) {
@@ -149,8 +154,9 @@ static void transform_panels(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     const struct plan *p = r->p;
     for (int64_t panel = begin; panel < end; panel++) {
+        const struct wino_part at = panel_part(p, panel, 0, p->summed);
         struct wino_tiles u = weights_of(r, panel);
-        wino_weights_in(&p->weights, r->w, 0, p->summed, panel * PANEL, panel_width(panel, p->lanes), &u);
+        wino_weights_in(&p->weights, r->w, &at, &u);
     }
 }
 
@@ -163,8 +169,9 @@ static void chunks_by_chunk(void *ctx, int64_t begin, int64_t end) {
         r->begin = chunk * p->chunk, r->end = at_most(r->begin + p->chunk, p->tiles);
         wino_input(&p->from, r->from, r->begin, r->end, &v);
         for (int64_t panel = 0; panel < panels_of(p->lanes); panel++) {
+            const struct wino_part at = panel_part(p, panel, 0, p->summed);
             struct wino_tiles u = weights_of(r, panel);
-            products(r, &v, 0, p->summed, panel_width(panel, p->lanes), &u, &m);
+            products(r, &v, &at, &u, &m);
             finish(r, panel, &m);
         }
     }
@@ -186,11 +193,10 @@ static void panels_by_panel(void *ctx, int64_t begin, int64_t end) {
     struct wino_tiles m = tiles_at(own_of(r), p->chunk, PANEL);
     struct wino_tiles u = tiles_at(own_of(r) + floats_of(p->chunk, PANEL), PANEL, PANEL);
     for (int64_t panel = begin; panel < end; panel++) {
-        int64_t width = panel_width(panel, p->lanes);
         for (int64_t c = 0; c < p->summed; c += PANEL) {
-            int64_t depth = at_most(PANEL, p->summed - c);
-            wino_weights_in(&p->weights, r->w, c, c + depth, panel * PANEL, width, &u);
-            products(r, &v, c, depth, width, &u, &m);
+            const struct wino_part at = panel_part(p, panel, c, at_most(PANEL, p->summed - c));
+            wino_weights_in(&p->weights, r->w, &at, &u);
+            products(r, &v, &at, &u, &m);
         }
         finish(r, panel, &m);
     }
@@ -236,17 +242,18 @@ static void transform_both(void *ctx, int64_t begin, int64_t end) {
     wino_gradient(&r->p->to, r->dz, r->begin + begin, r->begin + end, &parts.dz);
 }
 
-/* Place 'plane' of 'sums': channels [row, row + rows) of dz with a panel of x, over tiles [begin, end) of the chunk. */
-static void add_products(const struct pass_run *r, int64_t plane, int64_t panel, int64_t row, int64_t rows,
-                         int64_t begin, int64_t end, const struct wino_tiles *sums) {
+/* Place 'plane' of 'sums': channels at->row ... of dz with channels at->first ... of x, over tiles [begin, end) of the
+ * chunk. */
+static void add_products(const struct pass_run *r, int64_t plane, const struct wino_part *at, int64_t begin,
+                         int64_t end, const struct wino_tiles *sums) {
     struct parts parts = wino_parts(r);
-    struct wino_product product = {.rows = rows,
+    struct wino_product product = {.rows = at->rows,
                                    .depth = end - begin,
-                                   .width = panel_width(panel, r->p->summed),
-                                   .a = parts.dz.at + plane * parts.dz.plane + row + begin * parts.dz.row,
+                                   .width = at->width,
+                                   .a = parts.dz.at + plane * parts.dz.plane + at->row + begin * parts.dz.row,
                                    .a_row = 1,
                                    .a_depth = parts.dz.row,
-                                   .b = parts.x.at + plane * parts.x.plane + panel * PANEL + begin * parts.x.row,
+                                   .b = parts.x.at + plane * parts.x.plane + at->first + begin * parts.x.row,
                                    .b_row = parts.x.row,
                                    .c = sums->at + plane * sums->plane,
                                    .c_row = sums->row,
@@ -258,9 +265,10 @@ static void planes_of_chunk(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     for (int64_t plane = begin; plane < end; plane++)
         for (int64_t panel = 0; panel < panels_of(r->p->summed); panel++) {
+            const struct wino_part at = {0, r->p->lanes, panel * PANEL, panel_width(panel, r->p->summed)};
             struct wino_tiles sums = wino_parts(r).sums;
-            sums.at += panel * PANEL;
-            add_products(r, plane, panel, 0, r->p->lanes, 0, r->end - r->begin, &sums);
+            sums.at += at.first;
+            add_products(r, plane, &at, 0, r->end - r->begin, &sums);
         }
 }
 
@@ -268,29 +276,23 @@ static void gradients_of_rows(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     struct wino_tiles sums = wino_parts(r).sums;
     sums.at += begin * sums.row;
-    wino_weights_out(&r->p->weights, r->dw, begin, end, 0, r->p->summed, &sums);
+    wino_weights_out(&r->p->weights, r->dw, &(struct wino_part){begin, end - begin, 0, r->p->summed}, &sums);
 }
 
-/* A part of dw: rows of a panel. */
-struct part {
-    int64_t panel, width, row, rows;
-};
-
-/* Its sums over tiles [begin, end) of the chunk. */
-static struct wino_tiles part_sums(const struct pass_run *r, const struct part *at, int64_t begin, int64_t end) {
+/* The sums of a part of dw, rows of a panel, over tiles [begin, end) of the chunk. */
+static struct wino_tiles part_sums(const struct pass_run *r, const struct wino_part *at, int64_t begin, int64_t end) {
     struct wino_tiles sums = tiles_at(own_of(r), at->rows, PANEL);
-    for (int64_t plane = 0; plane < WINO_PLANES; plane++)
-        add_products(r, plane, at->panel, at->row, at->rows, begin, end, &sums);
+    for (int64_t plane = 0; plane < WINO_PLANES; plane++) add_products(r, plane, at, begin, end, &sums);
     return sums;
 }
 
-static void part_whole(const struct pass_run *r, const struct part *at) {
+static void part_whole(const struct pass_run *r, const struct wino_part *at) {
     struct wino_tiles sums = part_sums(r, at, 0, r->end - r->begin);
-    wino_weights_out(&r->p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, &sums);
+    wino_weights_out(&r->p->weights, r->dw, at, &sums);
 }
 
 /* Of all segments at work, added along the tree. */
-static void part_tree(const struct pass_run *r, const struct part *at) {
+static void part_tree(const struct pass_run *r, const struct wino_part *at) {
     const struct segments s = op_segments(&r->c->op.desc);
     float *slots = own_of(r) + floats_of(PANEL, PANEL);
     int64_t tiles = r->p->tiles / s.begin[s.count], floats = at->rows * at->width * 9;
@@ -301,11 +303,11 @@ static void part_tree(const struct pass_run *r, const struct part *at) {
             memset(slot, 0, (size_t)floats * sizeof *slot);
         } else {
             struct wino_tiles sums = part_sums(r, at, begin[0] * tiles - r->begin, begin[1] * tiles - r->begin);
-            wino_taps_out(slot, at->rows, at->width, &sums);
+            wino_taps_out(slot, at, &sums);
         }
         slots_add(slots, SLOT, i, floats);
     }
-    wino_weights_from_taps(&r->p->weights, r->dw, at->row, at->row + at->rows, at->panel * PANEL, at->width, slots);
+    wino_weights_from_taps(&r->p->weights, r->dw, at, slots);
 }
 
 /* Squares of panels of both sides' channels, part by part: sums and gradients of each, while it is in the cache. */
@@ -314,7 +316,8 @@ static void gradients_by_panel(void *ctx, int64_t begin, int64_t end) {
     int64_t panels = panels_of(r->p->summed), most = r->p->together > 1 ? SLOT_ROWS : PANEL;
     for (int64_t square = begin; square < end; square++) {
         int64_t panel = square % panels, last = at_most((square / panels + 1) * PANEL, r->p->lanes);
-        struct part at = {.panel = panel, .width = panel_width(panel, r->p->summed), .row = square / panels * PANEL};
+        struct wino_part at = {
+            .row = square / panels * PANEL, .first = panel * PANEL, .width = panel_width(panel, r->p->summed)};
         for (; at.row < last; at.row += at.rows) {
             at.rows = at_most(most, last - at.row);
             if (r->p->together > 1)
@@ -359,7 +362,7 @@ static enum error run_weights(const struct pass_run *r, float *dw) {
     return ERR_NONE;
 }
 
-/* ---- the op: scratch is (dz behind relu, shared, a part for each thread) --------------------- */
+/* ---- the op: scratch is (dz before relu, shared, a part for each thread) --------------------- */
 static int64_t dz_floats(const struct op_desc *d) {
     return d->act == ACT_RELU ? align_floats(op_ys(d)) : 0;
 }

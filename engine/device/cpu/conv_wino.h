@@ -18,6 +18,11 @@ struct wino_tiles {
     int64_t plane, row;
 };
 
+/* Rows [row, row + rows) of channels or tiles, and of each the lanes [first, first + width). */
+struct wino_part {
+    int64_t row, rows, first, width;
+};
+
 struct wino_weights { /* (out, in, 3, 3), plain */
     int64_t out, in;
     bool turned; /* for the gradient of the input: windows rotated, sums over 'out' */
@@ -45,17 +50,16 @@ struct wino_finish { /* what follows an output: + bias (NULL: none), then relu *
 void wino_input(const struct wino_image *g, const float *x, int64_t begin, int64_t end, const struct wino_tiles *to);
 void wino_gradient(const struct wino_image *g, const float *dy, int64_t begin, int64_t end,
                    const struct wino_tiles *to);
-/* Tiles [begin, end) of y, its blocks [block, block + count), from rows 0 ... of 'from'. */
-void wino_output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
-                 const struct wino_tiles *from, struct wino_finish finish);
-/* The weights of lanes [first, first + width) and summed channels [begin, end), a row each. */
-void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
-                     int64_t width, const struct wino_tiles *to);
-/* dw of input channels [first, first + width) and outputs [begin, end), a row each. */
-void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
+/* y's tiles at->row ... and its channels at->first ..., from rows 0 ... of 'from'. */
+void wino_output(const struct wino_image *g, float *y, const struct wino_part *at, const struct wino_tiles *from,
+                 struct wino_finish finish);
+/* The weights of summed channels at->row ... and lanes at->first ..., to rows 0 ... of 'to'. */
+void wino_weights_in(const struct wino_weights *s, const float *w, const struct wino_part *at,
+                     const struct wino_tiles *to);
+/* dw of outputs at->row ... and input channels at->first ..., from rows 0 ... of 'from'. */
+void wino_weights_out(const struct wino_weights *s, float *dw, const struct wino_part *at,
                       const struct wino_tiles *from);
-/* The same in two steps, between which gradients can be added: (rows, 9, width), and from there to dw. */
-void wino_taps_out(float *to, int64_t rows, int64_t width, const struct wino_tiles *from);
-void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
-                            int64_t width, const float *from);
+/* The same in two steps, between which gradients can be added: to (rows, 9, width), and from there to dw. */
+void wino_taps_out(float *to, const struct wino_part *at, const struct wino_tiles *from);
+void wino_weights_from_taps(const struct wino_weights *s, float *dw, const struct wino_part *at, const float *from);
 void wino_multiply(const struct wino_product *p);

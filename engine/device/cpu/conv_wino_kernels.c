@@ -156,25 +156,23 @@ INLINE void tile_store(const struct wino_image *g, float *image, struct spot s, 
         }
 }
 
-INLINE void tile_output(const struct wino_image *g, float *y, struct spot s, const struct wino_tiles *from, int64_t at,
-                        vec bias, bool relu) {
-    vec m[WINO_PLANES], half[OUT * IN], o[OUT * OUT];
-    planes_load(m, from, at);
+INLINE void tile_output(const struct wino_image *g, float *y, struct spot s, const vec *m, vec bias, bool relu) {
+    vec half[OUT * IN], o[OUT * OUT];
     for (int c = 0; c < IN; c++) transform_output(m + c, IN, half + c, IN);
     for (int r = 0; r < OUT; r++) transform_output(half + r * IN, 1, o + r * OUT, 1);
     tile_store(g, y, s, o, bias, relu);
 }
 
-void wino_output(const struct wino_image *g, float *y, int64_t begin, int64_t end, int64_t block, int64_t count,
-                 const struct wino_tiles *from, struct wino_finish finish) {
-    for (int64_t k = block; k < block + count; k++)
-        for (int64_t t = begin; t < end; t++) {
-            struct spot s = spot_of(g, t);
+void wino_output(const struct wino_image *g, float *y, const struct wino_part *at, const struct wino_tiles *from,
+                 struct wino_finish finish) {
+    for (int64_t c = 0; c < at->width; c += B)
+        for (int64_t t = 0; t < at->rows; t++) {
+            struct spot s = spot_of(g, at->row + t);
             for (int lane = 0; lane < B; lane += LANES) {
-                vec bias = {0};
-                if (finish.bias) bias = load(finish.bias + k * B + lane);
-                tile_output(g, y + image_at(g, s.sample, k, lane), s, from,
-                            (t - begin) * from->row + (k - block) * B + lane, bias, finish.relu);
+                vec m[WINO_PLANES], bias = {0};
+                if (finish.bias) bias = load(finish.bias + at->first + c + lane);
+                planes_load(m, from, t * from->row + c + lane);
+                tile_output(g, y + image_at(g, s.sample, (at->first + c) / B, lane), s, m, bias, finish.relu);
             }
         }
 }
@@ -212,15 +210,15 @@ INLINE void taps_store(const vec taps[TAPS], float *to) {
     }
 }
 
-void wino_weights_in(const struct wino_weights *s, const float *w, int64_t begin, int64_t end, int64_t first,
-                     int64_t width, const struct wino_tiles *to) {
-    for (int64_t c = begin; c < end; c++)
-        for (int64_t lane = 0; lane < width; lane += LANES) {
+void wino_weights_in(const struct wino_weights *s, const float *w, const struct wino_part *at,
+                     const struct wino_tiles *to) {
+    for (int64_t c = 0; c < at->rows; c++)
+        for (int64_t lane = 0; lane < at->width; lane += LANES) {
             vec taps[TAPS], half[IN * 3], o[WINO_PLANES];
-            taps_load(s, w, first + lane, c, taps);
+            taps_load(s, w, at->first + lane, at->row + c, taps);
             for (int k = 0; k < 3; k++) transform_weights(taps + k, 3, half + k, 3);
             for (int r = 0; r < IN; r++) transform_weights(half + r * 3, 1, o + r * IN, 1);
-            planes_store(o, to, (c - begin) * to->row + lane);
+            planes_store(o, to, c * to->row + lane);
         }
 }
 
@@ -231,32 +229,31 @@ INLINE void taps_from(const struct wino_tiles *from, int64_t at, vec taps[TAPS])
     for (int r = 0; r < 3; r++) transform_weights_back(half + r * IN, 1, taps + r * 3, 1);
 }
 
-void wino_weights_out(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first, int64_t width,
+void wino_weights_out(const struct wino_weights *s, float *dw, const struct wino_part *at,
                       const struct wino_tiles *from) {
-    for (int64_t out = begin; out < end; out++)
-        for (int64_t lane = 0; lane < width; lane += LANES) {
-            vec taps[TAPS];
-            taps_from(from, (out - begin) * from->row + lane, taps);
-            taps_store(taps, dw + (out * s->in + first + lane) * TAPS);
-        }
-}
-
-void wino_taps_out(float *to, int64_t rows, int64_t width, const struct wino_tiles *from) {
-    for (int64_t out = 0; out < rows; out++)
-        for (int64_t lane = 0; lane < width; lane += LANES) {
+    for (int64_t out = 0; out < at->rows; out++)
+        for (int64_t lane = 0; lane < at->width; lane += LANES) {
             vec taps[TAPS];
             taps_from(from, out * from->row + lane, taps);
-            for (int k = 0; k < TAPS; k++) store(to + (out * TAPS + k) * width + lane, taps[k]);
+            taps_store(taps, dw + ((at->row + out) * s->in + at->first + lane) * TAPS);
         }
 }
 
-void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t begin, int64_t end, int64_t first,
-                            int64_t width, const float *from) {
-    for (int64_t out = begin; out < end; out++, from += TAPS * width)
-        for (int64_t lane = 0; lane < width; lane += LANES) {
+void wino_taps_out(float *to, const struct wino_part *at, const struct wino_tiles *from) {
+    for (int64_t out = 0; out < at->rows; out++)
+        for (int64_t lane = 0; lane < at->width; lane += LANES) {
             vec taps[TAPS];
-            for (int k = 0; k < TAPS; k++) taps[k] = load(from + k * width + lane);
-            taps_store(taps, dw + (out * s->in + first + lane) * TAPS);
+            taps_from(from, out * from->row + lane, taps);
+            for (int k = 0; k < TAPS; k++) store(to + (out * TAPS + k) * at->width + lane, taps[k]);
+        }
+}
+
+void wino_weights_from_taps(const struct wino_weights *s, float *dw, const struct wino_part *at, const float *from) {
+    for (int64_t out = at->row; out < at->row + at->rows; out++, from += TAPS * at->width)
+        for (int64_t lane = 0; lane < at->width; lane += LANES) {
+            vec taps[TAPS];
+            for (int k = 0; k < TAPS; k++) taps[k] = load(from + k * at->width + lane);
+            taps_store(taps, dw + (out * s->in + at->first + lane) * TAPS);
         }
 }
 
@@ -265,14 +262,17 @@ void wino_weights_from_taps(const struct wino_weights *s, float *dw, int64_t beg
  * two and a half times the error. */
 enum { ROWS = 6, VECS = REGISTERS / 8, CHAIN = 64 };
 
-/* Steps [begin, end) of the sums of rows from i on and columns from j on. */
-INLINE void tile_product(const int rows, const int vecs, const struct wino_product *p, int64_t i, int64_t j,
-                         int64_t begin, int64_t end) {
+struct chain { /* steps [begin, end) of the sums of rows from i on and columns from j on */
+    int64_t i, j, begin, end;
+};
+
+INLINE void tile_product(const int rows, const int vecs, const struct wino_product *p, const struct chain *chain) {
+    const int64_t begin = chain->begin, end = chain->end;
     vec sum[ROWS][VECS];
-    const float *row[ROWS], *b = p->b + begin * p->b_row + j;
-    float *c = p->c + i * p->c_row + j;
+    const float *row[ROWS], *b = p->b + begin * p->b_row + chain->j;
+    float *c = p->c + chain->i * p->c_row + chain->j;
     UNROLL for (int r = 0; r < rows; r++) {
-        row[r] = p->a + (i + r) * p->a_row;
+        row[r] = p->a + (chain->i + r) * p->a_row;
         UNROLL for (int v = 0; v < vecs; v++) sum[r][v] = (vec){0};
     }
     for (int64_t k = begin, at = k * p->a_depth; k < end; k++, at += p->a_depth, b += p->b_row) {
@@ -292,10 +292,10 @@ INLINE void tile_product(const int rows, const int vecs, const struct wino_produ
     }
 }
 
-typedef void (*tile_fn)(const struct wino_product *p, int64_t i, int64_t j, int64_t begin, int64_t end);
+typedef void (*tile_fn)(const struct wino_product *p, const struct chain *chain);
 #define TILE(rows, vecs)                                                                                               \
-    static void tile_##rows##x##vecs(const struct wino_product *p, int64_t i, int64_t j, int64_t begin, int64_t end) { \
-        tile_product(rows, vecs, p, i, j, begin, end);                                                                 \
+    static void tile_##rows##x##vecs(const struct wino_product *p, const struct chain *chain) {                        \
+        tile_product(rows, vecs, p, chain);                                                                            \
     }
 #if defined(__AVX512F__)
 #define TILES(rows) TILE(rows, 1) TILE(rows, 2) TILE(rows, 3) TILE(rows, 4)
@@ -321,7 +321,7 @@ void wino_multiply(const struct wino_product *p) {
             int64_t end = begin + CHAIN < p->depth ? begin + CHAIN : p->depth;
             for (int64_t i = 0; i < p->rows; i += ROWS) {
                 int64_t rows = p->rows - i < ROWS ? p->rows - i : ROWS;
-                tiles[rows - 1][vecs - 1](p, i, j, begin, end);
+                tiles[rows - 1][vecs - 1](p, &(struct chain){i, j, begin, end});
             }
         }
     }

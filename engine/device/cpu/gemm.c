@@ -207,18 +207,20 @@ static void pack_right(const struct run *r, struct block b, int64_t k) {
     for (float *to = r->b; b.j < b.end; to += b.k * b.wide, b.j += b.columns) {
         next_panel(r, &b);
         if (g->b_transposed)
-            pack_turned(r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb, to, b.wide, r->work);
+            pack_turned((struct pack_source){r->how, k, b.columns, g->b + b.j * g->ldb + b.p, g->ldb}, to, b.wide,
+                        r->work);
         else
-            pack_across(r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb, to, b.wide);
+            pack_across((struct pack_source){r->how, k, b.columns, g->b + b.p * g->ldb + b.j, g->ldb}, to, b.wide);
     }
 }
 
 static void pack_left(const struct run *r, const struct block *b, int64_t k) {
     const struct gemm *g = r->g;
     if (g->a_transposed)
-        pack_groups(r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda, r->a, r->kind->rows, r->work);
+        pack_groups((struct pack_source){r->how, k, b->rows, g->a + b->p * g->lda + b->i, g->lda}, r->a, r->kind->rows,
+                    r->work);
     else
-        pack_along(r->how, b->rows, k, g->a + b->i * g->lda + b->p, g->lda, r->a);
+        pack_along((struct pack_source){r->how, k, b->rows, g->a + b->i * g->lda + b->p, g->lda}, r->a);
     int64_t beyond = -b->rows & (r->kind->least_rows - 1);
     memset(r->a + b->rows * b->k, 0, (size_t)(beyond * b->k) * sizeof *r->a);
 }

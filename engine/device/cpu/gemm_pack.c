@@ -106,77 +106,76 @@ static bool is_paired(enum packing how) {
     return how == PACK_PAIRS || how == PACK_TILES;
 }
 
-/* Rows of k, and zeros behind what there is of a row. */
-static void along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
-    int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
-    neighbours_as_pairs(rows, k, from, ld, to, all);
-    for (int64_t i = 0; i < rows && there < all; i++)
+/* Rows of k, and zeros after the k-th element of each. */
+static void pairs_along_rows(struct pack_source s, float *to) {
+    int64_t all = pack_rows(s.how, s.k), there = pack_rows(PACK_PAIRS, s.k);
+    neighbours_as_pairs(s.n, s.k, s.from, s.ld, to, all);
+    for (int64_t i = 0; i < s.n && there < all; i++)
         memset(to + i * all + there, 0, (size_t)(all - there) * sizeof *to);
 }
 
-void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide) {
-    int64_t all = pack_rows(how, k), there = pack_rows(PACK_PAIRS, k);
-    if (is_paired(how))
-        rows_as_pairs(k, n, from, ld, to, wide);
+void pack_across(struct pack_source s, float *to, int64_t wide) {
+    int64_t all = pack_rows(s.how, s.k), there = pack_rows(PACK_PAIRS, s.k);
+    if (is_paired(s.how))
+        rows_as_pairs(s.k, s.n, s.from, s.ld, to, wide);
     else
-        floats_across(k, n, from, ld, to, wide);
-    if (how == PACK_ROUNDED) bf16_round_all(k * wide, to, to);
-    if (how == PACK_TILES) memset(to + there * wide, 0, (size_t)((all - there) * wide) * sizeof *to);
+        floats_across(s.k, s.n, s.from, s.ld, to, wide);
+    if (s.how == PACK_ROUNDED) bf16_round_all(s.k * wide, to, to);
+    if (s.how == PACK_TILES) memset(to + there * wide, 0, (size_t)((all - there) * wide) * sizeof *to);
 }
 
-void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide,
-                 float *work) {
-    int64_t rows = pack_rows(how, k);
-    if (n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
-    if (is_paired(how)) along(how, n, k, from, ld, work), from = work, ld = rows;
-    transpose(n, rows, from, ld, to, wide);
-    if (how == PACK_ROUNDED) bf16_round_all(rows * wide, to, to);
+void pack_turned(struct pack_source s, float *to, int64_t wide, float *work) {
+    int64_t rows = pack_rows(s.how, s.k);
+    if (s.n < wide) memset(to, 0, (size_t)(rows * wide) * sizeof *to);
+    if (is_paired(s.how)) pairs_along_rows(s, work), s.from = work, s.ld = rows;
+    transpose(s.n, rows, s.from, s.ld, to, wide);
+    if (s.how == PACK_ROUNDED) bf16_round_all(rows * wide, to, to);
 }
 
-void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to) {
-    if (is_paired(how))
-        along(how, rows, k, from, ld, to);
+void pack_along(struct pack_source s, float *to) {
+    if (is_paired(s.how))
+        pairs_along_rows(s, to);
     else
-        floats_across(rows, k, from, ld, to, k);
-    if (how == PACK_ROUNDED) bf16_round_all(rows * k, to, to);
+        floats_across(s.n, s.k, s.from, s.ld, to, s.k);
+    if (s.how == PACK_ROUNDED) bf16_round_all(s.n * s.k, to, to);
 }
 
-static void columns_as_rows(int64_t k, int64_t m, const float *from, int64_t ld, float *to, float *work) {
-    int64_t rows = pack_rows(PACK_TILES, k);
-    for (int64_t c = 0; c < m; c += PACK_WIDE) {
-        int64_t some = m - c < PACK_WIDE ? m - c : PACK_WIDE;
-        pack_across(PACK_TILES, k, some, from + c, ld, work, PACK_WIDE);
+static void columns_as_rows(struct pack_source s, float *to, float *work) {
+    int64_t rows = pack_rows(PACK_TILES, s.k);
+    for (int64_t c = 0; c < s.n; c += PACK_WIDE) {
+        int64_t some = s.n - c < PACK_WIDE ? s.n - c : PACK_WIDE;
+        pack_across((struct pack_source){PACK_TILES, s.k, some, s.from + c, s.ld}, work, PACK_WIDE);
         transpose(rows, some, work, PACK_WIDE, to + c * rows, rows);
     }
 }
 
-/* The last columns, fewer than 16: packed side by side first, then dealt to groups. */
-static void groups_rest(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group) {
-    for (int64_t p = 0, rows = pack_rows(how, k); p < rows; p++) {
+/* The columns from 'first' on, fewer than 16: packed side by side first, then dealt to groups. */
+static void groups_rest(struct pack_source s, int64_t first, float *to, int group) {
+    for (int64_t p = 0, rows = pack_rows(s.how, s.k); p < rows; p++) {
         _Alignas(64) float row[PACK_WIDE];
-        int64_t step = how == PACK_PAIRS ? 2 : 1, some = k - step * p < step ? 1 : step;
-        pack_across(how, some, m, from + step * p * ld, ld, row, PACK_WIDE);
-        for (int64_t c = 0, size = group; c < m; c += size) {
-            while (c + size > m) size /= 2;
-            memcpy(to + c * rows + p * size, row + c, (size_t)size * sizeof *to);
+        int64_t step = s.how == PACK_PAIRS ? 2 : 1, some = s.k - step * p < step ? 1 : step;
+        const float *from = s.from + step * p * s.ld + first;
+        pack_across((struct pack_source){s.how, some, s.n - first, from, s.ld}, row, PACK_WIDE);
+        for (int64_t c = first, size = group; c < s.n; c += size) {
+            while (c + size > s.n) size /= 2;
+            memcpy(to + c * rows + p * size, row + c - first, (size_t)size * sizeof *to);
         }
     }
 }
 
-void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group,
-                 float *work) {
-    if (how == PACK_TILES) return columns_as_rows(k, m, from, ld, to, work);
+void pack_groups(struct pack_source s, float *to, int group, float *work) {
+    if (s.how == PACK_TILES) return columns_as_rows(s, to, work);
     enum { STRIP = 64 }; /* groups that are written side by side share sets of the cache */
-    int64_t rows = pack_rows(how, k), whole = m / 16 * 16;
+    int64_t rows = pack_rows(s.how, s.k), whole = s.n / 16 * 16;
     for (int64_t c = 0; c < whole; c += STRIP) {
         int64_t some = whole - c < STRIP ? whole - c : STRIP;
-        if (how == PACK_PAIRS)
-            groups_of_pairs(k, some, from + c, ld, to + c * rows);
+        if (s.how == PACK_PAIRS)
+            groups_of_pairs(s.k, some, s.from + c, s.ld, to + c * rows);
         else if (group == 8)
-            floats_groups(k, some, from + c, ld, to + c * rows, 8);
+            floats_groups(s.k, some, s.from + c, s.ld, to + c * rows, 8);
         else
-            floats_groups(k, some, from + c, ld, to + c * rows, 4);
+            floats_groups(s.k, some, s.from + c, s.ld, to + c * rows, 4);
     }
-    if (how == PACK_ROUNDED) bf16_round_all(whole * rows, to, to);
-    if (whole < m) groups_rest(how, k, m - whole, from + whole, ld, to + whole * rows, group);
+    if (s.how == PACK_ROUNDED) bf16_round_all(whole * rows, to, to);
+    if (whole < s.n) groups_rest(s, whole, to, group);
 }

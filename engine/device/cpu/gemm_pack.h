@@ -18,15 +18,19 @@ static inline int64_t pack_rows(enum packing how, int64_t k) {
     return how == PACK_PAIRS ? (k + 1) / 2 : k;
 }
 
-/* from (k, n), and 'wide' >= n elements for each row, zeros behind the n-th. */
-void pack_across(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide);
+struct pack_source { /* part of a factor: k rows or columns of it, n the other way, its rows 'ld' floats apart */
+    enum packing how;
+    int64_t k, n;
+    const float *from;
+    int64_t ld;
+};
+/* from (k, n), and 'wide' >= n elements for each row, zeros after the n-th. */
+void pack_across(struct pack_source s, float *to, int64_t wide);
 /* The same from (n, k); 'work' is scratch of n * pack_rows(k) floats. */
-void pack_turned(enum packing how, int64_t k, int64_t n, const float *from, int64_t ld, float *to, int64_t wide,
-                 float *work);
-/* (rows, k) as it lies, a row's elements being side by side: to (rows, pack_rows(k)). */
-void pack_along(enum packing how, int64_t rows, int64_t k, const float *from, int64_t ld, float *to);
-/* from (k, m): columns in groups of 'group' (4 or 8; at the end 4, 2 and 1), each group as (rows,
- * group); the group of column c begins at c * pack_rows(k). As tiles the columns are rows, to (m, pack_rows(k)). 'work'
+void pack_turned(struct pack_source s, float *to, int64_t wide, float *work);
+/* from (n, k) as it lies, a row's elements being side by side: to (n, pack_rows(k)). */
+void pack_along(struct pack_source s, float *to);
+/* from (k, n): columns in groups of 'group' (4 or 8; at the end 4, 2 and 1), each group as (rows,
+ * group); the group of column c begins at c * pack_rows(k). As tiles the columns are rows, to (n, pack_rows(k)). 'work'
  * is scratch of PACK_WIDE * pack_rows(k) floats. */
-void pack_groups(enum packing how, int64_t k, int64_t m, const float *from, int64_t ld, float *to, int group,
-                 float *work);
+void pack_groups(struct pack_source s, float *to, int group, float *work);

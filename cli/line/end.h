@@ -1,0 +1,11 @@
+/* How a command ends: its exit code, its error, its JSON. */
+#pragma once
+#include "engine/base/json.h"
+
+#include <stdio.h>
+
+/* Prints the last error and its hint on standard error; gives the exit code. */
+int cli_fail(enum error err);
+int cli_end(enum error err); /* the same, or 0 where there is none */
+/* Prints what has been written as one line, unless that has failed with err, and frees it. */
+MUST_CHECK enum error cli_json(enum error err, struct json *j, FILE *out);

@@ -61,12 +61,12 @@ static enum error rank_here(const struct job *job, int *exit_code) {
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
     struct job_change change;
-    int *lost = pool_alloc(job->settings->pool, RANKS_MOST * sizeof *lost);
     bool renews = false;
     TRY(station_told(job->settings->pool, &p));
     mine.run_id = given(RUN_VARIABLE);
     mine.renews = &renews;
-    if (lost && change_read(given(DEVICES_VARIABLE), lost, RANKS_MOST, &change)) mine.change = &change;
+    TRY(change_read(given(DEVICES_VARIABLE), job->settings->pool, &change));
+    if (change.to) mine.change = &change;
     TRY(live(mine, &p, given(RESUME_VARIABLE)));
     if (renews) *exit_code = STARTER_AGAIN;
     return ERR_NONE;

@@ -12,7 +12,8 @@ struct rendezvous {
     const char *what;  /* "rank" or "node": begins messages and keys */
     const char *round; /* of several meetings in one store, which: begins keys */
     int index, count;
-    const char *who; /* "hostB, pid 4711": in messages of the others */
+    const int *names; /* (count) how messages number the members, ascending; NULL: by their index */
+    const char *who;  /* "hostB, pid 4711": in messages of the others */
     const struct fact *facts;
     int nfacts;
     const char *text; /* what the others are given of this member */
@@ -27,7 +28,8 @@ struct attendant {
     char who[128];
     const char *text;
 };
-/* Returns when all are there: all[0 .. count), pool's. ERR_MISMATCH: two members of one index,
+/* Returns when all are there: all[0 .. count), pool's. It takes five requests to the store, however many members there
+ * are, one of which asks for each of them once. ERR_MISMATCH: two members of one index,
  * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
- * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 3 of 4 have not come within 60 s". */
+ * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 5 to 9 of 16 have not come within 60 s". */
 MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all);

@@ -60,8 +60,8 @@ struct launch_result {
  *
  * When one dies by a signal or with a non-zero code, the others, who learn of it from their group, have 'grace' to end;
  * then they are killed. The ranks are a process group of their own, so a terminal's Ctrl-C reaches this process alone:
- * the first SIGINT or SIGTERM (as which SIGHUP and SIGUSR1 count) is passed on, once; a SIGINT after that kills all. A rank
- * that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
+ * the first SIGINT or SIGTERM (as which SIGHUP and SIGUSR1 count) is passed on, once; a SIGINT after that kills all. A
+ * rank that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
  * each asks the kernel to be killed with it (with the calling thread, in fact).
  *
  * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to pass on. *out is

@@ -8,8 +8,9 @@
 
 struct nodes_params {
     int index, count;
-    int locals;         /* ranks that this node will start */
-    const char *master; /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
+    int nodes_min, nodes_max; /* so many nodes may make up the run; max is 'count' */
+    int locals;               /* ranks that this node will start */
+    const char *master;       /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
     const char *token;
     const struct fact *facts;
     int nfacts;

@@ -237,7 +237,7 @@ static const struct {
      "SLURM_STEP_TASKS_PER_NODE='2(x' does not say how many tasks node 0 has"},
     {STEP "SLURM_STEP_NODELIST=a\nSLURM_NODEID=2\nSLURM_STEP_TASKS_PER_NODE=1(x2)",
      "SLURM_STEP_TASKS_PER_NODE='1(x2)' does not say how many tasks node 2 has"},
-    {"MASTER_ADDR=train-master-0\nMASTER_PORT=23456\nWORLD_SIZE=8\nRANK=1\nPET_NNODES=2\nPET_NPROC_PER_NODE=4",
+    {"MASTER_ADDR=localhost\nMASTER_PORT=23456\nWORLD_SIZE=8\nRANK=1\nPET_NNODES=2\nPET_NPROC_PER_NODE=4",
      "PET_NPROC_PER_NODE=4: this pod is to start 4 ranks, and RANK=1 is the pod's number"},
     {"JOB_COMPLETION_INDEX=3\nWORLD_SIZE=3\n" MASTER,
      "JOB_COMPLETION_INDEX=3, but WORLD_SIZE=3: ranks are from 0 to 2"},

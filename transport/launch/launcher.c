@@ -193,7 +193,7 @@ static void guess_locals(struct launcher *l) {
 static enum error check_pod(lookup get, const struct launcher *l) {
     const char *text = variable_value(get, "PET_NPROC_PER_NODE");
     int64_t n;
-    if (!text || !text_int(text, &n) || n <= 1 || l->local >= 0) return ERR_NONE;
+    if (!text || !text_int(text, &n) || n <= 1 || variable_value(get, "LOCAL_RANK")) return ERR_NONE;
     return FAIL(ERR_USAGE,
                 "PET_NPROC_PER_NODE=%lld: this pod is to start %lld ranks, and RANK=%d is the pod's number\nstart them "
                 "by: engine launch engine run CONFIG",

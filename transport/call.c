@@ -147,11 +147,12 @@ enum error call_disagree(void *user, int lane, int peer, const struct call *mine
 }
 
 static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
-    char peer[32] = "any rank", tag[32] = "", bytes[32];
+    char peer[32] = "any rank", which[40] = "", bytes[32];
     if (c->root != GROUP_ANY) snprintf(peer, sizeof peer, "rank %d", c->root);
-    if (c->lane >= LANES) snprintf(tag, sizeof tag, ", tag %lld", (long long)c->tag);
-    snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_name(c->kind), c->kind == KIND_SEND ? "to" : "from", peer, tag,
-             text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+    if (c->lane >= LANES) snprintf(which, sizeof which, ", tag %lld", (long long)c->tag);
+    if (c->lane == LANE_COMM) snprintf(which, sizeof which, " on the communication lane");
+    snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_name(c->kind), c->kind == KIND_SEND ? "to" : "from", peer,
+             which, text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }
 
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {

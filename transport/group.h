@@ -120,6 +120,8 @@ MUST_CHECK enum error group_gather(struct group *g, struct dispatch how, void *b
  * recv; both have size + 1 entries. The buffers do not overlap. */
 MUST_CHECK enum error group_all_to_all(struct group *g, struct dispatch how, const void *send, const int64_t *to,
                                        void *recv, const int64_t *from, enum dtype t);
+/* A receive takes what its peer sends on the same lane, in order. A send may wait for its receive: two ranks that send
+ * to each other first, on one lane, wait until the deadline, as with MPI's. Messages (below) never do. */
 MUST_CHECK enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t,
                                  int peer);
 MUST_CHECK enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,

@@ -44,13 +44,13 @@ struct mail {
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
-    struct letter *letters; /* in the order of the calls; 'early' is in the order of arrival */
-    struct early *early;
-    bool stop, busy, over;    /* busy: with a message; over: the thread has ended */
-    struct collective shown;  /* what LANE_IN does, for messages */
-    size_t kept, noted, most; /* bytes of 'early', how many of them are worth a warning, how many there may be */
-    int waits;                /* letters that somebody waits for */
-    struct letter *longest;   /* of them, that which the recording tells of */
+    struct letter *letters;      /* in the order of the calls; 'early' is in the order of arrival */
+    struct early *early, **last; /* last: where the next one goes */
+    bool stop, busy, over;       /* busy: with a message; over: the thread has ended */
+    struct collective shown;     /* what LANE_IN does, for messages */
+    size_t kept, noted, most;    /* bytes of 'early', how many of them are worth a warning, how many there may be */
+    int waits;                   /* letters that somebody waits for */
+    struct letter *longest;      /* of them, that which the recording tells of */
 };
 
 /* Between two looks for ranks that have died or left, in ns. */
@@ -203,9 +203,8 @@ static enum error early_keep(struct group *g, struct early *e) {
         if (e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
         letter_deliver(g, l, e->peer);
     } else if (!l) {
-        struct early **last = &m->early;
-        while (*last) last = &(*last)->next;
-        *last = e;
+        *m->last = e;
+        m->last = &e->next;
         m->kept += kept_bytes(e);
         note_kept(g, e);
     }
@@ -224,7 +223,7 @@ static size_t count_kept(struct mail *m) {
 
 static enum error take_early(struct group *g, int peer, const struct mail_head *h, struct collective *c) {
     char size[32], most[32];
-    size_t kept = count_kept(g->mail) + bytes_of(c, h->count);
+    size_t kept = count_kept(g->mail) + sizeof(struct early) + bytes_of(c, h->count);
     if (kept > g->mail->most)
         return group_fail(g, ERR_MEMORY,
                           "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last "
@@ -316,6 +315,7 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     if (same || !e) *last = l;
     if (same) {
         *at = e->next;
+        if (m->last == &e->next) m->last = at;
         m->kept -= kept_bytes(e);
         if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
         letter_deliver(g, l, e->peer);
@@ -443,6 +443,7 @@ enum error mail_open(struct group *g) {
     struct mail *m = memory;
     pthread_mutex_init(&m->mutex, NULL);
     condition_init(&m->changed);
+    m->last = &m->early;
     m->noted = KEPT_NOTED;
     m->most = g->params.kept ? g->params.kept : host_memory() / 2;
     g->mail = m;

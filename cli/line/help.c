@@ -140,6 +140,7 @@ static void print_options(const struct command *form) {
     }
     for (const struct option *o = form->options; o && o->name; o++) {
         const char *help = option_help(o, text);
+        if (o->head) printf("\n%s:\n", o->head);
         if (!help) continue;
         int n = printf("  %s", option_left(o, left));
         if (n > column + 2) n = printf("\n") - 1;

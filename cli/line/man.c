@@ -68,6 +68,7 @@ static void roff_options(FILE *out, const struct command *form) {
     char left[OPTION_TEXT], text[OPTION_TEXT];
     for (const struct option *o = form->options; o && o->name; o++) {
         const char *help = option_help(o, text);
+        if (o->head) fputs(".PP\n", out), roff_put(out, o->head);
         if (!help) continue;
         fputs(".TP\n\\fB", out);
         option_left(o, left);
@@ -134,7 +135,7 @@ static void exit_section(FILE *out) {
             first = false;
         }
     }
-    fputs(".TP\n.B 130, 143\nstopped by SIGINT or by SIGTERM or SIGHUP, after saving\n", out);
+    fputs(".TP\n.B 130, 143\nstopped by SIGINT or by SIGTERM, SIGHUP or SIGUSR1, after saving\n", out);
 }
 
 static void main_page(FILE *out) {

@@ -8,6 +8,7 @@
 #include "engine/settings/run_config.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what is wrong ---- */
@@ -277,10 +278,22 @@ static int take_word(struct parser *p, const char *arg) {
                      *(const char **)(void *)((char *)cli->options + last->at), arg);
 }
 
+/* Values that the environment gives; those of the line come later, and count. */
+static int take_variables(struct parser *p) {
+    int code = 0;
+    for (const struct option *o = p->cli->form->options; o && o->name && !code; o++) {
+        const char *value = o->variable ? getenv(o->variable) : NULL;
+        if (value && *value) code = take_value(p, o, o->variable, value);
+    }
+    return code;
+}
+
 /* but: the place of the form's name, which is no argument. */
 static int line_parse(const struct cli *cli, int but) {
     struct parser p = {.cli = cli};
     bool words = false; /* alone, from here on */
+    int wrong = take_variables(&p);
+    if (wrong) return wrong;
     for (int i = 1; i < cli->argc; i++) {
         const char *arg = cli->argv[i];
         const struct option *word = find_word(cli->form, p.words);

@@ -48,8 +48,10 @@ struct option {
     const char *wants;
     const char *also; /* its other name: "-o" */
     enum option_many many;
-    const char *missing; /* it must be there: what is said when it is not */
-    const char *one;     /* of a word of type STRING: "configuration", when there is a second one */
+    const char *missing;  /* it must be there: what is said when it is not */
+    const char *one;      /* of a word of type STRING: "configuration", when there is a second one */
+    const char *head;     /* in help this row and those after it stand below these words */
+    const char *variable; /* of the environment: its value where the option is not given; empty counts as unset */
 };
 /* For a command's file, which defines OPTIONS_STRUCT as its struct of options: a table of them, where a row goes, and the
  * rows that most commands have. */

@@ -23,7 +23,7 @@ void stop_with_others(int signal) {
 
 static void handle(int signal) {
     const char *file = left;
-    if (signal == SIGHUP) signal = SIGTERM;
+    if (signal == SIGHUP || signal == SIGUSR1) signal = SIGTERM;
     if (at_once && file) (void)unlink(file);
     if (at_once || (asked && signal == SIGINT)) {
         if (kills) (void)kill(-kills, SIGKILL);
@@ -37,6 +37,7 @@ void stop_install(void) {
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);
+    sigaction(SIGUSR1, &act, NULL); /* a batch system's warning (sbatch --signal) */
     sigaction(SIGHUP, NULL, &hangup);
     if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &act, NULL);
     act.sa_handler = SIG_IGN;

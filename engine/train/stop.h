@@ -1,6 +1,7 @@
 /* Being asked to stop. The first SIGINT or SIGTERM sets a flag that ranks look at between steps; a
- * SIGINT after it ends the process at once. SIGHUP, of a terminal that is closed, is as a SIGTERM,
- * unless it was ignored when the process started (nohup). */
+ * SIGINT after it ends the process at once. SIGUSR1, by which batch systems warn (sbatch --signal), is
+ * as a SIGTERM, and so is SIGHUP, of a terminal that is closed, unless it was ignored when the process
+ * started (nohup). */
 #pragma once
 #include <stdbool.h>
 

@@ -225,6 +225,40 @@ static inline void everything(struct rank *r, char *buf, char *other, bool few) 
     both_lanes_large(r, buf, other, e);
 }
 
+/* What rank r puts in at i: a NaN at every place from one rank, but for some places from none and from two. */
+static inline double with_nan(enum dtype t, int world, int rank, int64_t i) {
+    bool nan = (i + rank) % (world + 1) == 0 || (i % 7 == 3 && rank == 0);
+    return nan ? (double)NAN : input_value(t, rank, i);
+}
+
+/* A NaN comes through sums, minima and maxima; without one the least and the largest are exact. */
+static inline void nans(struct rank *r, char *buf, int64_t n, enum dtype t, enum redop op) {
+    int world = r->of->world, bad = 0;
+    for (int64_t i = 0; i < n; i++) input_put(t, buf, i, with_nan(t, world, r->index, i));
+    check_ok(group_all_reduce(r->group, GROUP_INLINE, buf, n, t, op));
+    for (int64_t i = 0; i < n; i++) {
+        _Alignas(8) char want[8], other[8];
+        bool nan = false;
+        for (int k = 0; k < world; k++) {
+            double v = with_nan(t, world, k, i);
+            nan = nan || isnan(v);
+            input_put(t, k ? other : want, 0, v);
+            if (k) pair(t, op, want, other);
+        }
+        double got = input_get(t, buf, i);
+        bad += nan ? !isnan(got) : op != REDOP_SUM && got != input_get(t, want, 0);
+    }
+    check(bad == 0, "%d of %lld %s with NaNs are wrong, op %d", bad, (long long)n, dtype_name(t), (int)op);
+}
+
+static inline void all_nans(struct rank *r, char *buf) {
+    static const enum dtype types[] = {DTYPE_F32, DTYPE_F64, DTYPE_F16, DTYPE_BF16};
+    for (int t = 0; t < 4; t++)
+        for (enum redop op = REDOP_SUM; op <= REDOP_MAX; op++)
+            for (int c = 0; c < COUNTS && op != REDOP_PROD; c++)
+                if (counts[c] == 17 || counts[c] == 4096 + 5) nans(r, buf, counts[c], types[t], op);
+}
+
 /* With memory that peers can read, with memory that they cannot, and with one of each. */
 static inline void conform(struct rank *r) {
     enum { BYTES = MOST * 8 + 64 };
@@ -234,6 +268,8 @@ static inline void conform(struct rank *r) {
     if (*r->wrong) return;
     everything(r, shared, shared2, false);
     everything(r, own, own2, true);
+    all_nans(r, shared);
+    all_nans(r, own);
     bool odd = r->index % 2;
     check_ok(group_all_reduce(r->group, GROUP_INLINE, odd ? own : shared, 0, DTYPE_F32, REDOP_SUM));
     both_lanes_large(r, odd ? own : shared, odd ? shared2 : own2, r->of->user);

@@ -215,6 +215,52 @@ static void leaves_that_are_refused(void **state) {
     run_ranks((struct ranks){.world = 3, .link = "thread", .algorithm = "direct", .fn = refuse_leaves}, NULL);
 }
 
+/* ---- messages that never meet ---- */
+
+struct never {
+    int64_t count;
+    enum lane receives;
+    const char *words;
+};
+
+/* Two ranks that send to each other at once, inline, before or beside their receives. */
+static void send_at_once(struct rank *r) {
+    const struct never *m = r->of->user;
+    size_t bytes = (size_t)m->count * sizeof(int32_t);
+    int32_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
+    struct work *w = NULL;
+    bool beside = m->receives == LANE_COMM;
+    int peer = r->index ^ 1;
+    enum error err =
+        beside ? group_recv(r->group, GROUP_COMM(&w), theirs, m->count, DTYPE_I32, peer) : group_barrier(r->group);
+    if (!err) err = group_send(r->group, GROUP_INLINE, mine, m->count, DTYPE_I32, peer);
+    if (!err && !beside) err = group_recv(r->group, GROUP_INLINE, theirs, m->count, DTYPE_I32, peer);
+    enum error later = w ? work_wait(w) : ERR_NONE;
+    rank_result(r, err ? err : later);
+    check(r->err == ERR_TIMEOUT && strstr(r->message, m->words), "error %d: %s", (int)r->err, r->message);
+    free(mine);
+    free(theirs);
+}
+
+/* A receive takes what is sent on its own lane, and a send of much may wait for its receive: such calls end at the
+ * deadline, with words that name the lane. */
+static void messages_that_never_meet(void **state) {
+    static const struct never all[] = {{1, LANE_COMM, "on the communication lane (4 B) within 0.5 s"},
+                                       {1 << 20, LANE_COMM, "(4.0 MB) within 0.5 s"},
+                                       {1 << 20, LANE_INLINE, "send to rank"}};
+    int links;
+    const struct link_ops *const *link = link_kinds(&links);
+    (void)state;
+    for (int l = 0; l < links; l++)
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+            const char *name = link[l]->row->name;
+            bool kept = all[i].receives == LANE_INLINE && strcmp(name, "thread") && strcmp(name, "shm");
+            if (!link[l]->row->launched && !kept) /* what a socket holds depends on the system */
+                run_ranks((struct ranks){.world = 2, .link = name, .fn = send_at_once, .user = &all[i], .timeout = 0.5},
+                          NULL);
+        }
+}
+
 /* ---- processes ---- */
 
 static int process_rank(int rank, int world) {
@@ -277,6 +323,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(leaves),
         cmocka_unit_test(bytes_of_leaves),
         cmocka_unit_test(leaves_that_are_refused),
+        cmocka_unit_test(messages_that_never_meet),
         cmocka_unit_test(processes),
         cmocka_unit_test(conformance),
     };

@@ -123,19 +123,58 @@ static void case_lengths(struct rank *r, const struct group_params *p) {
     }
 }
 
+enum { LONG = 1 << 20 };
+static float numbers[LONG + 1];
+
+static enum error add_large(struct rank *r, float *v, int64_t n) {
+    return group_all_reduce(r->group, GROUP_INLINE, v, n, DTYPE_F32, REDOP_SUM);
+}
+
+/* Messages by tags go beside what the library carries: each rank sends every other one several, large and small, and
+ * receives the newest first, some by any rank. */
+static void tagged(struct rank *r) {
+    enum { TAGS = 5, LARGE_COUNT = 300000 };
+    static int32_t sent[TAGS][LARGE_COUNT], got[LARGE_COUNT];
+    struct work *posts[TAGS * MAX_WORLD], *w;
+    int world = r->of->world, n = 0, source = -1, from_any = 0;
+    for (int tag = 0; tag < TAGS; tag++) {
+        int64_t count = tag % 2 ? LARGE_COUNT : tag;
+        for (int64_t i = 0; i < count; i++) sent[tag][i] = (int32_t)i * 3 + tag * 100 + r->index;
+        for (int to = 0; to < world; to++)
+            if (to != r->index)
+                check_ok(
+                    group_post(r->group, &(struct group_message){sent[tag], count, DTYPE_I32, to, tag}, &posts[n++]));
+    }
+    check_ok(add_large(r, numbers, 1000)); /* beside them */
+    for (int tag = TAGS; tag-- > 0;)
+        for (int k = 0, peer = 0; peer < world; peer++) {
+            int64_t count = tag % 2 ? LARGE_COUNT : tag;
+            if (peer == r->index) continue;
+            int from = k++ == 0 && world == 2 ? GROUP_ANY : peer;
+            check_ok(group_take(r->group, &(struct group_message){got, count, DTYPE_I32, from, tag, &source}, &w));
+            check_ok(work_wait(w));
+            from_any += from == GROUP_ANY;
+            check(source == peer, "tag %d of rank %d came from %d", tag, peer, source);
+            for (int64_t i = 0; i < count; i++)
+                check(got[i] == (int32_t)i * 3 + tag * 100 + peer, "element %lld of tag %d", (long long)i, tag);
+        }
+    for (int i = 0; i < n; i++) check_ok(work_wait(posts[i]));
+    check(from_any == (world == 2 ? TAGS : 0), "%d from any rank", from_any);
+    check_ok(group_barrier(r->group));
+}
+
+static void case_messages(struct rank *r, const struct group_params *p) {
+    struct group_params with = *p;
+    with.mail = true;
+    run_in_group(r, with, &(struct ranks){.world = p->size, .algorithm = "auto", .fn = tagged});
+}
+
 /* ---- failures ---- */
 
 static void expect(struct rank *r, enum error err, enum error want, const char *words) {
     check(err == want, "error '%s': %s", error_text(err), error_message());
     check(strstr(error_message(), words), "'%s' is not in: %s", words, error_message());
 }
-
-static enum error add_large(struct rank *r, float *v, int64_t n) {
-    return group_all_reduce(r->group, GROUP_INLINE, v, n, DTYPE_F32, REDOP_SUM);
-}
-
-enum { LONG = 1 << 20 };
-static float numbers[LONG + 1];
 
 static void mismatched(struct rank *r) {
     enum error err = group_barrier(r->group); /* no rank fails it while another opens it */
@@ -202,13 +241,10 @@ static void case_left(struct rank *r, const struct group_params *p) {
 static const struct {
     const char *name;
     void (*run)(struct rank *r, const struct group_params *p);
-} cases[] = {{"collectives", case_collectives},
-             {"subgroups", case_subgroups},
-             {"lengths", case_lengths},
-             {"mismatched", case_mismatched},
-             {"late", case_late},
-             {"killed", case_killed},
-             {"left", case_left}};
+} cases[] = {{"collectives", case_collectives}, {"subgroups", case_subgroups},
+             {"lengths", case_lengths},         {"messages", case_messages},
+             {"mismatched", case_mismatched},   {"late", case_late},
+             {"killed", case_killed},           {"left", case_left}};
 
 /* Each rank says what it has found; after a failure MPI is not ended and mpirun's code tells
  * nothing. */
@@ -290,6 +326,12 @@ static void every_cut(void **state) {
     assert_int_equal(run_case("lengths", 3, 3, ""), 0);
 }
 
+static void messages_by_tags(void **state) {
+    (void)state;
+    assert_int_equal(run_case("messages", 2, 2, ""), 0);
+    assert_int_equal(run_case("messages", 4, 4, ""), 0);
+}
+
 /* So that mpirun lets the others speak. */
 static const char lasting[] = "--enable-recovery";
 
@@ -337,6 +379,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(refused),
         cmocka_unit_test(every_cut),
+        cmocka_unit_test(messages_by_tags),
         cmocka_unit_test(collectives),
         cmocka_unit_test(subgroups),
         cmocka_unit_test(a_mismatch_names_both),

@@ -380,7 +380,7 @@ static void stopped(void **state) {
 /* The file in which ranks of one host were to meet goes with the one that is stopped. */
 static void stopped_at_a_file(void **state) {
     (void)state;
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     const char *before[] = {"env",
                             "OMPI_COMM_WORLD_RANK=0",
                             "OMPI_COMM_WORLD_SIZE=2",
@@ -390,7 +390,7 @@ static void stopped_at_a_file(void **state) {
                             "run",
                             NULL},
                *none[] = {NULL};
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         glob_t left;
         start(&ranks[0], before, none);
         program_wait_text(&ranks[0], "waiting for rank 1 of 2", 10);

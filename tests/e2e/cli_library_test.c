@@ -220,6 +220,104 @@ static void over_hosts(void **state) {
     }
 }
 
+/* ---- torchrun's words ---- */
+
+static const char all_variables[] =
+    "echo $RANK.$LOCAL_RANK.$WORLD_SIZE.$LOCAL_WORLD_SIZE.$GROUP_RANK.$GROUP_WORLD_SIZE.$TORCHELASTIC_RESTART_COUNT; "
+    "test $TORCHELASTIC_RESTART_COUNT = 1";
+
+/* All ranks fail at the first start; what they write goes to files alone, or there and here. */
+static void restarted_and_logged(void **state) {
+    struct pool *pool;
+    char folder[600], path[700];
+    (void)state;
+    assert_ok(pool_create(&pool));
+    for (int tee = 0; tee < 2; tee++) {
+        snprintf(folder, sizeof folder, "%s", scratch_path(tee ? "logs/tee" : "logs/redirects"));
+        program_run(&p, 30, "launch", "--standalone", "--nproc_per_node=2", "--max-restarts", "3", "--log-dir", folder,
+                    "-r", "3", "--tee", tee ? "3" : "0", "sh", "-c", all_variables, NULL);
+        if (p.code) fail_msg("%s%s", p.out, p.err);
+        assert_int_equal(count(p.err, "ended with code 1: all ranks start again, for the 1. time of 3"), 1);
+        assert_int_equal(count(p.out, "1.1.2.2.0.1.0"), tee);
+        snprintf(path, sizeof path, "%s/rank1.log", folder);
+        assert_string_equal(text_of(path, pool), "1.1.2.2.0.1.0\n1.1.2.2.0.1.1\n");
+    }
+    pool_free(pool);
+    program_run(&p, 30, "launch", "-n", "2", "--max-restarts=2", "false", NULL);
+    assert_int_equal(p.code, 1);
+    assert_int_equal(count(p.err, "all ranks start again"), 2);
+}
+
+static void by_python(void **state) {
+    const char *file = scratch_path("train.py");
+    char line[700];
+    (void)state;
+    save_text(file, "");
+    setenv("PYTHON_EXEC", "echo", 1);
+    program_run(&p, 10, "launch", "-n", "1", "-m", "package.train", "--lr", "1", NULL);
+    assert_string_equal(p.out, "[rank 0] -u -m package.train --lr 1\n");
+    program_run(&p, 10, "launch", "-n", "1", file, "-m", NULL);
+    snprintf(line, sizeof line, "[rank 0] -u %s -m\n", file);
+    assert_string_equal(p.out, line);
+    program_run(&p, 10, "launch", "-n", "1", "--no-python", file, NULL);
+    assert_int_equal(p.code, 73);
+    save_text(file, "#!/bin/sh\necho itself\n");
+    assert_int_equal(chmod(file, 0755), 0);
+    program_run(&p, 10, "launch", "-n", "1", file, NULL);
+    assert_string_equal(p.out, "[rank 0] itself\n");
+    unsetenv("PYTHON_EXEC");
+}
+
+/* The environment of a pod stands for options that are not given. */
+static void by_variables(void **state) {
+    static const char place[] = "echo $MASTER_ADDR:$MASTER_PORT";
+    (void)state;
+    setenv("PET_NPROC_PER_NODE", "3", 1);
+    setenv("PET_NNODES", "1:1", 1);
+    setenv("PET_NODE_RANK", "", 1);
+    setenv("PET_RDZV_ENDPOINT", "[::1]:28765", 1);
+    program_run(&p, 10, "launch", "sh", "-c", place, NULL);
+    assert_int_equal(count(p.out, "::1:28765\n"), 3);
+    program_run(&p, 10, "launch", "-n", "1", "--master-addr", "127.0.0.2", "--master-port", "28766", "sh", "-c", place,
+                NULL);
+    assert_string_equal(p.out, "[rank 0] 127.0.0.2:28766\n");
+    setenv("PET_NNODES", "1:x", 1);
+    program_run(&p, 10, "launch", "true", NULL);
+    assert_int_equal(p.code, 64);
+    assert_non_null(strstr(p.err, "PET_NNODES is a number of hosts, as in 2, or 2:4 from MIN to MAX, not '1:x'"));
+    unsetenv("PET_NPROC_PER_NODE");
+    unsetenv("PET_NNODES");
+    unsetenv("PET_NODE_RANK");
+    unsetenv("PET_RDZV_ENDPOINT");
+}
+
+static void words_refused(void **state) {
+    static const struct {
+        const char *words[5], *says;
+        int code;
+    } all[] = {
+        {{"--standalone", "--nnodes", "2"}, "--standalone is this host alone", 64},
+        {{"--standalone", "--rdzv-endpoint", "a"}, "--standalone is this host alone", 64},
+        {{"-m", "--no-python"}, "-m runs a module by Python", 64},
+        {{"-r", "3"}, "-r and -t write to a folder: --log-dir DIR", 64},
+        {{"-r", "2"}, "-r is 0 or 3, not '2'", 64},
+        {{"--nnodes", "3:2"}, "as in 2, or 2:4 from MIN to MAX, not '3:2'", 64},
+        {{"--nnodes", "2:"}, "not '2:'", 64},
+        {{"-n", "some"}, "auto, gpu or cpu, not 'some'", 64},
+        {{"--log-dir", "/dev/null/x"}, "/dev/null", 73},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const char *words[12] = {ENGINE_BINARY_DIR "/engine", "launch", "-n", "1"};
+        int n = 4;
+        for (int k = 0; all[i].words[k]; k++) words[n++] = all[i].words[k];
+        words[n] = "true";
+        program_spawn(&p, words);
+        assert_true(program_wait(&p, 10));
+        if (p.code != all[i].code || !strstr(p.err, all[i].says)) fail_msg("%s: %d: %s", all[i].says, p.code, p.err);
+    }
+}
+
 /* Hosts that were started wrongly are told so. */
 static void hosts_refused(void **state) {
     (void)state;
@@ -395,6 +493,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(found_by_cmake),
         cmocka_unit_test(launched),
+        cmocka_unit_test(restarted_and_logged),
+        cmocka_unit_test(by_python),
+        cmocka_unit_test(by_variables),
+        cmocka_unit_test(words_refused),
         cmocka_unit_test(alone),
         cmocka_unit_test(by_environment),
         cmocka_unit_test(by_mpirun),

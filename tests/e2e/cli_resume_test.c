@@ -92,8 +92,8 @@ static void killed_at_random(void **state) {
 
 static void stopped_politely(void **state) {
     (void)state;
-    static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
-    for (int i = 0; i < 3; i++)
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
+    for (int i = 0; i < 4; i++)
         for (size_t m = 0; m < 3; m++) {
             char dir[64];
             snprintf(dir, sizeof dir, "stop-%d-%zu", i, m);

@@ -9,7 +9,7 @@
 static const char *environment; /* "NAME=value\n..." */
 
 static const char *get(const char *name) {
-    static char values[32][128];
+    static char values[32][160];
     static int next;
     size_t n = strlen(name);
     for (const char *line = environment; *line;) {
@@ -25,6 +25,12 @@ static const char *get(const char *name) {
     return NULL;
 }
 
+#define TASK_OF_TWO                                                                                                    \
+    "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_LOCALID=0\nSLURM_NODEID=1\nSLURM_STEP_ID=0\n"                       \
+    "SLURM_STEP_NUM_NODES=2\nSLURM_STEP_TASKS_PER_NODE=1(x2)\nSLURM_STEP_NODELIST=a,b"
+#define OF_TASK                                                                                                        \
+    "SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_NODEID, SLURM_STEP_NUM_NODES, "                          \
+    "SLURM_STEP_TASKS_PER_NODE, SLURM_STEP_NODELIST"
 #define MASTER "MASTER_ADDR=10.0.0.1\nMASTER_PORT=29500\n"
 static const struct {
     const char *environment;
@@ -97,7 +103,7 @@ static const struct {
      "SLURM_STEP_NODELIST=gpu[01-02,07]",
      {.name = "Slurm",
       .variables = "SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_NODEID, "
-                   "SLURM_STEP_NUM_NODES, SLURM_STEP_ID, SLURM_STEP_TASKS_PER_NODE, "
+                   "SLURM_STEP_NUM_NODES, SLURM_STEP_TASKS_PER_NODE, "
                    "SLURM_STEP_NODELIST",
       .rank = 5,
       .size = 6,
@@ -109,12 +115,94 @@ static const struct {
      "SLURM_NODEID=0\nSLURM_STEP_NUM_NODES=1\nSLURM_STEP_NODELIST=a",
      {.name = "Slurm",
       .variables = "SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_NODEID, "
-                   "SLURM_STEP_NUM_NODES, SLURM_STEP_ID",
+                   "SLURM_STEP_NUM_NODES",
       .rank = 1,
       .size = 2,
       .local = 1,
       .locals = 2,
       .job = "slurm-9.0"}},
+    /* srun --mpi=none over three nodes that differ, in racks; the fourth task of the third node */
+    {"SLURM_PROCID=10\nSLURM_NTASKS=11\nSLURM_STEP_NUM_TASKS=11\nSLURM_LOCALID=2\nSLURM_NODEID=2\nSLURM_JOB_ID=4711\n"
+     "SLURM_STEP_ID=0\nSLURM_STEP_NUM_NODES=3\nSLURM_STEP_TASKS_PER_NODE=4(x2),3\n"
+     "SLURM_JOB_NODELIST=rack[1-2]n[01-03],gpu[1-2]\nSLURM_STEP_NODELIST=rack[1-2]n[01-03,07],gpu[1-2]\nSLURM_MPI_TYPE="
+     "none",
+     {.name = "Slurm",
+      .variables = "SLURM_PROCID, SLURM_STEP_NUM_TASKS, SLURM_LOCALID, SLURM_NODEID, "
+                   "SLURM_STEP_NUM_NODES, SLURM_STEP_TASKS_PER_NODE, SLURM_STEP_NODELIST",
+      .rank = 10,
+      .size = 11,
+      .local = 2,
+      .locals = 3,
+      .master = "rack1n01:25376",
+      .job = "slurm-4711.0"}},
+    /* two tasks of one job array */
+    {"SLURM_ARRAY_JOB_ID=500\nSLURM_ARRAY_TASK_ID=1\nSLURM_JOB_ID=500\n" TASK_OF_TWO,
+     {.name = "Slurm",
+      .variables = OF_TASK,
+      .rank = 1,
+      .size = 2,
+      .local = 0,
+      .locals = 1,
+      .master = "a:28000",
+      .job = "slurm-500.0"}},
+    {"SLURM_ARRAY_JOB_ID=500\nSLURM_ARRAY_TASK_ID=2\nSLURM_JOB_ID=501\n" TASK_OF_TWO,
+     {.name = "Slurm",
+      .variables = OF_TASK,
+      .rank = 1,
+      .size = 2,
+      .local = 0,
+      .locals = 1,
+      .master = "a:28016",
+      .job = "slurm-501.0"}},
+    /* srun --mpi=pmi2 and --mpi=pmix set more, which says less */
+    {"PMI_RANK=1\nPMI_SIZE=2\nPMI_FD=11\nPMI_JOBID=500.0\nPMIX_RANK=1\nSLURM_JOB_ID=500\n" TASK_OF_TWO,
+     {.name = "Slurm",
+      .variables = OF_TASK,
+      .rank = 1,
+      .size = 2,
+      .local = 0,
+      .locals = 1,
+      .master = "a:28000",
+      .job = "slurm-500.0"}},
+    /* MPICH and Intel MPI in a Slurm job: srun has started a proxy on each node */
+    {"PMI_RANK=3\nPMI_SIZE=4\nPMI_FD=9\nMPI_LOCALRANKID=1\nMPI_LOCALNRANKS=2\nSLURM_JOB_ID=500\n" TASK_OF_TWO
+     "\n" MASTER,
+     {.name = "PMI",
+      .variables = "PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS, MASTER_ADDR, MASTER_PORT",
+      .rank = 3,
+      .size = 4,
+      .local = 1,
+      .locals = 2,
+      .master = "10.0.0.1:29500"}},
+    {"PMI_RANK=0\nPMI_SIZE=2\n" MASTER,
+     {.name = "PMI",
+      .variables = "PMI_RANK, PMI_SIZE, MASTER_ADDR, MASTER_PORT",
+      .size = 2,
+      .local = -1,
+      .master = "10.0.0.1:29500"}},
+    /* Kubeflow's PyTorchJob: a rank in each pod, without and with the words of torchrun */
+    {"MASTER_ADDR=train-master-0\nMASTER_PORT=23456\nWORLD_SIZE=4\nRANK=3\nPYTHONUNBUFFERED=1\nPET_NNODES=4\n"
+     "PET_NPROC_PER_NODE=auto\nPET_NODE_RANK=3\nPET_MASTER_ADDR=train-master-0\nPET_MASTER_PORT=23456",
+     {.name = "env://",
+      .variables = "RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
+      .rank = 3,
+      .size = 4,
+      .local = -1,
+      .master = "train-master-0:23456"}},
+    /* with an elastic policy there are no ranks before torchrun or engine launch has started them */
+    {"PET_RDZV_BACKEND=c10d\nPET_RDZV_ENDPOINT=train-worker-0:29400\nPET_NNODES=1:3\nPET_MAX_RESTARTS=3",
+     {.name = NULL}},
+    /* Kubernetes' Indexed Job, with what its YAML adds */
+    {"JOB_COMPLETION_INDEX=2\nWORLD_SIZE=3\nMASTER_ADDR=train-0.train\nMASTER_PORT=29500",
+     {.name = "Indexed Job",
+      .variables = "JOB_COMPLETION_INDEX, WORLD_SIZE, MASTER_ADDR, MASTER_PORT",
+      .rank = 2,
+      .size = 3,
+      .local = -1,
+      .master = "train-0.train:29500"}},
+    {"JOB_COMPLETION_INDEX=2", {.name = NULL}},
+    {"PMIX_RANK=0\nPMIX_NAMESPACE=slurm.pmix.9.0\nSLURM_STEP_ID=0\nSLURM_PROCID=0\nSLURM_STEP_NUM_TASKS=1",
+     {.name = NULL}},
     /* a batch script, a shell by srun --pty, salloc's interactive step */
     {"SLURM_PROCID=0\nSLURM_JOB_ID=9\nSLURM_NTASKS=4", {.name = NULL}},
     {"SLURM_PROCID=0\nSLURM_STEP_ID=4294967290\nSLURM_STEP_NUM_TASKS=1", {.name = NULL}},
@@ -140,6 +228,22 @@ static const struct {
     {"SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_ID=0\nSLURM_STEP_NUM_NODES=2\n"
      "SLURM_STEP_NODELIST=[",
      "SLURM_STEP_NODELIST='[' names no first node"},
+#define STEP "SLURM_PROCID=1\nSLURM_STEP_NUM_TASKS=2\nSLURM_STEP_ID=0\nSLURM_STEP_NUM_NODES=2\n"
+    {STEP "SLURM_STEP_NODELIST=n[01-04", "SLURM_STEP_NODELIST='n[01-04' names no first node"},
+    {STEP "SLURM_STEP_NODELIST=,b", "SLURM_STEP_NODELIST=',b' names no first node"},
+    {STEP "SLURM_STEP_NODELIST=a/b", "SLURM_STEP_NODELIST='a/b' names no first node"},
+    {STEP "SLURM_STEP_NODELIST=a\nSLURM_JOB_ID=1x", "SLURM_JOB_ID='1x' is not a number"},
+    {STEP "SLURM_STEP_NODELIST=a\nSLURM_STEP_TASKS_PER_NODE=2(x",
+     "SLURM_STEP_TASKS_PER_NODE='2(x' does not say how many tasks node 0 has"},
+    {STEP "SLURM_STEP_NODELIST=a\nSLURM_NODEID=2\nSLURM_STEP_TASKS_PER_NODE=1(x2)",
+     "SLURM_STEP_TASKS_PER_NODE='1(x2)' does not say how many tasks node 2 has"},
+    {"MASTER_ADDR=localhost\nMASTER_PORT=23456\nWORLD_SIZE=8\nRANK=1\nPET_NNODES=2\nPET_NPROC_PER_NODE=4",
+     "PET_NPROC_PER_NODE=4: this pod is to start 4 ranks, and RANK=1 is the pod's number"},
+    {"JOB_COMPLETION_INDEX=3\nWORLD_SIZE=3\n" MASTER,
+     "JOB_COMPLETION_INDEX=3, but WORLD_SIZE=3: ranks are from 0 to 2"},
+    {"JOB_COMPLETION_INDEX=1\nWORLD_SIZE=3",
+     "JOB_COMPLETION_INDEX and WORLD_SIZE are set, but MASTER_ADDR and MASTER_PORT are not"},
+    {"PMIX_RANK=1\nPMIX_NAMESPACE=prterun-a-1@1", "PMIX_RANK=1, but no variable says how many ranks there are"},
 };
 
 static void found(void **state) {

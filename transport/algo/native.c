@@ -1,7 +1,8 @@
 /* Algorithm "native": the link's own collectives, where it has them (MPI's), to compare ours with.
  * How they add, in which order and in how many steps, is the library's business: this is the one
  * algorithm whose bits nobody promises, so it runs only where it is asked for by name. What the
- * library lacks (other kinds, half floats, bytes, ranks that give nothing) is done as star does it.
+ * library lacks (other kinds, half floats, bytes, minima that keep a NaN, ranks that give nothing) is
+ * done as star does it.
  *
  * The bytes counted are those of a ring; the library does not tell. */
 #include "transport/algo/plain.h"
@@ -13,11 +14,13 @@ static enum error by_hand(struct collective *c) {
     return star ? star(c) : plain_run[c->kind](c);
 }
 
-/* Bytes are not added there either: Open MPI's sum of them stops at 255, where ours wraps. */
+/* Bytes are not added there either: Open MPI's sum of them stops at 255, where ours wraps. Its minimum and maximum of
+ * floats lose a NaN, which ours keep. */
 static bool library_can(const struct collective *c) {
     enum dtype t = c->sum.type;
     bool half = t == DTYPE_F16 || t == DTYPE_BF16, adds = c->kind != KIND_BROADCAST;
-    return !half && !(t == DTYPE_U8 && adds) && c->sum.first == 0;
+    bool picks = adds && (c->sum.op == REDOP_MIN || c->sum.op == REDOP_MAX), real = t == DTYPE_F32 || t == DTYPE_F64;
+    return !half && !(t == DTYPE_U8 && adds) && !(picks && real) && c->sum.first == 0;
 }
 
 static enum error native_run(struct collective *c) {

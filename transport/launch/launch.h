@@ -46,6 +46,7 @@ struct launch_result {
     int signal;     /* that killed it, or 0 */
     int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
     double seconds; /* from its death to the end of the last rank */
+    int asked;      /* the signal by which a user wanted them to stop, or 0 */
     bool again;     /* they ended to be started again, and nobody wanted to stop them */
     int64_t seen;   /* by clock_ns, when the first rank had failed, or ended like that */
     /* Of those started here, counted from 0: who failed by itself; where all that failed had lost another, who did not
@@ -60,8 +61,8 @@ struct launch_result {
  *
  * When one dies by a signal or with a non-zero code, the others, who learn of it from their group, have 'grace' to end;
  * then they are killed. The ranks are a process group of their own, so a terminal's Ctrl-C reaches this process alone:
- * the first SIGINT or SIGTERM (SIGHUP is one) is passed on to all ranks, once; a SIGINT after that kills them. A rank
- * that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
+ * the first SIGINT or SIGTERM (as which SIGHUP and SIGUSR1 count) is passed on, once; a SIGINT after that kills all. A
+ * rank that stops as if told to (130, 143) has been told by somebody else: then so are all. No child outlives this process:
  * each asks the kernel to be killed with it (with the calling thread, in fact).
  *
  * ERR_PEER when a rank was lost by a signal; a rank's own exit code otherwise is for the caller to pass on. *out is

@@ -4,6 +4,7 @@
 #include "engine/base/text.h"
 #include "transport/launch/token.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,21 +12,26 @@
 
 typedef const char *(*lookup)(const char *name);
 
+/* Where ranks meet if MASTER_ADDR is not set: nowhere, in a file on one host, at the first node of Slurm's list. */
+enum meets { AT_MASTER, AT_FILE, AT_FIRST_NODE };
 static const struct launcher_kind {
     const char *name, *sign; /* sign: must be set, too; NULL: rank and size suffice */
     const char *rank, *size, *local, *locals, *job;
-    bool ours; /* tells where its ranks meet, in MASTER_ADDR and MASTER_PORT */
+    enum meets meets;
 } kinds[] = {
-    {"engine launch", STORE_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
-    {"torchrun", "TORCHELASTIC_RUN_ID", "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID",
-     true},
-    {"env://", NULL, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, true},
-    {"Open MPI", NULL, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE", false},
-    {"PMI", NULL, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", false},
-    {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, "SLURM_JOB_ID", false},
+#define CLASSIC "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"
+#define OMPI "OMPI_COMM_WORLD_"
+    {"engine launch", STORE_VARIABLE, CLASSIC, NULL, AT_MASTER},
+    {"torchrun", "TORCHELASTIC_RUN_ID", CLASSIC, "TORCHELASTIC_RUN_ID", AT_MASTER},
+    {"env://", NULL, CLASSIC, NULL, AT_MASTER},
+    {"Indexed Job", NULL, "JOB_COMPLETION_INDEX", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", NULL, AT_MASTER},
+    {"Open MPI", NULL, OMPI "RANK", OMPI "SIZE", OMPI "LOCAL_RANK", OMPI "LOCAL_SIZE", "PMIX_NAMESPACE", AT_FILE},
+    {"PMI", "MPI_LOCALRANKID", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_JOBID", AT_FILE},
+    /* srun --mpi=pmi2 sets PMI_RANK as well, without the ranks of a host */
+    {"Slurm", "SLURM_STEP_ID", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", NULL, NULL, AT_FIRST_NODE},
+    {"PMI", NULL, "PMI_RANK", "PMI_SIZE", NULL, NULL, "PMI_JOBID", AT_FILE},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 2, SLURM = KINDS - 1 };
+enum { KINDS = sizeof kinds / sizeof *kinds, ENV = 2, OTHERS = 4 };
 
 static const char *variable_value(lookup get, const char *name) {
     const char *text = !name ? NULL : get ? get(name) : getenv(name);
@@ -68,18 +74,20 @@ static enum error read_master(lookup get, struct launcher *l) {
     return n < (int)sizeof l->master ? ERR_NONE : FAIL(ERR_USAGE, "MASTER_ADDR is too long");
 }
 
-/* The first name of "node[01-04,07],other": "node01". */
+/* The first name of "node[01-04,07],other" or of "rack[1-2]n[01-20]": "node01", "rack1n01". */
 static bool first_host(const char *list, char *out, size_t size) {
-    size_t name = strcspn(list, "[,"), n = name;
-    if (list[name] == '[') {
-        size_t digits = strspn(list + name + 1, "0123456789");
-        if (!digits) return false;
-        if (snprintf(out, size, "%.*s%.*s", (int)name, list, (int)digits, list + name + 1) >= (int)size) return false;
-        const char *rest = strchr(list + name, ']');
-        n = strlen(out);
-        return rest && snprintf(out + n, size - n, "%.*s", (int)strcspn(rest + 1, ","), rest + 1) < (int)(size - n);
+    size_t n = 0;
+    while (*list && *list != ',') {
+        const char *from = list + (*list == '['), *end = strchr(list, ']');
+        size_t length = from > list ? strspn(from, "0123456789") : 1;
+        if (from == list && !isalnum((unsigned char)*list) && !strchr("-._", *list)) return false;
+        if (!length || n + length >= size || (from > list && !end)) return false;
+        memcpy(out + n, from, length);
+        n += length;
+        list = from > list ? end + 1 : list + 1;
     }
-    return name && snprintf(out, size, "%.*s", (int)name, list) < (int)size;
+    out[n] = '\0';
+    return n > 0;
 }
 
 /* How many tasks node 'node' has, of "2(x3),1". 0: cannot be read. */
@@ -98,29 +106,41 @@ static int tasks_of_node(const char *text, int node) {
     return 0;
 }
 
-/* Steps of one cluster meet at different ports, as far as 10,000 ports go. */
+/* A job's or a step's number; absent: 0. */
+static enum error read_id(lookup get, const char *name, int64_t *out) {
+    const char *text = variable_value(get, name);
+    *out = 0;
+    if (!text || (text_int(text, out) && *out >= 0 && *out <= UINT32_MAX)) return ERR_NONE;
+    return FAIL(ERR_USAGE, "%s='%.32s' is not a number\nunset it, or set run.init: none", name, text);
+}
+
+/* Steps of one cluster, and the tasks of a job array, each of which is a job, meet at different ports, as far as 10,000
+ * ports go. */
 static enum error read_slurm(lookup get, struct launcher *l) {
-    const char *nodes = variable_value(get, "SLURM_STEP_NODELIST"),
-               *tasks = variable_value(get, "SLURM_STEP_TASKS_PER_NODE");
-    int node = 0, count = 0, job = 0, step = 0;
+    static const char nodelist[] = "SLURM_STEP_NODELIST", each[] = "SLURM_STEP_TASKS_PER_NODE";
+    const char *nodes = variable_value(get, nodelist), *tasks = variable_value(get, each);
+    int node = 0, count = 0;
+    int64_t job, step;
     char host[200];
     TRY(read_number(get, "SLURM_NODEID", l, &node));
     TRY(read_number(get, "SLURM_STEP_NUM_NODES", l, &count));
-    TRY(read_number(get, "SLURM_STEP_ID", l, &step));
-    if (tasks) l->locals = tasks_of_node(tasks, node), note_used(l, "SLURM_STEP_TASKS_PER_NODE");
-    if (variable_value(get, "SLURM_JOB_ID")) job = atoi(variable_value(get, "SLURM_JOB_ID"));
-    snprintf(l->job, sizeof l->job, "slurm-%d.%d", job, step);
+    TRY(read_id(get, "SLURM_JOB_ID", &job));
+    TRY(read_id(get, "SLURM_STEP_ID", &step));
+    if (tasks) l->locals = tasks_of_node(tasks, node), note_used(l, each);
+    if (tasks && !l->locals)
+        return FAIL(ERR_USAGE, "%s='%.64s' does not say how many tasks node %d has\nunset it, or set run.init: none",
+                    each, tasks, node);
+    snprintf(l->job, sizeof l->job, "slurm-%lld.%lld", (long long)job, (long long)step);
     if (*l->master) return ERR_NONE;
     if (count == 1) {
         l->locals = l->size;
         return ERR_NONE;
     }
     if (!nodes || !first_host(nodes, host, sizeof host))
-        return FAIL(ERR_USAGE, "SLURM_STEP_NODELIST='%.64s' names no first node\nset MASTER_ADDR and MASTER_PORT",
+        return FAIL(ERR_USAGE, "%s='%.64s' names no first node\nset MASTER_ADDR and MASTER_PORT", nodelist,
                     nodes ? nodes : "");
-    note_used(l, "SLURM_STEP_NODELIST");
-    snprintf(l->master, sizeof l->master, "%s:%d", host,
-             20000 + (int)(((unsigned)job * 16u + (unsigned)step) % 10000u));
+    note_used(l, nodelist);
+    snprintf(l->master, sizeof l->master, "%s:%d", host, 20000 + (int)((job * 16 + step) % 10000));
     return ERR_NONE;
 }
 
@@ -129,7 +149,7 @@ static enum error read_slurm(lookup get, struct launcher *l) {
 static bool is_there(lookup get, const struct launcher_kind *k) {
     const char *size = variable_value(get, k->size);
     if (!size || !variable_value(get, k->rank) || (k->sign && !variable_value(get, k->sign))) return false;
-    return k != &kinds[SLURM] || strcmp(size, "1"); /* such a step is a shell or a batch script */
+    return k->meets != AT_FIRST_NODE || strcmp(size, "1"); /* such a step is a shell or a batch script */
 }
 
 static enum error check_ranks(const struct launcher *l, const struct launcher_kind *k) {
@@ -145,7 +165,7 @@ static enum error check_ranks(const struct launcher *l, const struct launcher_ki
 /* RANK may come from a script that wraps another launcher; then both must mean the same. A launcher
  * that starts one torchrun a node counts these, so only equal sizes are compared. */
 static enum error check_conflict(lookup get, const struct launcher *l) {
-    for (int i = ENV + 1; i < KINDS; i++) {
+    for (int i = OTHERS; i < KINDS; i++) {
         struct launcher other = {.local = -1};
         int rank = -1, size = -1;
         if (!is_there(get, &kinds[i])) continue;
@@ -169,29 +189,48 @@ static void guess_locals(struct launcher *l) {
     l->locals = l->size;
 }
 
+/* RANK is the number of a pod that is to start several ranks. */
+static enum error check_pod(lookup get, const struct launcher *l) {
+    const char *text = variable_value(get, "PET_NPROC_PER_NODE");
+    int64_t n;
+    if (!text || !text_int(text, &n) || n <= 1 || variable_value(get, "LOCAL_RANK")) return ERR_NONE;
+    return FAIL(ERR_USAGE,
+                "PET_NPROC_PER_NODE=%lld: this pod is to start %lld ranks, and RANK=%d is the pod's number\nstart them "
+                "by: engine launch engine run CONFIG",
+                (long long)n, (long long)n, l->rank);
+}
+
 static enum error read_kind(lookup get, const struct launcher_kind *k, struct launcher *l) {
     *l = (struct launcher){.name = k->name, .local = -1};
     TRY(read_number(get, k->rank, l, &l->rank));
     TRY(read_number(get, k->size, l, &l->size));
     TRY(read_number(get, k->local, l, &l->local));
-    if (k->locals) TRY(read_number(get, k->locals, l, &l->locals));
+    TRY(read_number(get, k->locals, l, &l->locals));
     TRY(read_master(get, l));
-    if (k == &kinds[SLURM])
+    if (k->meets == AT_FIRST_NODE)
         TRY(read_slurm(get, l));
     else if (variable_value(get, k->job))
         snprintf(l->job, sizeof l->job, "%.100s", variable_value(get, k->job));
     guess_locals(l);
     TRY(check_ranks(l, k));
-    if (k->ours && !*l->master)
+    if (k->meets == AT_MASTER && !*l->master)
         return FAIL(ERR_USAGE,
                     "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset them, or set run.init: none",
                     k->rank, k->size);
-    return k == &kinds[ENV] ? check_conflict(get, l) : ERR_NONE;
+    if (k != &kinds[ENV]) return ERR_NONE;
+    TRY(check_pod(get, l));
+    return check_conflict(get, l);
 }
 
-/* Half of the classic variables: whoever started this process did not mean it to run alone. */
+/* Half of the variables: whoever started this process did not mean it to run alone. */
 static enum error check_half(lookup get) {
-    const char *rank = variable_value(get, "RANK"), *size = variable_value(get, "WORLD_SIZE");
+    const char *rank = variable_value(get, "RANK"), *size = variable_value(get, "WORLD_SIZE"),
+               *pmix = variable_value(get, "PMIX_RANK");
+    if (pmix && strcmp(pmix, "0") != 0)
+        return FAIL(ERR_USAGE,
+                    "PMIX_RANK=%.32s, but no variable says how many ranks there are\nset RANK, WORLD_SIZE, MASTER_ADDR "
+                    "and MASTER_PORT, or set run.init: none",
+                    pmix);
     if (!variable_value(get, "MASTER_ADDR") || !rank == !size) return ERR_NONE;
     return FAIL(ERR_USAGE, "MASTER_ADDR and %s are set, but %s is not\nset it, or set run.init: none",
                 rank ? "RANK" : "WORLD_SIZE", rank ? "WORLD_SIZE" : "RANK");

@@ -4,9 +4,11 @@
  *   engine launch  ENGINE_STORE with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
  *   torchrun    TORCHELASTIC_RUN_ID with RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_*
  *   env://      RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT (LOCAL_RANK, LOCAL_WORLD_SIZE if told)
+ *   Indexed Job JOB_COMPLETION_INDEX (Kubernetes) with WORLD_SIZE, MASTER_ADDR, MASTER_PORT, which its YAML sets
  *   Open MPI    OMPI_COMM_WORLD_RANK, _SIZE, _LOCAL_RANK, _LOCAL_SIZE
  *   PMI         PMI_RANK, PMI_SIZE, MPI_LOCALRANKID, MPI_LOCALNRANKS (MPICH, Intel MPI)
  *   Slurm       SLURM_PROCID, ... of a step (srun) of more than one task
+ *   PMI         PMI_RANK, PMI_SIZE
  *
  * Where the ranks meet is MASTER_ADDR:MASTER_PORT if these are set. Else, ranks of one host meet in
  * a file, and those of a Slurm step at its first node. */

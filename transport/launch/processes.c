@@ -2,7 +2,7 @@
  *
  *   a rank writes      its pipe is read (output.c)
  *   a rank ends        SIGCHLD; if that is a failure the rest have 'grace' to end, then SIGKILL
- *   a user stops us    the first SIGINT or SIGTERM (SIGHUP is one) goes to all ranks, who stop after the step;
+ *   a user stops us    the first SIGINT or SIGTERM (SIGHUP, SIGUSR1) goes to all ranks, who stop after the step;
  *                      the next SIGINT kills them
  *   the grace is over  SIGKILL, which also ends what is stopped (SIGSTOP)
  *
@@ -32,7 +32,7 @@ enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
 
-static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
+static const int watched[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP, SIGUSR1};
 enum { WATCHED = sizeof watched / sizeof watched[0] };
 static atomic_int wake = -1; /* where the handler writes: a handler can know nothing but globals */
 
@@ -44,7 +44,7 @@ struct signals {
 
 static void on_signal(int signo) {
     int saved = errno;
-    unsigned char byte = (unsigned char)(signo == SIGHUP ? SIGTERM : signo);
+    unsigned char byte = (unsigned char)(signo == SIGHUP || signo == SIGUSR1 ? SIGTERM : signo);
     ssize_t n = write(wake, &byte, 1); /* a full pipe wakes too */
     (void)n;
     errno = saved;
@@ -317,6 +317,7 @@ static void find_lost(struct launch_watch *w) {
 
 static enum error launch_tell(struct launch_watch *w) {
     struct launch_result *out = w->out;
+    out->asked = w->asked;
     /* Told to stop while they were meeting, some were gone before others knew. */
     if (w->obeyed && is_victim(&w->failure)) out->first = -1;
     if (out->again && w->asked && !out->exit_code) out->exit_code = 128 + w->asked;

@@ -424,7 +424,7 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
     const struct mpi *mpi;
     struct link *l;
     TRY(mpi_start(&mpi));
-    TRY(tcp_open(p, &link_mpi, REACH_NOBODY, &l));
+    TRY(tcp_open(p, &link_mpi, &l));
     enum error err = open_carried(tcp_of(l), mpi);
     if (err)
         mpi_close(l);

@@ -1,4 +1,4 @@
-/* The dialing side: opens streams to a lower rank's port, again and again until it is there. */
+/* The dialing side: opens a stream to a rank's port, again and again until it is there. */
 #include "engine/base/clock.h"
 #include "transport/link/tcp_impl.h"
 
@@ -107,23 +107,17 @@ static enum error dial_until(struct dialing *d, struct hello h, struct stream *o
     }
 }
 
-static enum error dial_all(struct dialing *d, int peer, bool lanes, struct stream out[STREAMS]) {
-    const struct link_params *p = d->params;
+enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline, struct stream *out) {
+    char name[NAME_MAX_BYTES];
+    const char *address = p->roster->of[peer].address;
+    struct dialing d = {.params = p, .deadline = deadline};
     struct hello h = {.magic = HELLO_MAGIC,
                       .version = HELLO_VERSION,
+                      .kind = kind,
                       .group = p->group,
                       .from = (uint32_t)p->rank,
                       .to = (uint32_t)peer,
                       .size = (uint32_t)p->size};
-    for (h.kind = 0; h.kind < STREAMS; h.kind++)
-        if (has_stream(p, h.kind, lanes)) TRY(dial_until(d, h, &out[h.kind]));
-    return ERR_NONE;
-}
-
-enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t deadline, struct stream out[STREAMS]) {
-    char name[NAME_MAX_BYTES];
-    const char *address = p->roster->of[peer].address;
-    struct dialing d = {.params = p, .deadline = deadline};
     enum error err;
     tcp_name(p, peer, name);
     snprintf(d.where, sizeof d.where, "%s at %.*s", name, ADDRESS_MAX, address);
@@ -133,7 +127,7 @@ enum error tcp_dial(const struct link_params *p, int peer, bool lanes, int64_t d
         err = FAIL(ERR_MEMORY, "out of memory while reaching %s", d.where);
     } else {
         (void)nng_stream_dialer_set_bool(d.dialer, NNG_OPT_TCP_NODELAY, true);
-        err = dial_all(&d, peer, lanes, out);
+        err = dial_until(&d, h, out);
         nng_aio_free(d.aio);
     }
     nng_stream_dialer_free(d.dialer);

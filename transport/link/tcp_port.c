@@ -1,19 +1,18 @@
-/* The port: accepts streams, hears their hello, and keeps those that prove the token until the link
- * that waits for them takes them.
+/* The port: accepts streams, hears their hello, and gives those that prove the token to the group that they are for.
+ * It keeps those of a group that this rank has not opened yet: its neighbours' control streams, and those of lanes that
+ * begin to open it, which are about 2 log2 n.
  *
- * All of it runs in nng's callbacks; nothing here waits but port_take. A guest is a stream whose
+ * All of it runs in nng's callbacks; nothing here waits. A guest is a stream whose
  * hello is not done. There is room for a bounded number: when it grows scarce, the guest that came
  * first is sent away, since an honest hello takes milliseconds. An honest dialer that meets a full
  * house tries again. */
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "transport/base/condition.h"
 #include "transport/base/remote.h"
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 
 #include <assert.h>
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -47,7 +46,7 @@ struct port {
     bool resting; /* the accept aio sleeps, since the process is out of descriptors */
     char address[ADDRESS_MAX], key[SECRET_SIZE];
     pthread_mutex_t mutex;
-    pthread_cond_t came;
+    struct port_group *groups;
     struct guest guests[GUESTS];
     struct kept kept[KEPT];
     int64_t warned;
@@ -154,16 +153,28 @@ static struct kept *kept_place(struct port *p, const struct hello *h) {
     return best;
 }
 
+static struct port_group *find_group(const struct port *p, uint64_t group) {
+    struct port_group *g = p->groups;
+    while (g && g->group != group) g = g->next;
+    return g;
+}
+
 static void guest_keep(struct guest *g) {
     struct port *p = g->port;
+    struct stream s = {.s = g->stream};
+    nng_stream *old = NULL;
+    hello_proof(p->key, 'S', &g->hello, g->challenge.nonce, s.session);
     pthread_mutex_lock(&p->mutex);
-    struct kept *k = kept_place(p, &g->hello);
-    nng_stream *old = k->stream.s;
-    *k = (struct kept){.hello = g->hello, .stream.s = g->stream, .came = clock_ns()};
-    hello_proof(p->key, 'S', &g->hello, g->challenge.nonce, k->stream.session);
+    struct port_group *served = find_group(p, g->hello.group);
     g->stream = NULL;
     g->present = false;
-    pthread_cond_broadcast(&p->came);
+    if (served) {
+        served->came(served->user, &g->hello, &s);
+    } else {
+        struct kept *k = kept_place(p, &g->hello);
+        old = k->stream.s;
+        *k = (struct kept){.hello = g->hello, .stream = s, .came = clock_ns()};
+    }
     pthread_mutex_unlock(&p->mutex);
     if (old) nng_stream_free(old);
 }
@@ -312,7 +323,6 @@ enum error port_open(const struct port_params *params, struct port **out) {
     struct port *p = memory;
     strcpy(p->key, key);
     pthread_mutex_init(&p->mutex, NULL);
-    condition_init(&p->came);
     enum error err = listen_on(p, host);
     if (err) {
         port_close(p);
@@ -337,34 +347,26 @@ void port_close(struct port *p) {
         if (k->stream.s) nng_stream_free(k->stream.s);
     nng_aio_free(p->accept);
     if (p->listener) nng_stream_listener_free(p->listener);
-    pthread_cond_destroy(&p->came);
     pthread_mutex_destroy(&p->mutex);
     memory_free(p);
 }
 
-static struct kept *find_kept(struct port *p, const struct hello *wanted) {
-    for (struct kept *k = p->kept; k < p->kept + KEPT; k++)
-        if (k->stream.s && same_stream(&k->hello, wanted)) return k;
-    return NULL;
-}
-
-enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out) {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
-    struct kept *k, got = {0};
+void port_serve(struct port *p, struct port_group *g) {
     pthread_mutex_lock(&p->mutex);
-    while (!(k = find_kept(p, wanted)) && pthread_cond_timedwait(&p->came, &p->mutex, &until) != ETIMEDOUT) {
-    }
-    if (k) {
-        got = *k;
+    g->next = p->groups;
+    p->groups = g;
+    for (struct kept *k = p->kept; k < p->kept + KEPT; k++) {
+        if (!k->stream.s || k->hello.group != g->group) continue;
+        g->came(g->user, &k->hello, &k->stream);
         k->stream.s = NULL;
     }
     pthread_mutex_unlock(&p->mutex);
-    if (!got.stream.s) return ERR_TIMEOUT;
-    if (got.hello.size != wanted->size) {
-        nng_stream_free(got.stream.s);
-        return FAIL(ERR_MISMATCH, "rank %u is of a group of %u ranks, rank %u of %u", (unsigned)wanted->from,
-                    (unsigned)got.hello.size, (unsigned)wanted->to, (unsigned)wanted->size);
-    }
-    *out = got.stream;
-    return ERR_NONE;
+}
+
+void port_unserve(struct port *p, struct port_group *g) {
+    pthread_mutex_lock(&p->mutex);
+    struct port_group **at = &p->groups;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
+    pthread_mutex_unlock(&p->mutex);
 }

@@ -4,4 +4,3 @@
 /* The most ranks of a group, and therefore devices of a run (including a server that is a rank), processes and hosts.
  * It only bounds what configurations, environments and files may ask for: arrays have the size of their group. */
 #define RANKS_MOST 4096
-#define RANKS_MAX RANKS_MOST /* of links over tcp and of launch, whose arrays have this size */

@@ -1,11 +1,11 @@
 /* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a link of each kind
- * in one: near, in which the ranks of this host have numbers of their own, and far, whose control streams join all
- * ranks, and whose lanes join those of different hosts. Messages by tags pass over far alone, so that one thread waits
+ * in one: near, in which the ranks of this host have numbers of their own, and far, whose control joins all ranks, and
+ * whose lanes join those of different hosts that exchange something. Messages by tags pass over far alone, so that one thread waits
  * for them in one place.
  *
  * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the kernel what it takes;
- * the near ones run to their end; then the far ones are ended, both at once. That cannot block for ever: a near half
- * waits only for the same half at its peer, which that peer runs before it waits for anything far. So once all ranks
+ * the near ones run to their end; then the far ones are ended, both at once. That cannot block for ever: to start a far
+ * half may wait for a port, but for no rank (tcp_line.c); a near half waits only for the same half at its peer, which that peer runs before it waits for anything far. So once all ranks
  * are in one step of an algorithm, the near halves end, then all ranks are in the far halves, where nobody waits for
  * order, and these end. By induction over the steps, all steps end.
  *
@@ -25,8 +25,9 @@ struct hosts_link {
     struct link *far;
     int host, rank;        /* this rank's host and its number there */
     int near_size, hosts;  /* ranks of this host; hosts */
-    int world[RANKS_MAX];  /* near number -> rank */
-    int leader[RANKS_MAX]; /* the first rank of each host */
+    int *world;            /* near number -> rank */
+    int *leader;           /* the first rank of each host */
+    void **near_at[LANES]; /* of a meet */
     _Atomic bool opened;   /* the caller's callbacks may be asked */
 };
 
@@ -95,7 +96,7 @@ static enum error disagree_near(void *user, int lane, int peer, const struct cal
 
 static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     struct hosts_link *h = hosts_of(l);
-    void *near_at[RANKS_MAX];
+    void **near_at = h->near_at[lane];
     TRY(hosts_failure(l));
     h->near->patient[lane] = h->link.patient[lane];
     tcp_publish(h->far, lane, c);
@@ -178,8 +179,14 @@ static void hosts_note(struct link *l, const char *doing, int64_t step) {
 
 /* ---- opening and closing ---- */
 
-static void count_ranks(struct hosts_link *h) {
+static enum error count_ranks(struct hosts_link *h) {
     const struct link_params *p = &h->link.params;
+    size_t n = (size_t)p->size;
+    void *memory;
+    TRY(memory_alloc(n * (LANES * sizeof(void *) + 2 * sizeof(int)), &memory));
+    for (int i = 0; i < LANES; i++) h->near_at[i] = (void **)memory + (size_t)i * n;
+    h->world = (int *)(void *)(h->near_at[0] + LANES * n);
+    h->leader = h->world + n;
     const struct seat_of *seat = p->roster->of;
     h->host = seat[p->rank].host;
     h->rank = seat[p->rank].local;
@@ -187,6 +194,7 @@ static void count_ranks(struct hosts_link *h) {
         if (seat[r].host == h->host) h->world[h->near_size++] = r;
         if (seat[r].host == h->hosts) h->leader[h->hosts++] = r;
     }
+    return ERR_NONE;
 }
 
 static enum error check_params(const struct link_params *p) {
@@ -220,7 +228,7 @@ static enum error open_far(struct hosts_link *h) {
     p.describe = hosts_describe;
     p.disagree = disagree_far;
     p.failed = far_failed;
-    TRY(tcp_open(&p, &link_hosts, REACH_OTHER_HOSTS, &h->far));
+    TRY(tcp_open(&p, &link_hosts, &h->far));
     h->link.guard = h->far->guard;
     if (h->rank == 0) TRY(tcp_measure(h->far, hosts_leaders(h)));
     return ERR_NONE;
@@ -249,6 +257,7 @@ static void hosts_close(struct link *l) {
     struct hosts_link *h = hosts_of(l);
     if (h->far) tcp_close(h->far);
     if (h->near) h->near->ops->close(h->near);
+    memory_free(h->near_at[0]);
     memory_free(h);
 }
 
@@ -260,7 +269,7 @@ static enum error hosts_open(const struct link_params *p, struct link **out) {
     struct hosts_link *h = memory;
     h->link.ops = &link_hosts;
     h->link.params = *p;
-    count_ranks(h);
+    TRY_GOTO(err, count_ranks(h), failed);
     TRY_GOTO(err, open_near(h), failed);
     TRY_GOTO(err, open_far(h), failed);
     TRY_GOTO(err, share_measure(h), failed);

@@ -428,7 +428,7 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
         return FAIL(ERR_CONFIG,
                     "link mpi: MPI neither seals nor encrypts what it sends\ncomm.secure: auto, or comm.link: hosts");
     TRY(mpi_start(&mpi));
-    TRY(tcp_open(p, &link_mpi, REACH_NOBODY, &l));
+    TRY(tcp_open(p, &link_mpi, &l));
     enum error err = open_carried(tcp_of(l), mpi);
     if (err)
         mpi_close(l);

@@ -26,7 +26,8 @@ enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, 
 
 /* The rank that is 'by' places on; in the circle -by is n - by. */
 static int circle_on(struct circle c, int by) {
-    return c.who[(c.at + by) % c.n];
+    int at = (c.at + by) % c.n;
+    return c.who ? c.who[at] : at;
 }
 
 /* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
@@ -41,14 +42,12 @@ enum error tcp_gather(struct link *l, int lane, struct circle c) {
     return ERR_NONE;
 }
 
-static struct circle circle_of_all(const struct link *l, int who[RANKS_MAX]) {
-    for (int r = 0; r < l->params.size; r++) who[r] = r;
-    return (struct circle){who, l->params.size, l->params.rank};
+static struct circle circle_of_all(const struct link *l) {
+    return (struct circle){.n = l->params.size, .at = l->params.rank};
 }
 
 enum error tcp_sync(struct link *l, int lane) {
-    int who[RANKS_MAX];
-    return tcp_gather(l, lane, circle_of_all(l, who));
+    return tcp_gather(l, lane, circle_of_all(l));
 }
 
 /* ---- memory ---- */
@@ -134,94 +133,27 @@ enum error tcp_measure(struct link *l, struct circle c) {
 
 /* ---- opening and closing ---- */
 
-static bool has_lanes(const struct tcp *t, int rank) {
-    const struct link_params *p = &t->link.params;
-    bool near = p->roster->of[rank].host == p->roster->of[p->rank].host;
-    return t->reach == REACH_ALL || (t->reach == REACH_OTHER_HOSTS && !near);
-}
-
-static enum error late_joiner(const struct link_params *p, int rank) {
-    char name[NAME_MAX_BYTES], text[REASON_MAX];
-    tcp_name(p, rank, name);
-    words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
-    return FAIL(ERR_TIMEOUT, "%s", text);
-}
-
-static enum error join_stream(struct tcp *t, int peer, uint32_t kind, int64_t deadline) {
-    const struct link_params *p = &t->link.params;
-    struct stream *out = &t->peers[peer].stream[kind];
-    struct hello h = hello_of(p, peer, p->rank, kind);
-    if (!has_stream(p, kind, has_lanes(t, peer))) return ERR_NONE;
-    if (peer < p->rank) return tcp_dial(p, peer, kind, deadline, out);
-    enum error err = port_take(p->port, &h, deadline, out);
-    return err == ERR_TIMEOUT ? late_joiner(p, peer) : err;
-}
-
-/* The ports hear hellos by themselves, so dialing waits for no rank that dials. */
-static enum error join_streams(struct tcp *t) {
-    const struct link_params *p = &t->link.params;
-    int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
-    for (int r = 0; r < p->size; r++)
-        for (uint32_t kind = 0; kind < STREAMS && r != p->rank; kind++) TRY(join_stream(t, r, kind, deadline));
-    return ERR_NONE;
-}
-
-static void line_close(struct tcp_line *l) {
-    if (!l) return;
-    sealer_close(&l->out);
-    sealer_close(&l->in);
-    memory_free(l);
-}
-
-/* Control is sealed wherever there is a secret. */
-static enum error line_kind(struct tcp *t, const struct stream *s, bool control, enum seal_kind *out) {
-    static const char *const guards[] = {
-        [SEAL_CHECKS] = "checked", [SEAL_SEALS] = "sealed", [SEAL_ENCRYPTS] = "encrypted"};
-    static const uint8_t none[SHA256_BYTES];
-    enum secure asked = t->link.params.secure;
-    bool secret = memcmp(s->session, none, sizeof none) != 0;
-    if (!secret && asked >= SECURE_SEALED)
-        return FAIL(ERR_CONFIG,
-                    "messages are to be %s, but the ranks share no secret\nset run.token, or comm.secure: auto",
-                    asked == SECURE_SEALED ? "sealed" : "encrypted");
-    *out = !secret || asked == SECURE_OFF ? SEAL_CHECKS : asked == SECURE_ENCRYPTED ? SEAL_ENCRYPTS : SEAL_SEALS;
-    if (t->link.params.roster->hosts > 1 || asked >= SECURE_SEALED) t->link.guard = guards[*out];
-    if (secret && control && asked == SECURE_OFF) *out = SEAL_SEALS;
-    return ERR_NONE;
-}
-
-/* The one who dialed sends in direction 'D'. */
-static enum error line_open(struct tcp *t, const struct stream *s, bool control, struct tcp_line **out) {
-    enum seal_kind kind = SEAL_CHECKS;
-    void *memory;
-    TRY(line_kind(t, s, control, &kind));
-    TRY(memory_alloc(sizeof(struct tcp_line), &memory));
-    struct tcp_line *l = *out = memory;
-    TRY(sealer_open(&l->out, kind, s->session, s->dialed ? 'D' : 'L', false));
-    return sealer_open(&l->in, kind, s->session, s->dialed ? 'L' : 'D', true);
-}
-
-static enum error lines_open(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int i = 0; i < STREAMS; i++) {
-            struct tcp_peer *p = &t->peers[r];
-            if (p->stream[i].s) TRY(line_open(t, &p->stream[i], i == CONTROL, &p->line[i]));
-        }
-    return ERR_NONE;
-}
-
-static void lines_close(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int i = 0; i < STREAMS; i++) {
-            if (t->peers[r].stream[i].s) nng_stream_free(t->peers[r].stream[i].s);
-            line_close(t->peers[r].line[i]);
-        }
-}
-
 static enum error check_params(const struct link_params *p) {
     if (!p->port || !p->roster) return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
     if (p->roster->size != p->size)
         return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
+    return ERR_NONE;
+}
+
+/* Control is sealed wherever there is a secret. */
+static enum error choose_seals(struct tcp *t) {
+    static const char *const guards[] = {
+        [SEAL_CHECKS] = "checked", [SEAL_SEALS] = "sealed", [SEAL_ENCRYPTS] = "encrypted"};
+    const struct link_params *p = &t->link.params;
+    enum secure asked = p->secure;
+    bool secret = *port_key(p->port);
+    if (!secret && asked >= SECURE_SEALED)
+        return FAIL(ERR_CONFIG,
+                    "messages are to be %s, but the ranks share no secret\nset run.token, or comm.secure: auto",
+                    asked == SECURE_SEALED ? "sealed" : "encrypted");
+    t->seals = !secret || asked == SECURE_OFF ? SEAL_CHECKS : asked == SECURE_ENCRYPTED ? SEAL_ENCRYPTS : SEAL_SEALS;
+    t->control_seals = secret && asked == SECURE_OFF ? SEAL_SEALS : t->seals;
+    if (p->roster->hosts > 1 || asked >= SECURE_SEALED) t->link.guard = guards[t->seals];
     return ERR_NONE;
 }
 
@@ -238,29 +170,23 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
     t->peers = peers;
-    t->poked = -1;
-    for (int r = 0; r < p->size; r++) {
-        t->peers[r].of = t;
-        t->peers[r].rank = r;
-        for (int i = 0; i < STREAMS; i++) t->peers[r].fd[i] = -1;
-    }
+    for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);
     *out = t;
     return ERR_NONE;
 }
 
-enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach, struct link **out) {
+enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
     struct tcp *t;
     enum error err;
     TRY(check_params(p));
     TRY(tcp_create(p, ops, &t));
-    t->reach = reach;
     t->exchange = tcp_exchange;
-    TRY_GOTO(err, join_streams(t), failed);
-    TRY_GOTO(err, lines_open(t), failed);
+    TRY_GOTO(err, choose_seals(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
-    TRY_GOTO(err, health_open(t), failed);
+    TRY_GOTO(err, lines_open(t), failed);
+    TRY_GOTO(err, tree_open(t), failed);
     *out = &t->link;
     return ERR_NONE;
 failed:
@@ -272,7 +198,7 @@ static enum error open_mesh(const struct link_params *p, struct link **out);
 
 void tcp_close(struct link *l) {
     struct tcp *t = tcp_of(l);
-    health_close(t);
+    tree_close(t);
     lines_close(t);
     lanes_close(t);
     for (struct tcp_block *b = t->blocks, *next; b; b = next) {
@@ -294,8 +220,7 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 }
 
 enum error tcp_begin_use(struct link *l) {
-    int who[RANKS_MAX];
-    TRY(tcp_measure(l, circle_of_all(l, who)));
+    TRY(tcp_measure(l, circle_of_all(l)));
     tcp_opened(l);
     return ERR_NONE;
 }
@@ -311,7 +236,7 @@ const struct link_ops link_tcp = {
 
 static enum error open_mesh(const struct link_params *p, struct link **out) {
     struct link *l;
-    TRY(tcp_open(p, &link_tcp, REACH_ALL, &l));
+    TRY(tcp_open(p, &link_tcp, &l));
     enum error err = tcp_begin_use(l);
     if (err)
         tcp_close(l);

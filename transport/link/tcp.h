@@ -2,11 +2,9 @@
 #pragma once
 #include "transport/link/link.h"
 
-/* Between whom messages pass over TCP. Every rank hears of every other in any case. */
-enum reach { REACH_NOBODY, REACH_OTHER_HOSTS, REACH_ALL };
-/* Like link_ops.open, for a link with the given ops. Its callbacks are not called before tcp_opened. */
-MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, enum reach reach,
-                               struct link **out);
+/* Like link_ops.open, for a link with the given ops: all ranks hear of each other from here on, and messages pass
+ * between those that exchange some. Its callbacks are not called before tcp_opened. */
+MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
 void tcp_opened(struct link *l);
 void tcp_close(struct link *l);
 
@@ -16,7 +14,7 @@ MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *lab
 MUST_CHECK enum error tcp_end(struct link *l, int lane);
 /* The half of meet that shows a call to others. */
 void tcp_publish(struct link *l, int lane, const struct call *c);
-/* Ranks who[0..n), of which this one is who[at]. */
+/* Ranks who[0..n), of which this one is who[at]. who NULL: all ranks. */
 struct circle {
     const int *who;
     int n, at;
@@ -34,7 +32,6 @@ enum error tcp_failure(struct link *l);
 void tcp_note(struct link *l, const char *doing, int64_t step);
 enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                         const struct incoming *in);
-/* Messages pass between all ranks, whatever the reach. */
 enum error tcp_arrival(struct link *l, int *peer);
 void tcp_poke(struct link *l);
 bool tcp_left(struct link *l, int rank);

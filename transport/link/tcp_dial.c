@@ -1,4 +1,4 @@
-/* The dialing side: opens streams to another rank's port, again and again until it is there. */
+/* The dialing side: opens a stream to a rank's port, again and again until it is there. */
 #include "engine/base/clock.h"
 #include "transport/door/visit.h"
 #include "transport/link/tcp_impl.h"

@@ -1,19 +1,23 @@
-/* Control: what ranks tell each other beside the messages, and how a group fails as one.
+/* Control: what ranks report to each other beside the messages, and how a group fails as one.
  *
- * Every rank tells every other its state (its calls, its note) each fifth of the heartbeat, and at
- * once when it is asked, as every rank is by one that has waited for 20 ms. So silence means that a
- * rank is stopped or cut off; a control stream that ends without leave means that it died; and
- * whoever waits knows who has not come to the call, and who has come to another one.
+ * A rank reports to its neighbours in the tree (tcp_tree.c) with each beat (tcp_beat.c), and when it is asked, as all are
+ * by a rank that has waited for 20 ms: a question is passed on, and so is each answer that changes what is known. A
+ * control stream that ends without leave means that its rank died. The neighbours of a lost rank find it; all others
+ * hear of it within as many hops as the tree has.
  *
- * One verdict. Ranks may find different faults at the same time, and all must report one. Whoever
- * finds a fault, or first hears of one, tells every other that verdict, once; and when a rank has
- * heard from all that can still speak, it knows every verdict that any rank found by itself. A fault
- * wins over the end of a rank, which the fault may have caused; among equals the lowest rank's wins.
- * That is one round: a millisecond, but a second when one of them is dumb and not yet known to be.
+ * One verdict. Ranks may find different faults at the same time, and all must report one. Whoever finds a fault, or
+ * first hears of one, tells its neighbours that verdict at once, and from then on finds none by itself. A fault wins
+ * over the end of a rank, which the fault may have caused; among equals the lowest rank's wins. A rank that has heard
+ * from all neighbours but one what is the best verdict behind them concludes: it tells that one the best of these and its
+ * own; and who has heard so from all has the best of all ranks, and is settled. In a tree this ends after one message in
+ * each direction of each edge: leaves conclude first, two ranks in the middle are settled first, and the rest as they
+ * hear it. That takes milliseconds, but a second after the last such message when one of them is dumb and not yet known
+ * to be. A lost rank cuts the tree: its neighbours mend it in that time (tcp_tree.c), and count as one that has not
+ * concluded whoever is to come.
  *
- * The end of a stream does not overtake the reason. A rank that finds a damaged message stops
- * believing it, but still tells its sender the verdict and hears whether it has arrived; and of a
- * stream that has ended, all that arrived before is read first. */
+ * The end of a stream does not overtake the reason. A rank that finds a damaged message stops believing it, but still
+ * tells its sender the verdict and hears whether it has arrived; and of a stream that has ended, all that arrived before
+ * is read first. */
 #include "engine/base/clock.h"
 #include "transport/link/tcp_impl.h"
 
@@ -37,52 +41,92 @@ struct timespec tcp_until(double seconds) {
     return (struct timespec){.tv_sec = ns / 1000000000, .tv_nsec = ns % 1000000000};
 }
 
-/* ---- telling (all with the mutex) ---- */
-
-static struct peer_state own_state(struct tcp *t) {
-    struct peer_state s = {0};
-    for (int i = 0; i < LANES; i++) s.call[i] = t->lane[i].met;
-    s.seen = note_read(&t->note);
-    return s;
+double health_period(const struct tcp *t) {
+    double twelfth = t->link.params.timeout / 12;
+    return twelfth < 0.5 ? twelfth : 0.5;
 }
 
-static void frame_send(struct tcp_peer *p) {
+/* ---- telling (all with the mutex) ---- */
+
+static void frame_send(struct tcp_near *p) {
     nng_iov iov = {.iov_buf = (char *)&p->out + p->out_done, .iov_len = sizeof p->out - p->out_done};
     nng_aio_set_iov(p->send, 1, &iov);
-    nng_stream_send(p->stream[CONTROL].s, p->send);
+    nng_stream_send(p->line->stream.s, p->send);
+}
+
+/* As many as fit; the others remain due. */
+static void leavers_take(struct tcp_near *p, struct tcp_leavers *out) {
+    for (int r = 0; r < p->of->link.params.size; r++) {
+        uint64_t bit = (uint64_t)1 << r % 64;
+        if (!(p->leaves[r / 64] & bit)) continue;
+        if (out->n == LEAVERS) {
+            p->due |= FRAME_LEAVE;
+            return;
+        }
+        out->rank[out->n++] = r;
+        p->leaves[r / 64] &= ~bit;
+    }
+}
+
+/* Whether that neighbour may still tell a verdict that this rank has not heard. */
+static bool may_tell(const struct tcp *t, const struct tcp_near *p, int64_t now) {
+    return near_is_open(p) && !p->told && clock_seconds(now - p->heard) < t->link.params.heartbeat / 2;
+}
+
+/* Whether all verdicts behind the other neighbours are known, or have been waited for long enough. */
+static bool others_told(const struct tcp *t, const struct tcp_near *but, int64_t now) {
+    if (t->judging == SETTLED || clock_seconds(now - t->judging_since) >= settle_seconds) return true;
+    for (const struct tcp_near *p = t->near; p; p = p->next)
+        if (p->awaited || (p != but && may_tell(t, p, now))) return false;
+    return true;
 }
 
 /* The most urgent of what is due. */
-static void frame_next(struct tcp_peer *p) {
+static void frame_next(struct tcp_near *p) {
     static const unsigned urgency[] = {FRAME_FAIL, FRAME_LEAVE, FRAME_ASK, FRAME_STATE};
-    if (p->sending || p->ended || p->left || !p->due) return;
+    if (p->sending || !near_is_open(p) || !p->due || p->of->stopped) return;
     unsigned kind = FRAME_STATE;
     for (int i = 3; i >= 0; i--)
         if (p->due & urgency[i]) kind = urgency[i];
     p->due &= ~kind;
-    p->out = (struct tcp_frame){.kind = kind};
-    if (kind == FRAME_FAIL)
+    memset(&p->out, 0, sizeof p->out);
+    p->out.kind = kind;
+    if (kind == FRAME_FAIL) {
         p->out.verdict = p->of->verdict;
-    else
-        p->out.state = own_state(p->of);
-    seal_make(&p->line[CONTROL]->out, &p->out, offsetof(struct tcp_frame, seal), p->out.seal);
+        p->out.last = p->concluded = others_told(p->of, p, clock_ns());
+    } else if (kind == FRAME_LEAVE) {
+        leavers_take(p, &p->out.leavers);
+    } else {
+        p->out.report = tree_report(p->of, p);
+    }
+    seal_make(&p->line->out, &p->out, offsetof(struct tcp_frame, seal), p->out.seal);
     p->out_done = 0;
     p->sending = true;
     frame_send(p);
 }
 
-static void tell(struct tcp_peer *p, unsigned kind) {
+void health_tell(struct tcp_near *p, unsigned kind) {
     p->due |= kind;
     frame_next(p);
 }
 
-void health_tell_all(struct tcp *t, unsigned kind) {
-    for (int r = 0; r < t->link.params.size; r++)
-        if (r != t->link.params.rank) tell(&t->peers[r], kind);
+void health_tell_others(struct tcp *t, const struct tcp_near *but, unsigned kind) {
+    for (struct tcp_near *p = t->near; p; p = p->next)
+        if (p != but) health_tell(p, kind);
+}
+
+/* However many ranks ask, each edge passes on about two questions in a period. */
+void health_ask(struct tcp *t, const struct tcp_near *but) {
+    int64_t now = clock_ns();
+    for (struct tcp_near *p = t->near; p; p = p->next) {
+        if (p == but || clock_seconds(now - p->asks) < health_period(t) / 2) continue;
+        p->asks = now;
+        health_tell(p, FRAME_ASK);
+    }
 }
 
 static void on_told(void *arg) {
-    struct tcp_peer *p = arg;
+    struct tcp_near *p = arg;
     struct tcp *t = p->of;
     int rv = nng_aio_result(p->send);
     pthread_mutex_lock(&t->mutex);
@@ -99,21 +143,15 @@ static void on_told(void *arg) {
 
 /* ---- failing ---- */
 
-static bool can_speak(const struct tcp *t, const struct tcp_peer *p, int64_t now) {
-    double silent = clock_seconds(now - p->heard);
-    return p->rank != t->link.params.rank && !p->told && !p->left && !p->ended && silent < t->link.params.heartbeat / 2;
-}
-
-/* Whether the verdict is final. With the mutex; the caller tells 'failed' without it. */
-static bool settle(struct tcp *t) {
+bool health_settle(struct tcp *t) {
     int64_t now = clock_ns();
     if (t->judging != SETTLING) return false;
-    if (clock_seconds(now - t->judging_since) < settle_seconds)
-        for (int r = 0; r < t->link.params.size; r++)
-            if (can_speak(t, &t->peers[r], now)) return false;
-    t->judging = SETTLED;
-    pthread_cond_broadcast(&t->changed);
-    return true;
+    bool settled = others_told(t, NULL, now);
+    if (settled) t->judging = SETTLED;
+    for (struct tcp_near *p = t->near; p; p = p->next)
+        if (!p->concluded && others_told(t, p, now)) health_tell(p, FRAME_FAIL);
+    if (settled) pthread_cond_broadcast(&t->changed);
+    return settled;
 }
 
 void health_announce(struct tcp *t) {
@@ -126,22 +164,21 @@ static void take_verdict(struct tcp *t, const struct tcp_verdict *v) {
     t->verdict = *v;
     t->judging_since = clock_ns();
     t->judging = SETTLING;
-    health_tell_all(t, FRAME_FAIL);
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int i = 0; i < LINK_WAYS; i++)
-            if (t->peers[r].fd[i] >= 0) shutdown(t->peers[r].fd[i], SHUT_RDWR);
+    health_tell_others(t, NULL, FRAME_FAIL);
+    lines_end(t);
+    heal_start(t);
     if (t->beat) nng_aio_cancel(t->beat);
     pthread_cond_broadcast(&t->changed);
 }
 
-/* A verdict of this rank's own: none is made any more once there is one. With the mutex; true when it has settled. */
-static bool judge(struct tcp *t, enum error err, bool end, const char *reason) {
-    if (t->judging == FINE) {
+/* A verdict of this rank's own: none is made any more once there is one. */
+bool health_judge(struct tcp *t, enum error err, bool end, const char *reason) {
+    if (t->judging == FINE && !t->closing) {
         struct tcp_verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
         memcpy(v.reason, reason, strnlen(reason, sizeof v.reason - 1));
         take_verdict(t, &v);
     }
-    return settle(t);
+    return health_settle(t);
 }
 
 enum error tcp_failure(struct link *l) {
@@ -149,7 +186,7 @@ enum error tcp_failure(struct link *l) {
     if (atomic_load_explicit(&t->judging, memory_order_acquire) == FINE) return ERR_NONE;
     bool settled = false;
     pthread_mutex_lock(&t->mutex);
-    while (t->judging == SETTLING && !(settled = settle(t))) {
+    while (t->judging == SETTLING && !(settled = health_settle(t))) {
         struct timespec until = tcp_until(0.05);
         pthread_cond_timedwait(&t->changed, &t->mutex, &until);
     }
@@ -162,124 +199,135 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason) {
     struct tcp *t = tcp_of(l);
     assert(err != ERR_NONE);
     pthread_mutex_lock(&t->mutex);
-    bool settled = judge(t, err, err == ERR_TIMEOUT, reason);
+    bool settled = health_judge(t, err, err == ERR_TIMEOUT, reason);
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
     return tcp_failure(l);
 }
 
-/* ---- peers that are lost ---- */
+/* ---- ranks that are lost ---- */
 
-struct sighting health_seen(const struct tcp_peer *p) {
-    struct sighting s = p->state.seen;
-    if (p->stated) s.ago += clock_seconds(clock_ns() - p->stated);
-    return s;
-}
-
-/* In what a lane's thread waits for that peer, or NULL. */
-static const char *waits_for(const struct tcp *t, int peer) {
+/* In what a lane's thread waits for that rank, or NULL. */
+static const char *waits_for(const struct tcp *t, int rank) {
     for (int i = 0; i < ALL_LANES; i++)
-        if (*t->lane[i].waits && t->lane[i].awaited == peer) return t->lane[i].waits;
+        if (*t->lane[i].waits && t->lane[i].awaited == rank) return t->lane[i].waits;
     return NULL;
 }
 
-static bool judge_peer(struct tcp *t, const struct tcp_peer *p, bool end, const char *how) {
-    const struct link_params *lp = &t->link.params;
+static bool judge_rank(struct tcp *t, int rank, bool end, const char *how) {
+    const struct link_params *p = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
-    struct sighting seen = health_seen(p);
-    tcp_name(lp, p->rank, name);
-    words_lost(reason, name, how, &seen, link_rank_name(lp, lp->rank), waits_for(t, p->rank));
-    return judge(t, ERR_PEER, end, reason);
+    struct sighting seen = tree_seen(t, rank);
+    tcp_name(p, rank, name);
+    words_lost(reason, name, how, &seen, link_rank_name(p, p->rank), waits_for(t, rank));
+    return health_judge(t, ERR_PEER, end, reason);
 }
 
-bool health_lost(struct tcp *t, const struct tcp_peer *p, const char *how) {
-    return judge_peer(t, p, true, how);
-}
-
-static bool judge_silence(struct tcp *t, int64_t now) {
-    char how[96];
-    double most = t->link.params.heartbeat;
-    snprintf(how, sizeof how, "is silent for %.3g s: stopped, or its network is cut", most);
-    for (int r = 0; r < t->link.params.size; r++) {
-        const struct tcp_peer *p = &t->peers[r];
-        if (r == t->link.params.rank || p->left || p->ended) continue;
-        if (clock_seconds(now - p->heard) >= most) return health_lost(t, p, how);
-    }
-    return false;
-}
-
-/* Who was stopped himself has heard of nobody and may accuse nobody. */
-static void forgive(struct tcp *t, int64_t now) {
-    if (t->beaten && clock_seconds(now - t->beaten) > t->link.params.heartbeat / 2)
-        for (int r = 0; r < t->link.params.size; r++) t->peers[r].heard = now;
-    t->beaten = now;
-}
-
-static void on_beat(void *arg) {
-    struct tcp *t = arg;
-    int64_t now = clock_ns();
-    timer_clear(&t->beat_timer);
-    pthread_mutex_lock(&t->mutex);
-    forgive(t, now);
-    health_tell_all(t, FRAME_STATE);
-    bool settled = t->judging == FINE ? judge_silence(t, now) : settle(t);
-    double period = t->judging == SETTLING ? 0.05 : t->link.params.heartbeat / 5;
-    bool again = !t->closing && t->judging != SETTLED;
-    pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
-    if (again) timer_sleep(&t->beat_timer, t->beat, clock_ns() + (int64_t)(period * 1e9));
+bool health_lost(struct tcp *t, int rank, const char *how) {
+    return judge_rank(t, rank, true, how);
 }
 
 /* ---- hearing ---- */
 
-static void frame_hear(struct tcp_peer *p) {
+static void frame_hear(struct tcp_near *p) {
     nng_iov iov = {.iov_buf = (char *)&p->in + p->in_done, .iov_len = sizeof p->in - p->in_done};
     nng_aio_set_iov(p->recv, 1, &iov);
-    nng_stream_recv(p->stream[CONTROL].s, p->recv);
+    nng_stream_recv(p->line->stream.s, p->recv);
 }
 
 static bool wins(const struct tcp_verdict *v, const struct tcp_verdict *over) {
     return !v->end != !over->end ? !v->end : v->origin < over->origin;
 }
 
-static bool hear_verdict(struct tcp *t, struct tcp_peer *p) {
+static bool hear_verdict(struct tcp *t, struct tcp_near *p) {
     struct tcp_verdict *v = &p->in.verdict;
     v->reason[sizeof v->reason - 1] = '\0';
-    p->told = true;
+    if (p->in.last) p->told = true;
     if (v->error <= ERR_NONE || v->error > ERR_CONFIG) v->error = ERR_PEER;
-    if (t->judging == FINE)
+    if (t->judging == SETTLING) t->judging_since = clock_ns();
+    if (t->judging == FINE) {
         take_verdict(t, v);
-    else if (t->judging == SETTLING && wins(v, &t->verdict))
+    } else if (t->judging == SETTLING && wins(v, &t->verdict)) {
         t->verdict = *v;
-    return settle(t);
+        health_tell_others(t, p, FRAME_FAIL);
+    }
+    return health_settle(t);
+}
+
+/* That rank has left: known now, and passed on. */
+static void note_leave(struct tcp *t, struct tcp_near *from, int rank) {
+    if (rank < 0 || rank >= t->link.params.size || t->peers[rank].left) return;
+    t->peers[rank].left = clock_ns();
+    if (from) from->report.present--;
+    for (struct tcp_near *p = t->near; p; p = p->next) {
+        if (p == from) continue;
+        p->leaves[rank / 64] |= (uint64_t)1 << rank % 64;
+        p->due |= FRAME_LEAVE;
+    }
+}
+
+static bool hear_leavers(struct tcp *t, struct tcp_near *p) {
+    const struct tcp_leavers *l = &p->in.leavers;
+    for (int i = 0; i < l->n && i < LEAVERS; i++) note_leave(t, p, l->rank[i]);
+    health_tell_others(t, p, 0);
+    pthread_cond_broadcast(&t->changed);
+    if (t->link.params.mail) tcp_poke(&t->link); /* a receive may be waiting for it */
+    return health_settle(t);
+}
+
+static bool same_stand(const struct tcp_stand *a, const struct tcp_stand *b) {
+    return a->rank == b->rank && same_call(&a->call, &b->call);
+}
+
+static bool same_report(const struct tcp_report *a, const struct tcp_report *b) {
+    bool same = a->missing == b->missing;
+    for (int i = 0; i < LANES; i++)
+        same =
+            same && same_stand(&a->lane[i].least, &b->lane[i].least) && same_stand(&a->lane[i].most, &b->lane[i].most);
+    return same;
+}
+
+/* Whoever has asked lately hears what has changed, and while the group is opened all do. */
+static void hear_report(struct tcp *t, struct tcp_near *p) {
+    struct tcp_report *r = &p->in.report;
+    int64_t now = clock_ns();
+    bool same = p->reported && same_report(r, &p->report);
+    r->seen.doing[NOTE_TEXT] = '\0';
+    for (int i = 0; i < LANES; i++) r->lane[i].seen.doing[NOTE_TEXT] = '\0';
+    p->report = *r;
+    p->reported = p->heard;
+    if (p->in.kind == FRAME_ASK) {
+        p->asked = now;
+        health_tell(p, FRAME_STATE);
+        health_ask(t, p);
+    }
+    if (same) return;
+    for (struct tcp_near *q = t->near; q; q = q->next)
+        if (q != p && (!t->joined || clock_seconds(now - q->asked) < 2 * health_period(t))) health_tell(q, FRAME_STATE);
+    if (!t->joined) pthread_cond_broadcast(&t->changed);
 }
 
 /* With the mutex; true when the group has settled on a failure. */
-static bool frame_heard(struct tcp *t, struct tcp_peer *p) {
-    if (!seal_holds(&p->line[CONTROL]->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
-        return judge_peer(t, p, false, "sent a message that was changed on the way (link tcp, control)");
+static bool frame_heard(struct tcp *t, struct tcp_near *p) {
+    if (!seal_holds(&p->line->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
+        return judge_rank(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
     switch (p->in.kind) {
     case FRAME_FAIL:
         return hear_verdict(t, p);
     case FRAME_LEAVE:
-        p->left = true;
-        pthread_cond_broadcast(&t->changed);
-        if (t->poked >= 0) tcp_poke(&t->link); /* a receive may be waiting for it */
-        return settle(t);
+        return hear_leavers(t, p);
     case FRAME_STATE:
     case FRAME_ASK:
-        p->state = p->in.state;
-        p->state.seen.doing[NOTE_TEXT] = '\0';
-        p->stated = p->heard;
-        if (p->in.kind == FRAME_ASK) tell(p, FRAME_STATE);
+        hear_report(t, p);
         return false;
     default:
-        return judge_peer(t, p, false, "sent something unknown");
+        return judge_rank(t, p->rank, false, "sent something unknown");
     }
 }
 
-static bool bytes_heard(struct tcp *t, struct tcp_peer *p, size_t n) {
+static bool bytes_heard(struct tcp *t, struct tcp_near *p, size_t n) {
     p->heard = clock_ns();
+    p->warned = false;
     p->in_done += n;
     if (p->in_done < sizeof p->in) return false;
     p->in_done = 0;
@@ -287,20 +335,21 @@ static bool bytes_heard(struct tcp *t, struct tcp_peer *p, size_t n) {
 }
 
 /* nng gives up a stream that is reset, with what has arrived on it: that is read here. */
-static bool stream_ended(struct tcp *t, struct tcp_peer *p) {
+static bool stream_ended(struct tcp *t, struct tcp_near *p) {
     bool settled = false;
     ssize_t n;
-    while (!t->closing &&
-           (n = recv(p->fd[CONTROL], (char *)&p->in + p->in_done, sizeof p->in - p->in_done, MSG_DONTWAIT)) > 0)
+    if (t->stopped) return false;
+    while ((n = recv(p->line->fd, (char *)&p->in + p->in_done, sizeof p->in - p->in_done, MSG_DONTWAIT)) > 0)
         settled |= bytes_heard(t, p, (size_t)n);
-    p->ended = true;
+    bool expected = t->closing || t->peers[p->rank].left || p->ended || near_forget(t, p);
+    near_gone(t, p);
     pthread_cond_broadcast(&t->changed);
-    bool expected = t->closing || p->left || p->told;
-    return (expected ? settle(t) : health_lost(t, p, "has died")) || settled;
+    if (t->judging != FINE) heal_start(t);
+    return (expected ? health_settle(t) : health_lost(t, p->rank, "has died")) || settled;
 }
 
 static void on_heard(void *arg) {
-    struct tcp_peer *p = arg;
+    struct tcp_near *p = arg;
     struct tcp *t = p->of;
     int rv = nng_aio_result(p->recv);
     bool settled = false;
@@ -309,7 +358,7 @@ static void on_heard(void *arg) {
         settled = stream_ended(t, p);
     else
         settled = bytes_heard(t, p, nng_aio_count(p->recv));
-    bool more = !p->ended;
+    bool more = !p->ended && !t->stopped;
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
     if (more) frame_hear(p);
@@ -317,51 +366,47 @@ static void on_heard(void *arg) {
 
 /* ---- opening and closing ---- */
 
-enum error health_open(struct tcp *t) {
-    int64_t now = clock_ns();
-    for (int r = 0; r < t->link.params.size; r++) {
-        struct tcp_peer *p = &t->peers[r];
-        p->heard = now;
-        if (r == t->link.params.rank) continue;
-        if (nng_aio_alloc(&p->send, on_told, p) != 0 || nng_aio_alloc(&p->recv, on_heard, p) != 0)
-            return FAIL(ERR_MEMORY, "out of memory for %d peers", t->link.params.size);
-        nng_aio_set_timeout(p->send, NNG_DURATION_INFINITE);
-        nng_aio_set_timeout(p->recv, NNG_DURATION_INFINITE);
+/* Without memory for it, it is as if the neighbour had not come. One that comes when the tree is mended may not have
+ * heard who has left. */
+void health_listen(struct tcp_near *p) {
+    p->heard = clock_ns();
+    for (int r = 0; r < p->of->link.params.size; r++)
+        if (p->of->peers[r].left) {
+            p->leaves[r / 64] |= (uint64_t)1 << r % 64;
+            p->due |= FRAME_LEAVE;
+        }
+    if (nng_aio_alloc(&p->send, on_told, p) != 0 || nng_aio_alloc(&p->recv, on_heard, p) != 0) {
+        p->ended = true;
+        return;
     }
-    if (nng_aio_alloc(&t->beat, on_beat, t) != 0) return FAIL(ERR_MEMORY, "out of memory for the heartbeat");
-    for (int r = 0; r < t->link.params.size; r++)
-        if (r != t->link.params.rank) frame_hear(&t->peers[r]);
-    timer_sleep(&t->beat_timer, t->beat, now);
-    return ERR_NONE;
+    nng_aio_set_timeout(p->send, NNG_DURATION_INFINITE);
+    nng_aio_set_timeout(p->recv, NNG_DURATION_INFINITE);
+    health_tell(p, p->of->judging == FINE ? FRAME_STATE : FRAME_FAIL);
+    frame_hear(p);
+}
+
+/* Others may hear of each other by this rank alone. */
+static bool is_between(const struct tcp *t) {
+    int n = 0;
+    for (const struct tcp_near *p = t->near; p; p = p->next) n += near_is_open(p) && p->report.present > 0;
+    return t->judging == SETTLING || (t->judging == FINE && n > 1);
 }
 
 /* What is due fits into any stream's buffer, unless the peer has stopped reading, which is not waited
  * for; on a busy machine it takes a moment. */
-static void take_leave(struct tcp *t) {
+void health_leave(struct tcp *t) {
     struct timespec until = tcp_until(settle_seconds);
     pthread_mutex_lock(&t->mutex);
     t->closing = true;
-    health_tell_all(t, FRAME_LEAVE);
-    for (int r = 0; r < t->link.params.size; r++) {
-        struct tcp_peer *p = &t->peers[r];
-        while ((p->sending || p->due) && !p->ended && p->stream[CONTROL].s &&
+    note_leave(t, NULL, t->link.params.rank);
+    health_tell_others(t, NULL, 0);
+    while (is_between(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    }
+    health_tell_others(t, NULL, FRAME_STATE); /* says to whom they are left */
+    for (const struct tcp_near *p = t->near; p; p = p->next)
+        while ((p->sending || p->due) && near_is_open(p) &&
                pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
         }
-    }
+    t->stopped = true;
     pthread_mutex_unlock(&t->mutex);
-}
-
-void health_close(struct tcp *t) {
-    bool open = t->beat;
-    if (open) take_leave(t);
-    if (open) nng_aio_stop(t->beat);
-    timer_clear(&t->beat_timer);
-    for (int r = 0; r < t->link.params.size; r++) {
-        struct tcp_peer *p = &t->peers[r];
-        if (p->send) nng_aio_stop(p->send);
-        if (p->recv) nng_aio_stop(p->recv);
-        nng_aio_free(p->send);
-        nng_aio_free(p->recv);
-    }
-    nng_aio_free(t->beat);
 }

@@ -1,10 +1,14 @@
 /* The inside of the link over TCP.
  *
- * Between two ranks there is one stream for each way and one for control. The higher rank dials the lower's port, a door
- * (transport/door): both prove in TLS that they hold the run's key, and the dialer's first message is a hello, which
- * says whose stream it is. After the welcome TLS ends, and nothing follows but messages (label, its seal; bytes, their
- * seal) on a lane, or frames of one size with their seals on control. The keys of the seals come from that connection's
- * TLS, so nothing can be changed, left out, repeated or taken from another stream. */
+ * Control streams join neighbours in a tree over all ranks (tcp_tree.c); the higher rank dials the lower when the group
+ * is opened. Messages pass on streams of one direction, one for each lane and pair of ranks, which the sender dials when
+ * it first has something to send there (tcp_line.c). So a rank has streams to those with whom it works, not to all.
+ *
+ * A rank dials the other's port, a door (transport/door): both prove in TLS that they hold the run's key, and the
+ * dialer's first message is a hello, which says whose stream it is. After the welcome TLS ends, and nothing follows but
+ * messages (label, its seal; bytes, their seal) on a lane, or frames of one size with their seals on control. The keys
+ * of the seals come from that connection's TLS, so nothing can be changed, left out, repeated or taken from another
+ * stream. */
 #pragma once
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
@@ -18,6 +22,7 @@
 #include "transport/link/words.h"
 
 #include <nng/nng.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -40,35 +45,58 @@ static inline struct hello hello_of(const struct link_params *p, int from, int t
                           .kind = kind};
 }
 const char *port_key(const struct port *p);
-/* Waits until clock_ns() is 'deadline' for the stream of that name, which another rank opens to this one;
- * ERR_TIMEOUT without words, for the caller to name who did not come. */
-MUST_CHECK enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out);
-/* Opens this rank's stream of that kind to a lower one. */
+/* A group that a port serves. All is the port's while it is served, but the caller's memory. */
+struct port_group {
+    uint64_t group;
+    /* Gets every stream of the group, those that came before port_serve, too, and owns it. Waits for nothing: it is
+     * called with the port's mutex, from any thread. */
+    void (*came)(void *user, const struct hello *h, const struct stream *s);
+    void *user;
+    struct port_group *next;
+};
+void port_serve(struct port *p, struct port_group *g);
+void port_unserve(struct port *p, struct port_group *g);
+/* Opens a stream of this rank to a peer: waits for the peer's port until clock_ns() is 'deadline', never for a thread of
+ * the peer. kind: a way or CONTROL. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline,
                                struct stream *out);
-/* Whether two ranks have a stream of that kind. lanes: calls pass between them over TCP. */
-static inline bool has_stream(const struct link_params *p, uint32_t kind, bool lanes) {
-    return kind == CONTROL || (kind == MAIL_WAY ? p->mail : lanes);
-}
 
 /* ---- the link ---- */
 
-/* The state that a rank reports about itself, from time to time and on request. */
-struct peer_state {
-    struct call call[LANES];
-    struct sighting seen;
+/* What a rank reports to a neighbour: of itself, and of all ranks that are behind it, seen from there. */
+struct tcp_stand {
+    int32_t rank, unused;
+    struct call call; /* its last on the lane */
+};
+struct tcp_span {                 /* of a lane */
+    struct tcp_stand least, most; /* whoever has come to the fewest calls, and to the most */
+    struct sighting seen;         /* of 'least' */
+};
+struct tcp_report {
+    int32_t missing;      /* a rank that has not joined the group; -1: all have */
+    int32_t heir, degree; /* the lowest of the sender's neighbours, and how many there are */
+    int32_t present;      /* how many have not left */
+    int32_t unused;
+    struct sighting seen; /* of the sender */
+    struct tcp_span lane[LANES];
 };
 struct tcp_verdict {
     int32_t error, origin; /* enum error; the rank that found it */
     uint32_t end; /* a peer has ended or does not come, which a fault that another rank found may have caused */
     char reason[REASON_MAX];
 };
+enum { LEAVERS = 128 };
+struct tcp_leavers {
+    int32_t n, rank[LEAVERS];
+};
 enum frame_kind { FRAME_STATE = 1, FRAME_ASK = 2, FRAME_FAIL = 4, FRAME_LEAVE = 8 };
 struct tcp_frame {
-    uint32_t kind, unused;
+    uint32_t kind;
+    uint32_t last; /* FRAME_FAIL: the sender knows the verdicts of all ranks behind it */
     union {
-        struct peer_state state; /* FRAME_STATE, FRAME_ASK: the other is to tell, too */
+        struct tcp_report report; /* FRAME_STATE, FRAME_ASK: who hears it is to report, too, and to ask on */
         struct tcp_verdict verdict;
+        struct tcp_leavers leavers;
     };
     uint8_t seal[SEAL_BYTES]; /* of what stands before it */
 };
@@ -76,26 +104,35 @@ struct tcp_frame {
 typedef enum error (*exchange_fn)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                   const struct incoming *in);
 struct tcp;
-struct tcp_line { /* how a stream's two directions are sealed */
-    struct sealer out, in;
+struct tcp_line { /* a stream, and how its directions are sealed */
+    struct stream stream;
+    int fd;                /* the stream's, which owns it; -1: it had ended */
+    _Atomic bool used;     /* something has come on it */
+    struct sealer out, in; /* of a lane, only that of its direction is open */
+    struct tcp_line *next; /* of those that are out of use */
 };
 struct tcp_peer {
+    struct tcp_line *_Atomic to[LINK_WAYS], *_Atomic from[LINK_WAYS]; /* NULL: there is none yet (tcp_line.c) */
+    _Atomic int64_t left; /* when it was heard that it has left; 0: it has not */
+};
+struct tcp_near { /* a neighbour in the tree of control; t->mutex protects it */
     struct tcp *of;
     int rank;
-    struct stream stream[STREAMS];
-    struct tcp_line *line[STREAMS]; /* NULL where there is no stream */
-    int fd[STREAMS];                /* of the streams, which own them; else -1 */
-    _Atomic bool mute;              /* no message of it comes any more */
-    /* t->mutex protects the following members. */
+    struct tcp_line *line; /* NULL: it has not joined yet */
     nng_aio *send, *recv;
     struct tcp_frame out, in;
     size_t out_done, in_done;
-    bool sending;
-    unsigned due;           /* kinds of frames to be sent */
-    bool left, ended, told; /* took leave; its stream ended; has told its verdict */
-    int64_t heard;
-    struct peer_state state;
-    int64_t stated; /* when; 0: never */
+    bool sending, ended;
+    unsigned due;               /* kinds of frames to be sent */
+    uint64_t *leaves;           /* a bit for each rank: that it has left is to be told */
+    int64_t heard, asked, asks; /* when something was last heard of it; when it asked last, and was asked */
+    bool warned;                /* of its silence */
+    struct tcp_report report;   /* its last; at first what the tree says */
+    int64_t reported;           /* when; 0: never */
+    bool told, concluded;       /* verdicts of all behind it, or of all on this side, have been exchanged */
+    bool heals;                 /* it is gone, and this rank is to dial its heir */
+    int awaited;                /* it is gone: so many of its other neighbours are to come */
+    struct tcp_near *next;
 };
 
 /* One message in each direction (tcp_stream.c), the lane's thread's own. On the stream: label and
@@ -113,7 +150,7 @@ struct sending {
     char *piece; /* the last of these, encrypted; NULL: nothing is */
 };
 struct receiving {
-    int peer, fd;
+    int peer, fd; /* fd -1: the stream has not come */
     const struct incoming *in;
     struct label label;
     uint8_t head[SEAL_BYTES], tail[SEAL_BYTES];
@@ -122,6 +159,7 @@ struct receiving {
     size_t held;                /* bytes in 'piece' that the sink has not got yet */
     char *piece;                /* for sinks that do not only copy */
     struct sealer *sealer;
+    _Atomic bool *used; /* the line's */
 };
 struct tcp_vigil { /* of one exchange */
     int64_t start;
@@ -137,6 +175,7 @@ struct tcp_lane {
     struct call met;           /* the last; t->mutex's */
     char waits[DESCRIBED_MAX]; /* in what its thread waits, "" : it does not; t->mutex's */
     int awaited;               /* the rank that is waited for; -1: none */
+    int bell;                  /* an eventfd: a stream has come for it; -1: none */
 };
 
 struct tcp_block { /* of memory that alloc gave */
@@ -145,14 +184,17 @@ struct tcp_block { /* of memory that alloc gave */
 enum judging { FINE, SETTLING, SETTLED };
 struct tcp {
     struct link link;
-    enum reach reach;
-    exchange_fn exchange; /* what carries the messages of all calls: tcp_exchange or another's */
-    void *carried;        /* another's own */
-    _Atomic bool opened;  /* the caller's callbacks may be asked */
+    enum seal_kind seals, control_seals; /* of lanes, and of control */
+    exchange_fn exchange;                /* what carries the messages of all calls: tcp_exchange or another's */
+    void *carried;                       /* another's own */
+    _Atomic bool opened;                 /* the caller's callbacks may be asked */
     struct tcp_peer *peers;
     struct tcp_lane lane[ALL_LANES];
-    int poked; /* an eventfd, where there are messages; else -1 */
     struct tcp_block *blocks;
+    struct port_group served;
+    /* Of messages by tags: whose streams are polled, and room for that. */
+    int *senders, nsenders; /* t->mutex's */
+    struct pollfd *polled;
 
     nng_aio *beat;
     struct timer beat_timer;
@@ -160,12 +202,17 @@ struct tcp {
 
     struct note note;
 
-    pthread_mutex_t mutex;
+    pthread_mutex_t mutex; /* taken after a port's */
     pthread_cond_t changed;
-    _Atomic int judging; /* enum judging */
+    struct tcp_near *near;
+    struct tcp_line *disused; /* freed at the end */
+    pthread_t healer;
+    bool healing, healed; /* the thread runs; it is to be joined */
+    _Atomic int judging;  /* enum judging */
     int64_t judging_since;
     struct tcp_verdict verdict;
-    bool closing;
+    bool joined;           /* all ranks have: this one knows it */
+    bool closing, stopped; /* it takes leave; it has */
 };
 
 static inline struct tcp *tcp_of(struct link *l) {
@@ -175,8 +222,27 @@ static inline struct tcp *tcp_of(struct link *l) {
 /* The descriptor of a stream, which nng does not tell: the one socket of this process that has its two addresses. */
 MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */
 
+/* ---- tcp_line.c ---- */
+/* ns: after it was heard that a rank has left, a stream that it had dialed may still be on its way from the port. */
+enum { LEFT_FOR_GOOD = 200000000 };
+MUST_CHECK enum error lines_open(struct tcp *t);
+void lines_close(struct tcp *t);
+/* The stream is the line's, or freed. kind: a way or CONTROL. */
+MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
+void line_free(struct tcp_line *line);
+/* With the mutex: a stream that another rank has dialed to send on it. */
+void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);
+/* The line on which the lane sends to that peer: dials it, if there is none. */
+MUST_CHECK enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out);
+/* The line on which the lane receives from that peer; NULL: it has not come. */
+struct tcp_line *line_from(struct tcp *t, int lane, int peer);
+/* The line has ended. True: nothing had come on it, so another may; false: the peer has ended it. */
+bool line_drop(struct tcp *t, int lane, int peer, int fd);
+/* With the mutex: all of them end, so that no lane's thread waits. */
+void lines_end(struct tcp *t);
+
 /* ---- tcp_stream.c ---- */
-MUST_CHECK enum error lanes_open(struct tcp *t); /* streams are open */
+MUST_CHECK enum error lanes_open(struct tcp *t);
 void lanes_close(struct tcp *t);
 /* For whoever carries messages otherwise: the lane begins an exchange; a label has come. */
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
@@ -197,20 +263,46 @@ MUST_CHECK enum error tcp_begin_use(struct link *l);
     .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
     .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
 
+/* ---- tcp_tree.c ---- */
+MUST_CHECK enum error tree_open(struct tcp *t); /* waits until all ranks have joined */
+void tree_close(struct tcp *t);
+/* With the mutex. */
+struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to); /* to NULL: of all ranks */
+struct sighting tree_seen(const struct tcp *t, int rank);
+static inline bool near_is_open(const struct tcp_near *p) {
+    return p->line && !p->ended;
+}
+void near_came(struct tcp *t, int rank, struct tcp_line *line); /* a control stream */
+/* It has ended without a word while the group is opened, as a stream that its dialer has given up: it is awaited again. */
+bool near_forget(struct tcp *t, struct tcp_near *p);
+/* It has ended: whoever was its neighbour becomes its heir's. */
+void near_gone(struct tcp *t, struct tcp_near *p);
+void heal_start(struct tcp *t);
+
 /* ---- tcp_health.c ---- */
-MUST_CHECK enum error health_open(struct tcp *t); /* streams are open */
-void health_close(struct tcp *t);
 /* "rank 3 (hostB, pid 4711)" */
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
-/* These four are called with the mutex, but for health_announce. */
-void health_tell_all(struct tcp *t, unsigned kind); /* a frame of that kind */
-struct sighting health_seen(const struct tcp_peer *p);
-/* A peer is lost: "has died". True when the group has settled on a failure, which the caller then
- * announces without the mutex. */
-MUST_CHECK bool health_lost(struct tcp *t, const struct tcp_peer *p, const char *how);
+/* These are called with the mutex, but for health_announce. */
+void health_listen(struct tcp_near *p); /* it has a stream now */
+void health_tell_others(struct tcp *t, const struct tcp_near *but, unsigned kind);
+void health_tell(struct tcp_near *p, unsigned kind);
+void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours but that one */
+MUST_CHECK bool health_settle(struct tcp *t);
+/* A rank is lost: "has died". True when the group has settled on a failure, which the caller then announces without the
+ * mutex. */
+MUST_CHECK bool health_lost(struct tcp *t, int rank, const char *how);
+MUST_CHECK bool health_judge(struct tcp *t, enum error err, bool end, const char *reason);
 void health_announce(struct tcp *t);
+/* Tells all ranks that this one leaves, and passes on what it hears for a moment. Without the mutex. */
+void health_leave(struct tcp *t);
+/* Seconds between two questions of a rank that waits. */
+double health_period(const struct tcp *t);
 /* Some time from now, for waits on t->changed. */
 struct timespec tcp_until(double seconds);
+
+/* ---- tcp_beat.c ---- */
+MUST_CHECK enum error beat_open(struct tcp *t);
+void beat_close(struct tcp *t);
 
 /* ---- tcp_watch.c ---- */
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */

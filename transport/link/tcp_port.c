@@ -1,11 +1,9 @@
 /* The port: the door by which the streams of other ranks come in. A rank dials, and greets with a hello that says whose
- * stream it is; the door keeps the stream until the link that waits for it takes it. */
-#include "engine/base/clock.h"
-#include "transport/base/condition.h"
+ * stream it is. The port gives it to the group that it is for, or keeps it until this rank opens that group: streams of
+ * control, and of lanes that begin to open it, which are about 2 log2 n. */
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +18,7 @@ struct port {
     struct door *door;
     char address[ADDRESS_MAX], key[SECRET_SIZE];
     pthread_mutex_t mutex; /* of what follows */
-    pthread_cond_t came;
+    struct port_group *groups;
     struct kept *kept;
     int nkept;
 };
@@ -37,18 +35,6 @@ const char *port_key(const struct port *p) {
 
 static bool same_stream(const struct hello *a, const struct hello *b) {
     return a->group == b->group && a->from == b->from && a->to == b->to && a->kind == b->kind;
-}
-
-/* Takes a stream out of those that are kept: the one of that name, or NULL. With the mutex. */
-static struct kept *kept_remove(struct port *p, const struct hello *h) {
-    for (struct kept **k = &p->kept; *k; k = &(*k)->next)
-        if (same_stream(&(*k)->hello, h)) {
-            struct kept *found = *k;
-            *k = found->next;
-            p->nkept--;
-            return found;
-        }
-    return NULL;
 }
 
 static void kept_free(struct kept *k) {
@@ -73,27 +59,38 @@ static void on_hello(void *user, struct guest *g) {
 }
 
 /* An older stream of the same name is one that its dialer has given up. Too many wait only where a rank of this run
- * misbehaves: then the newcomer has to go. */
-static void on_keep(void *user, struct guest *g, const struct stream *s) {
-    struct port *p = user;
-    void *memory;
-    if (memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
+ * misbehaves: then the newcomer has to go. With the mutex. */
+static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
+    void *memory = NULL;
+    for (struct kept **at = &p->kept; *at; at = &(*at)->next)
+        if (same_stream(&(*at)->hello, h)) {
+            struct kept *old = *at;
+            *at = old->next;
+            p->nkept--;
+            kept_free(old);
+            break;
+        }
+    if (p->nkept == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
         nng_stream_free(s->s);
         return;
     }
-    struct kept *k = memory, *old;
-    *k = (struct kept){.hello = *(struct hello *)guest_own(g), .stream = *s};
+    struct kept *k = memory;
+    *k = (struct kept){.next = p->kept, .hello = *h, .stream = *s};
+    p->kept = k;
+    p->nkept++;
+}
+
+static void on_keep(void *user, struct guest *g, const struct stream *s) {
+    struct port *p = user;
+    const struct hello *h = guest_own(g);
     pthread_mutex_lock(&p->mutex);
-    old = kept_remove(p, &k->hello);
-    bool room = p->nkept < KEPT_MOST;
-    if (room) {
-        k->next = p->kept;
-        p->kept = k;
-        p->nkept++;
-    }
-    pthread_cond_broadcast(&p->came);
+    const struct port_group *served = p->groups;
+    while (served && served->group != h->group) served = served->next;
+    if (served)
+        served->came(served->user, h, s);
+    else
+        kept_add(p, h, s);
     pthread_mutex_unlock(&p->mutex);
-    kept_free(room ? old : k);
 }
 
 static const struct door_ops ops = {
@@ -135,7 +132,6 @@ enum error port_open(const struct port_params *params, struct port **out) {
     struct port *p = memory;
     strcpy(p->key, key);
     pthread_mutex_init(&p->mutex, NULL);
-    condition_init(&p->came);
     enum error err = port_listen(p, host);
     if (err)
         port_close(p);
@@ -151,27 +147,32 @@ void port_close(struct port *p) {
         next = k->next;
         kept_free(k);
     }
-    pthread_cond_destroy(&p->came);
     pthread_mutex_destroy(&p->mutex);
     memory_free(p);
 }
 
-enum error port_take(struct port *p, const struct hello *wanted, int64_t deadline, struct stream *out) {
-    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
-    struct kept *k;
-    enum error err = ERR_NONE;
+void port_serve(struct port *p, struct port_group *g) {
     pthread_mutex_lock(&p->mutex);
-    while (!(k = kept_remove(p, wanted)) && pthread_cond_timedwait(&p->came, &p->mutex, &until) != ETIMEDOUT) {
+    g->next = p->groups;
+    p->groups = g;
+    for (struct kept **at = &p->kept, *k; (k = *at);) {
+        if (k->hello.group != g->group) {
+            at = &k->next;
+            continue;
+        }
+        *at = k->next;
+        p->nkept--;
+        g->came(g->user, &k->hello, &k->stream);
+        k->stream.s = NULL;
+        kept_free(k);
     }
     pthread_mutex_unlock(&p->mutex);
-    if (!k) return ERR_TIMEOUT;
-    if (k->hello.size == wanted->size) {
-        *out = k->stream;
-        k->stream.s = NULL;
-    } else {
-        err = FAIL(ERR_MISMATCH, "rank %u is of a group of %u ranks, rank %u of %u", (unsigned)wanted->from,
-                   (unsigned)k->hello.size, (unsigned)wanted->to, (unsigned)wanted->size);
-    }
-    kept_free(k);
-    return err;
+}
+
+void port_unserve(struct port *p, struct port_group *g) {
+    pthread_mutex_lock(&p->mutex);
+    struct port_group **at = &p->groups;
+    while (*at && *at != g) at = &(*at)->next;
+    if (*at) *at = g->next;
+    pthread_mutex_unlock(&p->mutex);
 }

@@ -15,7 +15,6 @@
 #include <poll.h>
 #include <stddef.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -93,7 +92,6 @@ static void send_begin(struct tcp *t, int lane, const struct call *label, const 
     s->done = s->total = 0;
     if (!out) return;
     s->peer = out->peer;
-    s->fd = t->peers[out->peer].fd[lane_way(lane)];
     s->label = (struct label){.call = *label, .bytes = out->bytes, .stamp = out->stamp};
     s->data = out->data;
     s->bytes = out->bytes;
@@ -176,16 +174,37 @@ static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {
     r->labelled = false;
     if (!in) return;
     r->peer = in->peer;
-    r->fd = t->peers[in->peer].fd[lane_way(lane)];
+    r->fd = -1;
     r->total = sizeof r->label + in->bytes;
 }
 
 /* ---- both ---- */
 
+/* Whether the stream has come on which the lane receives. */
+static bool recv_open(struct tcp *t, int lane) {
+    struct receiving *r = &t->lane[lane].in;
+    struct tcp_line *line = r->fd >= 0 || r->done == r->total ? NULL : line_from(t, lane, r->peer);
+    if (!line) return r->fd >= 0;
+    r->fd = line->fd;
+    r->sealer = &line->in;
+    r->used = &line->used;
+    return line->fd >= 0 || !line_drop(t, lane, r->peer, -1);
+}
+
+static enum moved recv_on_line(struct tcp *t, int lane) {
+    struct receiving *r = &t->lane[lane].in;
+    if (!recv_open(t, lane)) return MOVED_NOTHING;
+    enum moved came = recv_some(r);
+    if (came == MOVED_SOME) *r->used = true;
+    if (came != MOVED_BROKEN || r->done || !line_drop(t, lane, r->peer, r->fd)) return came;
+    r->fd = -1;
+    return MOVED_NOTHING;
+}
+
 /* *some tells whether anything moved. */
 static enum error move_some(struct tcp *t, int lane, bool *some) {
     struct tcp_lane *n = &t->lane[lane];
-    enum moved sent = send_some(&n->out), came = recv_some(&n->in);
+    enum moved sent = send_some(&n->out), came = recv_on_line(t, lane);
     if (came == MOVED_SOME) TRY(use_received(t, lane));
     if (came == MOVED_BROKEN) return tcp_broken(t, lane, n->in.peer);
     if (sent == MOVED_BROKEN) return tcp_broken(t, lane, n->out.peer);
@@ -196,9 +215,14 @@ static enum error move_some(struct tcp *t, int lane, bool *some) {
 static enum error wait_either(struct tcp *t, int lane) {
     const struct sending *s = &t->lane[lane].out;
     const struct receiving *r = &t->lane[lane].in;
+    int in = r->fd >= 0 ? r->fd : t->lane[lane].bell;
+    uint64_t rung;
     struct pollfd f[2] = {{.fd = s->done < s->total ? s->fd : -1, .events = POLLOUT},
-                          {.fd = r->done < r->total ? r->fd : -1, .events = POLLIN}};
-    return poll(f, 2, TICK_MS) == 0 ? tcp_watch(t, lane) : ERR_NONE;
+                          {.fd = r->done < r->total ? in : -1, .events = POLLIN}};
+    int n = poll(f, 2, TICK_MS);
+    if (n > 0 && f[1].revents && r->fd < 0 && read(in, &rung, sizeof rung) < 0 && errno != EAGAIN)
+        return tcp_fail(&t->link, ERR_IO, "the eventfd of a lane cannot be read");
+    return n == 0 ? tcp_watch(t, lane) : ERR_NONE;
 }
 
 void tcp_prepare(struct tcp *t, int lane, const struct call *label, const struct outgoing *out,
@@ -215,7 +239,7 @@ static size_t seal_bytes(const struct tcp *t, int peer, size_t bytes) {
     return bytes && (far || p->secure >= SECURE_SEALED) ? SEAL_BYTES : 0;
 }
 
-/* On a stream there are seals, too. */
+/* On a stream there are seals, too. Opens it if it is the first that is sent on it. */
 static enum error seals_begin(struct tcp *t, int lane) {
     struct sending *s = &t->lane[lane].out;
     struct receiving *r = &t->lane[lane].in;
@@ -223,7 +247,10 @@ static enum error seals_begin(struct tcp *t, int lane) {
     if (s->piece && s->bytes > AEAD_MOST)
         return tcp_fail(&t->link, ERR_CONFIG, "a message of more than 64 GB cannot be encrypted");
     if (s->peer >= 0) {
-        s->sealer = &t->peers[s->peer].line[lane_way(lane)]->out;
+        struct tcp_line *line;
+        TRY(line_to(t, lane, s->peer, &line));
+        s->fd = line->fd;
+        s->sealer = &line->out;
         s->sealed = seal_bytes(t, s->peer, s->bytes);
         s->total += SEAL_BYTES + s->sealed;
         seal_make(s->sealer, &s->label, sizeof s->label, s->head);
@@ -233,7 +260,6 @@ static enum error seals_begin(struct tcp *t, int lane) {
         }
     }
     if (r->peer >= 0) {
-        r->sealer = &t->peers[r->peer].line[lane_way(lane)]->in;
         r->sealed = seal_bytes(t, r->peer, r->in->bytes);
         r->total += SEAL_BYTES + r->sealed;
     }
@@ -280,51 +306,6 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
     return tcp_end(l, lane);
 }
 
-/* ---- messages from anybody ---- */
-
-/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
-static bool has_ended(struct tcp_peer *p) {
-    char byte;
-    ssize_t n = recv(p->fd[MAIL_WAY], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    bool ended = n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR);
-    if (ended) atomic_store(&p->mute, true);
-    return ended;
-}
-
-enum error tcp_arrival(struct link *l, int *peer) {
-    struct tcp *t = tcp_of(l);
-    int size = l->params.size, last = *peer < 0 ? 0 : *peer;
-    struct pollfd f[RANKS_MAX + 1];
-    uint64_t pokes;
-    *peer = -1;
-    TRY(tcp_failure(l));
-    for (int r = 0; r < size; r++)
-        f[r] = (struct pollfd){.fd = t->peers[r].mute ? -1 : t->peers[r].fd[MAIL_WAY], .events = POLLIN};
-    f[size] = (struct pollfd){.fd = t->poked, .events = POLLIN};
-    if (poll(f, (nfds_t)size + 1, -1) < 0) return ERR_NONE; /* a signal */
-    if (f[size].revents && read(t->poked, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
-        return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
-    for (int i = 1; i <= size && *peer < 0; i++) {
-        int r = (last + i) % size;
-        if (f[r].revents && !has_ended(&t->peers[r])) *peer = r;
-    }
-    return tcp_failure(l);
-}
-
-void tcp_poke(struct link *l) {
-    ssize_t n = write(tcp_of(l)->poked, &(uint64_t){1}, sizeof(uint64_t));
-    (void)n; /* at its end it is readable in any case */
-}
-
-/* Its stream ends when it dies, too; then control tells. */
-bool tcp_left(struct link *l, int rank) {
-    struct tcp_peer *p = &tcp_of(l)->peers[rank];
-    pthread_mutex_lock(&p->of->mutex);
-    bool left = p->left;
-    pthread_mutex_unlock(&p->of->mutex);
-    return left && atomic_load(&p->mute);
-}
-
 /* ---- opening and closing ---- */
 
 enum error lanes_open(struct tcp *t) {
@@ -339,14 +320,6 @@ enum error lanes_open(struct tcp *t) {
             t->lane[i].out.piece = piece;
         }
     }
-    for (int i = 0; i < STREAMS; i++)
-        for (int r = 0; r < t->link.params.size; r++) {
-            struct tcp_peer *p = &t->peers[r];
-            enum error err = p->stream[i].s ? stream_descriptor(p->stream[i].s, &p->fd[i]) : ERR_NONE;
-            if (err && i != CONTROL) return err; /* control reports itself that a rank has ended */
-        }
-    if (t->link.params.mail && (t->poked = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-        return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));
     return ERR_NONE;
 }
 
@@ -355,5 +328,4 @@ void lanes_close(struct tcp *t) {
         memory_free(t->lane[i].in.piece);
         memory_free(t->lane[i].out.piece);
     }
-    if (t->poked >= 0) close(t->poked);
 }

@@ -18,20 +18,21 @@ static void describe_call(struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
         snprintf(out, DESCRIBED_MAX, "the group");
 }
 
-/* A peer whose call of the same number on this lane is another: -1 when there is none. */
+/* Of all ranks behind a neighbour, one whose call of the same number on this lane is another: -1 when none is known. */
 static int find_other_call(struct tcp *t, int lane, struct call *mine, struct call *theirs) {
     int found = -1;
     pthread_mutex_lock(&t->mutex);
     *mine = t->lane[lane].met;
-    for (int r = 0; r < t->link.params.size && found < 0; r++) {
-        const struct call *c = &t->peers[r].state.call[lane];
-        if (r == t->link.params.rank || !mine->sequence || c->sequence != mine->sequence) continue;
-        if (same_call(c, mine)) continue;
-        *theirs = *c;
-        found = r;
+    for (const struct tcp_near *p = t->near; p && found < 0; p = p->next) {
+        const struct tcp_stand *of[] = {&p->report.lane[lane].least, &p->report.lane[lane].most};
+        for (int i = 0; i < 2 && p->reported && found < 0; i++) {
+            if (!mine->sequence || of[i]->call.sequence != mine->sequence || same_call(&of[i]->call, mine)) continue;
+            *theirs = of[i]->call;
+            found = of[i]->rank;
+        }
     }
     pthread_mutex_unlock(&t->mutex);
-    return found;
+    return found < t->link.params.size ? found : -1;
 }
 
 static enum error compare_calls(struct tcp *t, int lane) {
@@ -42,21 +43,19 @@ static enum error compare_calls(struct tcp *t, int lane) {
     return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);
 }
 
-/* A peer that has not come to this rank's call, as far as is known; -1: all have. With the mutex. */
-static int find_absent(const struct tcp *t, int lane) {
-    const struct call *mine = &t->lane[lane].met;
-    for (int r = 0; r < t->link.params.size; r++) {
-        uint32_t theirs = t->peers[r].state.call[lane].sequence;
-        if (r != t->link.params.rank && (int32_t)(theirs - mine->sequence) < 0) return r;
-    }
-    return -1;
+/* The rank that has come to the fewest calls, if that is not this rank's; -1: all have, as far as is known. With the
+ * mutex. */
+static int find_absent(struct tcp *t, int lane) {
+    const struct tcp_stand least = tree_report(t, NULL).lane[lane].least;
+    bool behind = (int32_t)(least.call.sequence - t->lane[lane].met.sequence) < 0;
+    return behind && least.rank < t->link.params.size ? least.rank : -1;
 }
 
 static void watch_complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
-    struct sighting seen = health_seen(&t->peers[peer]);
+    struct sighting seen = tree_seen(t, peer);
     pthread_mutex_unlock(&t->mutex);
     tcp_name(&t->link.params, peer, name);
     words_late(out, name, how, doing, seconds, &seen);
@@ -80,7 +79,7 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     struct timespec answers = tcp_until(timeout / 8 < 0.05 ? timeout / 8 : 0.05);
     char text[REASON_MAX];
     pthread_mutex_lock(&t->mutex);
-    health_tell_all(t, FRAME_ASK);
+    health_ask(t, NULL);
     while (pthread_cond_timedwait(&t->changed, &t->mutex, &answers) == 0) {
     }
     int absent = find_absent(t, lane);
@@ -90,19 +89,28 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     return tcp_fail(l, ERR_TIMEOUT, text);
 }
 
-/* Says what it waits in, and asks all ranks for their states, now and then. */
+/* Says what it waits in, and asks all ranks how far they are, now and then. */
 static void ask_around(struct tcp *t, int lane, int64_t now) {
     struct tcp_lane *n = &t->lane[lane];
-    double period = t->link.params.timeout / 12 < 0.5 ? t->link.params.timeout / 12 : 0.5;
-    if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < period) return;
+    if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < health_period(t)) return;
     char doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     strcpy(n->waits, doing);
     n->awaited = n->in.peer >= 0 && n->in.done < n->in.total ? n->in.peer : n->out.peer;
-    health_tell_all(t, FRAME_ASK);
+    health_ask(t, NULL);
     pthread_mutex_unlock(&t->mutex);
     n->vigil.asked = now;
+}
+
+/* The rank for which the lane waits, if it has left and no stream says so; else -1. */
+static int watch_left(const struct tcp *t, int lane, int64_t now) {
+    const struct sending *s = &t->lane[lane].out;
+    const struct receiving *r = &t->lane[lane].in;
+    int64_t out = s->done < s->total ? t->peers[s->peer].left : 0;
+    int64_t in = r->done < r->total && r->fd < 0 ? t->peers[r->peer].left : 0;
+    if (out && now - out > LEFT_FOR_GOOD) return s->peer;
+    return in && now - in > LEFT_FOR_GOOD ? r->peer : -1;
 }
 
 enum error tcp_watch(struct tcp *t, int lane) {
@@ -114,6 +122,8 @@ enum error tcp_watch(struct tcp *t, int lane) {
     size_t progress = t->lane[lane].out.done + t->lane[lane].in.done + 1; /* at first: some */
     if (progress != v->progress) *v = (struct tcp_vigil){.start = now, .progress = progress};
     ask_around(t, lane, now);
+    int left = watch_left(t, lane, now);
+    if (left >= 0) return tcp_broken(t, lane, left);
     if (t->opened) TRY(compare_calls(t, lane));
     double waited = clock_seconds(now - v->start);
     if (waited >= timeout) {
@@ -129,7 +139,7 @@ enum error tcp_watch(struct tcp *t, int lane) {
 }
 
 enum error tcp_broken(struct tcp *t, int lane, int peer) {
-    struct tcp_peer *p = &t->peers[peer];
+    const struct tcp_peer *p = &t->peers[peer];
     struct timespec until = tcp_until(reason_seconds);
     char doing[DESCRIBED_MAX];
     describe_call(t, lane, doing);
@@ -138,7 +148,7 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    bool settled = t->judging == FINE && health_lost(t, p, p->left ? "has left" : "cannot be reached any more");
+    bool settled = t->judging == FINE && health_lost(t, peer, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
     if (settled) health_announce(t);
     return tcp_failure(&t->link);

@@ -1,0 +1,250 @@
+/* The streams of the lanes, which are opened when they are first used.
+ *
+ * A stream carries the messages of one lane in one direction, from the rank that has dialed it. Whoever first sends to
+ * a peer on a lane dials the peer's port, which takes the stream in by itself, in callbacks, and gives it to the
+ * receiver's group, or keeps it until that group is opened. So opening a stream waits for no rank: a sender waits for a
+ * port, never for a thread, and a receiver waits for a stream exactly where it would wait for its first bytes, which
+ * come when the same rank begins the same exchange. Hence no circle of waiting can arise that the bytes alone would not
+ * make, and a small message leaves before its receiver is there, the first one, too.
+ *
+ * A dialer whose hello has taken too long begins anew, and its first stream may have come all the same. That one ends
+ * without a byte, and the next takes its place: a stream on which nothing has come is believed neither in its end nor
+ * in its being the only one. */
+#include "engine/base/clock.h"
+#include "engine/base/memory.h"
+#include "transport/link/tcp_impl.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The one who dialed sends in direction 'D'. */
+static enum error seals_open(const struct tcp *t, struct tcp_line *l, uint32_t kind) {
+    const struct stream *s = &l->stream;
+    enum seal_kind seals = kind == CONTROL ? t->control_seals : t->seals;
+    if (kind == CONTROL || s->dialed) TRY(sealer_open(&l->out, seals, s->session, s->dialed ? 'D' : 'L', false));
+    if (kind == CONTROL || !s->dialed) TRY(sealer_open(&l->in, seals, s->session, s->dialed ? 'L' : 'D', true));
+    return ERR_NONE;
+}
+
+enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out) {
+    void *memory;
+    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
+    if (err) {
+        nng_stream_free(s->s);
+        return err;
+    }
+    struct tcp_line *l = memory;
+    l->stream = *s;
+    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
+    err = seals_open(t, l, kind);
+    if (err)
+        line_free(l);
+    else
+        *out = l;
+    return err;
+}
+
+void line_free(struct tcp_line *line) {
+    if (!line) return;
+    nng_stream_free(line->stream.s);
+    sealer_close(&line->out);
+    sealer_close(&line->in);
+    memory_free(line);
+}
+
+/* A lane's thread may still use its descriptor. With the mutex. */
+static void line_disuse(struct tcp *t, struct tcp_line *line) {
+    line->next = t->disused;
+    t->disused = line;
+}
+
+/* With the mutex: once the group has failed, no lane waits on any stream. */
+static void line_place(struct tcp *t, struct tcp_line *_Atomic *at, struct tcp_line *line) {
+    if (t->judging != FINE && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
+    atomic_store(at, line);
+}
+
+void lines_end(struct tcp *t) {
+    for (int r = 0; r < t->link.params.size; r++)
+        for (int way = 0; way < LINK_WAYS; way++) {
+            const struct tcp_line *of[] = {t->peers[r].to[way], t->peers[r].from[way]};
+            for (int i = 0; i < 2; i++)
+                if (of[i] && of[i]->fd >= 0) shutdown(of[i]->fd, SHUT_RDWR);
+        }
+}
+
+/* ---- sending ---- */
+
+/* In slices, between which the lane's thread looks around as it does while bytes do not move. */
+static enum error line_dial(struct tcp *t, int lane, int peer, struct stream *out) {
+    const struct link_params *p = &t->link.params;
+    enum { LONGEST = 8 };
+    int64_t slice = 1000000000, deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    char words[REASON_MAX];
+    for (;; slice *= slice < LONGEST * 1000000000LL ? 2 : 1) {
+        if (t->peers[peer].left) return tcp_broken(t, lane, peer);
+        int64_t end = clock_ns() + slice;
+        enum error err = tcp_dial(p, peer, (uint32_t)lane_way(lane), end < deadline ? end : deadline, out);
+        if (!err) return ERR_NONE;
+        if (err != ERR_TIMEOUT || clock_ns() >= deadline)
+            return tcp_fail(&t->link, err, error_words(words, sizeof words));
+        TRY(tcp_watch(t, lane));
+    }
+}
+
+enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
+    struct tcp_line *_Atomic *at = &t->peers[peer].to[lane_way(lane)];
+    struct stream s;
+    char words[REASON_MAX];
+    *out = atomic_load(at);
+    if (*out) return ERR_NONE;
+    TRY(line_dial(t, lane, peer, &s));
+    enum error err = line_open(t, &s, (uint32_t)lane_way(lane), out);
+    if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
+    pthread_mutex_lock(&t->mutex);
+    line_place(t, at, *out);
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
+}
+
+/* ---- receiving ---- */
+
+static void bell_ring(const struct tcp *t, int lane) {
+    ssize_t n = write(t->lane[lane].bell, &(uint64_t){1}, sizeof(uint64_t));
+    (void)n; /* at its end it is readable in any case */
+}
+
+static void sender_add(struct tcp *t, int rank) {
+    for (int i = 0; i < t->nsenders; i++)
+        if (t->senders[i] == rank) return;
+    t->senders[t->nsenders++] = rank;
+}
+
+void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
+    struct tcp_line *_Atomic *at = &t->peers[from].from[way];
+    struct tcp_line *old = atomic_load(at);
+    if (old && old->used) {
+        line_disuse(t, line);
+        return;
+    }
+    if (old) line_disuse(t, old);
+    line_place(t, at, line);
+    if (way == MAIL_WAY) sender_add(t, from);
+    bell_ring(t, way == MAIL_WAY ? LANE_IN : (int)way);
+}
+
+struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
+    return atomic_load(&t->peers[peer].from[lane_way(lane)]);
+}
+
+bool line_drop(struct tcp *t, int lane, int peer, int fd) {
+    struct tcp_line *_Atomic *at = &t->peers[peer].from[lane_way(lane)];
+    pthread_mutex_lock(&t->mutex);
+    struct tcp_line *line = atomic_load(at);
+    bool current = line && line->fd == fd, used = current && line->used;
+    if (current && !used) {
+        line_disuse(t, line);
+        atomic_store(at, NULL);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return !used;
+}
+
+/* ---- messages from anybody ---- */
+
+/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. Only the
+ * thread of LANE_IN takes a sender away. */
+static bool sender_ended(struct tcp *t, int i) {
+    char byte;
+    struct tcp_line *_Atomic *at = &t->peers[t->senders[i]].from[MAIL_WAY];
+    ssize_t n = recv(t->polled[i].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return false;
+    pthread_mutex_lock(&t->mutex);
+    struct tcp_line *line = atomic_load(at);
+    if (line->fd == t->polled[i].fd) { /* else another has come in its place */
+        line_disuse(t, line);
+        atomic_store(at, NULL);
+        t->senders[i] = t->senders[--t->nsenders];
+    }
+    pthread_mutex_unlock(&t->mutex);
+    return true;
+}
+
+static int senders_poll(struct tcp *t) {
+    pthread_mutex_lock(&t->mutex);
+    int n = t->nsenders;
+    for (int i = 0; i < n; i++)
+        t->polled[i] = (struct pollfd){.fd = t->peers[t->senders[i]].from[MAIL_WAY]->fd, .events = POLLIN};
+    pthread_mutex_unlock(&t->mutex);
+    t->polled[n] = (struct pollfd){.fd = t->lane[LANE_IN].bell, .events = POLLIN};
+    return poll(t->polled, (nfds_t)n + 1, -1) < 0 ? -1 : n; /* a signal */
+}
+
+enum error tcp_arrival(struct link *l, int *peer) {
+    struct tcp *t = tcp_of(l);
+    uint64_t pokes;
+    int last = *peer;
+    *peer = -1;
+    TRY(tcp_failure(l));
+    int n = senders_poll(t), at = n - 1;
+    if (n < 0) return ERR_NONE;
+    if (t->polled[n].revents && read(t->polled[n].fd, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
+        return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
+    for (int i = 0; i < n; i++)
+        if (t->senders[i] == last) at = i;
+    for (int i = 1; i <= n && *peer < 0; i++) {
+        int k = (at + i) % n;
+        if (!t->polled[k].revents) continue;
+        if (sender_ended(t, k)) break; /* the list is another */
+        *peer = t->senders[k];
+    }
+    return tcp_failure(l);
+}
+
+void tcp_poke(struct link *l) {
+    bell_ring(tcp_of(l), LANE_IN);
+}
+
+/* Its stream ends when it dies, too; then control tells. */
+bool tcp_left(struct link *l, int rank) {
+    struct tcp_peer *p = &tcp_of(l)->peers[rank];
+    int64_t left = p->left;
+    return left && clock_ns() - left > LEFT_FOR_GOOD && !atomic_load(&p->from[MAIL_WAY]);
+}
+
+/* ---- opening and closing ---- */
+
+enum error lines_open(struct tcp *t) {
+    const struct link_params *p = &t->link.params;
+    void *senders, *polled;
+    for (int i = 0; i < ALL_LANES; i++) {
+        if (i == LANE_OUT || (i == LANE_IN && !p->mail)) continue;
+        if ((t->lane[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
+            return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));
+    }
+    if (!p->mail) return ERR_NONE;
+    TRY(memory_alloc((size_t)p->size * sizeof *t->senders, &senders));
+    t->senders = senders;
+    TRY(memory_alloc(((size_t)p->size + 1) * sizeof *t->polled, &polled));
+    t->polled = polled;
+    return ERR_NONE;
+}
+
+void lines_close(struct tcp *t) {
+    for (int r = 0; r < t->link.params.size; r++)
+        for (int way = 0; way < LINK_WAYS; way++) {
+            line_free(t->peers[r].to[way]);
+            line_free(t->peers[r].from[way]);
+        }
+    for (struct tcp_line *l = t->disused, *next; l; l = next) {
+        next = l->next;
+        line_free(l);
+    }
+    for (int i = 0; i < ALL_LANES; i++)
+        if (t->lane[i].bell >= 0) close(t->lane[i].bell);
+    memory_free(t->senders);
+    memory_free(t->polled);
+}

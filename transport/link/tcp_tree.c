@@ -1,0 +1,343 @@
+/* The tree of control: who is whose neighbour, how ranks join, what they know of each other, and how the tree is mended.
+ *
+ * The first ranks of the hosts form a binary tree, in the order of hosts, and the ranks of a host one below their first.
+ * So a rank has at most five neighbours, all ranks are within about 4 log2 n hops, and a host is behind one edge. The
+ * higher of two neighbours dials the lower one, which is its parent.
+ *
+ * What is behind an edge. Each report of a rank to a neighbour sums up, for each lane, the rank that has come to the
+ * fewest calls and the one that has come to the most, of itself and of all ranks behind its other edges. So reports have
+ * one size however many ranks there are, and each rank knows who is late and whether a rank has come to another call:
+ * where two calls have one number, the greater one counts as the later. In the same way each rank hears of a rank that
+ * has not joined. A group is open when nobody is missing.
+ *
+ * A neighbour that is gone. Each report names the heir of its sender, its lowest neighbour, and says how many neighbours
+ * there are. When a rank has died, is silent or has left, its other neighbours dial its heir, so that there is a tree
+ * again: at once when the group fails, since all are to report one verdict, and with the next beat otherwise, since a
+ * rank that leaves at the end of a run is followed by all. A rank that leaves passes on what it hears for as long as
+ * ranks are present behind more than one of its edges, for at most a second. What remains: if a rank and its heir are
+ * lost together, those behind them fail with words of their own, and hear no more of the others. */
+#include "engine/base/clock.h"
+#include "engine/base/memory.h"
+#include "transport/base/condition.h"
+#include "transport/link/tcp_impl.h"
+
+#include <string.h>
+
+enum { NEAR_MOST = 5 };
+static const double heal_seconds = 1;
+
+/* ---- the shape ---- */
+
+/* -1: the host has not so many. */
+static int rank_at(const struct roster *of, int host, int local) {
+    for (int r = 0; r < of->size; r++)
+        if (of->of[r].host == host && of->of[r].local == local) return r;
+    return -1;
+}
+
+/* Gives how many: the parent, if there is one, and the children. */
+static int tree_neighbours(const struct roster *of, int rank, int out[NEAR_MOST]) {
+    int host = of->of[rank].host, local = of->of[rank].local;
+    int all[NEAR_MOST] = {local      ? rank_at(of, host, (local - 1) / 2)
+                          : host > 0 ? rank_at(of, (host - 1) / 2, 0)
+                                     : -1,
+                          rank_at(of, host, 2 * local + 1), rank_at(of, host, 2 * local + 2),
+                          local ? -1 : rank_at(of, 2 * host + 1, 0), local ? -1 : rank_at(of, 2 * host + 2, 0)};
+    int n = 0;
+    for (int i = 0; i < NEAR_MOST; i++)
+        if (all[i] >= 0) out[n++] = all[i];
+    return n;
+}
+
+static int lowest(const int *ranks, int n) {
+    int least = ranks[0];
+    for (int i = 1; i < n; i++)
+        if (ranks[i] < least) least = ranks[i];
+    return least;
+}
+
+/* ---- what ranks know of each other (with the mutex) ---- */
+
+static int by_number(uint64_t a, uint64_t b) {
+    return (a > b) - (a < b);
+}
+
+static bool stand_before(const struct tcp_stand *a, const struct tcp_stand *b) {
+    int32_t calls = (int32_t)(a->call.sequence - b->call.sequence);
+    if (calls) return calls < 0;
+    int order = by_number(a->call.what, b->call.what);
+    if (!order) order = by_number((uint64_t)a->call.count, (uint64_t)b->call.count);
+    if (!order) order = by_number(a->call.detail, b->call.detail);
+    return order ? order < 0 : a->rank < b->rank;
+}
+
+static struct sighting sighting_now(struct sighting s, int64_t since) {
+    s.ago += clock_seconds(clock_ns() - since);
+    return s;
+}
+
+static void span_add(struct tcp_span *s, const struct tcp_span *more, int64_t reported) {
+    if (stand_before(&s->most, &more->most)) s->most = more->most;
+    if (!stand_before(&more->least, &s->least)) return;
+    s->least = more->least;
+    s->seen = sighting_now(more->seen, reported);
+}
+
+static void missing_add(struct tcp_report *r, int rank) {
+    if (rank >= 0 && (r->missing < 0 || rank < r->missing)) r->missing = rank;
+}
+
+struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to) {
+    struct tcp_report r = {.missing = -1, .heir = -1, .present = !t->closing, .seen = note_read(&t->note)};
+    for (int i = 0; i < LANES; i++) {
+        struct tcp_stand own = {.rank = t->link.params.rank, .call = t->lane[i].met};
+        r.lane[i] = (struct tcp_span){own, own, r.seen};
+    }
+    for (const struct tcp_near *p = t->near; p; p = p->next) {
+        if (p->ended) continue;
+        if (!t->peers[p->rank].left) {
+            if (r.heir < 0 || p->rank < r.heir) r.heir = p->rank;
+            r.degree++;
+        }
+        if (p == to) continue;
+        r.present += p->report.present;
+        missing_add(&r, p->reported ? p->report.missing : p->rank);
+        for (int i = 0; i < LANES && p->reported; i++) span_add(&r.lane[i], &p->report.lane[i], p->reported);
+    }
+    return r;
+}
+
+/* Nothing, if it is neither a neighbour nor the last somewhere. */
+struct sighting tree_seen(const struct tcp *t, int rank) {
+    for (const struct tcp_near *p = t->near; p; p = p->next) {
+        if (!p->reported) continue;
+        if (p->rank == rank) return sighting_now(p->report.seen, p->reported);
+        for (int i = 0; i < LANES; i++)
+            if (p->report.lane[i].least.rank == rank) return sighting_now(p->report.lane[i].seen, p->reported);
+    }
+    return (struct sighting){0};
+}
+
+/* ---- neighbours (with the mutex) ---- */
+
+static enum error near_add(struct tcp *t, int rank, struct tcp_near **out) {
+    size_t words = ((size_t)t->link.params.size + 63) / 64;
+    void *memory;
+    TRY(memory_alloc(sizeof(struct tcp_near) + words * sizeof(uint64_t), &memory));
+    struct tcp_near *p = memory;
+    p->of = t;
+    p->rank = rank;
+    p->leaves = (uint64_t *)(void *)(p + 1);
+    p->report.heir = -1;
+    p->next = t->near;
+    t->near = p;
+    *out = p;
+    return ERR_NONE;
+}
+
+static struct tcp_near *near_find(struct tcp *t, int rank) {
+    struct tcp_near *p = t->near;
+    while (p && (p->rank != rank || p->ended)) p = p->next;
+    return p;
+}
+
+/* A neighbour of one that is gone has come to this rank, its heir. */
+static void heir_takes(struct tcp *t) {
+    struct tcp_near *p = t->near;
+    while (p && !p->awaited) p = p->next;
+    if (p) p->awaited--;
+}
+
+/* A second stream of one rank: its dialer has given up the first, on which nothing has come. */
+static struct tcp_near *near_place(struct tcp *t, int rank) {
+    struct tcp_near *p = near_find(t, rank), *anew;
+    if (p && !p->line) return p;
+    if (p && p->reported) return NULL;
+    if (near_add(t, rank, &anew) != ERR_NONE) return NULL;
+    if (p)
+        p->ended = true;
+    else
+        heir_takes(t);
+    return anew;
+}
+
+void near_came(struct tcp *t, int rank, struct tcp_line *line) {
+    struct tcp_near *p = t->closing ? NULL : near_place(t, rank);
+    if (p) {
+        p->line = line;
+        health_listen(p);
+        return;
+    }
+    line->next = t->disused;
+    t->disused = line;
+}
+
+bool near_forget(struct tcp *t, struct tcp_near *p) {
+    struct tcp_near *anew;
+    if (p->reported || t->joined || near_add(t, p->rank, &anew) != ERR_NONE) return false;
+    anew->report = p->report;
+    p->ended = true;
+    return true;
+}
+
+void near_gone(struct tcp *t, struct tcp_near *p) {
+    const struct tcp_report *r = &p->report;
+    if (p->ended) return;
+    p->ended = true;
+    if (t->closing || t->judging == SETTLED || p->told) return;
+    if (r->degree < 2 || r->heir == p->rank || r->heir < 0 || r->heir >= t->link.params.size) return;
+    p->heals = r->heir != t->link.params.rank;
+    p->awaited = p->heals ? 1 : r->degree - 1;
+}
+
+/* ---- mending ---- */
+
+/* With the mutex, but for the dialing. */
+static void heal_one(struct tcp *t, struct tcp_near *gone) {
+    int heir = gone->report.heir;
+    struct stream s;
+    struct tcp_line *line = NULL;
+    gone->heals = false;
+    pthread_mutex_unlock(&t->mutex);
+    enum error err = tcp_dial(&t->link.params, heir, CONTROL, clock_ns() + (int64_t)(heal_seconds * 1e9), &s);
+    if (!err) err = line_open(t, &s, CONTROL, &line);
+    pthread_mutex_lock(&t->mutex);
+    gone->awaited = 0;
+    if (!err) near_came(t, heir, line);
+}
+
+static void *heal_thread(void *arg) {
+    struct tcp *t = arg;
+    pthread_mutex_lock(&t->mutex);
+    for (struct tcp_near *p = t->near; p && !t->closing; p = p->next)
+        if (p->heals) heal_one(t, p);
+    bool settled = health_settle(t);
+    t->healing = false;
+    pthread_mutex_unlock(&t->mutex);
+    if (settled) health_announce(t);
+    return NULL;
+}
+
+/* With the mutex while the group is open: the thread that ended before has given it back for good. */
+static void heal_join(struct tcp *t) {
+    if (t->healed) pthread_join(t->healer, NULL);
+    t->healed = false;
+}
+
+void heal_start(struct tcp *t) {
+    bool due = false;
+    for (const struct tcp_near *p = t->near; p; p = p->next) due = due || p->heals;
+    if (!due || t->healing || t->closing || t->judging == SETTLED) return;
+    heal_join(t);
+    t->healing = t->healed = thread_start(&t->healer, heal_thread, t) == 0;
+}
+
+/* ---- opening and closing ---- */
+
+static void on_stream(void *user, const struct hello *h, const struct stream *s) {
+    struct tcp *t = user;
+    const struct link_params *p = &t->link.params;
+    int from = (int)h->from;
+    struct tcp_line *line;
+    bool fits = h->size == (uint32_t)p->size, settled = false;
+    bool known = h->to == (uint32_t)p->rank && h->from < (uint32_t)p->size && from != p->rank && h->kind < STREAMS;
+    char words[REASON_MAX];
+    if (fits && (!known || (h->kind == MAIL_WAY && !p->mail))) {
+        nng_stream_free(s->s);
+        return;
+    }
+    if (line_open(t, s, h->kind, &line) != ERR_NONE) return;
+    pthread_mutex_lock(&t->mutex);
+    if (!fits) {
+        (void)FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
+                   p->size);
+        settled = health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
+        line->next = t->disused;
+        t->disused = line;
+    } else if (h->kind == CONTROL) {
+        near_came(t, from, line);
+    } else {
+        line_came(t, from, h->kind, line);
+    }
+    pthread_mutex_unlock(&t->mutex);
+    if (settled) health_announce(t);
+}
+
+static enum error neighbours_open(struct tcp *t) {
+    const struct link_params *p = &t->link.params;
+    int near[NEAR_MOST], further[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
+    struct tcp_near *added;
+    for (int i = 0; i < n; i++) {
+        TRY(near_add(t, near[i], &added));
+        added->report.degree = tree_neighbours(p->roster, near[i], further);
+        added->report.heir = lowest(further, added->report.degree);
+    }
+    return ERR_NONE;
+}
+
+static enum error dial_parent(struct tcp *t, int64_t deadline) {
+    const struct link_params *p = &t->link.params;
+    int near[NEAR_MOST], rank = tree_neighbours(p->roster, p->rank, near) ? near[0] : p->rank;
+    struct stream s;
+    struct tcp_line *line;
+    if (rank >= p->rank) return ERR_NONE;
+    TRY(tcp_dial(p, rank, CONTROL, deadline, &s));
+    TRY(line_open(t, &s, CONTROL, &line));
+    pthread_mutex_lock(&t->mutex);
+    near_came(t, rank, line);
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
+}
+
+static enum error late_joiner(const struct link_params *p, int rank) {
+    char name[NAME_MAX_BYTES], text[REASON_MAX];
+    tcp_name(p, rank, name);
+    words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
+    return FAIL(ERR_TIMEOUT, "%s", text);
+}
+
+/* Until nobody is missing, or the group has failed. */
+static enum error await_all(struct tcp *t, int64_t deadline) {
+    struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
+    int missing;
+    pthread_mutex_lock(&t->mutex);
+    while ((missing = tree_report(t, NULL).missing) >= 0 && t->judging == FINE &&
+           pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    }
+    t->joined = missing < 0;
+    bool fine = t->judging == FINE;
+    pthread_mutex_unlock(&t->mutex);
+    return missing >= 0 && fine ? late_joiner(&t->link.params, missing) : ERR_NONE;
+}
+
+enum error tree_open(struct tcp *t) {
+    const struct link_params *p = &t->link.params;
+    int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    char words[REASON_MAX];
+    TRY(neighbours_open(t));
+    TRY(beat_open(t));
+    t->served = (struct port_group){.group = p->group, .came = on_stream, .user = t};
+    port_serve(p->port, &t->served);
+    enum error err = dial_parent(t, deadline);
+    if (!err) err = await_all(t, deadline);
+    return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
+}
+
+/* A callback of one neighbour may look at all. */
+void tree_close(struct tcp *t) {
+    if (t->beat) health_leave(t);
+    port_unserve(t->link.params.port, &t->served);
+    beat_close(t);
+    heal_join(t);
+    for (struct tcp_near *p = t->near; p; p = p->next) {
+        if (p->send) nng_aio_stop(p->send);
+        if (p->recv) nng_aio_stop(p->recv);
+    }
+    for (struct tcp_near *p = t->near, *next; p; p = next) {
+        next = p->next;
+        nng_aio_free(p->send);
+        nng_aio_free(p->recv);
+        line_free(p->line);
+        memory_free(p);
+    }
+}

@@ -80,9 +80,13 @@ enum error scatter_next(struct scatter *s, const struct step_batch **out) {
 }
 
 static enum error open_server(struct scatter *s) {
-    int all[RUN_SHARDS_MAX], count = 0;
-    for (int w = 0; w < s->t->standing.workers; w++) count += trainer_shards(s->t, w, all + count);
-    return trainer_open_loader(s->t, all, count, &s->loader);
+    void *all;
+    int count = 0;
+    TRY(memory_alloc((size_t)s->t->config->batch.shards * sizeof(int), &all));
+    for (int w = 0; w < s->t->standing.workers; w++) count += trainer_shards(s->t, w, (int *)all + count);
+    enum error err = trainer_open_loader(s->t, all, count, &s->loader);
+    memory_free(all);
+    return err;
 }
 
 /* One allocation for all shards of this rank, each of the largest size that a shard has. */

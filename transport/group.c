@@ -121,7 +121,7 @@ static int most(int a, int b) {
 static enum error open_lanes(struct group *g) {
     for (int i = 0; i < LANES; i++) {
         void *scratch;
-        TRY(memory_alloc((size_t)most(g->size, g->bands.pieces.n) * g->terrain.part_bytes, &scratch));
+        TRY(memory_reserve((size_t)most(g->size, g->bands.pieces.n) * g->terrain.part_bytes, &scratch));
         g->lanes[i].scratch = scratch;
         TRY(lane_lists_create(&g->lanes[i].lists, g->size, g->bands.pieces.n, g->pool));
     }
@@ -200,7 +200,7 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why) 
         *why = "one rank has nothing to exchange";
     else if (!g->algo)
         *why = g->choices;
-    else if (algo->small_at_once && ops->slot && bytes <= ops->slot_bytes)
+    else if (algo->small_at_once && link_stages(ops, g->size, bytes))
         *why = "so small that each rank sums all of it after one exchange";
     else
         *why = algo->why;

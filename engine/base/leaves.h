@@ -13,7 +13,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { LEAVES_MAX = 256 };
+/* LEAVES_DEPTH: subtrees that stand beside each other while terms are added, each larger than the next; and one more. */
+enum { LEAVES_MAX = 4096, LEAVES_DEPTH = 14 };
 
 static inline bool is_power_of_two(int64_t n) {
     return n > 0 && (n & (n - 1)) == 0;
@@ -60,7 +61,7 @@ static inline int leaves_subtrees(int from, int to) {
  * i adds[i] times the last two that are left become their sum. (Two meet where the tree first has both of them, and as
  * soon as that has no place for the next term.) */
 static inline void leaves_adds(const int *leaf, int n, uint8_t *adds) {
-    int left[LEAVES_MAX], depth = 0;
+    int left[LEAVES_DEPTH], depth = 0;
     for (int i = 0; i < n; i++) {
         left[depth++] = leaf[i];
         adds[i] = 0;

@@ -6,13 +6,15 @@
 #include <string.h>
 #include <sys/resource.h>
 
-enum error memory_alloc(size_t bytes, void **out) {
+enum error memory_reserve(size_t bytes, void **out) {
     size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-    if (whole < bytes) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
-    void *p = aligned_alloc(ALIGNMENT, whole ? whole : ALIGNMENT);
-    if (!p) return FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
-    memset(p, 0, whole ? whole : ALIGNMENT);
-    *out = p;
+    *out = whole < bytes ? NULL : aligned_alloc(ALIGNMENT, whole ? whole : ALIGNMENT);
+    return *out ? ERR_NONE : FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
+}
+
+enum error memory_alloc(size_t bytes, void **out) {
+    TRY(memory_reserve(bytes, out));
+    memset(*out, 0, (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT);
     return ERR_NONE;
 }
 

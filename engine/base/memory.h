@@ -14,6 +14,8 @@ static inline int64_t align_floats(int64_t n) {
 /* Gives zeroed memory aligned to ALIGNMENT; free with memory_free. Zero bytes give a valid pointer.
  */
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
+/* The same, but it holds anything: pages that are never touched cost nothing. */
+MUST_CHECK enum error memory_reserve(size_t bytes, void **out);
 void memory_free(void *p);
 /* The largest resident memory of this process since it was executed, in bytes. It excludes the time as a copy of its
  * parent, which getrusage includes. */

@@ -99,7 +99,7 @@ static void *host_stream(struct device *d, enum device_lane l) {
 /* ---- vectors ---- */
 
 static float sum_at(const float *const *terms, int count, const uint8_t *adds, int64_t i) {
-    float left[SUM_TERMS] = {0};
+    float left[LEAVES_DEPTH] = {0};
     for (int t = 0, depth = 0; t < count; t++) {
         left[depth++] = terms[t][i];
         for (int n = adds ? adds[t] : t > 0; n > 0; n--, depth--) left[depth - 2] += left[depth - 1];

@@ -268,22 +268,37 @@ int trainer_leaf(const struct trainer *t, int worker) {
     return leaves_cut((int)t->config->batch.shards, t->standing.workers, worker);
 }
 
-int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]) {
+int trainer_shards(const struct trainer *t, int worker, int *shards) {
     int from = trainer_leaf(t, worker), n = trainer_leaf(t, worker + 1) - from;
-    for (int i = 0; i < n; i++) shards[i] = leaves_shard((int)t->config->batch.shards, from + i);
+    for (int i = 0; i < n && shards; i++) shards[i] = leaves_shard((int)t->config->batch.shards, from + i);
     return n;
 }
 
 /* Every batch that the run will meet is planned now, so that no step has to: the first of an epoch and the last. */
 static enum error prepare_sizes(struct trainer *t) {
-    for (int end = 0; end < 2; end++) {
-        struct shard shards[RUN_SHARDS_MAX];
+    void *memory;
+    enum error err = ERR_NONE;
+    TRY(memory_alloc((size_t)t->feed.nshards * sizeof(struct shard), &memory));
+    for (int end = 0; end < 2 && !err; end++) {
+        struct shard *shards = memory;
         const struct step_batch b = {.step = end ? t->per_epoch - 1 : 0, .nshards = t->feed.nshards, .shards = shards};
         for (int i = 0; i < b.nshards; i++)
             shards[i] = (struct shard){.index = t->feed.shards[i],
                                        .n = sampler_shard_size(&t->feed.sampler, b.step, t->feed.shards[i])};
-        TRY(compute_prepare(t, &b));
+        err = compute_prepare(t, &b);
     }
+    memory_free(memory);
+    return err;
+}
+
+static enum error open_shards(struct trainer *t) {
+    void *memory;
+    size_t n = (size_t)trainer_shards(t, t->standing.worker, NULL);
+    TRY(memory_alloc(n * sizeof *t->feed.shards, &memory));
+    t->feed.shards = memory;
+    TRY(memory_alloc(n * sizeof *t->feed.laps, &memory));
+    t->feed.laps = memory;
+    t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
     return ERR_NONE;
 }
 
@@ -325,7 +340,7 @@ enum error trainer_open_device(struct trainer *t) {
 static enum error open_compute(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
-    t->feed.nshards = trainer_shards(t, t->standing.worker, t->feed.shards);
+    TRY(open_shards(t));
     TRY(graph_create(t->model, t->device, (enum loss)c->loss.index, (enum precision)c->precision, &t->graph));
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     graph_stretches(t->graph, (int)c->recompute);
@@ -424,6 +439,8 @@ void trainer_close(struct trainer *t) {
     dataset_close(t->feed.val);
     dataset_close(t->feed.data);
     memory_free(t->feed.class_memory);
+    memory_free(t->feed.shards);
+    memory_free(t->feed.laps);
 }
 
 /* Rank 0 alone reads the file, and not where it may go on from a checkpoint. */

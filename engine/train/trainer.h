@@ -18,7 +18,7 @@
 struct place; /* the mode's */
 struct run_config;
 struct val_result;
-enum { GRAD_ARENAS = 26 }; /* subtrees of a run of leaves, partial sums of their laps, and one for accumulation */
+enum { GRAD_ARENAS = 38 }; /* subtrees of a run of leaves, partial sums of their laps, and one for accumulation */
 
 struct step_sums { /* of the global batch, the same on every rank */
     float loss;    /* mean over its samples */
@@ -62,11 +62,11 @@ struct feed {                   /* what this rank computes with */
     void *class_memory;   /* of these, and of the set's counts */
     struct loader *loader;
     struct sampler sampler;
-    int shards[RUN_SHARDS_MAX], nshards; /* this rank's: trainer_shards */
-    struct lap {                         /* a pass over some of them */
-        int first, count;                /* a power of two */
-        int top, bottom; /* it ends in grads[top], which is then added to the one before it, and so on */
-    } laps[RUN_SHARDS_MAX];
+    int *shards, nshards; /* this rank's: trainer_shards */
+    struct lap {          /* a pass over some of them */
+        int first, count; /* a power of two */
+        int top, bottom;  /* it ends in grads[top], which is then added to the one before it, and so on */
+    } * laps;             /* (nlaps), at most nshards */
     int nlaps;
     struct graph_member *members;   /* sync_batchnorm: this rank's shards, which are computed together */
     const struct step_batch *ahead; /* the next batch, which is on its way to the device; or NULL */
@@ -180,8 +180,9 @@ bool trainer_meets(const struct trainer *t, int64_t step);
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The position at which the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */
 int trainer_leaf(const struct trainer *t, int worker);
-/* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. */
-int trainer_shards(const struct trainer *t, int worker, int shards[RUN_SHARDS_MAX]);
+/* The shards of a computing device, in the order of the tree's leaves from left to right; gives how many. NULL: it only
+ * counts them. */
+int trainer_shards(const struct trainer *t, int worker, int *shards);
 /* The loader's batches for some shards (in training order, from the run's current position). */
 MUST_CHECK enum error trainer_open_loader(struct trainer *t, const int *shards, int nshards, struct loader **out);
 

@@ -152,6 +152,12 @@ void algo_choices(const struct terrain *t, enum order order, bool several, char 
 static inline bool collective_moves(const struct collective *c) {
     return c->kind == KIND_ALL_TO_ALL || ((c->kind < COLLECTIVES || kind_has_peer(c->kind)) && c->sum.count > 0);
 }
+/* Whether copies of so many bytes may lie in the link's slots, for each rank to sum or read all: all ranks' copies stay
+ * in a core's cache. */
+static inline bool link_stages(const struct link_ops *ops, int size, size_t bytes) {
+    enum { RANKS = 64 };
+    return ops->slot && bytes <= ops->slot_bytes && bytes * (size_t)size <= RANKS * ops->slot_bytes;
+}
 /* The way of a call over the host's memory, where c->buf lies: meets the ranks, and runs the algorithm. */
 MUST_CHECK enum error collective_move(struct collective *c);
 

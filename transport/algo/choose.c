@@ -10,13 +10,14 @@
 struct terrain terrain_plan(const struct places *p, double alpha, double beta, bool reach, bool near) {
     enum { PIECE = 16 << 10, SCRATCH = 4 << 20 };
     static const double adding = 1.0 / 8e9; /* seconds a byte */
-    size_t part = reach ? PIECE : (size_t)(SCRATCH / p->terms);
+    size_t part = (size_t)(SCRATCH / p->terms);
+    if (part >= PIECE) part = reach ? PIECE : part / PIECE * PIECE;
     return (struct terrain){.places = p,
                             .near = near,
                             .alpha = alpha,
                             .beta = beta,
                             .gamma = adding,
-                            .part_bytes = part < PIECE ? PIECE : part / PIECE * PIECE};
+                            .part_bytes = part < ALIGNMENT ? ALIGNMENT : part / ALIGNMENT * ALIGNMENT};
 }
 
 /* Twice the algorithms are the same formula in other steps and differ in the last bits: the first

@@ -27,9 +27,8 @@ static void fold_add(const struct fold *f, char *to, const char *left, const cha
 /* left[d] is the d-th of what is left, in its buffer or already in part[d]. The last addition goes to dst, which may be
  * an input: every other one is done by then. */
 static void fold_tree(const struct fold *f, char *dst) {
-    enum { DEPTH = 9 }; /* of a tree of LEAVES_MAX, and a term */
-    _Alignas(ALIGNMENT) char part[DEPTH][BLOCK];
-    const char *left[DEPTH + 1];
+    _Alignas(ALIGNMENT) char part[LEAVES_DEPTH][BLOCK];
+    const char *left[LEAVES_DEPTH];
     int depth = 0, terms = f->sum->terms;
     for (int t = 0; t < terms; t++) {
         left[depth++] = f->in[t] + f->at;

@@ -1,6 +1,9 @@
 /* The memory that the ranks of one host share: a header, a part for each rank, slots for small messages, pipes, memory
  * to lend, and after them what the ranks allocate together. Ranks that are threads see one mapping of it; ranks that
- * are processes map the same file (a memfd), each at its own address. Nothing in it is a pointer. */
+ * are processes map the same file (a memfd), each at its own address. Nothing in it is a pointer.
+ *
+ * Pipes lie between each two ranks, and what is lent for each rank, but memory is put there when it is first used: what
+ * a rank costs does not grow with the number of its peers, but with those that it exchanges messages with. */
 #pragma once
 #include "transport/link/note.h"
 #include <stdatomic.h>
@@ -8,6 +11,7 @@
 enum {
     LINE = 64,
     SLOT_BYTES = 8 << 10,
+    CROWD = 64, /* ranks; more of them meet at a gate */
 };
 
 /* The call that its owner makes, and when it is valid: turn == call.sequence. Two take turns, so that a rank one call
@@ -25,7 +29,15 @@ struct bell {
     _Alignas(LINE) _Atomic uint32_t rung;
     _Atomic uint32_t awaited; /* 0: awake; peer + 1; or ANY_PEER */
 };
-enum { AWAKE = 0, ANY_PEER = RANKS_MOST + 1 };
+enum { AWAKE = 0, ANY_PEER = RANKS_MOST + 1, THE_GATE };
+
+/* Where the ranks of a crowd wait for each other, on one lane: the last one of a round opens it for all. Where each
+ * awaited each, they would wake each other n^2 times. */
+struct gate {
+    struct counter arrived; /* of all rounds */
+    struct counter round;   /* for which it is open */
+    struct counter warned;  /* the last one of which a rank has warned that others are late */
+};
 
 struct board_member {
     struct posted posted[LANES][2];
@@ -49,9 +61,14 @@ struct board {
     uint64_t magic;
     int32_t size;  /* ranks */
     int32_t cores; /* that the starter may use */
-    uint32_t pipe_lines;
-    uint64_t slots, pipes, lent, mail, end; /* offsets; mail: pipes, too; end: of the fixed part */
-    uint64_t lent_bytes;                    /* for each rank and lane; lent and mail are not there until asked for */
+    uint32_t pipe_lines, pipe_bytes;
+    uint64_t slots;           /* offsets, in the order in which they lie */
+    uint64_t buffers;         /* where in the board the callers' buffers are: (LANES, 2 calls, size), for a crowd */
+    uint64_t arrivals;        /* (size, size) bits: ranks of which something may have come on LANE_IN */
+    uint64_t pipes;           /* from here on, nothing is there before it is used */
+    uint64_t lent, mail, end; /* mail: pipes, too; end: of the fixed part */
+    uint64_t lent_bytes;      /* for each rank and lane */
+    struct gate gates[LANES];
     _Alignas(LINE) _Atomic uint32_t failed; /* enum failing */
     int32_t error;
     char reason[REASON_MAX];
@@ -59,19 +76,20 @@ struct board {
     struct board_member member[];
 };
 
-/* Between each two ranks and directions. */
-static inline size_t board_pipe_bytes(const struct board *b) {
-    return sizeof(struct pipe) + b->pipe_lines * (size_t)LINE;
+/* Where the pipe from one rank to another lies. */
+static inline uint64_t board_pipe(const struct board *b, int way, int from, int to) {
+    size_t size = (size_t)b->size, index = (size_t)from * size + (size_t)to;
+    if (way < LANES) return b->pipes + ((size_t)way * size * size + index) * b->pipe_bytes;
+    return b->mail + index * b->pipe_bytes;
 }
-/* Where the pipes begin in which a rank sends, one for each rank. */
-static inline uint64_t board_pipes(const struct board *b, int way, int from) {
-    size_t size = (size_t)b->size, index = (size_t)from * size;
-    if (way < LANES) return b->pipes + ((size_t)way * size * size + index) * board_pipe_bytes(b);
-    return b->mail + index * board_pipe_bytes(b);
+/* Bytes of a rank's row of bits in 'arrivals'. */
+static inline size_t board_row(int size) {
+    return ((size_t)size / 8 + LINE) / LINE * LINE;
 }
 
 struct meeting {
-    int fd; /* -1: for threads */
+    int fd;   /* -1: for threads */
+    int size; /* ranks */
     char *base;
     size_t reserved;
     size_t mapped;       /* bytes of it that this process may touch */

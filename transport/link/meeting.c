@@ -27,29 +27,37 @@ size_t meeting_page(void) {
     return (size_t)sysconf(_SC_PAGESIZE);
 }
 
-/* 128 KB a pipe for two ranks; for many, less, so that all pipes stay within about 16 MB. */
-static uint32_t pipe_lines(int size) {
-    size_t pipes = (size_t)LANES * (size_t)size * (size_t)size, bytes = 128 << 10;
+/* 128 KB a pipe for two ranks; for many, less, so that all pipes stay within about 16 MB. In a crowd each has a page of
+ * its own, so that nobody pays for those that are not used. */
+static void plan_pipes(struct board *b) {
+    enum { PAGE = 4096 };
+    size_t pipes = (size_t)LANES * (size_t)b->size * (size_t)b->size, bytes = 128 << 10;
     while (bytes > 4096 && bytes * pipes > 16 << 20) bytes /= 2;
-    return (uint32_t)(bytes / LINE);
+    if (b->size > CROWD) bytes = PAGE / 2;
+    b->pipe_lines = (uint32_t)(bytes / LINE);
+    b->pipe_bytes = b->size > CROWD ? PAGE : (uint32_t)(sizeof(struct pipe) + bytes);
 }
 
-/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB. A call that needs more waits for its
- * peers once more for each of these, and a wait is dear where the cores are busy with something else. */
+/* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB, but never little. A call that needs more
+ * waits for its peers once more for each of these, and a wait is dear where the cores are busy with something else. */
 static size_t lent_bytes(int size) {
+    enum { LEAST = 64 << 10 };
     size_t bytes = 4 << 20;
-    while (bytes * (size_t)size > 8 << 20) bytes /= 2;
+    while (bytes > LEAST && bytes * (size_t)size > 8 << 20) bytes /= 2;
     return bytes;
 }
 
 static struct board board_plan(int size) {
-    struct board b = {.magic = magic, .size = size, .pipe_lines = pipe_lines(size), .lent_bytes = lent_bytes(size)};
+    struct board b = {.magic = magic, .size = size, .lent_bytes = lent_bytes(size)};
     size_t ranks = (size_t)size;
+    plan_pipes(&b);
     b.slots = up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
-    b.pipes = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.lent = up(b.pipes + LANES * ranks * ranks * board_pipe_bytes(&b), meeting_page());
+    b.buffers = b.slots + LANES * ranks * 2 * SLOT_BYTES;
+    b.arrivals = up(b.buffers + LANES * 2 * ranks * sizeof(uint64_t), LINE);
+    b.pipes = up(b.arrivals + ranks * board_row(size), meeting_page());
+    b.lent = up(b.pipes + LANES * ranks * ranks * b.pipe_bytes, meeting_page());
     b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
-    b.end = up(b.mail + ranks * ranks * board_pipe_bytes(&b), meeting_page());
+    b.end = up(b.mail + ranks * ranks * b.pipe_bytes, meeting_page());
     b.used = b.end;
     return b;
 }
@@ -59,9 +67,10 @@ static int host_cores(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
 }
 
-/* As much as the host has memory, and of a limited address space half: the rest of the process needs some, too. */
-static size_t reserve_most(void) {
-    size_t host = host_memory();
+/* As much as the host has memory, beside what is there only in part; and of a limited address space half: the rest of
+ * the process needs some, too. */
+static size_t reserve_most(size_t fixed) {
+    size_t host = host_memory() + fixed;
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return host;
     size_t half = (size_t)limit.rlim_cur / 2 / meeting_page() * meeting_page();
@@ -69,10 +78,10 @@ static size_t reserve_most(void) {
 }
 
 /* Less where there is not so much, as long as it is worth it. */
-static enum error meeting_reserve(struct meeting *m) {
+static enum error meeting_reserve(struct meeting *m, size_t fixed) {
     enum { LEAST = 16 << 20 };
     errno = ENOMEM; /* if there is not even room to try */
-    for (size_t n = reserve_most(); n >= LEAST; n = up(n / 2, meeting_page())) {
+    for (size_t n = reserve_most(fixed); n >= LEAST; n = up(n / 2, meeting_page())) {
         void *base = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) continue;
         m->base = base;
@@ -86,7 +95,7 @@ static enum error meeting_reserve(struct meeting *m) {
 static enum error check_reserved(const struct meeting *m, size_t bytes) {
     if (bytes <= m->reserved) return ERR_NONE;
     if (m->reserved >= host_memory())
-        return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, m->reserved);
+        return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, host_memory());
     return FAIL(ERR_MEMORY, "cannot share %zu bytes: the limit on addresses (ulimit -v) leaves %zu for them", bytes,
                 m->reserved);
 }
@@ -111,9 +120,9 @@ enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
     return err ? fail_share(from + bytes, err) : ERR_NONE;
 }
 
-/* The fixed part, all of it up to what is lent filled. */
+/* The fixed part, filled up to the pipes. */
 static enum error extend_fixed(struct meeting *m, const struct board *plan) {
-    TRY(meeting_extend(m, plan->lent));
+    TRY(meeting_extend(m, plan->pipes));
     if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0) return fail_share(plan->end, errno);
     return ERR_NONE;
 }
@@ -127,20 +136,22 @@ enum error meeting_map(struct meeting *m, size_t bytes) {
                         : mmap(from, more, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, (off_t)m->mapped) !=
                               MAP_FAILED;
     if (!ok) return FAIL(ERR_MEMORY, "cannot map %zu bytes: %s", more, strerror(errno));
-    (void)madvise(from, more, MADV_HUGEPAGE); /* where the host has them for this kind of memory */
+    bool sparse = m->mapped == 0 && m->size > CROWD; /* else huge, where the host has such pages for this kind */
+    (void)madvise(from, more, sparse ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
     m->mapped = bytes;
     return ERR_NONE;
 }
 
 /* Takes over fd, also when it fails. */
-static enum error meeting_new(int fd, struct meeting **out) {
+static enum error meeting_new(int fd, int size, struct meeting **out) {
     struct meeting *m = calloc(1, sizeof *m);
     if (!m) {
         if (fd >= 0) close(fd);
         return FAIL(ERR_MEMORY, "cannot allocate a meeting");
     }
     m->fd = fd;
-    enum error err = meeting_reserve(m);
+    m->size = size;
+    enum error err = meeting_reserve(m, board_plan(size).end);
     if (err) {
         meeting_free(m);
         return err;
@@ -152,7 +163,7 @@ static enum error meeting_new(int fd, struct meeting **out) {
 static enum error meeting_start(int size, int fd, struct meeting **out) {
     struct meeting *m;
     enum error err;
-    TRY(meeting_new(fd, &m));
+    TRY(meeting_new(fd, size, &m));
     struct board plan = board_plan(size);
     TRY_GOTO(err, extend_fixed(m, &plan), failed);
     TRY_GOTO(err, meeting_map(m, plan.end), failed);
@@ -193,7 +204,8 @@ static enum error check_board(int fd, int size) {
     if (!S_ISREG(st.st_mode) || pread(fd, &got, sizeof got, 0) != (ssize_t)sizeof got || got.magic != magic)
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
-    if (got.pipe_lines != plan.pipe_lines || got.slots != plan.slots || got.pipes != plan.pipes ||
+    if (got.pipe_lines != plan.pipe_lines || got.pipe_bytes != plan.pipe_bytes || got.slots != plan.slots ||
+        got.buffers != plan.buffers || got.arrivals != plan.arrivals || got.pipes != plan.pipes ||
         got.lent != plan.lent || got.mail != plan.mail || got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
@@ -205,7 +217,7 @@ enum error meeting_join(int fd, int size, struct meeting **out) {
     TRY(check_board(fd, size));
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (own < 0) return FAIL(ERR_IO, "descriptor %d: %s", fd, strerror(errno));
-    TRY(meeting_new(own, &m));
+    TRY(meeting_new(own, size, &m));
     enum error err = meeting_map(m, board_plan(size).end);
     if (err) {
         meeting_free(m);

@@ -22,8 +22,26 @@ struct transfer {
 };
 
 static struct pipe *pipe_of(const struct shared *s, int lane, int from, int to) {
-    uint64_t at = board_pipes(s->board, lane_way(lane), from) + (size_t)to * board_pipe_bytes(s->board);
-    return (struct pipe *)(void *)(s->meeting->base + at);
+    return (struct pipe *)(void *)(s->meeting->base + board_pipe(s->board, lane_way(lane), from, to));
+}
+
+/* The pipe to or from a peer, with memory behind it. */
+static enum error pipe_open(struct shared *s, int lane, bool in, int peer, struct pipe **out) {
+    int me = s->link.params.rank, from = in ? peer : me, to = in ? me : peer;
+    _Atomic bool *opened = &s->opened[opened_index(s, lane_way(lane), in, peer)];
+    *out = pipe_of(s, lane, from, to);
+    if (atomic_load_explicit(opened, memory_order_relaxed)) return ERR_NONE;
+    enum error err = meeting_fill(s->meeting, board_pipe(s->board, lane_way(lane), from, to), s->board->pipe_bytes);
+    if (err) return shared_fail_own(&s->link, err);
+    atomic_store(opened, true);
+    return ERR_NONE;
+}
+
+/* The word and the bit that say that rank 'to' may find something of rank 'from' on LANE_IN. */
+static _Atomic uint64_t *arrival_word(const struct shared *s, int from, int to, uint64_t *bit) {
+    char *row = s->meeting->base + s->board->arrivals + (size_t)to * board_row(s->board->size);
+    *bit = (uint64_t)1 << from % 64;
+    return (_Atomic uint64_t *)(void *)row + from / 64;
 }
 
 static struct transfer transfer_of(struct pipe *p, const struct counter *mine, int peer, size_t bytes) {
@@ -63,6 +81,13 @@ static uint32_t transfer_space(const struct shared *s, const struct transfer *t)
     return s->board->pipe_lines - (t->done - atomic_load(&t->pipe->read.value));
 }
 
+/* After something was written into the pipe to a peer's LANE_IN. */
+static void announce(struct shared *s, int peer) {
+    uint64_t bit;
+    _Atomic uint64_t *word = arrival_word(s, s->link.params.rank, peer, &bit);
+    if (!(atomic_load(word) & bit)) atomic_fetch_or(word, bit);
+}
+
 static bool send_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
                       const struct outgoing *out) {
     uint32_t n = run_lines(s, t, transfer_space(s, t));
@@ -77,6 +102,7 @@ static bool send_some(struct shared *s, int lane, struct transfer *t, const stru
     if (bytes) memcpy(run_data(s, t), (const char *)out->data + t->offset, bytes);
     transfer_advance(t, n, bytes);
     atomic_store(&t->pipe->written.value, t->done);
+    if (lane == LANE_OUT) announce(s, t->peer);
     wake(s, lane_facing(lane), t->peer);
     return true;
 }
@@ -132,11 +158,13 @@ enum error shared_exchange(struct link *l, int lane, const struct call *label, c
     struct shared *s = (struct shared *)l;
     struct transfer o = {0}, i = {0};
     if (out) {
-        struct pipe *p = pipe_of(s, lane, l->params.rank, out->peer);
+        struct pipe *p;
+        TRY(pipe_open(s, lane, false, out->peer, &p));
         o = transfer_of(p, &p->written, out->peer, out->bytes);
     }
     if (in) {
-        struct pipe *p = pipe_of(s, lane, in->peer, l->params.rank);
+        struct pipe *p;
+        TRY(pipe_open(s, lane, true, in->peer, &p));
         i = transfer_of(p, &p->read, in->peer, in->bytes);
     }
     while (o.lines || i.lines) {
@@ -154,12 +182,23 @@ static bool is_empty(const struct shared *s, int from) {
     return atomic_load(&p->written.value) == atomic_load(&p->read.value);
 }
 
-static int find_full(const struct shared *s, int last) {
-    int size = s->link.params.size, me = s->link.params.rank;
-    for (int i = 1; i <= size; i++) {
-        int r = (last + i) % size;
-        if (r != me && !is_empty(s, r)) return r;
-    }
+/* Of a rank that may have left something: if the pipe is empty, the next who writes into it has to say so again. */
+static bool has_arrived(struct shared *s, int from) {
+    uint64_t bit;
+    _Atomic uint64_t *word = arrival_word(s, from, s->link.params.rank, &bit);
+    if (!(atomic_load(word) & bit)) return false;
+    atomic_store(&s->opened[opened_index(s, MAIL_WAY, true, from)], true);
+    if (!is_empty(s, from)) return true;
+    atomic_fetch_and(word, ~bit);
+    if (is_empty(s, from)) return false;
+    atomic_fetch_or(word, bit);
+    return true;
+}
+
+static int find_full(struct shared *s, int last) {
+    int size = s->link.params.size;
+    for (int i = 1; i <= size; i++)
+        if (has_arrived(s, (last + i) % size)) return (last + i) % size;
     return -1;
 }
 
@@ -186,5 +225,8 @@ void shared_poke(struct link *l) {
 
 bool shared_left(struct link *l, int rank) {
     struct shared *s = (struct shared *)l;
-    return atomic_load(&s->board->member[rank].left) && is_empty(s, rank);
+    uint64_t bit;
+    if (!atomic_load(&s->board->member[rank].left)) return false;
+    if (atomic_load(&s->opened[opened_index(s, MAIL_WAY, true, rank)])) return is_empty(s, rank);
+    return !(atomic_load(arrival_word(s, rank, s->link.params.rank, &bit)) & bit); /* nobody has taken it back */
 }

@@ -28,7 +28,7 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     struct board *b = p->meeting->board;
     if (b->size != p->size) return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
     void *memory;
-    TRY(memory_alloc(sizeof(struct shared), &memory));
+    TRY(memory_alloc(sizeof(struct shared) + (size_t)LINK_WAYS * 2 * (size_t)p->size, &memory));
     struct shared *s = memory;
     s->link.ops = ops;
     s->link.params = *p;
@@ -36,10 +36,10 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     s->board = b;
     s->me = &b->member[p->rank];
     s->roomy = b->size <= b->cores;
+    s->crowd = b->size > CROWD;
+    s->watched = p->rank;
     s->link.lent_bytes = b->lent_bytes;
-    uint64_t mail = board_pipes(b, MAIL_WAY, p->rank);
-    enum error err = p->mail ? meeting_fill(s->meeting, mail, (size_t)p->size * board_pipe_bytes(b)) : ERR_NONE;
-    if (!err) err = take_part(s->me, p->rank);
+    enum error err = take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;
@@ -53,7 +53,7 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
 void shared_close(struct link *l) {
     struct shared *s = shared_of(l);
     atomic_store(&s->me->left, 1);
-    wake_all(s->board);
+    wake_all(s);
     memory_free(s);
 }
 
@@ -72,15 +72,37 @@ static void *at_offset(const struct shared *s, uint64_t offset) {
 static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine, void **at) {
     const struct posted *theirs = &s->board->member[peer].posted[lane][mine->sequence & 1];
     if (!reached(&theirs->turn, mine->sequence))
-        TRY(wait_for(
-            s, lane,
-            &(struct wait){
-                .n = 1, .peer = {peer}, .counter = {&theirs->turn}, .want = {mine->sequence}, .entering = true}));
+        TRY(wait_for(s, lane,
+                     &(struct wait){.n = 1,
+                                    .peer = {peer},
+                                    .counter = {&theirs->turn},
+                                    .want = {mine->sequence},
+                                    .entering = true,
+                                    .sequence = mine->sequence}));
     if (!same_call(mine, &theirs->call)) {
         const struct link_params *p = &s->link.params;
         return p->disagree(p->user, lane, peer, mine, &theirs->call);
     }
     *at = at_offset(s, theirs->offset);
+    return ERR_NONE;
+}
+
+static _Atomic uint64_t *buffer_of(const struct shared *s, int lane, uint32_t sequence, int rank) {
+    uint64_t *all = (uint64_t *)(void *)(s->meeting->base + s->board->buffers);
+    return (_Atomic uint64_t *)&all[((size_t)lane * 2 + (sequence & 1)) * (size_t)s->link.params.size + (size_t)rank];
+}
+
+/* Has come to the call: others may read post. In a crowd, whoever agrees with rank 0 agrees with all, and rank 0 asks
+ * all. */
+static enum error crowd_meet(struct shared *s, int lane, const struct call *c, void **at) {
+    const struct link_params *p = &s->link.params;
+    TRY(gate_pass(s, lane, true, c->sequence));
+    for (int r = 0; r < (p->rank == 0 ? p->size : 1); r++) {
+        const struct call *theirs = &s->board->member[r].posted[lane][c->sequence & 1].call;
+        if (!same_call(c, theirs)) return p->disagree(p->user, lane, r, c, theirs);
+    }
+    for (int r = 0; r < p->size; r++)
+        at[r] = at_offset(s, atomic_load_explicit(buffer_of(s, lane, c->sequence, r), memory_order_relaxed));
     return ERR_NONE;
 }
 
@@ -90,7 +112,10 @@ enum error shared_meet(struct link *l, int lane, const struct call *c, void *min
     struct posted *post = &s->me->posted[lane][c->sequence & 1];
     post->call = *c;
     post->offset = offset_of(s, mine);
+    if (s->crowd)
+        atomic_store_explicit(buffer_of(s, lane, c->sequence, l->params.rank), post->offset, memory_order_relaxed);
     atomic_store(&post->turn, c->sequence);
+    if (s->crowd) return crowd_meet(s, lane, c, at);
     wake_peers(s, lane);
     at[l->params.rank] = at_offset(s, post->offset);
     for (int r = 0; r < l->params.size; r++)
@@ -102,6 +127,7 @@ enum error shared_sync(struct link *l, int lane) {
     struct shared *s = shared_of(l);
     uint32_t step = ++s->steps[lane];
     atomic_store(&s->me->steps[lane].value, step);
+    if (s->crowd) return gate_pass(s, lane, false, step);
     wake_peers(s, lane);
     for (int r = 0; r < l->params.size; r++) {
         const _Atomic uint32_t *theirs = &s->board->member[r].steps[lane].value;
@@ -125,7 +151,7 @@ void *shared_lent(struct link *l, int lane, int rank) {
     return s->meeting->base + s->board->lent + index * s->board->lent_bytes;
 }
 
-static enum error fail_own(struct link *l, enum error err) {
+enum error shared_fail_own(struct link *l, enum error err) {
     char words[REASON_MAX];
     return shared_fail(l, err, error_words(words, sizeof words));
 }
@@ -137,7 +163,7 @@ enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
-    if (err) return fail_own(l, err);
+    if (err) return shared_fail_own(l, err);
     s->lent[lane] = true;
     return ERR_NONE;
 }
@@ -172,9 +198,10 @@ enum error shared_alloc(struct link *l, size_t bytes, void **out) {
     size_t stride = 0, total = 0;
     enum error err = stride_of(bytes, l->params.size, &stride, &total);
     if (!err && l->params.rank == 0) err = board_grow(s, total);
-    if (err) return fail_own(l, err);
+    if (err) return shared_fail_own(l, err);
     TRY(shared_sync(l, 0));
-    if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE) return fail_own(l, err);
+    if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE)
+        return shared_fail_own(l, err);
     *out = s->meeting->base + s->board->allocated + (size_t)l->params.rank * stride;
     return shared_sync(l, 0); /* what was read stands until all have read it */
 }
@@ -203,7 +230,7 @@ enum error shared_fail(struct link *l, enum error err, const char *reason) {
         memcpy(b->reason, reason, n);
         b->reason[n] = '\0';
         atomic_store(&b->failed, FAILED);
-        wake_all(b);
+        wake_all(shared_of(l));
         if (l->params.failed) l->params.failed(l->params.user, err, b->reason);
     }
     return shared_failure(l);

@@ -7,14 +7,24 @@ struct shared {
     struct meeting *meeting;
     struct board *board;
     struct board_member *me;
-    uint32_t steps[LANES]; /* syncs so far */
-    bool roomy;            /* each rank has a core to itself */
-    uint64_t space;        /* process_space of this rank */
-    bool lent[LANES];      /* there is memory behind what the board lends this rank */
-    _Atomic bool poked;    /* the wait in arrival is to end */
-    int64_t warned;        /* since when the rank is late that await has warned of */
+    uint32_t steps[LANES];  /* syncs so far */
+    uint32_t rounds[LANES]; /* of the gate, likewise */
+    bool crowd;             /* there are so many ranks that they meet at a gate */
+    bool roomy;             /* each rank has a core to itself */
+    uint64_t space;         /* process_space of this rank */
+    bool lent[LANES];       /* there is memory behind what the board lends this rank */
+    _Atomic bool poked;     /* the wait in arrival is to end */
+    int64_t warned;         /* since when the rank is late that await has warned of */
+    _Atomic int watched;    /* the rank that was looked at last, whether it has died */
+    /* Pipes behind which there is memory, as this rank knows: (LINK_WAYS, 2, size), those to and those from each. */
+    _Atomic bool opened[];
 };
+static inline size_t opened_index(const struct shared *s, int way, bool in, int peer) {
+    return ((size_t)way * 2 + in) * (size_t)s->link.params.size + (size_t)peer;
+}
 
+/* Fails the group with the words of this thread's last failure. */
+MUST_CHECK enum error shared_fail_own(struct link *l, enum error err);
 MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
 void shared_close(struct link *l);
 enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
@@ -57,13 +67,17 @@ struct wait {
     int peer[2];
     const _Atomic uint32_t *counter[2];
     uint32_t want[2];
-    bool entering; /* for the message: the peer has not come to the call at all */
+    bool entering;     /* for the message: the peer has not come to the call at all */
+    bool gate;         /* the counter is the gate's, and the peer anybody who has not come to it ... */
+    uint32_t sequence; /* ... for this call, or this sync */
 };
 MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w);
+/* Through the gate, as the last of all ranks or when that has come. */
+MUST_CHECK enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequence);
 /* Wakes who sleeps there, whatever he waits for. */
 void ring(struct bell *b);
 /* After a counter has been advanced: wakes the peer if it sleeps for that. */
 void wake(struct shared *s, int lane, int peer);
 void wake_peers(struct shared *s, int lane);
-/* Wakes all, whatever they wait for: something happened to the group. */
-void wake_all(struct board *b);
+/* Wakes all that sleep, whatever they wait for: something happened to the group. */
+void wake_all(struct shared *s);

@@ -40,9 +40,13 @@ void wake_peers(struct shared *s, int lane) {
         if (r != s->link.params.rank) wake(s, lane, r);
 }
 
-void wake_all(struct board *b) {
-    for (int r = 0; r < b->size; r++)
-        for (int lane = 0; lane < ALL_LANES; lane++) ring(&b->member[r].bell[lane]);
+/* Who falls asleep later looks first at what has happened. (The thread of LANE_IN has looked before.) */
+void wake_all(struct shared *s) {
+    for (int r = 0; r < s->link.params.size; r++)
+        for (int lane = 0; lane < ALL_LANES; lane++) {
+            struct bell *b = &s->board->member[r].bell[lane];
+            if (atomic_load(&b->awaited) != AWAKE || (lane == LANE_IN && s->link.params.mail)) ring(b);
+        }
 }
 
 /* ---- what to say of a peer that does not come ---- */
@@ -57,6 +61,24 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
         snprintf(out, 48, "rank %d", number);
 }
 
+/* Of a wait at the gate: has rank r come to it? */
+static bool has_come(const struct shared *s, int lane, const struct wait *w, int r) {
+    const struct board_member *m = &s->board->member[r];
+    const _Atomic uint32_t *turn = &m->posted[lane][w->sequence & 1].turn;
+    return reached(w->entering ? turn : &m->steps[lane].value, w->sequence);
+}
+
+/* A rank that has not come, one that has left rather than another; -1: all have. */
+static int find_late(const struct shared *s, int lane, const struct wait *w) {
+    int late = -1;
+    for (int r = 0; r < s->link.params.size; r++) {
+        if (has_come(s, lane, w, r)) continue;
+        if (late < 0 || atomic_load(&s->board->member[r].left)) late = r;
+        if (atomic_load(&s->board->member[r].left)) break;
+    }
+    return late;
+}
+
 /* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. missing: (size). */
 static int find_missing(const struct shared *s, int lane, const struct wait *w, int *missing) {
     const struct link_params *p = &s->link.params;
@@ -64,7 +86,7 @@ static int find_missing(const struct shared *s, int lane, const struct wait *w, 
     bool joined = atomic_load(&member[w->peer[0]].pid) != 0;
     int n = 0;
     for (int r = 0; r < p->size; r++) {
-        bool late = w->entering && r != p->rank && !reached(&member[r].posted[lane][w->want[0] & 1].turn, w->want[0]);
+        bool late = w->entering && r != p->rank && !has_come(s, lane, w, r);
         if (r == w->peer[0] || (late && joined == (atomic_load(&member[r].pid) != 0)))
             missing[n++] = link_rank_name(p, r);
     }
@@ -97,7 +119,7 @@ uint64_t process_space(void) {
 /* A process that has ended is seen at once, while nobody has collected its exit code and when
  * somebody has, after which its number names nobody. */
 static bool process_ended(int pid) {
-    if (!pid || pid == getpid()) return false;
+    if (!pid) return false;
     int fd = (int)syscall(SYS_pidfd_open, pid, 0);
     if (fd < 0) return kill(pid, 0) != 0 && errno == ESRCH;
     struct pollfd p = {.fd = fd, .events = POLLIN};
@@ -109,8 +131,9 @@ static bool process_ended(int pid) {
 /* Who has left has ended its part before, and may have ended since. */
 static bool has_died(const struct shared *s, int rank) {
     const struct board_member *peer = &s->board->member[rank];
-    return rank != s->link.params.rank && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
-           process_ended(atomic_load(&peer->pid));
+    int pid = atomic_load(&peer->pid);
+    return pid != atomic_load(&s->me->pid) && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
+           process_ended(pid);
 }
 
 static bool any_reached(const struct wait *w) {
@@ -127,11 +150,14 @@ static enum error wait_lose(struct shared *s, int lane, int peer, const char *ho
     return shared_fail(&s->link, ERR_PEER, reason);
 }
 
-/* Of all ranks, one that has died; else -1. */
-static int find_dead(const struct shared *s) {
-    int r = s->link.params.size - 1;
-    while (r >= 0 && !has_died(s, r)) r--;
-    return r;
+/* Of all ranks, one that has died; else -1. Of a crowd a few are looked at each time, as all of them look. */
+static int find_dead(struct shared *s) {
+    int size = s->link.params.size;
+    for (int i = 0; i < size && i < CROWD; i++) {
+        s->watched = (s->watched + 1) % size;
+        if (has_died(s, s->watched)) return s->watched;
+    }
+    return -1;
 }
 
 enum error shared_lost(struct link *l, int lane) {
@@ -170,6 +196,7 @@ static enum error check_time(struct shared *s, int lane, const struct wait *w, s
     }
     if (waited >= timeout / 6 && !v->warned) {
         v->warned = true;
+        if (w->gate && atomic_exchange(&s->board->gates[lane].warned.value, w->want[0]) == w->want[0]) return ERR_NONE;
         wait_complain(s, lane, w, waited, text);
         log_warn("%s", text);
     }
@@ -192,12 +219,15 @@ static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
 static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {
     struct bell *b = &s->me->bell[lane];
     struct shared_vigil v = {.start = clock_ns()};
-    uint32_t awaited = w->n == 1 ? (uint32_t)w->peer[0] + 1 : ANY_PEER;
+    struct wait now = *w;
+    uint32_t awaited = w->gate ? THE_GATE : w->n == 1 ? (uint32_t)w->peer[0] + 1 : ANY_PEER;
     enum error err = ERR_NONE;
     for (;;) {
         uint32_t rung = atomic_load(&b->rung);
         atomic_store(&b->awaited, awaited);
-        if (any_reached(w) || (err = check_all(s, lane, w, &v)) != ERR_NONE) break;
+        if (any_reached(w)) break;
+        if (w->gate) now.peer[0] = find_late(s, lane, w);
+        if ((err = now.peer[0] < 0 ? shared_failure(&s->link) : check_all(s, lane, &now, &v)) != ERR_NONE) break;
         v.quiet = !sleep_on(b, rung, s->link.params.timeout);
     }
     atomic_store(&b->awaited, AWAKE);
@@ -227,13 +257,37 @@ static bool wait_spin(const struct shared *s, const struct wait *w, int64_t ns) 
 }
 
 enum error wait_for(struct shared *s, int lane, const struct wait *w) {
-    const struct spin_patience *p = &patiences[s->roomy][s->link.patient[lane]];
+    bool patient = s->link.patient[lane] && (s->roomy || !s->crowd); /* else others of the crowd have more to do */
+    const struct spin_patience *p = &patiences[s->roomy][patient];
     bool stop = wait_spin(s, w, p->spin);
     for (int i = 0; i < p->yields && !stop; i++) {
         sched_yield();
         stop = stop_waiting(s, w);
     }
     return any_reached(w) ? ERR_NONE : sleep_until(s, lane, w);
+}
+
+/* ---- the gate ---- */
+
+enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequence) {
+    struct gate *g = &s->board->gates[lane];
+    int size = s->link.params.size;
+    uint32_t round = ++s->rounds[lane];
+    const struct wait w = {.n = 1,
+                           .counter = {&g->round.value},
+                           .want = {round},
+                           .entering = entering,
+                           .gate = true,
+                           .sequence = sequence};
+    if (atomic_fetch_add(&g->arrived.value, 1) + 1 != round * (uint32_t)size) return wait_for(s, lane, &w);
+    atomic_store(&g->round.value, round);
+    for (int r = 0; r < size; r++) {
+        struct bell *b = &s->board->member[r].bell[lane];
+        uint32_t awaited = THE_GATE;
+        if (atomic_load(&b->awaited) == THE_GATE && atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE))
+            ring(b);
+    }
+    return ERR_NONE;
 }
 
 /* ---- what is no call ---- */

@@ -81,7 +81,6 @@ static void read_bytes(struct result_reader *r, const struct json_value *root, s
     int received = list(r, bytes, "received", out->received);
     int state = list(r, root, "optimizer_bytes", out->state);
     const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
-    out->parted = start != NULL;
     if (start && list(r, start, "sent", out->start_sent) != out->ranks) received = -1;
     out->processes = list(r, root, "peak_rss_bytes", out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))

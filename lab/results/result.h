@@ -44,7 +44,6 @@ struct run_result {
     double time_s[RESULT_TIMES];
     int ranks, processes;
     double sent[RESULT_RANKS], received[RESULT_RANKS]; /* bytes, by rank: what steps moved */
-    bool parted;                                       /* 'sent' is of steps alone; else (an older run) of everything */
     double start_sent[RESULT_RANKS];                   /* before the first step */
     double rss[RESULT_RANKS];                          /* bytes, by process */
     double state[RESULT_RANKS];                        /* bytes of optimizer state, by rank */

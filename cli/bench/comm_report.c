@@ -86,24 +86,15 @@ static void print_csv(const struct bench_comm *o, const struct bench_series *ser
 }
 
 static void row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
-    json_open(j, NULL, '{');
-    json_string(j, "algorithm", r->algorithm);
-    json_int(j, "bytes", r->bytes);
-    json_int(j, "count", r->count);
-    json_real(j, "time_s", r->seconds);
-    json_real(j, "algbw_gbs", algbw(r));
-    json_real(j, "busbw_gbs", busbw(o, r));
-    json_int(j, "wrong", r->wrong);
-    json_real(j, "model_s", r->model);
-    json_close(j, '}');
+    json_object(j, NULL, JSON_TEXT("algorithm", r->algorithm), JSON_INT("bytes", r->bytes), JSON_INT("count", r->count),
+                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", algbw(r)), JSON_REAL("busbw_gbs", busbw(o, r)),
+                JSON_INT("wrong", r->wrong), JSON_REAL("model_s", r->model));
 }
 
 static void series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "algorithm", s->algorithm);
-    json_string(j, "order", order_name(s));
-    json_real(j, "alpha_s", s->alpha);
-    json_real(j, "beta_s_per_byte", s->beta);
+    json_put(j, JSON_TEXT("algorithm", s->algorithm), JSON_TEXT("order", order_name(s)), JSON_REAL("alpha_s", s->alpha),
+             JSON_REAL("beta_s_per_byte", s->beta));
     json_open(j, "rows", '[');
     for (int k = 0; k < s->rows; k++) row_json(o, &s->row[k], j);
     json_close(j, ']');
@@ -112,13 +103,10 @@ static void series_json(const struct bench_comm *o, const struct bench_series *s
 
 static void put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "collective", o->collective->name);
-    json_string(j, "link", o->link->row->name);
-    json_int(j, "ranks", o->ranks);
-    json_string(j, "type", dtype_name(o->type));
-    json_string(j, "op", op_text(o));
-    json_real(j, "emulated_bytes_per_s", o->emulate.bandwidth);
-    json_real(j, "emulated_latency_s", o->emulate.latency);
+    json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
+             JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", op_text(o)),
+             JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
+             JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');
     for (int i = 0; i < n; i++) series_json(o, &series[i], j);
     json_close(j, ']');

@@ -107,9 +107,7 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
     write_target(n, j);
     if (d->split != SPLIT_END) json_int(j, "split", d->split);
-    json_int(j, "classes", d->classes);
-    json_int(j, "labels", d->labels);
-    json_int(j, "targets", d->targets);
+    json_put(j, JSON_INT("classes", d->classes), JSON_INT("labels", d->labels), JSON_INT("targets", d->targets));
     if (d->counts) {
         json_open(j, "class_counts", '[');
         for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, d->counts[k]);

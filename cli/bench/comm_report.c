@@ -35,17 +35,13 @@ static const char *order_name(const struct bench_series *s) {
     return s->order == ORDER_RING ? "ring" : "tree";
 }
 
-static bool emulates(const struct bench_comm *o) {
-    return o->emulate.bandwidth > 0 || o->emulate.latency > 0;
-}
-
 /* ---- the table ---- */
 
 static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
-    if (emulates(o)) fprintf(out, ", EMULATED ports:");
+    if (o->emulate.bandwidth > 0 || o->emulate.latency > 0) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
@@ -113,15 +109,11 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
     json_close(j, '}');
 }
 
-static enum error report_save(const struct bench_comm *o, const struct json *j) {
-    TRY(json_done(j));
-    return file_replace(o->save, j->text, j->length);
-}
-
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j = {0};
     put_json(o, series, n, &j);
-    enum error err = o->save ? report_save(o, &j) : ERR_NONE;
+    enum error err = json_done(&j);
+    if (err == ERR_NONE && o->save) err = file_replace(o->save, j.text, j.length);
     if (err == ERR_NONE && o->format == BENCH_JSON)
         err = cli_json(ERR_NONE, &j, out);
     else

@@ -21,10 +21,6 @@ static void op_text(const struct op_desc *d, char out[64]) {
              own || is_fused_act(d) ? act_name(d->act) : "", d->conv.maxpool ? "+maxpool" : "");
 }
 
-static bool is_fused(const struct op_desc *d) {
-    return is_fused_act(d) || d->conv.maxpool;
-}
-
 static double result_peak(const struct layers_result *r) {
     return fmax(r->fma * (double)r->threads, r->gemm);
 }
@@ -116,7 +112,7 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
     op_text(s->desc, op);
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("layer", s->name), JSON_TEXT("op", op), JSON_TEXT("kind", op_row(s->desc->kind)->name),
-             JSON_BOOL("fused", is_fused(s->desc)), JSON_TEXT("by", s->impl),
+             JSON_BOOL("fused", is_fused_act(s->desc) || s->desc->conv.maxpool), JSON_TEXT("by", s->impl),
              JSON_TEXT("layout", layouts[s->desc->y_layout]), JSON_TEXT("out", shape_text(&s->desc->y, shape)),
              JSON_REAL("forward_ms", row->seconds[0] * 1e3), JSON_REAL("backward_ms", row->seconds[1] * 1e3));
     json_pair(j, "flops", s->flops, 1);

@@ -261,11 +261,6 @@ static bool read_target(const struct json_value *root, struct preprocessing *p) 
     return n->targets > 0;
 }
 
-static bool read_split(const struct json_value *root, struct dataset *d) {
-    d->split = SPLIT_END;
-    return !json_get(root, "split") || json_get_int(root, "split", UINT32_MAX, &d->split);
-}
-
 /* count texts, or none at all; *ok stays as it is unless there is something else. */
 static const char **read_names(const struct json_value *root, const char *key, int64_t count, struct pool *pool,
                                bool *ok) {
@@ -355,7 +350,8 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
     if (!read_target(root, p)) return "target_mean";
-    if (!read_split(root, d)) return "split";
+    d->split = SPLIT_END;
+    if (json_get(root, "split") && !json_get_int(root, "split", UINT32_MAX, &d->split)) return "split";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);
     if (!names) return "class_names";
     p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);

@@ -14,7 +14,6 @@
 
 enum { TEXT_MOST = 4 << 20, VALUES_MOST = 1 << 19, SIZE_MOST = 1 << 28, COLUMNS_MOST = 1 << 16 };
 static const struct json_limits limits = {.depth = 5, .entries = VALUES_MOST, .text = TEXT_MOST};
-static const char *const types[] = {"bytes", "floats", "tokens"};
 
 /* ---- writing ---- */
 
@@ -99,7 +98,7 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_open(j, "shape", '[');
     for (int i = 0; i < d->shape.ndim; i++) json_int(j, NULL, d->shape.dim[i]);
     json_close(j, ']');
-    json_string(j, "values", types[d->type]);
+    json_string(j, "values", sample_types[d->type]);
     json_bool(j, "plane", d->plane);
     snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
     if (d->part > 0) json_raw(j, "part", part);
@@ -180,8 +179,8 @@ static bool read_shape(const struct json_value *root, struct shape *out) {
 
 static bool read_type(const struct json_value *root, int *out) {
     const char *text = json_get_text(root, "values");
-    for (*out = 0; text && *out < (int)(sizeof types / sizeof *types); ++*out)
-        if (!strcmp(text, types[*out])) return true;
+    for (*out = 0; text && *out <= SAMPLE_TOKENS; ++*out)
+        if (!strcmp(text, sample_types[*out])) return true;
     return false;
 }
 

@@ -116,22 +116,13 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 static void put_row(struct json *j, const struct simulate_row *r) {
     const struct sweep_answer *a = &r->answer;
     char port[48];
-    json_open(j, NULL, '{');
-    json_int(j, "devices", r->devices);
-    json_string(j, "mode", r->mode);
-    json_string(j, "way", r->way);
-    json_int(j, "buckets", a->buckets);
-    json_real(j, "bucket_bytes", r->bucket ? (double)r->bucket : (double)NAN);
-    json_real(j, "step_s", a->result.step);
-    json_real(j, "compute_s", a->result.compute);
-    json_real(j, "comm_exposed_s", a->result.exposed);
-    json_real(j, "formula_s", a->formula);
-    json_real(j, "speed_up", a->speed_up);
-    json_real(j, "efficiency", a->speed_up / (double)r->devices);
-    json_string(j, "busiest_port", port_text(&a->result.port, port));
-    json_real(j, "busiest_port_share", a->result.busy);
-    json_real(j, "memory_bytes", a->memory);
-    json_close(j, '}');
+    json_object(j, NULL, JSON_INT("devices", r->devices), JSON_TEXT("mode", r->mode), JSON_TEXT("way", r->way),
+                JSON_INT("buckets", a->buckets), JSON_REAL("bucket_bytes", r->bucket ? (double)r->bucket : (double)NAN),
+                JSON_REAL("step_s", a->result.step), JSON_REAL("compute_s", a->result.compute),
+                JSON_REAL("comm_exposed_s", a->result.exposed), JSON_REAL("formula_s", a->formula),
+                JSON_REAL("speed_up", a->speed_up), JSON_REAL("efficiency", a->speed_up / (double)r->devices),
+                JSON_TEXT("busiest_port", port_text(&a->result.port, port)),
+                JSON_REAL("busiest_port_share", a->result.busy), JSON_REAL("memory_bytes", a->memory));
 }
 
 static void put_step(struct json *j, const struct step_source *s) {
@@ -148,11 +139,9 @@ static enum error show_json(const struct simulate_options *o, const struct step_
     json_string(&j, "name", s->settings.config.name);
     json_string(&j, "scaling", o->strong ? "strong" : "weak");
     put_step(&j, s);
-    json_real(&j, "bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN);
-    json_real(&j, "latency_s", o->outside.alpha);
-    json_real(&j, "fit_error", o->bench ? o->fit_error : (double)NAN);
-    json_int(&j, "per_host", o->per_host);
-    json_int(&j, "per_rack", o->per_rack);
+    json_put(&j, JSON_REAL("bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN),
+             JSON_REAL("latency_s", o->outside.alpha), JSON_REAL("fit_error", o->bench ? o->fit_error : (double)NAN),
+             JSON_INT("per_host", o->per_host), JSON_INT("per_rack", o->per_rack));
     json_open(&j, "rows", '[');
     for (int i = 0; i < n; i++) put_row(&j, &rows[i]);
     json_close(&j, ']');

@@ -35,17 +35,13 @@ static const char *order_name(const struct bench_series *s) {
     return s->order == ORDER_RING ? "ring" : "tree";
 }
 
-static bool emulates(const struct bench_comm *o) {
-    return o->emulate.bandwidth > 0 || o->emulate.latency > 0;
-}
-
 /* ---- the table ---- */
 
 static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
-    if (emulates(o)) fprintf(out, ", EMULATED ports:");
+    if (o->emulate.bandwidth > 0 || o->emulate.latency > 0) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
@@ -86,24 +82,15 @@ static void print_csv(const struct bench_comm *o, const struct bench_series *ser
 }
 
 static void row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
-    json_open(j, NULL, '{');
-    json_string(j, "algorithm", r->algorithm);
-    json_int(j, "bytes", r->bytes);
-    json_int(j, "count", r->count);
-    json_real(j, "time_s", r->seconds);
-    json_real(j, "algbw_gbs", algbw(r));
-    json_real(j, "busbw_gbs", busbw(o, r));
-    json_int(j, "wrong", r->wrong);
-    json_real(j, "model_s", r->model);
-    json_close(j, '}');
+    json_object(j, NULL, JSON_TEXT("algorithm", r->algorithm), JSON_INT("bytes", r->bytes), JSON_INT("count", r->count),
+                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", algbw(r)), JSON_REAL("busbw_gbs", busbw(o, r)),
+                JSON_INT("wrong", r->wrong), JSON_REAL("model_s", r->model));
 }
 
 static void series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "algorithm", s->algorithm);
-    json_string(j, "order", order_name(s));
-    json_real(j, "alpha_s", s->alpha);
-    json_real(j, "beta_s_per_byte", s->beta);
+    json_put(j, JSON_TEXT("algorithm", s->algorithm), JSON_TEXT("order", order_name(s)), JSON_REAL("alpha_s", s->alpha),
+             JSON_REAL("beta_s_per_byte", s->beta));
     json_open(j, "rows", '[');
     for (int k = 0; k < s->rows; k++) row_json(o, &s->row[k], j);
     json_close(j, ']');
@@ -112,28 +99,21 @@ static void series_json(const struct bench_comm *o, const struct bench_series *s
 
 static void put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "collective", o->collective->name);
-    json_string(j, "link", o->link->row->name);
-    json_int(j, "ranks", o->ranks);
-    json_string(j, "type", dtype_name(o->type));
-    json_string(j, "op", op_text(o));
-    json_real(j, "emulated_bytes_per_s", o->emulate.bandwidth);
-    json_real(j, "emulated_latency_s", o->emulate.latency);
+    json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
+             JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", op_text(o)),
+             JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
+             JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');
     for (int i = 0; i < n; i++) series_json(o, &series[i], j);
     json_close(j, ']');
     json_close(j, '}');
 }
 
-static enum error report_save(const struct bench_comm *o, const struct json *j) {
-    TRY(json_done(j));
-    return file_replace(o->save, j->text, j->length);
-}
-
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j = {0};
     put_json(o, series, n, &j);
-    enum error err = o->save ? report_save(o, &j) : ERR_NONE;
+    enum error err = json_done(&j);
+    if (err == ERR_NONE && o->save) err = file_replace(o->save, j.text, j.length);
     if (err == ERR_NONE && o->format == BENCH_JSON)
         err = cli_json(ERR_NONE, &j, out);
     else

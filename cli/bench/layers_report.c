@@ -21,10 +21,6 @@ static void op_text(const struct op_desc *d, char out[64]) {
              own || is_fused_act(d) ? act_name(d->act) : "", d->conv.maxpool ? "+maxpool" : "");
 }
 
-static bool is_fused(const struct op_desc *d) {
-    return is_fused_act(d) || d->conv.maxpool;
-}
-
 static double result_peak(const struct layers_result *r) {
     return fmax(r->fma * (double)r->threads, r->gemm);
 }
@@ -115,15 +111,10 @@ static void row_json(const struct layers_result *r, const struct layer_row *row,
     char op[64], shape[96];
     op_text(s->desc, op);
     json_open(j, NULL, '{');
-    json_string(j, "layer", s->name);
-    json_string(j, "op", op);
-    json_string(j, "kind", op_row(s->desc->kind)->name);
-    json_bool(j, "fused", is_fused(s->desc));
-    json_string(j, "by", s->impl);
-    json_string(j, "layout", layouts[s->desc->y_layout]);
-    json_string(j, "out", shape_text(&s->desc->y, shape));
-    json_real(j, "forward_ms", row->seconds[0] * 1e3);
-    json_real(j, "backward_ms", row->seconds[1] * 1e3);
+    json_put(j, JSON_TEXT("layer", s->name), JSON_TEXT("op", op), JSON_TEXT("kind", op_row(s->desc->kind)->name),
+             JSON_BOOL("fused", is_fused_act(s->desc) || s->desc->conv.maxpool), JSON_TEXT("by", s->impl),
+             JSON_TEXT("layout", layouts[s->desc->y_layout]), JSON_TEXT("out", shape_text(&s->desc->y, shape)),
+             JSON_REAL("forward_ms", row->seconds[0] * 1e3), JSON_REAL("backward_ms", row->seconds[1] * 1e3));
     json_pair(j, "flops", s->flops, 1);
     json_pair(j, "bytes", s->bytes, 1);
     json_real(j, "gflops", now * 1e-9);
@@ -135,17 +126,10 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     struct layers_totals t = totals_of(r);
     struct json j = {0};
     json_open(&j, NULL, '{');
-    json_string(&j, "model", r->model);
-    json_string(&j, "input", r->input);
-    json_int(&j, "classes", r->classes);
-    json_int(&j, "batch", r->n);
-    json_string(&j, "precision", precisions[r->precision]);
-    json_int(&j, "threads", r->threads);
-    json_string(&j, "isa", r->isa);
-    json_int(&j, "passes", r->passes);
-    json_real(&j, "fma_gflops", r->fma * 1e-9);
-    json_real(&j, "gemm_gflops", r->gemm * 1e-9);
-    json_int(&j, "fused", r->fused);
+    json_put(&j, JSON_TEXT("model", r->model), JSON_TEXT("input", r->input), JSON_INT("classes", r->classes),
+             JSON_INT("batch", r->n), JSON_TEXT("precision", precisions[r->precision]), JSON_INT("threads", r->threads),
+             JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes), JSON_REAL("fma_gflops", r->fma * 1e-9),
+             JSON_REAL("gemm_gflops", r->gemm * 1e-9), JSON_INT("fused", r->fused));
     json_open(&j, "layers", '[');
     for (int i = 0; i < r->count; i++) row_json(r, &r->rows[i], &j);
     json_close(&j, ']');

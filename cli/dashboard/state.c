@@ -54,26 +54,19 @@ static void tell_call(struct json *j, const char *key, const struct recording_ca
     if (c->call.sequence) json_int(j, "number", c->call.sequence);
     if (!c->call.sequence) json_int(j, "peer", c->call.peer);
     if (c->call.lane >= LANES) json_int(j, "tag", c->call.tag);
-    json_int(j, "bytes", c->bytes);
-    json_int(j, "count", c->call.count);
-    json_string(j, "type", c->type);
-    json_bool(j, "open", c->ended == 0);
-    json_real(j, "age_s", clock_seconds(now - c->began));
+    json_put(j, JSON_INT("bytes", c->bytes), JSON_INT("count", c->call.count), JSON_TEXT("type", c->type),
+             JSON_BOOL("open", c->ended == 0), JSON_REAL("age_s", clock_seconds(now - c->began)));
     json_close(j, '}');
 }
 
 void dashboard_rank(struct json *j, const struct recording *r, bool ended) {
     int64_t now = clock_ns();
     json_open(j, NULL, '{');
-    json_int(j, "rank", r->rank);
-    json_int(j, "pid", r->pid);
-    json_string(j, "host", r->host);
-    json_string(j, "state", state_of(r, ended));
-    if (r->noted) {
-        json_string(j, "doing", r->doing);
-        json_int(j, "step", r->step);
-        json_real(j, "age_s", clock_seconds(now - r->noted));
-    }
+    json_put(j, JSON_INT("rank", r->rank), JSON_INT("pid", r->pid), JSON_TEXT("host", r->host),
+             JSON_TEXT("state", state_of(r, ended)));
+    if (r->noted)
+        json_put(j, JSON_TEXT("doing", r->doing), JSON_INT("step", r->step),
+                 JSON_REAL("age_s", clock_seconds(now - r->noted)));
     if (r->ncalls) tell_call(j, "call", &r->calls[r->ncalls - 1], now); /* the last that it has begun */
     for (int i = 0; i < r->ncalls; i++)
         if (r->calls[i].call.lane == LANE_IN && !r->calls[i].ended) tell_call(j, "waits", &r->calls[i], now);
@@ -104,9 +97,7 @@ bool board_ranks(const struct board_state *s, FILE *out) {
         json_string(&j, "code", NULL);
     else
         json_int(&j, "code", s->code);
-    json_string(&j, "state", s->state);
-    json_string(&j, "reason", s->reason);
-    json_bool(&j, "watched", s->watched);
+    json_put(&j, JSON_TEXT("state", s->state), JSON_TEXT("reason", s->reason), JSON_BOOL("watched", s->watched));
     json_open(&j, "ranks", '[');
     tell_ranks(&j, s);
     json_close(&j, ']');
@@ -130,10 +121,8 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
     const char *zoo = run_result_setting(r, "model.zoo"), *model = *zoo ? zoo : run_result_setting(r, "model");
     struct json j = {0};
     json_open(&j, NULL, '{');
-    json_string(&j, "version", ENGINE_VERSION);
-    json_string(&j, "name", name ? name : run_result_setting(r, "name"));
-    json_string(&j, "mode", run_result_setting(r, "mode"));
-    json_string(&j, "devices", run_result_setting(r, "devices"));
+    json_put(&j, JSON_TEXT("version", ENGINE_VERSION), JSON_TEXT("name", name ? name : run_result_setting(r, "name")),
+             JSON_TEXT("mode", run_result_setting(r, "mode")), JSON_TEXT("devices", run_result_setting(r, "devices")));
     if (devices >= 0) json_int(&j, "count", devices);
     json_string(&j, "model", *model ? model : "its own layers");
     put_whole(&j, r, "batch", "batch.size");

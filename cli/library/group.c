@@ -49,10 +49,6 @@ static enum error check_place(const struct engine_init *init) {
     return ERR_NONE;
 }
 
-static bool is_alone(const struct engine_init *init, bool launched) {
-    return !launched && !init->init;
-}
-
 /* The ranks of a launcher, or those that init names, meet in a store that rank 0 keeps. */
 static enum error find_ranks(const struct engine_init *init, struct engine_group *g, struct station_params *p) {
     struct launcher *l = pool_alloc(g->pool, sizeof *l);
@@ -61,7 +57,7 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     TRY(token_find(init->token ? init->token : "auto", g->pool, &p->token));
     if (!init->init || !init->size) TRY(launcher_find(NULL, l, &launched));
     if (launched && !init->init) atomic_store(&placed, true);
-    if (is_alone(init, launched)) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
+    if (!launched && !init->init) *l = (struct launcher){.size = 1, .locals = 1, .name = "nobody"};
     p->rank = init->size ? init->rank : l->rank;
     p->size = init->size ? init->size : l->size;
     if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)

@@ -54,35 +54,22 @@ int engine_validate(const char *config, const char *const *sets, int nsets) {
     return with_job(config, sets, nsets, library_check, &facts);
 }
 
-/* NaN: it was not measured. */
-static double result_number(const struct json_value *o, const char *key) {
-    const struct json_value *v = o ? json_get(o, key) : NULL;
-    return v && v->kind == JSON_NUMBER ? v->number : (double)NAN;
-}
-
-static void copy_text(const struct json_value *o, const char *key, char *out, size_t size) {
-    const struct json_value *v = json_get(o, key);
-    snprintf(out, size, "%s", v && v->kind == JSON_STRING ? v->text : "");
-}
-
 static enum error read_result(const char *dir, struct pool *pool, struct engine_result *out) {
     const struct json_value *v;
-    char *text, *path = pool_printf(pool, "%s/summary.json", dir);
-    size_t n;
+    char *path = pool_printf(pool, "%s/summary.json", dir);
     if (!path) return ERR_MEMORY;
-    TRY(file_read(path, 1 << 20, pool, &text, &n));
-    TRY(json_parse(text, n, (struct json_limits){8, 10000, 65536}, pool, &v));
+    TRY(json_read(path, 1 << 20, (struct json_limits){8, 10000, 65536}, pool, &v));
     int64_t steps = 0;
     (void)json_get_int(v, "steps", INT64_MAX, &steps);
     *out = (struct engine_result){.steps = steps,
-                                  .train_loss = result_number(json_get(v, "train"), "loss"),
-                                  .val_loss = result_number(json_get(v, "val"), "loss"),
-                                  .val_accuracy = result_number(json_get(v, "val"), "accuracy"),
-                                  .samples_per_s = result_number(v, "samples_per_s"),
-                                  .seconds = result_number(json_get(v, "time_s"), "total")};
-    copy_text(v, "weights_sha256", out->weights_sha256, sizeof out->weights_sha256);
-    copy_text(v, "losses_sha256", out->losses_sha256, sizeof out->losses_sha256);
-    copy_text(v, "run_dir", out->run_dir, sizeof out->run_dir);
+                                  .train_loss = json_number(json_get(v, "train"), "loss"),
+                                  .val_loss = json_number(json_get(v, "val"), "loss"),
+                                  .val_accuracy = json_number(json_get(v, "val"), "accuracy"),
+                                  .samples_per_s = json_number(v, "samples_per_s"),
+                                  .seconds = json_number(json_get(v, "time_s"), "total")};
+    snprintf(out->weights_sha256, sizeof out->weights_sha256, "%s", json_text(v, "weights_sha256"));
+    snprintf(out->losses_sha256, sizeof out->losses_sha256, "%s", json_text(v, "losses_sha256"));
+    snprintf(out->run_dir, sizeof out->run_dir, "%s", json_text(v, "run_dir"));
     return ERR_NONE;
 }
 

@@ -135,14 +135,9 @@ static void json_unit(struct json *j, const struct device_ops *kind, int i, int 
     struct device_unit u;
     if (!kind->unit_about(i, &u)) return;
     json_open(j, NULL, '{');
-    json_string(j, "name", u.name);
-    json_int(j, "memory", (int64_t)u.memory);
-    json_int(j, "memory_free", (int64_t)u.memory_free);
-    json_int(j, "major", u.major);
-    json_int(j, "minor", u.minor);
-    json_int(j, "processors", u.processors);
-    json_string(j, "bus", u.bus);
-    json_string(j, "link", u.link);
+    json_put(j, JSON_TEXT("name", u.name), JSON_INT("memory", (int64_t)u.memory),
+             JSON_INT("memory_free", (int64_t)u.memory_free), JSON_INT("major", u.major), JSON_INT("minor", u.minor),
+             JSON_INT("processors", u.processors), JSON_TEXT("bus", u.bus), JSON_TEXT("link", u.link));
     json_open(j, "copies_from", '[');
     for (int k = 0; k < count; k++) json_string(j, NULL, units_way(kind, i, k));
     json_close(j, ']');
@@ -153,9 +148,8 @@ static void json_kind(struct json *j, const struct device_ops *kind) {
     struct device_software s;
     int count = units_of(kind);
     json_open(j, NULL, '{');
-    json_string(j, "name", kind->name);
-    json_string(j, "summary", kind->summary);
-    json_bool(j, "here", !kind->units || count > 0);
+    json_put(j, JSON_TEXT("name", kind->name), JSON_TEXT("summary", kind->summary),
+             JSON_BOOL("here", !kind->units || count > 0));
     if (kind->units && !count) json_string(j, "missing", error_message());
     json_open(j, "software", '[');
     for (int i = 0; find_software(kind, i, &s); i++) {

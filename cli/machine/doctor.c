@@ -81,9 +81,7 @@ static enum error print_json(const struct doctor *d, bool well) {
     for (int i = 0; i < d->count; i++) {
         const struct finding *f = &d->of[i];
         json_open(&j, NULL, '{');
-        json_string(&j, "name", f->name);
-        json_string(&j, "state", words[f->level]);
-        json_string(&j, "text", f->text);
+        json_put(&j, JSON_TEXT("name", f->name), JSON_TEXT("state", words[f->level]), JSON_TEXT("text", f->text));
         if (*f->hint) json_string(&j, "hint", f->hint);
         json_close(&j, '}');
     }

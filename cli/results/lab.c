@@ -22,14 +22,9 @@ static enum error list_json(const struct lesson_about *all, int n) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_open(&j, "labs", '[');
-    for (int i = 0; i < n; i++) {
-        json_open(&j, NULL, '{');
-        json_string(&j, "name", all[i].name);
-        json_string(&j, "title", all[i].title);
-        json_string(&j, "question", all[i].question);
-        json_real(&j, "minutes", all[i].minutes);
-        json_close(&j, '}');
-    }
+    for (int i = 0; i < n; i++)
+        json_object(&j, NULL, JSON_TEXT("name", all[i].name), JSON_TEXT("title", all[i].title),
+                    JSON_TEXT("question", all[i].question), JSON_REAL("minutes", all[i].minutes));
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);

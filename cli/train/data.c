@@ -211,12 +211,11 @@ static enum error moments_print(struct dataset *d, const struct data_config *c) 
 }
 
 static enum error part_print(struct dataset *d, const struct data_config *c, const char *what) {
-    static const char *const types[] = {"bytes", "floats", "tokens"};
     struct data_look l = {0};
     char shape[96], size[32], all[32], split[64] = "";
     if (!strcmp(what, "validation")) dataset_split_words(d, split);
     printf("%s\n  samples     %s of %s %s, %s in all%s%s\n", what, text_of_count(d->size, size),
-           shape_text(&d->shape, shape), types[d->type],
+           shape_text(&d->shape, shape), sample_types[d->type],
            text_of_bytes((double)d->size * (double)dataset_sample_bytes(d), all), *split ? ", " : "", split);
     enum error err = look_alloc(&l, d);
     if (err == ERR_NONE) err = look_read(&l, d);

@@ -133,15 +133,6 @@ static void records_keep(struct run_place *p, struct pool *pool) {
     }
 }
 
-static enum error write_environment(struct pool *pool, const char *dir) {
-    struct json j = {0};
-    environment_json(&j, NULL);
-    enum error err = json_done(&j);
-    if (err == ERR_NONE) err = record_write(pool, dir, "env.json", j.text, j.length);
-    json_fini(&j);
-    return err;
-}
-
 enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     char *resolved = tree_write(s->tree, true, s->pool);
     if (!resolved) return ERR_MEMORY;
@@ -151,7 +142,7 @@ enum error run_place_record(struct run_place *p, const struct run_settings *s) {
     records_keep(p, s->pool);
     if (p->fresh) TRY(run_choice_clear(p->dir, s->pool));
     TRY(run_choice_write(p, s->pool));
-    TRY(write_environment(s->pool, p->dir));
+    TRY(environment_save(p->dir, s->pool));
     TRY(record_write(s->pool, p->dir, records[0], s->given ? s->given : "", s->given_length));
     return record_write(s->pool, p->dir, records[1], resolved, strlen(resolved));
 }

@@ -66,11 +66,11 @@ static void print_vocabulary(const struct preprocessing *p) {
 }
 
 void inspect_preprocessing(const struct preprocessing *p) {
-    static const char *const types[] = {"bytes", "floats", "tokens"};
     const struct dataset *d = &p->set.base;
     char shape[96], name[64];
     snprintf(name, sizeof name, "%s", d->name);
-    printf("  data        '%s', samples of %s %s", text_defuse(name, ""), shape_text(&d->shape, shape), types[d->type]);
+    printf("  data        '%s', samples of %s %s", text_defuse(name, ""), shape_text(&d->shape, shape),
+           sample_types[d->type]);
     if (d->part > 0 && d->part < 1) printf(", the middle %.4g of a picture's shorter side", d->part);
     printf("\n");
     print_moments(p);

@@ -53,10 +53,8 @@ static enum error print_group(const struct flight_group *g, bool whole, struct p
 
 static void group_json(const struct flight_group *g, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "name", g->name);
-    json_string(j, "label", g->ranks->label);
-    json_int(j, "size", g->ranks->size);
-    json_bool(j, "lives", g->lives);
+    json_put(j, JSON_TEXT("name", g->name), JSON_TEXT("label", g->ranks->label), JSON_INT("size", g->ranks->size),
+             JSON_BOOL("lives", g->lives));
     json_open(j, "ranks", '[');
     for (int i = 0; i < g->n; i++) dashboard_rank(j, &g->ranks[i], !g->lives);
     json_close(j, ']');

@@ -118,16 +118,6 @@ static enum error view_summarize(struct model_view *v, bool json, struct config_
     return model_summarize(v, json);
 }
 
-static void view_close(struct model_view *v) {
-    planned_close(&v->network);
-    run_settings_free(&v->settings);
-}
-
-static enum error view_use(const struct model_options *o, bool whole, struct model_view *v, struct config_errors *e) {
-    TRY(take_shapes(o, v));
-    return whole ? model_show(v, e) : view_summarize(v, o->json, e);
-}
-
 /* whole: all layers, else a summary. Everything that is wrong is printed here. */
 static int model_view_print(const struct cli *cli, bool whole) {
     struct model_options *o = cli->options;
@@ -140,14 +130,16 @@ static int model_view_print(const struct cli *cli, bool whole) {
     if (err == ERR_NONE) {
         err = config_errors_create(&e);
         if (err == ERR_NONE) {
-            err = view_use(o, whole, &v, e);
+            err = take_shapes(o, &v);
+            if (err == ERR_NONE) err = whole ? model_show(&v, e) : view_summarize(&v, o->json, e);
             char *text = config_errors_count(e) ? config_errors_text(e, v.settings.pool) : NULL;
             if (text) fputs(text, stderr);
             code = text ? error_exit_code(err) : cli_end(err);
             config_errors_free(e);
         }
     }
-    view_close(&v);
+    planned_close(&v.network);
+    run_settings_free(&v.settings);
     return code;
 }
 

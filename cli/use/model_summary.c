@@ -142,29 +142,20 @@ static void put_row(struct json *j, const struct summary_row *r) {
     json_string(j, "name", r->node->name);
     json_string(j, "kind", r->node->layer->section.name);
     put_shape(j, "output", &r->node->plan.y);
-    json_int(j, "parameters", r->parameters);
-    json_real(j, "flops_forward", r->forward);
-    json_real(j, "flops_backward", r->backward);
-    json_int(j, "activation_bytes", r->activations);
+    json_put(j, JSON_INT("parameters", r->parameters), JSON_REAL("flops_forward", r->forward),
+             JSON_REAL("flops_backward", r->backward), JSON_INT("activation_bytes", r->activations));
     json_close(j, '}');
 }
 
 static void put_totals(struct json *j, const struct model_view *v, const struct summary_totals *t) {
-    json_int(j, "parameters", v->network.model->parameters);
-    json_real(j, "flops_forward", t->forward);
-    json_real(j, "flops_backward", t->backward);
-    json_real(j, "flops_step", (t->forward + t->backward) * (double)v->data.samples);
-    json_real(j, "flops_recomputed", t->again);
-    json_int(j, "stretches", v->network.plan->stretches);
-    json_open(j, "bytes", '{');
-    json_int(j, "weights", t->weights);
-    json_int(j, "gradients", t->gradients);
-    json_int(j, "optimizer", t->state);
-    json_int(j, "activations", t->activations);
-    json_int(j, "activations_without_recomputation", v->network.plan->unstretched);
-    json_int(j, "activation_gradients", t->activation_gradients);
-    json_int(j, "scratch", t->scratch);
-    json_close(j, '}');
+    json_put(j, JSON_INT("parameters", v->network.model->parameters), JSON_REAL("flops_forward", t->forward),
+             JSON_REAL("flops_backward", t->backward),
+             JSON_REAL("flops_step", (t->forward + t->backward) * (double)v->data.samples),
+             JSON_REAL("flops_recomputed", t->again), JSON_INT("stretches", v->network.plan->stretches));
+    json_object(j, "bytes", JSON_INT("weights", t->weights), JSON_INT("gradients", t->gradients),
+                JSON_INT("optimizer", t->state), JSON_INT("activations", t->activations),
+                JSON_INT("activations_without_recomputation", v->network.plan->unstretched),
+                JSON_INT("activation_gradients", t->activation_gradients), JSON_INT("scratch", t->scratch));
 }
 
 static void put_order(struct json *j, const struct model *m) {

@@ -105,6 +105,21 @@ void json_bool(struct json *j, const char *key, bool value) {
     json_raw(j, key, value ? "true" : "false");
 }
 
+void json_items(struct json *j, const struct json_item *items) {
+    for (const struct json_item *i = items; i->key; i++) {
+        if (i->kind == JSON_ITEM_TEXT) json_string(j, i->key, i->text);
+        if (i->kind == JSON_ITEM_INT) json_int(j, i->key, i->whole);
+        if (i->kind == JSON_ITEM_REAL) json_real(j, i->key, i->real);
+        if (i->kind == JSON_ITEM_BOOL) json_bool(j, i->key, i->truth);
+    }
+}
+
+void json_item_object(struct json *j, const char *key, const struct json_item *items) {
+    json_open(j, key, '{');
+    json_items(j, items);
+    json_close(j, '}');
+}
+
 enum error json_done(const struct json *j) {
     return j->failed ? FAIL(ERR_MEMORY, "cannot allocate %zu bytes of JSON", j->length) : ERR_NONE;
 }

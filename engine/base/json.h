@@ -17,6 +17,27 @@ void json_string(struct json *j, const char *key, const char *value); /* NULL ->
 void json_int(struct json *j, const char *key, int64_t value);
 void json_real(struct json *j, const char *key, double value); /* %.9g; not finite -> null */
 void json_bool(struct json *j, const char *key, bool value);
+/* Several members, each by its type; and an object of them: json_object(j, NULL, JSON_TEXT("name", n), JSON_INT("at", 3)). */
+struct json_item {
+    const char *key; /* NULL after the last */
+    enum { JSON_ITEM_TEXT, JSON_ITEM_INT, JSON_ITEM_REAL, JSON_ITEM_BOOL } kind;
+    union {
+        const char *text;
+        int64_t whole;
+        double real;
+        bool truth;
+    };
+};
+// clang-format off
+#define JSON_TEXT(key, value) {key, JSON_ITEM_TEXT, {.text = value}}
+#define JSON_INT(key, value) {key, JSON_ITEM_INT, {.whole = value}}
+#define JSON_REAL(key, value) {key, JSON_ITEM_REAL, {.real = value}}
+#define JSON_BOOL(key, value) {key, JSON_ITEM_BOOL, {.truth = value}}
+// clang-format on
+#define json_put(j, ...) json_items(j, (const struct json_item[]){__VA_ARGS__, {.key = NULL}})
+#define json_object(j, name, ...) json_item_object(j, name, (const struct json_item[]){__VA_ARGS__, {.key = NULL}})
+void json_items(struct json *j, const struct json_item *items);
+void json_item_object(struct json *j, const char *key, const struct json_item *items);
 /* text is a value in JSON already. */
 void json_raw(struct json *j, const char *key, const char *text);
 MUST_CHECK enum error json_done(const struct json *j);

@@ -185,12 +185,14 @@ bool dataset_same_name(const char *name, const char *told) {
     return !*told;
 }
 
+const char *const sample_types[] = {"bytes", "floats", "tokens"};
+
 static enum error check_samples(const struct dataset *d, const struct dataset *like) {
-    static const char *const types[] = {"bytes", "floats", "tokens"};
     char is[96], was[96];
     if (!shape_equal(&d->shape, &like->shape) || d->type != like->type)
         return FAIL(ERR_CONFIG, "samples of data '%s' are %s %s, and the network was trained on %s %s", d->name,
-                    shape_text(&d->shape, is), types[d->type], shape_text(&like->shape, was), types[like->type]);
+                    shape_text(&d->shape, is), sample_types[d->type], shape_text(&like->shape, was),
+                    sample_types[like->type]);
     if (d->part != like->part)
         return FAIL(ERR_CONFIG,
                     "data '%s' shows the middle %.4g of a picture's shorter side, and the network was trained with "

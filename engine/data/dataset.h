@@ -5,6 +5,7 @@
 #include "engine/device/ops.h"
 
 enum { SAMPLE_U8, SAMPLE_F32, SAMPLE_TOKENS /* int32_t; the network sees them as whole floats */ };
+extern const char *const sample_types[]; /* "bytes", "floats", "tokens" */
 enum { SPLIT_END = -1 };
 struct columns;
 struct dataset;

@@ -14,7 +14,6 @@
 
 enum { TEXT_MOST = 4 << 20, VALUES_MOST = 1 << 19, SIZE_MOST = 1 << 28, COLUMNS_MOST = 1 << 16 };
 static const struct json_limits limits = {.depth = 5, .entries = VALUES_MOST, .text = TEXT_MOST};
-static const char *const types[] = {"bytes", "floats", "tokens"};
 
 /* ---- writing ---- */
 
@@ -99,7 +98,7 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     json_open(j, "shape", '[');
     for (int i = 0; i < d->shape.ndim; i++) json_int(j, NULL, d->shape.dim[i]);
     json_close(j, ']');
-    json_string(j, "values", types[d->type]);
+    json_string(j, "values", sample_types[d->type]);
     json_bool(j, "plane", d->plane);
     snprintf(part, sizeof part, "%.17g", d->part); /* so exactly that the same pixels are cut out */
     if (d->part > 0) json_raw(j, "part", part);
@@ -107,9 +106,7 @@ static void write_all(const struct dataset *d, const struct normalization *n, st
     if (d->type != SAMPLE_TOKENS) write_moments(d, n, j);
     write_target(n, j);
     if (d->split != SPLIT_END) json_int(j, "split", d->split);
-    json_int(j, "classes", d->classes);
-    json_int(j, "labels", d->labels);
-    json_int(j, "targets", d->targets);
+    json_put(j, JSON_INT("classes", d->classes), JSON_INT("labels", d->labels), JSON_INT("targets", d->targets));
     if (d->counts) {
         json_open(j, "class_counts", '[');
         for (int64_t k = 0; k < d->classes; k++) json_int(j, NULL, d->counts[k]);
@@ -182,8 +179,8 @@ static bool read_shape(const struct json_value *root, struct shape *out) {
 
 static bool read_type(const struct json_value *root, int *out) {
     const char *text = json_get_text(root, "values");
-    for (*out = 0; text && *out < (int)(sizeof types / sizeof *types); ++*out)
-        if (!strcmp(text, types[*out])) return true;
+    for (*out = 0; text && *out <= SAMPLE_TOKENS; ++*out)
+        if (!strcmp(text, sample_types[*out])) return true;
     return false;
 }
 
@@ -261,11 +258,6 @@ static bool read_target(const struct json_value *root, struct preprocessing *p) 
     if (!mean && !std) return true;
     n->targets = read_pairs(mean, std, p->set.base.targets, 1, n->target_mean, n->target_scale);
     return n->targets > 0;
-}
-
-static bool read_split(const struct json_value *root, struct dataset *d) {
-    d->split = SPLIT_END;
-    return !json_get(root, "split") || json_get_int(root, "split", UINT32_MAX, &d->split);
 }
 
 /* count texts, or none at all; *ok stays as it is unless there is something else. */
@@ -357,7 +349,8 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
     if (!read_target(root, p)) return "target_mean";
-    if (!read_split(root, d)) return "split";
+    d->split = SPLIT_END;
+    if (json_get(root, "split") && !json_get_int(root, "split", UINT32_MAX, &d->split)) return "split";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);
     if (!names) return "class_names";
     p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);

@@ -62,14 +62,10 @@ static bool is_halving(const struct op_desc *d) {
     return true;
 }
 
-static bool takes_activation(const struct op_desc *d) {
-    return op_row(d->kind)->fuses && d->act == ACT_NONE && !d->conv.maxpool;
-}
-
 /* Puts 'next' behind d in one op, if such an op is and the device is none the slower for it. */
 static bool desc_fuse(struct device *dev, struct op_desc *d, const struct op_desc *next) {
     struct op_desc both = *d;
-    if (op_row(next->kind)->activates && takes_activation(d)) {
+    if (op_row(next->kind)->activates && op_row(d->kind)->fuses && d->act == ACT_NONE && !d->conv.maxpool) {
         both.act = next->act;
         both.act_alpha = next->act_alpha;
         bool slow = op_choice(dev, d) < 0 && op_takes(dev, &both);

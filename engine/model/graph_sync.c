@@ -42,10 +42,6 @@ static double *part_of(const struct together *t, int shard, int64_t channels) {
     return t->g->parts + shard * (1 + 2 * channels);
 }
 
-static void exchange_begin(struct together *t, int64_t channels) {
-    memset(t->g->parts, 0, (size_t)t->sync->shards * (size_t)(1 + 2 * channels) * sizeof *t->g->parts);
-}
-
 static enum error exchange(struct together *t, int64_t channels, double *count) {
     int n = t->sync->shards * (int)(1 + 2 * channels);
     TRY(t->sync->sum(t->sync->user, t->g->parts, n));
@@ -94,7 +90,7 @@ static int step_find(const struct plan *p, int node) {
 
 static enum error measure(struct together *t, int node, pass_fn *pass) {
     int64_t channels = channels_of(&t->g->m->nodes[node]);
-    exchange_begin(t, channels);
+    memset(t->g->parts, 0, (size_t)t->sync->shards * (size_t)(1 + 2 * channels) * sizeof *t->g->parts);
     for (int i = 0; i < t->count; i++) {
         const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
@@ -119,69 +115,53 @@ static enum error apply(struct together *t, int node, double count, pass_fn *pas
     return ERR_NONE;
 }
 
-/* Forward of the steps between two batchnorms (nodes; -1: the beginning, nnodes: the end). */
-static enum error forward_between(struct together *t, int after, int before) {
-    for (int i = 0; i < t->count; i++) {
-        const struct member_arenas *m = &t->g->members[i];
-        if (!m->plan) continue;
-        struct graph_run r = run_of(t, i);
-        int s = after < 0 ? 0 : step_find(m->plan, after) + 1;
-        int end = before < t->g->m->nnodes ? step_find(m->plan, before) : m->plan->nsteps;
-        for (; s < end; s++) TRY(graph_step_forward(t->g, m, &m->plan->steps[s], &r, NULL));
-    }
-    return ERR_NONE;
+static bool is_norm(const struct model *m, int node) {
+    return op_row(m->nodes[node].plan.op.kind)->moments && !m->nodes[node].plan.view;
 }
 
-static enum error backward_between(struct together *t, int after, int before) {
+/* The steps between two batchnorms (nodes; -1: the beginning, nnodes: the end), forward or backward. */
+static enum error steps_between(struct together *t, int after, int before, bool backward) {
     for (int i = 0; i < t->count; i++) {
         const struct member_arenas *m = &t->g->members[i];
         if (!m->plan) continue;
         struct graph_run r = run_of(t, i);
-        int end = after < 0 ? 0 : step_find(m->plan, after) + 1;
-        int s = before < t->g->m->nnodes ? step_find(m->plan, before) : m->plan->nsteps;
-        while (s-- > end) {
-            const struct plan_step *step = &m->plan->steps[s];
-            if (m->plan->tensors[step->out].wants_grad) TRY(graph_step_backward(t->g, m, step, &r, NULL));
+        int begin = after < 0 ? 0 : step_find(m->plan, after) + 1;
+        int end = before < t->g->m->nnodes ? step_find(m->plan, before) : m->plan->nsteps;
+        for (int k = begin; k < end; k++) {
+            const struct plan_step *s = &m->plan->steps[backward ? end - 1 - (k - begin) : k];
+            if (!backward)
+                TRY(graph_step_forward(t->g, m, s, &r, NULL));
+            else if (m->plan->tensors[s->out].wants_grad)
+                TRY(graph_step_backward(t->g, m, s, &r, NULL));
         }
     }
     return ERR_NONE;
 }
 
-static bool is_norm(const struct model *m, int node) {
-    return op_row(m->nodes[node].plan.op.kind)->moments && !m->nodes[node].plan.view;
+static enum error norm_run(struct together *t, int node, bool backward) {
+    const struct model_node *n = &t->g->m->nodes[node];
+    pass_fn *pass = backward ? graph_step_backward : graph_step_forward;
+    double count;
+    TRY(measure(t, node, pass));
+    TRY(exchange(t, channels_of(n), &count));
+    if (!backward && count < 2) return FAIL(ERR_CONFIG, "%s: batchnorm needs more than one value a channel", n->name);
+    if (backward)
+        sums_join(t, channels_of(n));
+    else
+        moments_join(t, channels_of(n), count);
+    return apply(t, node, count, pass);
 }
 
-static enum error forward_all(struct together *t) {
-    const struct model *m = t->g->m;
-    int after = -1;
-    for (int k = 0; k < m->nnodes; k++) {
-        if (!is_norm(m, k)) continue;
-        double count;
-        TRY(forward_between(t, after, k));
-        TRY(measure(t, k, graph_step_forward));
-        TRY(exchange(t, channels_of(&m->nodes[k]), &count));
-        if (count < 2) return FAIL(ERR_CONFIG, "%s: batchnorm needs more than one value a channel", m->nodes[k].name);
-        moments_join(t, channels_of(&m->nodes[k]), count);
-        TRY(apply(t, k, count, graph_step_forward));
-        after = k;
+static enum error run_all(struct together *t, bool backward) {
+    int n = t->g->m->nnodes, last = backward ? n : -1;
+    for (int i = 0; i < n; i++) {
+        int k = backward ? n - 1 - i : i;
+        if (!is_norm(t->g->m, k)) continue;
+        TRY(backward ? steps_between(t, k, last, true) : steps_between(t, last, k, false));
+        TRY(norm_run(t, k, backward));
+        last = k;
     }
-    return forward_between(t, after, m->nnodes);
-}
-
-static enum error backward_all(struct together *t) {
-    const struct model *m = t->g->m;
-    int before = m->nnodes;
-    for (int k = m->nnodes - 1; k >= 0; k--) {
-        if (!is_norm(m, k)) continue;
-        double count;
-        TRY(backward_between(t, k, before));
-        TRY(measure(t, k, graph_step_backward));
-        TRY(exchange(t, channels_of(&m->nodes[k]), &count));
-        sums_join(t, channels_of(&m->nodes[k]));
-        TRY(apply(t, k, count, graph_step_backward));
-        before = k;
-    }
-    return backward_between(t, -1, before);
+    return backward ? steps_between(t, -1, last, true) : steps_between(t, last, n, false);
 }
 
 /* ---- the two passes --------------------------------------------------------------------------- */
@@ -207,7 +187,7 @@ enum error graph_forward_together(struct graph *g, struct graph_member *members,
         g->members[i].plan = members[i].batch.n ? graph_plan(g, members[i].batch.n, NULL) : NULL;
         members[i].both[0] = members[i].both[1] = 0;
     }
-    return forward_all(&t);
+    return run_all(&t, false);
 }
 
 enum error graph_backward_together(struct graph *g, struct graph_member *members, int count, const float *values,
@@ -215,5 +195,5 @@ enum error graph_backward_together(struct graph *g, struct graph_member *members
     struct together t = {g, members, count, values, NULL, sync};
     for (int i = 0; i < count; i++)
         if (!g->members[i].plan) TRY(gradients_clear(g, members[i].grads));
-    return backward_all(&t);
+    return run_all(&t, true);
 }

@@ -21,37 +21,10 @@ static struct words identity_get(const char *lines, struct words key) {
             return (struct words){line + key.n + 1, all - key.n - 1};
         line += all + (line[all] == '\n');
     }
-    if (words_equal(key, (struct words){"winograd", 8})) /* before there was a choice it was used */
-        return (struct words){"true", 4};
     return (struct words){"not set", 7};
 }
 
 static const struct words data_key = {"data", 4};
-
-/* Whether "key: value" names a file or a folder, or a number of threads; other keys that are gone are another order, or
- * other columns. */
-static bool may_go(const char *item, int n) {
-    static const char *const keys[] = {"train", "labels", "val", "val_labels", "characters", "workers"};
-    const char *colon = memchr(item, ':', (size_t)n);
-    for (size_t i = 0; colon && i < sizeof keys / sizeof *keys; i++)
-        if (strlen(keys[i]) == (size_t)(colon - item) && !strncmp(keys[i], item, strlen(keys[i]))) return true;
-    return false;
-}
-
-/* Whether the data of two identities are the same but for what may go, which checkpoints of before have: "set: csv;train:
- * x.csv;val: 10%" is "set: csv;val: 10%". */
-static bool same_but_these(const char *saved, int nsaved, const char *ours, int nours) {
-    while (nsaved > 0) {
-        const char *end = memchr(saved, ';', (size_t)nsaved);
-        int item = end ? (int)(end - saved) : nsaved, past = item + (end != NULL);
-        bool there = nours >= item && !strncmp(saved, ours, (size_t)item) && (nours == item || ours[item] == ';');
-        if (!there && !may_go(saved, item)) return false;
-        int gone = !there ? 0 : nours > item ? item + 1 : nours;
-        ours += gone, nours -= gone;
-        saved += past, nsaved -= past;
-    }
-    return nours == 0;
-}
 
 /* What a message shows of a value: where it begins to differ from the other, and not too much. */
 static struct words excerpt(struct words a, struct words other) {
@@ -95,8 +68,7 @@ static const char data_hint[] = "restore the data, use only the weights in a new
 enum error identity_check_section(const char *path, const char *saved, const char *ours) {
     if (!ours) return ERR_NONE;
     struct words was = identity_get(saved, data_key), is = identity_get(ours, data_key);
-    bool same = words_equal(was, is) || same_but_these(was.at, was.n, is.at, is.n);
-    return same ? ERR_NONE : refuse(path, data_key, was, is, data_hint);
+    return words_equal(was, is) ? ERR_NONE : refuse(path, data_key, was, is, data_hint);
 }
 
 /* What does not say what its data were cannot be compared. */

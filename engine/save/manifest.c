@@ -26,9 +26,7 @@ static void put_manifest(struct json *j, const struct manifest *m) {
     json_int(j, "format", FORMAT);
     json_int(j, "step", m->step);
     if (*m->run_id) json_string(j, "run_id", m->run_id);
-    json_string(j, "mode", m->mode);
-    json_int(j, "devices", m->devices);
-    json_bool(j, "best", m->best);
+    json_put(j, JSON_TEXT("mode", m->mode), JSON_INT("devices", m->devices), JSON_BOOL("best", m->best));
     if (m->rescued) json_bool(j, "rescued", true);
     if (isfinite(m->loss)) json_real(j, "loss", m->loss);
     json_open(j, "files", '[');
@@ -36,11 +34,8 @@ static void put_manifest(struct json *j, const struct manifest *m) {
         char crc[16];
         if (!m->file[i].bytes) continue;
         snprintf(crc, sizeof crc, "%08x", m->file[i].crc);
-        json_open(j, NULL, '{');
-        json_string(j, "name", checkpoint_file_names[i]);
-        json_int(j, "size", m->file[i].bytes);
-        json_string(j, "crc32c", crc);
-        json_close(j, '}');
+        json_object(j, NULL, JSON_TEXT("name", checkpoint_file_names[i]), JSON_INT("size", m->file[i].bytes),
+                    JSON_TEXT("crc32c", crc));
     }
     json_close(j, ']');
     json_string(j, "identity", m->identity);

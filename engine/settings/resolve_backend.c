@@ -6,10 +6,6 @@ static const struct device_ops *kind_of(const struct resolve *r) {
     return device_find(r->c->devices.kind);
 }
 
-static bool emulation_given(const struct comm_config *c) {
-    return c->emulate.bandwidth > 0 || c->emulate.latency > 0;
-}
-
 /* What each backend is between: threads, processes. */
 static const char *wrong_backend(const struct resolve *r) {
     const struct comm_config *c = &r->c->comm;
@@ -20,7 +16,8 @@ static const char *wrong_backend(const struct resolve *r) {
                            "devices are '%s' (%s), whose memory is the host's\nuse comm.backend "
                            "auto or host",
                            r->c->devices_text, devices);
-    if (emulation_given(c)) return "emulated links (comm.emulate) are the host's\nuse comm.backend auto or host";
+    if (c->emulate.bandwidth > 0 || c->emulate.latency > 0)
+        return "emulated links (comm.emulate) are the host's\nuse comm.backend auto or host";
     if (c->backend == BACKEND_PEER && place != PLACE_THREADS)
         return pool_printf(r->pool,
                            "it is for the threads of mode dp, but mode is '%s' (%s)\nuse "

@@ -217,11 +217,6 @@ static enum error settle(const struct run_ask *ask, struct run_settings *s, stru
     return config_errors_count(e) ? ERR_CONFIG : ERR_NONE;
 }
 
-static enum error load(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
-    TRY(read_tree(ask, s, e));
-    return settle(ask, s, e);
-}
-
 static bool was_read_as(const struct node *given, const struct node *read) {
     return read->text == given->text || (read->given && read->given == given->text);
 }
@@ -281,7 +276,8 @@ enum error run_settings_load(const struct run_ask *ask, struct run_settings *out
     *report = NULL;
     TRY(pool_create(&out->pool));
     TRY(config_errors_create(&e));
-    enum error err = load(ask, out, e);
+    enum error err = read_tree(ask, out, e);
+    if (err == ERR_NONE) err = settle(ask, out, e);
     if (err) write_report(out, e, err, report);
     config_errors_free(e);
     return err;

@@ -63,9 +63,15 @@ void environment_json(struct json *j, const char *key) {
     json_open(j, "load", '[');
     for (int i = 0; i < LOADS && environment_load(load); i++) json_real(j, NULL, load[i]);
     json_close(j, ']');
-    json_string(j, "engine", ENGINE_VERSION);
-    json_string(j, "commit", version_commit());
-    json_string(j, "compiler", ENGINE_COMPILER);
-    json_string(j, "build", ENGINE_BUILD_TYPE);
+    json_put(j, JSON_TEXT("engine", ENGINE_VERSION), JSON_TEXT("commit", version_commit()),
+             JSON_TEXT("compiler", ENGINE_COMPILER), JSON_TEXT("build", ENGINE_BUILD_TYPE));
     json_close(j, '}');
+}
+
+enum error environment_save(const char *dir, struct pool *pool) {
+    struct json j = {0};
+    const char *path = pool_printf(pool, "%s/env.json", dir);
+    if (!path) return ERR_MEMORY;
+    environment_json(&j, NULL);
+    return json_save(&j, ERR_NONE, path);
 }

@@ -9,3 +9,5 @@ bool environment_load(double out[LOADS]);
  * digest: machines are told apart, none is named), time, engine, compiler. What cannot be known is
  * null. */
 void environment_json(struct json *j, const char *key);
+/* Writes DIR/env.json. */
+MUST_CHECK enum error environment_save(const char *dir, struct pool *pool);

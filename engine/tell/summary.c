@@ -95,10 +95,8 @@ static void json_staleness(const struct staleness *s, struct json *j) {
         json_string(j, "bound", "unbounded");
     else
         json_int(j, "bound", bound);
-    json_bool(j, "in_turn", s->of->deterministic != DETERMINISTIC_FALSE);
-    json_real(j, "mean", s->mean);
-    json_int(j, "most", (int64_t)s->most);
-    json_real(j, "idle", s->idle);
+    json_put(j, JSON_BOOL("in_turn", s->of->deterministic != DETERMINISTIC_FALSE), JSON_REAL("mean", s->mean),
+             JSON_INT("most", (int64_t)s->most), JSON_REAL("idle", s->idle));
     json_close(j, '}');
 }
 
@@ -125,12 +123,8 @@ static void print_skipped(const struct summary *s, FILE *f) {
 }
 
 static void json_best(const struct best_checkpoint *b, struct json *j) {
-    json_open(j, "best_checkpoint", '{');
-    json_string(j, "metric", b->metric);
-    json_real(j, "value", b->value);
-    json_int(j, "step", b->step);
-    json_string(j, "path", b->path);
-    json_close(j, '}');
+    json_object(j, "best_checkpoint", JSON_TEXT("metric", b->metric), JSON_REAL("value", b->value),
+                JSON_INT("step", b->step), JSON_TEXT("path", b->path));
 }
 
 static void print_best(const struct best_checkpoint *b, FILE *f) {
@@ -145,57 +139,35 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_open(j, NULL, '{');
     json_string(j, "mode", s->mode);
     json_int(j, "devices", s->devices);
-    if (s->began) {
-        json_int(j, "devices_at_first", s->began);
-        json_int(j, "devices_lost", s->lost);
-        json_int(j, "devices_back", s->back);
-    }
-    json_int(j, "shards", s->shards);
-    json_int(j, "steps", s->steps);
-    json_int(j, "epochs", s->epochs);
-    json_int(j, "first_step", s->first_step);
+    if (s->began)
+        json_put(j, JSON_INT("devices_at_first", s->began), JSON_INT("devices_lost", s->lost),
+                 JSON_INT("devices_back", s->back));
+    json_put(j, JSON_INT("shards", s->shards), JSON_INT("steps", s->steps), JSON_INT("epochs", s->epochs),
+             JSON_INT("first_step", s->first_step));
     if (s->trained < s->parameters) {
         json_int(j, "parameters", s->parameters);
         json_int(j, "trained_parameters", s->trained);
     }
     json_string(j, "ended", s->ended);
-    if (s->patience.metric) {
-        json_open(j, "patience", '{');
-        json_string(j, "metric", s->patience.metric);
-        json_real(j, "best", s->patience.best);
-        json_int(j, "step", s->patience.step);
-        json_int(j, "evaluations_since", s->patience.waits);
-        json_close(j, '}');
-    }
+    if (s->patience.metric)
+        json_object(j, "patience", JSON_TEXT("metric", s->patience.metric), JSON_REAL("best", s->patience.best),
+                    JSON_INT("step", s->patience.step), JSON_INT("evaluations_since", s->patience.waits));
     json_real(j, "train_s", s->train_s);
-    json_open(j, "train", '{');
-    json_real(j, "loss", s->train_loss);
-    json_close(j, '}');
+    json_object(j, "train", JSON_REAL("loss", s->train_loss));
     struct val_result nothing;
     val_result_clear(&nothing);
     val_json(s->has_val ? &s->val : &nothing, "val", j);
     if (s->best.path) json_best(&s->best, j);
-    json_open(j, "step_ms", '{');
-    json_real(j, "p50", s->step_p50);
-    json_real(j, "p95", s->step_p95);
-    json_close(j, '}');
+    json_object(j, "step_ms", JSON_REAL("p50", s->step_p50), JSON_REAL("p95", s->step_p95));
     json_real(j, "samples_per_s", s->samples_per_s);
     json_times(s, j);
     json_bytes(s, j);
-    if (s->loss_scale > 0) {
-        json_open(j, "fp16", '{');
-        json_int(j, "skipped_steps", s->skipped);
-        json_real(j, "loss_scale", s->loss_scale);
-        json_close(j, '}');
-    }
-    if (s->compress) {
-        json_open(j, "compress", '{');
-        json_string(j, "kind", s->compress);
-        json_int(j, "bytes", (int64_t)s->packed);
-        json_int(j, "uncompressed", (int64_t)s->dense);
-        json_real(j, "ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN);
-        json_close(j, '}');
-    }
+    if (s->loss_scale > 0)
+        json_object(j, "fp16", JSON_INT("skipped_steps", s->skipped), JSON_REAL("loss_scale", s->loss_scale));
+    if (s->compress)
+        json_object(j, "compress", JSON_TEXT("kind", s->compress), JSON_INT("bytes", (int64_t)s->packed),
+                    JSON_INT("uncompressed", (int64_t)s->dense),
+                    JSON_REAL("ratio", s->packed > 0 ? s->dense / s->packed : (double)NAN));
     if (s->loss) json_loss(s, j);
     if (s->unreadable[0] || s->unreadable[1]) json_skipped(s, j);
     if (s->planted) json_string(j, "inject", s->planted);
@@ -204,9 +176,8 @@ enum error summary_json(const struct summary *s, struct json *j) {
     json_list(j, "optimizer_bytes", s->state, s->ranks);
     json_string(j, "weights_sha256", s->weights);
     if (*s->average) json_string(j, "ema_sha256", s->average);
-    json_string(j, "losses_sha256", s->losses);
-    json_string(j, "run_id", s->run_id);
-    json_string(j, "run_dir", s->run_dir);
+    json_put(j, JSON_TEXT("losses_sha256", s->losses), JSON_TEXT("run_id", s->run_id),
+             JSON_TEXT("run_dir", s->run_dir));
     json_close(j, '}');
     return json_done(j);
 }

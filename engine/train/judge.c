@@ -29,10 +29,8 @@ static void class_json(const struct verdict *v, int64_t k, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "class", k);
     if (dataset_class_name(v->t->feed.data, k)) json_string(j, "name", dataset_class_name(v->t->feed.data, k));
-    json_int(j, "samples", (int64_t)s.samples);
-    json_int(j, "answers", (int64_t)s.answers);
-    json_real(j, "precision", s.precision);
-    json_real(j, "recall", s.recall);
+    json_put(j, JSON_INT("samples", (int64_t)s.samples), JSON_INT("answers", (int64_t)s.answers),
+             JSON_REAL("precision", s.precision), JSON_REAL("recall", s.recall));
     json_close(j, '}');
 }
 
@@ -54,11 +52,9 @@ static enum error verdict_json(const struct verdict *v, struct json *j) {
     const struct trainer *t = v->t;
     char planted[INJECT_TEXT];
     json_open(j, NULL, '{');
-    json_string(j, "checkpoint", t->job->resume);
-    json_string(j, "data", v->set->name);
-    json_string(j, "split", t->job->on_train ? "train" : "val");
-    json_string(j, "mode", t->config->mode);
-    json_int(j, "devices", t->standing.workers);
+    json_put(j, JSON_TEXT("checkpoint", t->job->resume), JSON_TEXT("data", v->set->name),
+             JSON_TEXT("split", t->job->on_train ? "train" : "val"), JSON_TEXT("mode", t->config->mode),
+             JSON_INT("devices", t->standing.workers));
     if (*inject_text(t->config, planted)) json_string(j, "inject", planted);
     if (!t->job->on_train) json_bool(j, "held_out_differs", t->others_held);
     val_json(&v->result, "result", j);

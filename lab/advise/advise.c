@@ -309,16 +309,13 @@ static enum error try_all(struct advice *a) {
     return ERR_NONE;
 }
 
-static int better_of(const struct advice *a, int x, int y) {
-    return x < 0 || (y >= 0 && beats(&a->row[y], &a->row[x])) ? y : x;
-}
-
 static int other_mode(const struct advice *a) {
     const struct advise_way *best = &a->row[a->fastest].as;
     struct filter f = {best->devices, -1, best->mode, best->measured, false}, alone = f;
     if (best->mode == advise_alone()) f.devices = 0;
     alone.devices = 1;
-    return better_of(a, fastest_of(a, f), fastest_of(a, alone));
+    int x = fastest_of(a, f), y = fastest_of(a, alone);
+    return x < 0 || (y >= 0 && beats(&a->row[y], &a->row[x])) ? y : x;
 }
 
 static void choose(struct advice *a) {

@@ -13,24 +13,17 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
     const struct advise_row *r = &a->row[i];
     const struct simulated *s = &r->answer.result;
     json_open(j, key, '{');
-    json_string(j, "words", advise_text(a, &r->as));
-    json_string(j, "options", advise_words(a, &r->as));
-    json_int(j, "devices", r->as.devices);
-    json_string(j, "mode", advise_mode(r->as.mode)->name);
+    json_put(j, JSON_TEXT("words", advise_text(a, &r->as)), JSON_TEXT("options", advise_words(a, &r->as)),
+             JSON_INT("devices", r->as.devices), JSON_TEXT("mode", advise_mode(r->as.mode)->name));
     const char *set = r->as.way.of->set, *served = set && !strncmp(set, "dp.server=", 10) ? set + 10 : NULL;
-    json_string(j, "server", served);
-    json_string(j, "algorithm", served || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme));
-    json_real(j, "bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN);
-    json_string(j, "precision", a->ask->measured[r->as.measured].precision);
-    json_real(j, "step_s", s->step);
-    json_real(j, "compute_s", s->compute);
-    json_real(j, "comm_exposed_s", s->exposed);
-    json_real(j, "formula_s", r->answer.formula);
-    json_real(j, "samples_per_s", r->rate);
-    json_real(j, "speed_up", r->rate / a->row[0].rate);
-    json_real(j, "busiest_port_share", s->busy);
-    json_real(j, "memory_bytes", r->answer.memory);
-    json_bool(j, "fits", r->fits);
+    json_put(j, JSON_TEXT("server", served),
+             JSON_TEXT("algorithm", served || r->as.mode == advise_alone() ? NULL : scheme_name(s->scheme)),
+             JSON_REAL("bucket_bytes", r->as.bucket ? (double)r->as.bucket : (double)NAN),
+             JSON_TEXT("precision", a->ask->measured[r->as.measured].precision), JSON_REAL("step_s", s->step),
+             JSON_REAL("compute_s", s->compute), JSON_REAL("comm_exposed_s", s->exposed),
+             JSON_REAL("formula_s", r->answer.formula), JSON_REAL("samples_per_s", r->rate),
+             JSON_REAL("speed_up", r->rate / a->row[0].rate), JSON_REAL("busiest_port_share", s->busy),
+             JSON_REAL("memory_bytes", r->answer.memory), JSON_BOOL("fits", r->fits));
     json_close(j, '}');
 }
 
@@ -41,10 +34,8 @@ static void put_advised(const struct advice *a, const char *key, int row, struct
 
 static void put_port(const struct advise_ask *ask, int m, struct json *j) {
     const struct wire *w = &ask->port[m];
-    json_open(j, advise_mode(m)->name, '{');
-    json_real(j, "bytes_per_s", w->beta > 0 ? 1 / w->beta : (double)NAN);
-    json_real(j, "latency_s", w->alpha);
-    json_close(j, '}');
+    json_object(j, advise_mode(m)->name, JSON_REAL("bytes_per_s", w->beta > 0 ? 1 / w->beta : (double)NAN),
+                JSON_REAL("latency_s", w->alpha));
 }
 
 static void put_measured(const struct advise_ask *ask, struct json *j) {
@@ -59,28 +50,23 @@ static void put_measured(const struct advise_ask *ask, struct json *j) {
 }
 
 static void put_ask(const struct advise_ask *ask, struct json *j) {
-    json_string(j, "name", ask->config->name);
-    json_string(j, "scaling", ask->weak ? "weak" : "strong");
-    json_int(j, "batch", ask->config->batch.size);
+    json_put(j, JSON_TEXT("name", ask->config->name), JSON_TEXT("scaling", ask->weak ? "weak" : "strong"),
+             JSON_INT("batch", ask->config->batch.size));
     json_open(j, "ports", '{');
     for (int m = 0; m < advise_modes(); m++)
         if (m != advise_alone()) put_port(ask, m, j);
     json_close(j, '}');
-    json_bool(j, "ports_measured", ask->fitted);
-    json_real(j, "memory_bytes", isfinite(ask->memory) ? ask->memory : (double)NAN);
-    json_int(j, "cores", ask->cores);
+    json_put(j, JSON_BOOL("ports_measured", ask->fitted),
+             JSON_REAL("memory_bytes", isfinite(ask->memory) ? ask->memory : (double)NAN),
+             JSON_INT("cores", ask->cores));
     put_measured(ask, j);
 }
 
 static void put_turns(const char *key, const struct advise_turns *t, struct json *j) {
     json_open(j, key, '[');
-    for (int i = 0; i < t->n; i++) {
-        json_open(j, NULL, '{');
-        json_real(j, "at", t->turn[i].at);
-        json_string(j, "from", advise_mode(t->turn[i].from)->name);
-        json_string(j, "to", advise_mode(t->turn[i].to)->name);
-        json_close(j, '}');
-    }
+    for (int i = 0; i < t->n; i++)
+        json_object(j, NULL, JSON_REAL("at", t->turn[i].at), JSON_TEXT("from", advise_mode(t->turn[i].from)->name),
+                    JSON_TEXT("to", advise_mode(t->turn[i].to)->name));
     json_close(j, ']');
 }
 
@@ -115,13 +101,9 @@ static void put_checks(const struct advice *a, struct json *j) {
     json_open(j, "checks", '[');
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
-        json_open(j, NULL, '{');
-        json_string(j, "words", c->label);
-        json_string(j, "mode", advise_mode(c->mode)->name);
-        json_string(j, "why", c->why);
-        json_real(j, "predicted_s", c->why ? (double)NAN : c->predicted);
-        json_real(j, "measured_s", c->why ? (double)NAN : c->measured);
-        json_close(j, '}');
+        json_object(j, NULL, JSON_TEXT("words", c->label), JSON_TEXT("mode", advise_mode(c->mode)->name),
+                    JSON_TEXT("why", c->why), JSON_REAL("predicted_s", c->why ? (double)NAN : c->predicted),
+                    JSON_REAL("measured_s", c->why ? (double)NAN : c->measured));
     }
     json_close(j, ']');
     json_real(j, "worst_off", advise_off(a));
@@ -138,11 +120,8 @@ enum error advise_json(const struct advice *a, struct json *j) {
     put_advised(a, "configured_simplest", a->configured[1], j);
     put_advised(a, "other_mode", a->other, j);
     put_advised(a, "barred_by_memory", a->barred, j);
-    json_open(j, "limits", '{');
-    json_real(j, "compute", a->limits.compute);
-    json_real(j, "bandwidth", a->limits.bandwidth);
-    json_real(j, "latency", a->limits.latency);
-    json_close(j, '}');
+    json_object(j, "limits", JSON_REAL("compute", a->limits.compute), JSON_REAL("bandwidth", a->limits.bandwidth),
+                JSON_REAL("latency", a->limits.latency));
     put_devices(a, j);
     json_int(j, "turned_on_devices", a->turned);
     put_turns("turns_by_devices", &a->devices, j);

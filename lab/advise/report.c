@@ -28,18 +28,18 @@ static const char *row_words(struct report *r, const struct advice *a, int i) {
 static void say_simplest(struct report *r, struct report_section *s, const struct advice *a, int fastest,
                          int simplest) {
     if (simplest == fastest)
-        report_paragraph(s, report_say(r, "No simpler way is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100));
+        report_print(r, s, "No simpler way is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100);
     else
-        report_paragraph(s, report_say(r, "The simplest way within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
-                                       row_words(r, a, simplest)));
+        report_print(r, s, "The simplest way within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
+                     row_words(r, a, simplest));
 }
 
 static void say_fastest(struct report *r, struct report_section *s, const struct advice *a) {
     report_paragraph(s, r->verdict);
     say_simplest(r, s, a, a->fastest, a->simplest);
     if (a->configured[0] == a->fastest) return;
-    report_paragraph(s, report_say(r, "The fastest in %s, as configured: %s.", a->ask->measured[0].precision,
-                                   row_words(r, a, a->configured[0])));
+    report_print(r, s, "The fastest in %s, as configured: %s.", a->ask->measured[0].precision,
+                 row_words(r, a, a->configured[0]));
     say_simplest(r, s, a, a->configured[0], a->configured[1]);
 }
 
@@ -52,10 +52,10 @@ static void say_other(struct report *r, struct report_section *s, const struct a
     if (doubt > longer)
         words = report_say(r, " This is too close to call: the predictions for these two modes were off by %.0f %%.",
                            doubt * 100);
-    report_paragraph(s, report_say(r,
-                                   longer < 1 ? "The best of another mode, %s, is %.2f times as slow.%s"
-                                              : "The best of another mode, %s, is %.1f times as slow.%s",
-                                   advise_text(a, &other->as), longer + 1, words));
+    report_print(r, s,
+                 longer < 1 ? "The best of another mode, %s, is %.2f times as slow.%s"
+                            : "The best of another mode, %s, is %.1f times as slow.%s",
+                 advise_text(a, &other->as), longer + 1, words);
 }
 
 static void say_limits(struct report *r, struct report_section *s, const struct advice *a) {
@@ -73,13 +73,13 @@ static void say_limits(struct report *r, struct report_section *s, const struct 
     if (p->seconds > 0)
         words = report_say(r, "%s; the busiest port (%s %d, %s) is busy for %.0f %% of it", words, ports[p->kind],
                            p->which, p->way ? "in" : "out", best->answer.result.busy * 100);
-    report_paragraph(s, report_say(r, "%s.", words));
+    report_print(r, s, "%s.", words);
     if (a->barred < 0) return;
     char needs[32], has[32];
     const struct advise_row *barred = &a->row[a->barred];
-    report_paragraph(s, report_say(r, "A way that would be %.0f %% faster does not fit into memory: %s needs %s of %s.",
-                                   (barred->rate / best->rate - 1) * 100, advise_text(a, &barred->as),
-                                   text_of_bytes(barred->answer.memory, needs), text_of_bytes(a->ask->memory, has)));
+    report_print(r, s, "A way that would be %.0f %% faster does not fit into memory: %s needs %s of %s.",
+                 (barred->rate / best->rate - 1) * 100, advise_text(a, &barred->as),
+                 text_of_bytes(barred->answer.memory, needs), text_of_bytes(a->ask->memory, has));
 }
 
 /* How far the first sentence can be trusted. One device alone is measured. */
@@ -171,14 +171,14 @@ static enum error put_devices(struct report *r, const struct advice *a) {
 static void say_turns(struct report *r, struct report_section *s, const char *where, const struct advise_turns *t,
                       const char *(*text)(struct report *, double), const char *none) {
     if (!t->n) {
-        report_paragraph(s, report_say(r, "%s: %s.", where, none));
+        report_print(r, s, "%s: %s.", where, none);
         return;
     }
     const char *words = report_say(r, "%s: below %s %s is the fastest", where, text(r, t->turn[0].at),
                                    advise_mode(t->turn[0].from)->name);
     for (int i = 0; i < t->n; i++)
         words = report_say(r, "%s, from %s on %s", words, text(r, t->turn[i].at), advise_mode(t->turn[i].to)->name);
-    report_paragraph(s, report_say(r, "%s.", words));
+    report_print(r, s, "%s.", words);
 }
 
 static const char *say_devices(struct report *r, double n) {
@@ -259,7 +259,7 @@ static void say_checks(struct report *r, struct report_section *s, const struct 
                                    "was predicted to be %s, and was",
                                    ms(r, a, 0), should);
     words = report_say(r, "%s%s%s.", words, should == was ? "" : " ", should == was ? "" : was);
-    report_paragraph(s, report_say(r, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100));
+    report_print(r, s, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100);
 }
 
 static enum error put_checks(struct report *r, const struct advice *a) {

@@ -22,11 +22,6 @@ static void find_step(const struct run_result *a, const struct run_result *b, st
     }
 }
 
-static void warn_of_losses(struct compared *c, int cell, const struct run_result *first, const struct run_result *r) {
-    compare_warn(c, "%s: two runs of the same configuration have different losses (%s, %s)", c->x->cell[cell].label,
-                 first->dir, r->dir);
-}
-
 /* The first run of a cell that has the same seed as a run: any run, where all have the configuration's. NULL: none. */
 static const struct run_result *same_seed(const struct compared *c, int cell, const struct compared_run *r) {
     const struct compared_cell *in = &c->cell[cell];
@@ -49,7 +44,9 @@ static void compare_runs(struct compared *c, struct compared_pair *p) {
             if (!p->tensor && !(losses && weights)) p->tensor = compare_tensors(first->dir, r->dir, c->pool);
             if (p->same_losses && !losses) {
                 find_step(first, r, p);
-                if (side == 0) warn_of_losses(c, p->cell[0], first, r);
+                if (side == 0)
+                    compare_warn(c, "%s: two runs of the same configuration have different losses (%s, %s)",
+                                 c->x->cell[p->cell[0]].label, first->dir, r->dir);
             }
             p->same_losses &= losses, p->same_weights &= weights;
         }

@@ -26,16 +26,12 @@ static void put_sides_int(struct json *j, const char *key, const int v[2]) {
 static void put_measures(const struct compared *c, struct json *j) {
     static const char *const about[] = {"machine", "training", "both"};
     json_open(j, "metrics", '[');
-    for (int m = 0; m < c->x->nmeasures; m++) {
-        json_open(j, NULL, '{');
-        json_string(j, "name", c->x->measure[m].name);
-        json_string(j, "unit", c->x->measure[m].unit);
-        json_bool(j, "more_is_better", c->x->measure[m].more_is_better);
-        json_string(j, "about", about[c->x->measure[m].about]);
-        json_string(j, "scale", c->x->measure[m].scale == SCALE_RATIO ? "ratio" : "difference");
-        json_real(j, "practical", c->x->measure[m].practical);
-        json_close(j, '}');
-    }
+    for (int m = 0; m < c->x->nmeasures; m++)
+        json_object(j, NULL, JSON_TEXT("name", c->x->measure[m].name), JSON_TEXT("unit", c->x->measure[m].unit),
+                    JSON_BOOL("more_is_better", c->x->measure[m].more_is_better),
+                    JSON_TEXT("about", about[c->x->measure[m].about]),
+                    JSON_TEXT("scale", c->x->measure[m].scale == SCALE_RATIO ? "ratio" : "difference"),
+                    JSON_REAL("practical", c->x->measure[m].practical));
     json_close(j, ']');
 }
 
@@ -45,10 +41,8 @@ static void put_run(const struct compared *c, const struct compared_cell *cell, 
     json_string(j, "dir", r->dir);
     if (c->x->nseeds) json_int(j, "seed", c->x->seeds[r->repeat]);
     for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, cell->value[m][i]);
-    json_string(j, "losses_sha256", r->result.losses);
-    json_string(j, "weights_sha256", r->result.weights);
-    json_real(j, "load", r->result.environment.load);
-    json_string(j, "host", r->result.environment.host);
+    json_put(j, JSON_TEXT("losses_sha256", r->result.losses), JSON_TEXT("weights_sha256", r->result.weights),
+             JSON_REAL("load", r->result.environment.load), JSON_TEXT("host", r->result.environment.host));
     if (r->again) json_int(j, "again", r->again);
     json_real(j, "foreign_cores", r->foreign);
     json_close(j, '}');
@@ -69,10 +63,8 @@ static void put_prediction(const struct compared *c, int i, struct json *j) {
         json_bool(j, "reference", p->from == i);
         json_string(j, "why", p->why);
     } else {
-        json_real(j, "step_time", p->step * 1e3);
-        json_real(j, "formula", p->formula * 1e3);
-        json_real(j, "residual", p->residual);
-        json_string(j, "port", p->port);
+        json_put(j, JSON_REAL("step_time", p->step * 1e3), JSON_REAL("formula", p->formula * 1e3),
+                 JSON_REAL("residual", p->residual), JSON_TEXT("port", p->port));
         if (isfinite(p->fit_error)) json_real(j, "fit_error", p->fit_error);
         json_string(j, "from", c->x->cell[p->from].label);
     }
@@ -82,14 +74,10 @@ static void put_prediction(const struct compared *c, int i, struct json *j) {
 static void put_model(const struct compared *c, struct json *j) {
     const struct compared_model *m = &c->model;
     if (!c->predicted) return;
-    json_open(j, "model", '{');
-    json_int(j, "predicted", m->cells);
-    json_int(j, "not_predicted", m->silent);
-    json_real(j, "median_residual", m->median);
-    json_real(j, "worst_residual", m->worst);
-    json_string(j, "worst_cell", isfinite(m->worst) ? c->x->cell[m->worst_cell].label : NULL);
-    json_string(j, "words", compare_model(c));
-    json_close(j, '}');
+    json_object(j, "model", JSON_INT("predicted", m->cells), JSON_INT("not_predicted", m->silent),
+                JSON_REAL("median_residual", m->median), JSON_REAL("worst_residual", m->worst),
+                JSON_TEXT("worst_cell", isfinite(m->worst) ? c->x->cell[m->worst_cell].label : NULL),
+                JSON_TEXT("words", compare_model(c)));
 }
 
 static void put_cell(const struct compared *c, int i, struct json *j) {
@@ -102,10 +90,8 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     json_int(j, "devices", cell->settings.config.devices.count);
     json_int(j, "threads", cell->settings.config.threads);
     if (cell->start.nhosts) put_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
-    json_string(j, "digest", cell->digest);
-    json_real(j, "speedup", runs->speedup);
-    json_real(j, "efficiency", runs->efficiency);
-    json_real(j, "spread", runs->spread);
+    json_put(j, JSON_TEXT("digest", cell->digest), JSON_REAL("speedup", runs->speedup),
+             JSON_REAL("efficiency", runs->efficiency), JSON_REAL("spread", runs->spread));
     json_open(j, "median", '{');
     for (int m = 0; m < c->x->nmeasures; m++) json_real(j, c->x->measure[m].name, runs->median[m]);
     json_close(j, '}');
@@ -125,13 +111,8 @@ static void put_difference(const struct compared *c, const struct compared_pair 
     json_bool(j, "same_losses", p->same_losses);
     json_bool(j, "same_weights", p->same_weights);
     if (p->same_losses && p->same_weights) return;
-    json_open(j, "difference", '{');
-    json_int(j, "step", p->step);
-    json_real(j, "a", p->loss[0]);
-    json_real(j, "b", p->loss[1]);
-    json_string(j, "tensor", p->tensor);
-    json_string(j, "words", compare_bits(c, p));
-    json_close(j, '}');
+    json_object(j, "difference", JSON_INT("step", p->step), JSON_REAL("a", p->loss[0]), JSON_REAL("b", p->loss[1]),
+                JSON_TEXT("tensor", p->tensor), JSON_TEXT("words", compare_bits(c, p)));
 }
 
 static void put_answer(const struct compared *c, const struct compared_pair *p, int m, const char *estimate,
@@ -143,22 +124,16 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     bool tested = compare_is_tested(a);
     json_real(j, estimate, a->judged ? s->estimate : none);
     put_sides_int(j, "samples", a->samples);
-    json_real(j, "low", a->judged ? s->low : none);
-    json_real(j, "high", a->judged ? s->high : none);
-    json_real(j, "p", tested ? s->p : none);
-    json_real(j, "p_holm", tested ? s->p_all : none);
-    json_string(j, "verdict", verdict_text(a->verdict));
-    json_string(j, "words", compare_verdict(c, p, m));
-    json_string(j, "doubt", *doubt ? doubt : NULL);
+    json_put(j, JSON_REAL("low", a->judged ? s->low : none), JSON_REAL("high", a->judged ? s->high : none),
+             JSON_REAL("p", tested ? s->p : none), JSON_REAL("p_holm", tested ? s->p_all : none),
+             JSON_TEXT("verdict", verdict_text(a->verdict)), JSON_TEXT("words", compare_verdict(c, p, m)),
+             JSON_TEXT("doubt", *doubt ? doubt : NULL));
 }
 
 static void put_foretold(const struct compared_answer *a, struct json *j) {
-    json_int(j, "pairs", a->pairs);
-    json_bool(j, "paired", a->statistics.paired);
-    json_bool(j, "equal", a->equal);
-    json_real(j, "power", a->power);
-    json_real(j, "set_error", a->statistics.error);
-    json_real(j, "needed", a->needed ? a->needed : (double)NAN);
+    json_put(j, JSON_INT("pairs", a->pairs), JSON_BOOL("paired", a->statistics.paired), JSON_BOOL("equal", a->equal),
+             JSON_REAL("power", a->power), JSON_REAL("set_error", a->statistics.error),
+             JSON_REAL("needed", a->needed ? a->needed : (double)NAN));
     put_sides_int(j, "unreached", a->unreached);
 }
 
@@ -179,27 +154,18 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     json_close(j, ']');
     put_difference(c, p, j);
     json_open(j, "differs", '[');
-    for (int i = 0; i < p->ndiffers; i++) {
-        json_open(j, NULL, '{');
-        json_string(j, "key", p->differs[i].key);
-        json_string(j, "a", p->differs[i].a);
-        json_string(j, "b", p->differs[i].b);
-        json_close(j, '}');
-    }
+    for (int i = 0; i < p->ndiffers; i++)
+        json_object(j, NULL, JSON_TEXT("key", p->differs[i].key), JSON_TEXT("a", p->differs[i].a),
+                    JSON_TEXT("b", p->differs[i].b));
     json_close(j, ']');
     json_close(j, '}');
 }
 
 static void put_gates(const struct compared *c, struct json *j) {
     json_open(j, "gates", '[');
-    for (int i = 0; i < c->x->ngates; i++) {
-        json_open(j, NULL, '{');
-        json_string(j, "text", c->x->gate[i].text);
-        json_bool(j, "judged", c->gate[i].judged);
-        json_bool(j, "passed", c->gate[i].passed);
-        json_string(j, "words", c->gate[i].words);
-        json_close(j, '}');
-    }
+    for (int i = 0; i < c->x->ngates; i++)
+        json_object(j, NULL, JSON_TEXT("text", c->x->gate[i].text), JSON_BOOL("judged", c->gate[i].judged),
+                    JSON_BOOL("passed", c->gate[i].passed), JSON_TEXT("words", c->gate[i].words));
     json_close(j, ']');
 }
 
@@ -217,12 +183,9 @@ static void put_sides(const struct experiment *x, struct json *j) {
 
 static void put_head(const struct compared *c, struct json *j) {
     const struct experiment *x = c->x;
-    json_int(j, "format", 1);
-    json_string(j, "name", x->name);
-    json_string(j, "verdict", compare_sentence(c));
-    json_string(j, "untested", *compare_untested(c) ? compare_untested(c) : NULL);
-    json_string(j, "command", x->command);
-    json_string(j, "axis", x->axis[0].key);
+    json_put(j, JSON_INT("format", 1), JSON_TEXT("name", x->name), JSON_TEXT("verdict", compare_sentence(c)),
+             JSON_TEXT("untested", *compare_untested(c) ? compare_untested(c) : NULL), JSON_TEXT("command", x->command),
+             JSON_TEXT("axis", x->axis[0].key));
     put_texts(j, "sides", x->axis[0].label, x->axis[0].count);
     if (x->axis[0].named) put_sides(x, j);
     json_open(j, "axes", '[');
@@ -235,13 +198,10 @@ static void put_head(const struct compared *c, struct json *j) {
         for (int i = 0; i < x->nseeds; i++) json_int(j, NULL, x->seeds[i]);
         json_close(j, ']');
     }
-    json_int(j, "tests", experiment_questions(x));
-    json_int(j, "warmup", x->warmup);
-    json_real(j, "confidence", x->confidence);
-    json_real(j, "practical", x->practical);
-    json_int(j, "seed", (int64_t)x->seed);
-    json_bool(j, "complete", c->complete);
-    json_bool(j, "same_bits_in_all_cells", c->same_bits);
+    json_put(j, JSON_INT("tests", experiment_questions(x)), JSON_INT("warmup", x->warmup),
+             JSON_REAL("confidence", x->confidence), JSON_REAL("practical", x->practical),
+             JSON_INT("seed", (int64_t)x->seed), JSON_BOOL("complete", c->complete),
+             JSON_BOOL("same_bits_in_all_cells", c->same_bits));
 }
 
 enum error compare_json(const struct compared *c, struct json *j) {

@@ -263,11 +263,6 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
         fprintf(f, ": not compared, since '%s' changes the computation\n", c->x->axis[0].key);
 }
 
-static void print_model(const struct compared *c, FILE *f, const char *start) {
-    const char *words = compare_model(c);
-    if (*words) fprintf(f, "%smodel: %s\n", start, words);
-}
-
 static void print_doubts(const struct compared *c, FILE *f, const char *start) {
     const char *why = compare_untested(c);
     if (*why) fprintf(f, "%s%s\n", start, why);
@@ -292,7 +287,7 @@ static void print_all(const struct compared *c, void (*write)(const struct table
     print_legend(c, f);
     fprintf(f, "\n%s\n%s", compare_sentence(c), between);
     print_bits(c, f, start);
-    print_model(c, f, start);
+    if (*compare_model(c)) fprintf(f, "%smodel: %s\n", start, compare_model(c));
     print_doubts(c, f, start);
 }
 

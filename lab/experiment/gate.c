@@ -4,10 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_text(const struct quantity *q) {
-    return q->kind >= QUANTITY_WEIGHTS;
-}
-
 bool gate_read(const struct experiment *x, const char *text, struct gate *g, char wrong[CHECK_WRONG]) {
     const struct check *c = &g->check;
     *g = (struct gate){0};
@@ -17,7 +13,7 @@ bool gate_read(const struct experiment *x, const char *text, struct gate *g, cha
         return false;
     }
     if (!quantity_read(x, c->term[0].quantity, &g->quantity[0], wrong)) return false;
-    g->word = is_text(&g->quantity[0]) && !strchr(c->term[1].quantity, '.');
+    g->word = g->quantity[0].kind >= QUANTITY_WEIGHTS && !strchr(c->term[1].quantity, '.');
     if (*c->term[1].quantity && !g->word && !quantity_read(x, c->term[1].quantity, &g->quantity[1], wrong))
         return false;
     for (int i = 0; i < 2; i++)

@@ -34,24 +34,17 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
 
 static void put_steps(const struct lesson *l, const struct lesson_result *r, struct json *j) {
     json_open(j, "steps", '[');
-    for (int i = 0; i < l->nsteps; i++) {
-        json_open(j, NULL, '{');
-        json_string(j, "name", l->step[i].name);
-        json_string(j, "command", r->command[i]);
-        json_int(j, "exit", r->outcome[i].exit);
-        json_real(j, "seconds", r->outcome[i].seconds);
-        json_string(j, "report", r->report[i]);
-        json_close(j, '}');
-    }
+    for (int i = 0; i < l->nsteps; i++)
+        json_object(j, NULL, JSON_TEXT("name", l->step[i].name), JSON_TEXT("command", r->command[i]),
+                    JSON_INT("exit", r->outcome[i].exit), JSON_REAL("seconds", r->outcome[i].seconds),
+                    JSON_TEXT("report", r->report[i]));
     json_close(j, ']');
 }
 
 enum error lesson_json(const struct lesson *l, const struct lesson_result *r, struct json *j) {
     json_open(j, NULL, '{');
-    json_string(j, "title", l->title);
-    json_string(j, "folder", l->folder);
-    json_bool(j, "quick", l->quick);
-    json_real(j, "seconds", r->seconds);
+    json_put(j, JSON_TEXT("title", l->title), JSON_TEXT("folder", l->folder), JSON_BOOL("quick", l->quick),
+             JSON_REAL("seconds", r->seconds));
     put_steps(l, r, j);
     json_open(j, "claims", '[');
     for (int i = 0; i < l->nclaims; i++) {

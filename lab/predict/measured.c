@@ -135,10 +135,8 @@ double measured_memory(const struct measured_step *m, double share, double state
 }
 
 void measured_json(const struct measured_step *m, struct json *j) {
-    json_real(j, "load_s", m->load);
-    json_real(j, "forward_s", m->forward);
-    json_real(j, "backward_s", m->backward);
-    json_real(j, "update_s", m->update);
-    json_int(j, "gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float));
-    json_int(j, "traced_steps", m->traced);
+    json_put(j, JSON_REAL("load_s", m->load), JSON_REAL("forward_s", m->forward), JSON_REAL("backward_s", m->backward),
+             JSON_REAL("update_s", m->update),
+             JSON_INT("gradient_bytes", m->model->arena_floats * (int64_t)sizeof(float)),
+             JSON_INT("traced_steps", m->traced));
 }

@@ -1,6 +1,5 @@
 #include "lab/predict/port_fit.h"
 
-#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "lab/numbers/statistics.h"
 #include "lab/predict/simulate.h"
@@ -11,24 +10,13 @@
 enum { BENCH_MOST = 1 << 22, POINTS_MOST = 1024 };
 static const struct json_limits bench_limits = {8, 65536, 4096};
 
-static double number(const struct json_value *in, const char *key) {
-    const struct json_value *v = json_get(in, key);
-    return v && v->kind == JSON_NUMBER ? v->number : 0;
-}
-
-static const char *word(const struct json_value *in, const char *key) {
-    const struct json_value *v = json_get(in, key);
-    return v && v->kind == JSON_STRING ? v->text : "";
-}
-
 /* Rows of algorithms that a formula stands for: of all but the link's own. */
 static int take_rows(const struct json_value *series, int devices, struct cost_point *out, int n) {
-    const struct json_value *rows = series->kind == JSON_OBJECT ? json_get(series, "rows") : NULL;
-    for (int i = 0; rows && rows->kind == JSON_ARRAY && i < rows->count; i++) {
+    const struct json_value *rows = json_member(series, "rows", JSON_ARRAY);
+    for (int i = 0; rows && i < rows->count && n < POINTS_MOST; i++) {
         const struct json_value *row = &rows->children[i];
-        if (row->kind != JSON_OBJECT || n == POINTS_MOST) continue;
-        enum scheme s = scheme_find(word(row, "algorithm"));
-        double bytes = number(row, "bytes"), seconds = number(row, "time_s");
+        enum scheme s = scheme_find(json_text(row, "algorithm"));
+        double bytes = json_number(row, "bytes"), seconds = json_number(row, "time_s");
         if (s < SCHEMES && bytes > 0 && seconds > 0) out[n++] = (struct cost_point){s, devices, bytes, seconds};
     }
     return n;
@@ -50,18 +38,14 @@ enum error port_fit_read(const char *path, struct wire *out, double *off) {
     struct cost_point points[POINTS_MOST];
     struct pool *pool;
     const struct json_value *root = NULL;
-    char *text;
-    size_t length;
     int n = 0;
     TRY(pool_create(&pool));
-    enum error err = file_read(path, BENCH_MOST, pool, &text, &length);
-    if (err == ERR_NONE) err = json_parse(text, length, bench_limits, pool, &root);
-    if (err == ERR_DATA) err = error_prefix(err, "%s: ", path);
-    bool sums = root && root->kind == JSON_OBJECT && !strcmp(word(root, "collective"), "all_reduce");
-    const struct json_value *results = sums ? json_get(root, "results") : NULL;
-    double ranks = sums ? number(root, "ranks") : 0;
+    enum error err = json_read(path, BENCH_MOST, bench_limits, pool, &root);
+    bool sums = !strcmp(json_text(root, "collective"), "all_reduce");
+    const struct json_value *results = sums ? json_member(root, "results", JSON_ARRAY) : NULL;
+    double ranks = sums ? json_number(root, "ranks") : 0;
     bool possible = ranks >= 2 && ranks <= SIMULATE_DEVICES;
-    for (int i = 0; possible && results && results->kind == JSON_ARRAY && i < results->count; i++)
+    for (int i = 0; possible && results && i < results->count; i++)
         n = take_rows(&results->children[i], (int)ranks, points, n);
     pool_free(pool);
     if (err != ERR_NONE) return err;

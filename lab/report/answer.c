@@ -229,15 +229,14 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-/* What the value of a ratio is. Older results do not tell how many questions were tested, and have plain ratios. */
-static const char *meaning_of_ratio(const struct report_data *d, bool older) {
+/* What the value of a ratio is. */
+static const char *meaning_of_ratio(const struct report_data *d) {
     bool as[2] = {false, false}; /* groups, pairs */
     for (int i = 0; i < d->npairs; i++)
         for (int m = 0; m < d->nmetrics; m++) {
             const struct report_answer *a = &d->pair[i].answer[m];
             if (!d->metric[m].difference && !isnan(a->estimate)) as[a->paired] = true;
         }
-    if (older) return "ratio of the two medians";
     if (!as[true]) return "median of the ratios of each run of one side to each run of the other";
     return as[false] ? "median of the ratios of the paired runs (or of all runs of both sides, where they are not "
                        "compared in pairs)"
@@ -250,12 +249,13 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
         training |= d->metric[m].training;
     }
-    const struct json_value *tested = json_member(d->root, "tests", JSON_NUMBER); /* older results lack it */
+    const struct json_value *tested = json_member(d->root, "tests", JSON_NUMBER);
     const char *tests = tested ? tested->text : "";
     if (ratio)
-        report_print(r, s, "For times, the value is above 1 if the side is ahead of the other: the %s%s.",
-                     meaning_of_ratio(d, !tested),
-                     tested ? ", which may differ a little from the ratio of the two medians" : "");
+        report_print(r, s,
+                     "For times, the value is above 1 if the side is ahead of the other: the %s, which may differ a "
+                     "little from the ratio of the two medians.",
+                     meaning_of_ratio(d));
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
     report_print(r, s,
                  "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "

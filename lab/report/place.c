@@ -103,21 +103,14 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
 /* What is in the bars, and what the busiest of the shown runs sent before its first step. */
 static void say_bytes(struct report *r, struct report_section *s, const struct report_data *d) {
     double most = 0;
-    bool parted = true;
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
-        parted &= run->parted;
         for (int k = 0; k < run->ranks && run->start_sent; k++) most = fmax(most, run->start_sent[k]);
     }
-    report_paragraph(
-        s, parted
-               ? report_say(
-                     r,
-                     "The engine counts the bytes at each rank during steps. They do not include the first weights, "
-                     "which are sent once at the start (%s by the rank that sends most), evaluation and checkpoints.",
-                     report_value(r, PLOT_BYTES, most))
-               : "The engine counted the bytes at each rank over the whole run. They include evaluation and set-up, "
-                 "since the run is of an older version.");
+    report_print(r, s,
+                 "The engine counts the bytes at each rank during steps. They do not include the first weights, which "
+                 "are sent once at the start (%s by the rank that sends most), evaluation and checkpoints.",
+                 report_value(r, PLOT_BYTES, most));
 }
 
 enum error report_bytes(struct report *r, const struct report_data *d) {

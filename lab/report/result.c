@@ -11,10 +11,6 @@ const char *report_where(struct report *r, const struct report_cell *c) {
     return report_say(r, "%lld device%s%s", (long long)c->devices, c->devices == 1 ? "" : "s", report_in(r, c->place));
 }
 
-static const char *rate_text(struct report *r, double samples_per_s) {
-    return isfinite(samples_per_s) ? report_say(r, "%.0f", samples_per_s) : "-";
-}
-
 static const char *verdict_of_run(struct report *r, const struct report_cell *c) {
     const struct run_result *run = c->run;
     double busy = 0, waits = run->time_s[PHASE_COMM];
@@ -126,7 +122,7 @@ static void cell_row(struct report *r, const struct report_data *d, const struct
     row[2] = report_say(r, "%d", c->nruns);
     row[3] = report_ms(r, c->median_s);
     row[4] = c->nruns > 1 ? report_say(r, "%s to %s", report_ms(r, low), report_ms(r, high)) : "-";
-    row[5] = rate_text(r, c->samples_per_s);
+    row[5] = isfinite(c->samples_per_s) ? report_say(r, "%.0f", c->samples_per_s) : "-";
     row[6] = isfinite(run->train_loss) ? report_say(r, "%.5g", run->train_loss) : "-";
     row[7] = isfinite(run->val_accuracy) ? report_say(r, "%.2f %%", run->val_accuracy * 100)
              : isfinite(run->val_r2)     ? report_say(r, "R2 %.4g", run->val_r2)

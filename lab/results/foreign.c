@@ -256,12 +256,8 @@ static enum error write_run(const struct told_run *run, struct pool *pool) {
 }
 
 enum error foreign_begin(const char *dir, struct pool *pool) {
-    char *path = pool_printf(pool, "%s/env.json", dir);
-    struct json j = {0};
-    if (!path) return ERR_MEMORY;
     TRY(file_make_folders(dir));
-    environment_json(&j, NULL);
-    return json_save(&j, ERR_NONE, path);
+    return environment_save(dir, pool);
 }
 
 enum error foreign_finish(const struct foreign *f, struct pool *pool) {

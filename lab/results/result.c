@@ -84,7 +84,6 @@ static void read_bytes(struct result_reader *r, const struct json_value *root, s
     int received = list(r, bytes, "received", &out->received);
     int state = list(r, root, "optimizer_bytes", &out->state);
     const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
-    out->parted = start != NULL;
     if (start && list(r, start, "sent", &out->start_sent) != out->ranks) received = -1;
     out->processes = list(r, root, "peak_rss_bytes", &out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
@@ -117,11 +116,6 @@ static void read_losses(struct result_reader *r, const struct json_value *root, 
     out->losses = text(r, root, "losses_sha256");
 }
 
-static void read_patience(const struct json_value *patience, struct run_result *out) {
-    out->patience = json_text(patience, "metric");
-    (void)json_get_int(patience, "evaluations_since", INT64_MAX, &out->waits);
-}
-
 enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
     char *path = pool_printf(pool, "%s/summary.json", dir);
     const struct json_value *root;
@@ -141,7 +135,8 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
     out->run_id = json_text(root, "run_id");
     out->train_s = json_number(root, "train_s");
-    read_patience(json_get(root, "patience"), out);
+    out->patience = json_text(json_get(root, "patience"), "metric");
+    (void)json_get_int(json_get(root, "patience"), "evaluations_since", INT64_MAX, &out->waits);
     read_losses(&r, root, out);
     read_times(&r, root, out);
     read_bytes(&r, root, out);

@@ -44,7 +44,6 @@ struct run_result {
     double time_s[RESULT_TIMES];
     int ranks, processes;
     const double *sent, *received; /* bytes, by rank: what steps moved */
-    bool parted;                   /* 'sent' is of steps alone; else (an older run) of everything */
     const double *start_sent;      /* before the first step; NULL: an older run */
     const double *rss;             /* bytes, by process */
     const double *state;           /* bytes of optimizer state, by rank */

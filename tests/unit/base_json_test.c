@@ -50,11 +50,15 @@ static void test_writer(void **state) {
     json_close(&j, '}');
     json_close(&j, ']');
     json_string(&j, "bad utf8", "a\xFFz");
+    json_object(&j, "of", JSON_TEXT("text", NULL), JSON_INT("whole", -3), JSON_REAL("real", 0.5),
+                JSON_BOOL("truth", true));
+    json_put(&j, JSON_INT("last", 1));
     json_close(&j, '}');
     assert_ok(json_done(&j));
     assert_string_equal(j.text, "{\"a\":\"x\\\"\\\\\\n\\t\\u0001/\xC3\xA9\",\"none\":null,"
                                 "\"list\":[-9223372036854775808,0.1,null,true,{}],"
-                                "\"bad utf8\":\"a\xEF\xBF\xBDz\"}");
+                                "\"bad utf8\":\"a\xEF\xBF\xBDz\",\"of\":{\"text\":null,\"whole\":-3,"
+                                "\"real\":0.5,\"truth\":true},\"last\":1}");
     assert_int_equal(j.length, strlen(j.text));
     const struct json_value *v = parsed(j.text);
     assert_string_equal(json_get(v, "a")->text, "x\"\\\n\t\x01/\xC3\xA9");

@@ -274,7 +274,8 @@ static const char *place_hint(struct reader *r, const struct body *b, const stru
     struct config_place place;
     size_t n = strlen(b->path);
     const char *given = node->kind == NODE_SCALAR ? node->text : NULL;
-    if (!config_find(r->root, node->key, by_name, node->line > 0, given, r->pool, &place)) return "";
+    const struct config_sought sought = {node->key, given, by_name, .yaml = node->line > 0};
+    if (!config_find(r->root, &sought, r->pool, &place)) return "";
     if (n && !strncmp(place.path, b->path, n) && place.path[n] == '.')
         return pool_printf(r->pool, "did you mean '%s'?", place.path + n + 1);
     const char *example = *place.example ? pool_printf(r->pool, ", as in '%s'", place.example) : "";

@@ -72,23 +72,22 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
     return ERR_NONE;
 }
 
-enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context, int64_t vocabulary,
-                            int width, int64_t tokens, struct token_set **out) {
+enum error token_set_create(const struct token_ask *ask, struct token_set **out) {
     struct token_set *s;
-    size_t n = strlen(path) + 1;
+    size_t n = strlen(ask->path) + 1;
     TRY(memory_alloc(sizeof *s + n, (void **)&s));
-    s->base = (struct dataset){.ops = ops,
-                               .size = (tokens - 1) / context,
-                               .shape = {1, {context}},
+    s->base = (struct dataset){.ops = ask->ops,
+                               .size = (ask->tokens - 1) / ask->context,
+                               .shape = {1, {ask->context}},
                                .type = SAMPLE_TOKENS,
-                               .classes = vocabulary,
-                               .labels = context,
-                               .name = ops->section.name};
-    s->width = width;
-    s->tokens = tokens;
+                               .classes = ask->vocabulary,
+                               .labels = ask->context,
+                               .name = ask->ops->section.name};
+    s->width = ask->width;
+    s->tokens = ask->tokens;
     s->fd = -1;
     s->path = (char *)(s + 1);
-    memcpy(s->path, path, n);
+    memcpy(s->path, ask->path, n);
     *out = s;
     return ERR_NONE;
 }

@@ -124,8 +124,8 @@ static enum error conclude(struct tally *a, struct val_result *out) {
     if (has(a, VAL_AT_bits_per_byte))
         out->bits_per_byte = out->loss / M_LN2 * (samples * (double)d->labels / *a->bytes);
     if (a->classes) out->balanced_accuracy = score_balance(a->recalls, a->classes);
-    if (a->targets)
-        score_regression(a->residuals, a->sums + VAL_SAMPLES, VAL_SUMS, a->shards, a->targets, &a->t->feed.norm, out);
+    const struct residual_parts parts = {a->residuals, a->sums + VAL_SAMPLES, VAL_SUMS, a->shards, a->targets};
+    if (a->targets) score_regression(&parts, &a->t->feed.norm, out);
     return ERR_NONE;
 }
 

@@ -127,7 +127,8 @@ static enum error grammar_open(const struct dataset_ask *ask, struct dataset **o
     if (samples > TEXT_MOST / c->context)
         return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
                     (long long)samples, (long long)c->context, TEXT_MOST);
-    TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1, samples * c->context + 1, &s));
+    const struct token_ask tokens = {&dataset_grammar, "grammar", c->context, ALPHABET, samples * c->context + 1, 1};
+    TRY(token_set_create(&tokens, &s));
     return dataset_give(grammar_fill(s, ask->seed, train), &s->base, out);
 }
 

@@ -67,11 +67,16 @@ static double norm_squares(const struct planes *p, const float *x, float mean) {
     return lanes_sum(part);
 }
 
-static void norm_apply(const struct planes *p, const float *restrict x, float mean, float scale, float shift,
-                       float least, float *restrict y) {
+/* y = scale (x - mean) + shift, or dx = scale (dz - shift - (x - mean) slope) */
+struct line {
+    float mean, scale, shift, slope;
+};
+
+/* y is at least 'least'. */
+static void norm_apply(const struct planes *p, struct line l, float least, const float *restrict x, float *restrict y) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
-            float v = (x[k] - mean) * scale + shift;
+            float v = (x[k] - l.mean) * l.scale + l.shift;
             y[k] = least > v ? least : v;
         }
 }
@@ -111,11 +116,6 @@ static void norm_gradient_sums(const struct planes *p, const float *x, float mea
     sums[0] = lanes_sum(part0);
     sums[1] = lanes_sum(part1);
 }
-
-/* dx = scale (dz - shift - (x - mean) slope) */
-struct line {
-    float mean, scale, shift, slope;
-};
 
 static void norm_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
                           const float *restrict dy, float *restrict dx) {
@@ -164,7 +164,8 @@ static void forward_channels(void *ctx, int64_t begin, int64_t end) {
         if (norm_measuring(p->a)) continue;
         float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
         if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
-        norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least, p->to + at);
+        const struct line l = {.mean = (float)m.mean, .scale = p->a->w[0][c] * r, .shift = p->a->w[1][c]};
+        norm_apply(&b->planes, l, least, p->x + at, p->to + at);
     }
 }
 

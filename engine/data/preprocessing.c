@@ -92,7 +92,7 @@ static void write_table(const struct columns *c, struct json *j) {
     json_close(j, '}');
 }
 
-static void write_all(const struct dataset *d, const struct normalization *n, struct json *j) {
+static void preprocessing_write(const struct dataset *d, const struct normalization *n, struct json *j) {
     char part[32];
     json_open(j, NULL, '{');
     json_string(j, "data", d->name);
@@ -129,7 +129,7 @@ enum error preprocessing_text(const struct dataset *d, const struct normalizatio
     struct preprocessing *read;
     TRY(pool_create(&trial));
     json_init(&j);
-    write_all(d, n, &j);
+    preprocessing_write(d, n, &j);
     enum error err = json_done(&j);
     *out = NULL;
     if (err == ERR_NONE && preprocessing_parse(j.text, d->name, trial, &read) != ERR_NONE)
@@ -264,7 +264,7 @@ static bool read_target(const struct json_value *root, struct preprocessing *p) 
     return n->targets > 0;
 }
 
-static bool read_split(const struct json_value *root, struct dataset *d) {
+static bool split_read(const struct json_value *root, struct dataset *d) {
     d->split = SPLIT_END;
     return !json_get(root, "split") || json_get_int(root, "split", UINT32_MAX, &d->split);
 }
@@ -347,7 +347,7 @@ static bool read_vocabulary(const struct json_value *root, struct pool *pool, st
 }
 
 /* The key that is wrong; NULL: all are right. */
-static const char *read_all(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
+static const char *members_read(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     struct dataset *d = &p->set.base;
     bool names = true;
     if (root->kind != JSON_OBJECT || !(d->name = json_get_text(root, "data"))) return "data";
@@ -358,7 +358,7 @@ static const char *read_all(const struct json_value *root, struct pool *pool, st
     if (!read_picture(root, d)) return "part";
     if (!read_moments(root, p)) return "mean";
     if (!read_target(root, p)) return "target_mean";
-    if (!read_split(root, d)) return "split";
+    if (!split_read(root, d)) return "split";
     p->class_names = read_names(root, "class_names", d->classes, pool, &names);
     if (!names) return "class_names";
     p->column_names = read_names(root, "columns", shape_count(&d->shape) + 1, pool, &names);
@@ -376,7 +376,7 @@ enum error preprocessing_parse(const char *text, const char *from, struct pool *
     struct preprocessing *p = *out = pool_alloc(pool, sizeof *p);
     if (!p) return ERR_MEMORY;
     *p = (struct preprocessing){.set = {.base = {.ops = &told}, .fd = -1, .width = 1}};
-    const char *wrong = read_all(root, pool, p);
+    const char *wrong = members_read(root, pool, p);
     if (wrong) return FAIL(ERR_DATA, "%s: 'preprocessing' has no usable '%s'", from, wrong);
     p->set.path = pool_strndup(pool, from, strlen(from));
     return p->set.path ? ERR_NONE : ERR_MEMORY;

@@ -260,17 +260,17 @@ int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long
     return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, type_of(type), op_of(op)));
 }
 
-/* Only root's recv is written: what the others send may be read where it lies. */
-static enum error reduce_from(struct engine_group *g, struct dispatch how, const void *send, void *recv,
-                              long long count, enum engine_type type, enum engine_op op, int root) {
-    bool here = root == group_rank(g->group);
-    if (here) copy_in(recv, send, size_of(count, type));
-    return group_reduce(g->group, how, here ? recv : (void *)(uintptr_t)send, count, type_of(type), op_of(op), root);
+/* The buffer of a reduce to root, where what is sent lies: only root's recv is written, and other ranks' send is read. */
+static void *reduce_buffer(const struct engine_group *g, const void *send, void *recv, size_t bytes, int root) {
+    if (root != group_rank(g->group)) return (void *)(uintptr_t)send;
+    copy_in(recv, send, bytes);
+    return recv;
 }
 
 int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                   enum engine_op op, int root) {
-    return error_exit_code(reduce_from(g, GROUP_INLINE, send, recv, count, type, op, root));
+    void *buf = reduce_buffer(g, send, recv, size_of(count, type), root);
+    return error_exit_code(group_reduce(g->group, GROUP_INLINE, buf, count, type_of(type), op_of(op), root));
 }
 
 int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
@@ -370,7 +370,8 @@ int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv
 int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                         enum engine_op op, int root, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(reduce_from(g, GROUP_COMM(&w), send, recv, count, type, op, root), &w, out);
+    void *buf = reduce_buffer(g, send, recv, size_of(count, type), root);
+    return work_started(group_reduce(g->group, GROUP_COMM(&w), buf, count, type_of(type), op_of(op), root), &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,

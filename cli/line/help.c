@@ -269,7 +269,8 @@ static bool about_model(const char *topic) {
 static enum error about_place(const char *topic, struct pool *pool) {
     struct config_place place;
     const char *answer = config_foreign(&run_schema, topic);
-    bool found = !answer && config_find(&run_schema, topic, true, true, NULL, pool, &place);
+    const struct config_sought sought = {topic, .by_name = true, .yaml = true};
+    bool found = !answer && config_find(&run_schema, &sought, pool, &place);
     if (answer) {
         printf("%s: %s\n", topic, answer);
         return ERR_NONE;

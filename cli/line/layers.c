@@ -94,7 +94,7 @@ enum error layers_parameter(const char *name, struct pool *pool, bool *found) {
     const struct layer_ops *const *kinds = layer_kinds(&n);
     for (int i = 0; i < n; i++) {
         const struct config_section *s = &kinds[i]->section;
-        if (!config_find(s, name, true, true, NULL, pool, &place)) continue;
+        if (!config_find(s, &(struct config_sought){name, .by_name = true, .yaml = true}, pool, &place)) continue;
         const char *text = config_help(s, place.path, pool);
         if (!text) return ERR_USAGE;
         printf("%sof the layer %s:\n", *found ? "\n" : "", s->name);

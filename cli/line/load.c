@@ -46,7 +46,8 @@ static enum error check_path(const struct cli_config *c, struct pool *pool) {
     if (!equals || file_exists(c->path)) return ERR_NONE;
     char *key = pool_strndup(pool, c->path, (size_t)(equals - c->path));
     if (!key) return ERR_MEMORY;
-    if (config_find(&run_schema, key, true, false, equals + 1, pool, &place) && *place.example) example = place.example;
+    const struct config_sought sought = {key, equals + 1, .by_name = true};
+    if (config_find(&run_schema, &sought, pool, &place) && *place.example) example = place.example;
     return FAIL(ERR_USAGE, "no file '%s'\na key is set by --set %s", c->path, example);
 }
 

@@ -215,7 +215,8 @@ static const char *key_option(const struct cli *cli, const char *name, const cha
     const struct option *set = NULL;
     const char *word = name + strspn(name, "-"), *answer = config_foreign(&run_schema, word);
     if (answer) return pool_printf(cli->pool, ": %s", answer);
-    if (!config_find(&run_schema, word, true, false, value, cli->pool, &place)) return "";
+    const struct config_sought sought = {word, value, .by_name = true};
+    if (!config_find(&run_schema, &sought, cli->pool, &place)) return "";
     for (const struct option *o = cli->form->options; o && o->name; o++) {
         if (o->key && !strcmp(o->key, place.path)) return pool_printf(cli->pool, ", did you mean '%s'?", o->name);
         if (o->key && !*o->key) set = o;

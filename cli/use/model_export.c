@@ -33,7 +33,8 @@ static int run(const struct cli *cli) {
     enum error err = cli_trained_open(&o->trained, cli->pool, &t);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
-        err = onnx_write(t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm, o->output, &size);
+        const struct onnx_source source = {t->model, t->arena.values, t->arena.buffers, t->feed.data, &t->feed.norm};
+        err = onnx_write(&source, o->output, &size);
         if (err == ERR_NONE) export_report(t, o->output, size);
         code = cli_end(err);
     }

@@ -45,10 +45,11 @@ const char *onnx_node(struct onnx_graph *g, const char *op, const char *out, con
     return out;
 }
 
-static const char *tensor(struct onnx_graph *g, const char *name, int type, const void *data, size_t size,
-                          const int64_t *dim, int ndim) {
+/* Adds a tensor of ONNX_FLOAT or ONNX_INT64; gives its name. */
+static const char *tensor_add(struct onnx_graph *g, const char *name, int type, const void *data, const int64_t *dim,
+                              int ndim) {
     struct proto *p = &g->tensors;
-    size_t at = proto_open(p, ONNX_GRAPH_TENSOR);
+    size_t at = proto_open(p, ONNX_GRAPH_TENSOR), size = type == ONNX_FLOAT ? sizeof(float) : sizeof(int64_t);
     for (int i = 0; i < ndim; i++) size *= (size_t)dim[i];
     for (int i = 0; i < ndim; i++) proto_int(p, TENSOR_DIM, dim[i]);
     proto_int(p, TENSOR_TYPE, type);
@@ -59,7 +60,7 @@ static const char *tensor(struct onnx_graph *g, const char *name, int type, cons
 }
 
 const char *onnx_tensor(struct onnx_graph *g, const char *name, const float *data, const int64_t *dim, int ndim) {
-    return tensor(g, name, ONNX_FLOAT, data, sizeof *data, dim, ndim);
+    return tensor_add(g, name, ONNX_FLOAT, data, dim, ndim);
 }
 
 static const char *constant_name(struct onnx_graph *g) {
@@ -70,7 +71,7 @@ static const char *constant_name(struct onnx_graph *g) {
 
 const char *onnx_ints(struct onnx_graph *g, const int64_t *data, int count) {
     const int64_t dim[] = {count};
-    return tensor(g, constant_name(g), ONNX_INT64, data, sizeof *data, dim, count >= 0);
+    return tensor_add(g, constant_name(g), ONNX_INT64, data, dim, count >= 0);
 }
 
 const char *onnx_float(struct onnx_graph *g, float value) {

@@ -50,13 +50,13 @@ int config_errors_count(const struct config_errors *e) {
 /* ---- adding ---- */
 
 /* Columns are characters, as libyaml counts them: a byte that continues one is no column. */
-static bool continues(char c) {
+static bool utf8_continues(char c) {
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-static int columns(const char *s) {
+static int text_columns(const char *s) {
     int n = 0;
-    for (; *s; s++) n += !continues(*s);
+    for (; *s; s++) n += !utf8_continues(*s);
     return n;
 }
 
@@ -72,25 +72,25 @@ static void take_excerpt(struct config_errors *e, struct entry *x, const char *f
     int skip = x->col > EXCERPT_MAX - 20 ? x->col - EXCERPT_MAX / 2 : 0;
     const char *from = file;
     for (int i = 0; i < skip && from < end; i++)
-        for (from++; from < end && continues(*from);) from++;
+        for (from++; from < end && utf8_continues(*from);) from++;
     const char *to = from;
     for (int i = 0; i < EXCERPT_MAX && to < end; i++)
-        for (to++; to < end && continues(*to);) to++;
+        for (to++; to < end && utf8_continues(*to);) to++;
     char *excerpt = pool_strndup(e->pool, from, (size_t)(to - from));
     x->excerpt = excerpt ? text_defuse(excerpt, "\t") : NULL;
     x->excerpt_col = x->col - 1 - skip;
 }
 
-static bool is_set(const char *source) {
+static bool from_set(const char *source) {
     return !strncmp(source, "--set ", 6);
 }
 
-static void take_place(struct config_errors *e, struct entry *x, const struct node *at, bool at_key) {
+static void entry_place(struct config_errors *e, struct entry *x, const struct node *at, bool at_key) {
     bool key = at_key && at->key && *at->key;
     char *source = pool_strndup(e->pool, at->source, strlen(at->source));
     if (source) text_defuse(source, "");
     x->source = source;
-    x->source_rank = e->count + (is_set(at->source) ? KEPT : 0); /* files first */
+    x->source_rank = e->count + (from_set(at->source) ? KEPT : 0); /* files first */
     for (int i = 0; i < e->count; i++)
         if (e->entries[i].source && x->source && !strcmp(e->entries[i].source, x->source)) {
             x->source_rank = e->entries[i].source_rank;
@@ -98,7 +98,7 @@ static void take_place(struct config_errors *e, struct entry *x, const struct no
         }
     x->line = key ? at->key_line : at->line;
     x->col = key ? at->key_col : at->col;
-    x->width = key ? columns(at->key) : at->width;
+    x->width = key ? text_columns(at->key) : at->width;
     if (x->line > 0 && at->file) take_excerpt(e, x, at->file);
 }
 
@@ -119,7 +119,7 @@ void config_error(struct config_errors *e, const struct node *at, bool at_key, c
     struct entry *x = &e->entries[e->count];
     x->message = pool_strndup(e->pool, text, strlen(text));
     x->hint = hint ? pool_strndup(e->pool, hint, strlen(hint)) : "";
-    if (at && at->source) take_place(e, x, at, at_key);
+    if (at && at->source) entry_place(e, x, at, at_key);
     e->count++;
 }
 
@@ -127,7 +127,7 @@ static bool same_text(const char *a, const char *b) {
     return a == b || (a && b && !strcmp(a, b));
 }
 
-static bool holds(const struct config_errors *e, const struct entry *x) {
+static bool errors_hold(const struct config_errors *e, const struct entry *x) {
     int kept = e->count < KEPT ? e->count : KEPT;
     for (int i = 0; i < kept; i++) {
         const struct entry *mine = &e->entries[i];
@@ -146,7 +146,7 @@ void config_errors_merge(struct config_errors *to, const struct config_errors *f
     int kept = from->count < KEPT ? from->count : KEPT;
     for (int i = 0; i < kept; i++) {
         struct entry x = from->entries[i];
-        if (holds(to, &x)) continue;
+        if (errors_hold(to, &x)) continue;
         if (to->count < KEPT) {
             x.message = kept_text(to, x.message), x.hint = kept_text(to, x.hint);
             x.source = kept_text(to, x.source), x.excerpt = kept_text(to, x.excerpt);
@@ -166,7 +166,7 @@ static bool goes_before(const struct entry *a, const struct entry *b) {
 
 /* What has no place comes last, sources in the order of their first error, then by place. Insertion
  * keeps the order of equals, and there are few. */
-static int sorted(const struct config_errors *e, const struct entry *out[KEPT]) {
+static int entries_sort(const struct config_errors *e, const struct entry *out[KEPT]) {
     int n = e->count < KEPT ? e->count : KEPT;
     for (int pass = 0, filled = 0; pass < 2; pass++) {
         int first = filled;
@@ -187,9 +187,9 @@ static void write_caret(FILE *f, const struct entry *x) {
     for (int i = 0; i < x->excerpt_col; i++) {
         fputc(*c == '\t' ? '\t' : ' ', f);
         if (*c)
-            for (c++; continues(*c);) c++;
+            for (c++; utf8_continues(*c);) c++;
     }
-    int room = *c ? columns(c) : 1;
+    int room = *c ? text_columns(c) : 1;
     fputc('^', f);
     for (int i = 1; i < x->width && i < room; i++) fputc('~', f);
 }
@@ -197,7 +197,7 @@ static void write_caret(FILE *f, const struct entry *x) {
 static void write_entry(FILE *f, const struct entry *x) {
     if (x->source && x->line > 0)
         fprintf(f, "%s:%d:%d: ", x->source, x->line, x->col);
-    else if (x->source && is_set(x->source))
+    else if (x->source && from_set(x->source))
         fprintf(f, "%s: ", x->source);
     fprintf(f, "error: %s\n", x->message ? x->message : "(no memory for the message)");
     const char *hint = x->hint ? x->hint : "";
@@ -212,7 +212,7 @@ static void write_entry(FILE *f, const struct entry *x) {
 char *config_errors_text(const struct config_errors *e, struct pool *pool) {
     struct file_text text;
     const struct entry *order[KEPT];
-    int n = sorted(e, order);
+    int n = entries_sort(e, order);
     if (file_text_open(&text) != ERR_NONE) return NULL;
     for (int i = 0; i < n; i++) write_entry(text.out, order[i]);
     fprintf(text.out, "%d error%s%s.\n", e->count, e->count == 1 ? "" : "s",

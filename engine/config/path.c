@@ -13,7 +13,7 @@
 
 /* The folder without links and dots, but the last name as it is: it says what kind of file it is, where it is a link to one
  * without such a name. What is not there stays as it is written. */
-static const char *clean(const char *path, struct pool *pool) {
+static const char *path_clean(const char *path, struct pool *pool) {
     char real[PATH_MAX];
     size_t n = strlen(path);
     while (n > 1 && path[n - 1] == '/') n--;
@@ -28,7 +28,7 @@ static const char *clean(const char *path, struct pool *pool) {
 
 static const char *seen_from(const char *folder, size_t n, const char *path, struct pool *pool) {
     const char *full = *path == '/' ? path : pool_printf(pool, "%.*s/%s", (int)n, folder, path);
-    return full ? clean(full, pool) : NULL;
+    return full ? path_clean(full, pool) : NULL;
 }
 
 enum error tree_path(struct node *at, const char *key, const char *before, struct pool *pool, struct config_errors *e) {

@@ -36,7 +36,7 @@ static const char *path_of(struct reader *r, const char *path, const char *key) 
 }
 
 /* What was given, for a message: "fast" in quotes and not too long, or what it is. */
-static const char *given(struct reader *r, const struct node *node) {
+static const char *given_text(struct reader *r, const struct node *node) {
     enum { SHOWN = 48 };
     if (node->kind != NODE_SCALAR) return node->kind == NODE_MAP ? "a map" : "a list";
     if (!*node->text) return node->quoted ? "\"\"" : "nothing";
@@ -54,7 +54,7 @@ static const char *with_topic(struct reader *r, const char *hint) {
 
 static enum error wrong_type(struct reader *r, const struct node *node, const char *path, const char *type,
                              const char *hint) {
-    const char *got = given(r, node);
+    const char *got = given_text(r, node);
     hint = with_topic(r, hint);
     if (!path || !type || !got || !hint) return ERR_MEMORY;
     config_error(r->e, node, false, "'%s' must be %s, got %s%s%s", path, type, got, *hint ? "\n" : "", hint);
@@ -140,7 +140,7 @@ static enum error read_list(struct reader *r, const struct config_field *f, stru
 
 /* ---- maps ---- */
 
-static enum error wrap(struct reader *r, struct node *node, const char *key) {
+static enum error node_wrap(struct reader *r, struct node *node, const char *key) {
     struct node *child = pool_alloc(r->pool, sizeof *child);
     struct node **items = pool_alloc(r->pool, sizeof *items);
     if (!child || !items) return ERR_MEMORY;
@@ -172,7 +172,7 @@ static enum error open_body(struct reader *r, struct node *node, const char *pat
                             struct body *b, bool *opened) {
     *b = (struct body){.map = node, .path = path, .variant = -1};
     *opened = true;
-    if (node->kind == NODE_SCALAR && !*node->text && !node->quoted) return wrap(r, node, NULL);
+    if (node->kind == NODE_SCALAR && !*node->text && !node->quoted) return node_wrap(r, node, NULL);
     if (node->kind == NODE_MAP) {
         const struct node *held = node_get(node, "");
         *opened = !held || shorthand;
@@ -183,12 +183,12 @@ static enum error open_body(struct reader *r, struct node *node, const char *pat
         *opened = false;
         return wrong_type(r, node, path, "a map of keys", "");
     }
-    TRY(wrap(r, node, shorthand));
+    TRY(node_wrap(r, node, shorthand));
     b->bare = node->items[0];
     return ERR_NONE;
 }
 
-static enum error add_part(struct reader *r, struct body *b, const struct config_section *section, void *out) {
+static enum error body_add(struct reader *r, struct body *b, const struct config_section *section, void *out) {
     if (!out && !(out = pool_alloc(r->pool, section->size))) return ERR_MEMORY;
     b->parts[b->count++] = (struct part){section, out};
     return ERR_NONE;
@@ -228,10 +228,10 @@ static enum error add_variant(struct reader *r, struct body *b, const struct con
     b->variants = v, b->variant = index;
     *out = (struct config_variant){.index = index, .node = b->map};
     if (index < 0) return ERR_NONE;
-    TRY(add_part(r, b, v->at(index), NULL));
+    TRY(body_add(r, b, v->at(index), NULL));
     out->config = b->parts[b->count - 1].out;
     if (!v->common) return ERR_NONE;
-    TRY(add_part(r, b, v->common, NULL));
+    TRY(body_add(r, b, v->common, NULL));
     out->common_config = b->parts[b->count - 1].out;
     return ERR_NONE;
 }
@@ -274,7 +274,8 @@ static const char *place_hint(struct reader *r, const struct body *b, const stru
     struct config_place place;
     size_t n = strlen(b->path);
     const char *given = node->kind == NODE_SCALAR ? node->text : NULL;
-    if (!config_find(r->root, node->key, by_name, node->line > 0, given, r->pool, &place)) return "";
+    const struct config_sought sought = {node->key, given, by_name, .yaml = node->line > 0};
+    if (!config_find(r->root, &sought, r->pool, &place)) return "";
     if (n && !strncmp(place.path, b->path, n) && place.path[n] == '.')
         return pool_printf(r->pool, "did you mean '%s'?", place.path + n + 1);
     const char *example = *place.example ? pool_printf(r->pool, ", as in '%s'", place.example) : "";
@@ -345,7 +346,7 @@ static enum error read_section(struct reader *r, const struct config_section *s,
     if (!opened) return ERR_NONE;
     const struct config_field *f = section_inline(s);
     if (f) TRY(choose_variant(r, &b, f, (void *)((char *)out + f->offset)));
-    TRY(add_part(r, &b, s, out));
+    TRY(body_add(r, &b, s, out));
     return read_body(r, &b);
 }
 
@@ -366,7 +367,7 @@ static enum error read_item(struct reader *r, const struct config_variants *v, s
     const struct node *held = node_get(node, "");
     if (held && held->kind == NODE_SCALAR) unfold_held(node, held->text);
     if (node->kind == NODE_SCALAR) {
-        TRY(wrap(r, node, node->text));
+        TRY(node_wrap(r, node, node->text));
         node->items[0]->text = "", node->items[0]->quoted = false;
     }
     if (node->kind != NODE_MAP || node->count != 1)
@@ -435,7 +436,7 @@ static enum error read_field(struct reader *r, const struct config_field *f, str
     return read_scalar(r, f, node, path, out);
 }
 
-static enum error miss(struct reader *r, const struct body *b, const struct config_field *f) {
+static enum error key_missing(struct reader *r, const struct body *b, const struct config_field *f) {
     const char *type = value_type(f, r->pool), *path = path_of(r, b->path, f->key), *hint = with_topic(r, "");
     if (!type || !path || !hint) return ERR_MEMORY;
     config_error(r->e, b->map, b->map->key_line > 0, "'%s' is missing: it must be %s%s%s", path, type,
@@ -444,12 +445,12 @@ static enum error miss(struct reader *r, const struct body *b, const struct conf
 }
 
 /* The fields of one table, each from its node or its standard; the nodes go to items, in order. */
-static enum error read_part(struct reader *r, const struct body *b, const struct part *part, struct node **items,
+static enum error part_read(struct reader *r, const struct body *b, const struct part *part, struct node **items,
                             int *count) {
     for (const struct config_field *f = part->section->fields; f->key; f++) {
         if (!*f->key) continue;
         struct node *node = node_get(b->map, f->key);
-        if (!node && f->required && !b->misnamed) TRY(miss(r, b, f));
+        if (!node && f->required && !b->misnamed) TRY(key_missing(r, b, f));
         if (!node && !f->standard && f->type != CONFIG_SECTION) continue;
         if (!node) TRY(make_default(r, f->key, f->standard ? f->standard : "{}", &node));
         const char *path = node == b->bare && !r->topic ? b->path : path_of(r, b->path, f->key);
@@ -469,7 +470,7 @@ static enum error read_body(struct reader *r, struct body *b) {
     if (!items) return ERR_MEMORY;
     struct node *name = b->variants && b->variants->name ? node_get(b->map, b->variants->name) : NULL;
     if (name) items[count++] = name;
-    for (int i = 0; i < b->count; i++) TRY(read_part(r, b, &b->parts[i], items, &count));
+    for (int i = 0; i < b->count; i++) TRY(part_read(r, b, &b->parts[i], items, &count));
     b->map->items = items, b->map->count = count;
     bool good = config_errors_count(r->e) == before && !(b->variants && b->variant < 0);
     for (int i = 0; i < b->count && good; i++)

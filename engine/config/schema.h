@@ -140,14 +140,18 @@ bool config_also(const char *also, const char *word);
 /* What the word stands for in a 'means'; NULL: nothing. */
 const char *config_meant(const char *means, const char *word, struct pool *pool);
 const char *config_also_text(const char *also, struct pool *pool); /* "a, b"; NULL: no memory */
-/* Where a key is that other tools call so, or (by_name) that is called so in some section: its path, "train" rather than
- * "train.for" where a bare value will do, and 'example', it and the value that was given (NULL: none), or its default where
- * it takes no such value, as YAML ("optimizer: {lr: 0.1}") or for the command line ("optimizer.lr=0.1"). false: nowhere. */
+struct config_sought {
+    const char *word, *given; /* given: the value; NULL: none */
+    bool by_name;             /* also a key that is called so in some section */
+    bool yaml; /* the example is YAML, "optimizer: {lr: 0.1}"; else for the command line, "optimizer.lr=0.1" */
+};
+/* Where a key is that other tools call so: its path, "train" rather than "train.for" where a bare value will do, and an
+ * example with the value that was given, or with its default where it takes no such value. false: nowhere. */
 struct config_place {
     const char *path, *example, *note; /* example: "" where it has no default; note: the field's, or "" */
 };
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
-                 struct pool *pool, struct config_place *out);
+bool config_find(const struct config_section *section, const struct config_sought *sought, struct pool *pool,
+                 struct config_place *out);
 /* What the schema answers to a word of 'foreign'; NULL: it is none. */
 const char *config_foreign(const struct config_section *section, const char *word);
 /* The words that a key takes: choices, variants' names, true and false. How many, into names. */

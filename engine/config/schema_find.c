@@ -87,7 +87,7 @@ static const char *unit_of(const char *word) {
 }
 
 /* The value that was given, as the field takes it; NULL: it does not. */
-static const char *value_of(const struct config_field *f, const char *word, const char *given, struct pool *pool) {
+static const char *example_value(const struct config_field *f, const char *word, const char *given, struct pool *pool) {
     union {
         int64_t number;
         double real;
@@ -110,16 +110,16 @@ static const char *value_of(const struct config_field *f, const char *word, cons
     return value_size(f->type) && value_read(f, given, &memory) == VALUE_RIGHT ? given : NULL;
 }
 
-bool config_find(const struct config_section *section, const char *word, bool by_name, bool yaml, const char *given,
-                 struct pool *pool, struct config_place *out) {
-    struct search s = {.word = word, .by_name = by_name};
+bool config_find(const struct config_section *section, const struct config_sought *sought, struct pool *pool,
+                 struct config_place *out) {
+    struct search s = {.word = sought->word, .by_name = sought->by_name};
     if (config_walk(section, pool, search_key, &s) != ERR_NONE || !s.found.path) return false;
     const char *path = s.found.path, *dot = strrchr(path, '.');
     const struct config_field *f = bare_field(s.found.field);
-    const char *value = f ? value_of(f, word, given, pool) : NULL;
+    const char *value = f ? example_value(f, sought->word, sought->given, pool) : NULL;
     if (!value && f) value = f->standard;
     if (s.found.bare && dot) path = pool_strndup(pool, path, (size_t)(dot - path));
-    const char *example = path && value && *value ? example_of(path, value, yaml, pool) : "";
+    const char *example = path && value && *value ? example_of(path, value, sought->yaml, pool) : "";
     *out = (struct config_place){path, example, s.found.field->note ? s.found.field->note : ""};
     return path && example;
 }

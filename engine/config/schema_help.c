@@ -36,7 +36,7 @@ static int tables_of(const struct config_field *f, const struct config_section *
     return n;
 }
 
-static bool find_word(const struct config_section *s, const char *word, size_t n, struct target *out);
+static bool help_find(const struct config_section *s, const char *word, size_t n, struct target *out);
 
 /* One word of the path below a field: the name of one of its tables, or a key of one. */
 static bool find_in_tables(const struct config_field *from, const char *word, size_t n, struct target *out) {
@@ -45,13 +45,13 @@ static bool find_in_tables(const struct config_field *from, const char *word, si
     for (int i = 0; i < count; i++) {
         bool named = strlen(tables[i]->name) == n && !memcmp(tables[i]->name, word, n);
         if (named) *out = (struct target){NULL, tables[i]};
-        if (named || find_word(tables[i], word, n, out)) return true;
+        if (named || help_find(tables[i], word, n, out)) return true;
     }
     return false;
 }
 
 /* The same in a table and in the variants that stand in the same map. */
-static bool find_word(const struct config_section *s, const char *word, size_t n, struct target *out) {
+static bool help_find(const struct config_section *s, const char *word, size_t n, struct target *out) {
     const struct config_field *f = find_field(s, word, n);
     if (!f) return find_in_tables(section_inline(s), word, n, out);
     *out = (struct target){f, f->type == CONFIG_SECTION ? f->extra : NULL};
@@ -59,7 +59,7 @@ static bool find_word(const struct config_section *s, const char *word, size_t n
 }
 
 static bool find_below(const struct target *from, const char *word, size_t n, struct target *out) {
-    return from->section ? find_word(from->section, word, n, out) : find_in_tables(from->field, word, n, out);
+    return from->section ? help_find(from->section, word, n, out) : find_in_tables(from->field, word, n, out);
 }
 
 struct names {
@@ -122,19 +122,19 @@ static const char *kind_text(const struct config_field *f, struct pool *pool) {
     return pool_printf(pool, f->type == CONFIG_VARIANT ? "one of %s" : "a list of %s", all);
 }
 
-static void indent(FILE *out, int level) {
+static void help_indent(FILE *out, int level) {
     fprintf(out, "%*s", level * LEVEL_WIDTH, "");
 }
 
 static void show_line(FILE *out, const char *key, const struct config_field *f, int level, struct pool *pool) {
     const char *kind = kind_text(f, pool);
-    indent(out, level);
+    help_indent(out, level);
     fprintf(out, "%-*s %s", KEY_COLUMN, key, kind ? kind : "?");
     if (f->standard) fprintf(out, " (%s)", f->standard);
     fputc('\n', out);
     const char *also = f->also ? config_also_text(f->also, pool) : NULL;
     if (!f->help) return;
-    indent(out, level);
+    help_indent(out, level);
     fprintf(out, "%-*s %s%s%s%s\n", KEY_COLUMN, "", f->help, also ? " (in other tools: " : "", also ? also : "",
             also ? ")" : "");
 }
@@ -146,7 +146,7 @@ static void show_tables(FILE *out, const struct config_field *f, int level, stru
     int n = tables_of(f, tables);
     for (int i = 0; i < n; i++) {
         if (!tables[i]->fields->key) continue;
-        indent(out, level);
+        help_indent(out, level);
         const struct config_variants *v = f->extra;
         fprintf(out, "with %s:\n", tables[i] == v->common ? "any" : tables[i]->name);
         show_section(out, tables[i], level + 1, pool);
@@ -154,9 +154,9 @@ static void show_tables(FILE *out, const struct config_field *f, int level, stru
 }
 
 /* How the variant's name is written where keys stand beside it. */
-static void show_name(FILE *out, const struct config_field *f, int level) {
+static void help_variant(FILE *out, const struct config_field *f, int level) {
     const struct config_variants *v = f->extra;
-    indent(out, level);
+    help_indent(out, level);
     fprintf(out, "%-*s With keys: {%s: %s, KEY: VALUE}\n", KEY_COLUMN, "", v->name, v->at(0)->name);
 }
 
@@ -165,19 +165,19 @@ static void show_field(FILE *out, const struct config_field *f, int level, struc
         const struct config_variants *v = *f->key ? NULL : f->extra;
         show_line(out, v ? v->name : f->key, f, level, pool);
         if (f->type != CONFIG_VARIANT) return;
-        if (!v) show_name(out, f, level);
+        if (!v) help_variant(out, f, level);
         show_tables(out, f, level + 1, pool);
         return;
     }
     const struct config_section *s = f->extra;
     const char *shorthand = section_shorthand(s);
-    indent(out, level);
+    help_indent(out, level);
     fprintf(out, "%-*s a map of keys", KEY_COLUMN, f->key);
     if (shorthand) fprintf(out, "; a bare value is its '%s'", shorthand);
     fputc('\n', out);
     const char *help = f->help ? f->help : s->help;
     if (help) {
-        indent(out, level);
+        help_indent(out, level);
         fprintf(out, "%-*s %s\n", KEY_COLUMN, "", help);
     }
     show_section(out, s, level + 1, pool);
@@ -233,8 +233,8 @@ static const char *join_path(struct walk *w, const char *prefix, const char *key
     return path ? path : "";
 }
 
-static void tell(struct walk *w, const struct config_section *in, const char *path, const struct config_field *f,
-                 const char *with) {
+static void target_set(struct walk *w, const struct config_section *in, const char *path, const struct config_field *f,
+                       const char *with) {
     const struct config_section *s = f->type == CONFIG_SECTION ? f->extra : NULL;
     const char *bare = s ? section_shorthand(s) : NULL, *kind, *also = NULL;
     if (bare)
@@ -253,7 +253,7 @@ static void walk_field(struct walk *w, const struct config_section *in, const st
     const struct config_section *tables[NAMES_MAX];
     const struct config_variants *v = f->type == CONFIG_VARIANT ? f->extra : NULL;
     const char *path = join_path(w, prefix, *f->key ? f->key : v->name);
-    tell(w, in, path, f, with);
+    target_set(w, in, path, f, with);
     int n = f->type == CONFIG_VARIANTS ? 0 : tables_of(f, tables);
     for (int i = 0; i < n; i++) {
         bool own = v && tables[i] != v->common;

@@ -25,7 +25,7 @@ struct parse {
 
 /* ---- places ---- */
 
-static struct node place_of(const struct parse *p, yaml_mark_t mark) {
+static struct node node_begin(const struct parse *p, yaml_mark_t mark) {
     struct node at = {.source = p->source, .width = 1};
     if (p->text) at.line = (int)mark.line + 1, at.col = (int)mark.column + 1, at.file = p->text;
     return at;
@@ -56,12 +56,12 @@ static enum error fail_syntax(struct parse *p) {
     const yaml_parser_t *y = &p->yaml;
     if (y->error == YAML_MEMORY_ERROR) return FAIL(ERR_MEMORY, "cannot allocate memory for YAML");
     if (y->error == YAML_READER_ERROR) {
-        struct node at = place_of(p, mark_of_offset(p, y->problem_offset));
+        struct node at = node_begin(p, mark_of_offset(p, y->problem_offset));
         at.file = NULL; /* the line is no text to show */
         config_error(p->e, &at, false, "this is not YAML: %s", y->problem);
         return ERR_CONFIG;
     }
-    struct node at = place_of(p, y->problem_mark);
+    struct node at = node_begin(p, y->problem_mark);
     const char *problem = y->problem ? y->problem : "bad YAML";
     if (is_tab(p, y->problem_mark))
         config_error(p->e, &at, false, "a tab cannot indent YAML\nuse spaces");
@@ -80,16 +80,16 @@ static enum error next_event(struct parse *p, yaml_event_t *event) {
         return fail_syntax(p);
     }
     if (++p->events <= EVENT_LIMIT) return ERR_NONE;
-    struct node at = place_of(p, event->start_mark);
+    struct node at = node_begin(p, event->start_mark);
     config_error(p->e, &at, false, "more than %d YAML events", EVENT_LIMIT);
     return ERR_CONFIG;
 }
 
-static enum error expect(struct parse *p, yaml_event_type_t type) {
+static enum error event_expect(struct parse *p, yaml_event_type_t type) {
     yaml_event_t event;
     TRY(next_event(p, &event));
     bool right = event.type == type;
-    struct node at = place_of(p, event.start_mark);
+    struct node at = node_begin(p, event.start_mark);
     yaml_event_delete(&event);
     if (right) return ERR_NONE;
     config_error(p->e, &at, false, "a second document begins here\na configuration is one document");
@@ -133,12 +133,12 @@ static enum error add_item(struct parse *p, struct node *parent, struct node *it
     return ERR_NONE;
 }
 
-static bool usable(const struct node *node) {
+static bool scalar_usable(const struct node *node) {
     return node->kind != NODE_SCALAR || node->text;
 }
 
 static bool usable_key(struct parse *p, const struct node *key) {
-    if (!usable(key)) return false;
+    if (!scalar_usable(key)) return false;
     if (key->kind != NODE_SCALAR)
         config_error(p->e, key, false, "a key must be a word, not a %s", key->kind == NODE_MAP ? "map" : "list");
     else if (!*key->text)
@@ -188,7 +188,7 @@ static enum error drop_duplicates(struct parse *p, struct node *map) {
     }
     int kept = 0;
     for (int i = 0; i < map->count; i++)
-        if (usable(map->items[i])) map->items[kept++] = map->items[i];
+        if (scalar_usable(map->items[i])) map->items[kept++] = map->items[i];
     map->count = kept;
     return ERR_NONE;
 }
@@ -206,7 +206,7 @@ static enum error parse_items(struct parse *p, int depth, struct node *parent) {
         bool good = !key || usable_key(p, key);
         TRY(parse_node(p, depth, good ? key : NULL, &item));
         if (!item) return ERR_NONE;
-        if (good && usable(item)) TRY(add_item(p, parent, item));
+        if (good && scalar_usable(item)) TRY(add_item(p, parent, item));
     }
 }
 
@@ -239,7 +239,7 @@ static enum error parse_node(struct parse *p, int depth, const struct node *key,
     if (!err && !end) {
         struct node *node = pool_alloc(p->pool, sizeof *node);
         if (node) {
-            *node = place_of(p, event.start_mark);
+            *node = node_begin(p, event.start_mark);
             if (key) node->key = key->text, node->key_line = key->line, node->key_col = key->col;
             *out = node;
             err = fill_node(p, &event, depth, node);
@@ -254,14 +254,14 @@ static enum error parse_node(struct parse *p, int depth, const struct node *key,
 /* stream start, [document start, node, document end,] stream end */
 static enum error parse_stream(struct parse *p, struct node **out) {
     yaml_event_t event;
-    TRY(expect(p, YAML_STREAM_START_EVENT));
+    TRY(event_expect(p, YAML_STREAM_START_EVENT));
     enum error err = next_event(p, &event);
     bool empty = event.type == YAML_STREAM_END_EVENT;
     yaml_event_delete(&event);
     if (err || empty) return err;
     TRY(parse_node(p, 0, NULL, out));
-    TRY(expect(p, YAML_DOCUMENT_END_EVENT));
-    return expect(p, YAML_STREAM_END_EVENT);
+    TRY(event_expect(p, YAML_DOCUMENT_END_EVENT));
+    return event_expect(p, YAML_STREAM_END_EVENT);
 }
 
 /* ---- texts ---- */

@@ -19,7 +19,7 @@ struct edit {
     const char *path, *rest; /* the whole left side; what of it is still to go */
 };
 
-static enum error refuse(struct edit *d, const char *message) {
+static enum error edit_refuse(struct edit *d, const char *message) {
     config_error(d->e, &d->at, false, "%s", message);
     return FAIL(ERR_CONFIG, "%s", message);
 }
@@ -30,7 +30,7 @@ static enum error open_map(struct edit *d, struct node *node, const char *before
     if (node->kind == NODE_LIST) {
         char message[256];
         snprintf(message, sizeof message, "'%.100s' is a list\nsay which item: %.100s[0]", before, before);
-        return refuse(d, message);
+        return edit_refuse(d, message);
     }
     bool nothing = !node->quoted && !*node->text;
     struct node *held = pool_alloc(d->pool, sizeof *held);
@@ -64,32 +64,32 @@ static enum error step_key(struct edit *d, const char *key, struct node *map, st
 static enum error step_index(struct edit *d, const char *before, struct node *list, struct node **out) {
     const char *digits = d->rest + 1;
     size_t n = strspn(digits, "0123456789");
-    if (n == 0 || n > 6 || digits[n] != ']') return refuse(d, "bad list index\nas in model.layers[2]");
+    if (n == 0 || n > 6 || digits[n] != ']') return edit_refuse(d, "bad list index\nas in model.layers[2]");
     int index = 0;
     for (size_t i = 0; i < n; i++) index = index * 10 + (digits[i] - '0');
     d->rest = digits + n + 1;
     char message[256];
     if (list->kind != NODE_LIST) {
         snprintf(message, sizeof message, "'%.100s' is not a list in the configuration", before);
-        return refuse(d, message);
+        return edit_refuse(d, message);
     }
     if (index >= list->count) {
         snprintf(message, sizeof message, "'%.100s' has %d items, numbered from 0: there is no [%d]", before,
                  list->count, index);
-        return refuse(d, message);
+        return edit_refuse(d, message);
     }
     *out = list->items[index];
     return ERR_NONE;
 }
 
 /* One step along the path: "key", ".key" or "[2]". */
-static enum error step(struct edit *d, struct node *from, struct node **out) {
+static enum error path_step(struct edit *d, struct node *from, struct node **out) {
     const char *before = pool_strndup(d->pool, d->path, (size_t)(d->rest - d->path));
     if (!before) return ERR_MEMORY;
     if (*d->rest == '[') return step_index(d, before, from, out);
-    if (d->rest > d->path && *d->rest++ != '.') return refuse(d, "bad key\nwrite keys as in optimizer.lr");
+    if (d->rest > d->path && *d->rest++ != '.') return edit_refuse(d, "bad key\nwrite keys as in optimizer.lr");
     size_t n = strcspn(d->rest, ".[");
-    if (n == 0) return refuse(d, "a key is missing\nwrite keys as in optimizer.lr");
+    if (n == 0) return edit_refuse(d, "a key is missing\nwrite keys as in optimizer.lr");
     const char *key = pool_strndup(d->pool, d->rest, n);
     if (!key) return ERR_MEMORY;
     d->rest += n;
@@ -97,12 +97,12 @@ static enum error step(struct edit *d, struct node *from, struct node **out) {
     return step_key(d, key, from, out);
 }
 
-static enum error assign(struct edit *d, struct node *root, const struct node *from) {
+static enum error node_assign(struct edit *d, struct node *root, const struct node *from) {
     struct node *to = root;
     int steps = 0;
     while (*d->rest) {
-        if (++steps > 32) return refuse(d, "the path is too long");
-        TRY(step(d, to, &to));
+        if (++steps > 32) return edit_refuse(d, "the path is too long");
+        TRY(path_step(d, to, &to));
     }
     const char *key = to->key;
     *to = *from;
@@ -116,13 +116,13 @@ enum error tree_set(struct node *root, const char *assignment, struct pool *pool
     if (!d.at.source) return ERR_MEMORY;
     const char *equals = strchr(assignment, '=');
     if (!equals || equals == assignment)
-        return refuse(&d, "no key and value\nwrite KEY=VALUE, such as optimizer.lr=0.1");
-    if (strpbrk(assignment, "\r\n")) return refuse(&d, "the value must be on one line");
+        return edit_refuse(&d, "no key and value\nwrite KEY=VALUE, such as optimizer.lr=0.1");
+    if (strpbrk(assignment, "\r\n")) return edit_refuse(&d, "the value must be on one line");
     d.path = d.rest = pool_strndup(pool, assignment, (size_t)(equals - assignment));
     if (!d.path) return ERR_MEMORY;
     struct node *value;
     TRY(tree_parse_value(equals + 1, d.at.source, pool, e, &value));
-    return assign(&d, root, value);
+    return node_assign(&d, root, value);
 }
 
 enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
@@ -131,9 +131,9 @@ enum error tree_put(struct node *root, const char *path, const struct node *valu
     struct node *copy = tree_copy(value, pool);
     d.path = d.rest = pool_strndup(pool, path, strlen(path));
     if (!copy || !d.path) return ERR_MEMORY;
-    if (!*path) return refuse(&d, "a key is missing\nwrite keys as in optimizer.lr");
+    if (!*path) return edit_refuse(&d, "a key is missing\nwrite keys as in optimizer.lr");
     copy->key_line = value->line, copy->key_col = value->col;
-    return assign(&d, root, copy);
+    return node_assign(&d, root, copy);
 }
 
 void tree_drop(struct node *map, const char *path) {

@@ -18,7 +18,7 @@ struct writer {
 
 /* Whether YAML reads the bare text as this scalar, in a block and in a flow list: a narrow set of
  * characters that is sure to be. */
-static bool plain(const char *s) {
+static bool text_plain(const char *s) {
     if (!*s || strchr("-:%@", *s)) {
         if (*s != '-' || !isalnum((unsigned char)s[1])) return false;
     }
@@ -34,7 +34,7 @@ static bool plain(const char *s) {
 }
 
 /* The next character of UTF-8 that libyaml has checked. */
-static unsigned decode(const char **s) {
+static unsigned utf8_next(const char **s) {
     const unsigned char *c = (const unsigned char *)*s;
     int more = c[0] < 0x80 ? 0 : c[0] < 0xE0 ? 1 : c[0] < 0xF0 ? 2 : 3;
     unsigned value = more == 0 ? c[0] : c[0] & (0x3Fu >> more);
@@ -47,7 +47,7 @@ static void write_quoted(FILE *f, const char *s) {
     fputc('"', f);
     while (*s) {
         const char *from = s;
-        unsigned c = decode(&s);
+        unsigned c = utf8_next(&s);
         if (c == '"' || c == '\\')
             fprintf(f, "\\%c", (char)c);
         else if (c == '\n')
@@ -63,7 +63,7 @@ static void write_quoted(FILE *f, const char *s) {
 }
 
 static void write_scalar(FILE *f, const char *text, bool quoted) {
-    if (!quoted && (!*text || plain(text)))
+    if (!quoted && (!*text || text_plain(text)))
         fputs(text, f);
     else
         write_quoted(f, text);
@@ -108,7 +108,7 @@ static void write_line(struct writer *w, const struct node *node) {
     end_line(w, node);
 }
 
-static void indent(struct writer *w, int level) {
+static void writer_indent(struct writer *w, int level) {
     for (int i = 0; i < level; i++) fputs("  ", w->f);
 }
 
@@ -117,9 +117,9 @@ static void write_items(struct writer *w, const struct node *node, int level, bo
     for (int i = 0; i < node->count; i++) {
         const struct node *item = node->items[i];
         bool map = node->kind == NODE_MAP;
-        if (i || !hanging) indent(w, level);
+        if (i || !hanging) writer_indent(w, level);
         if (map) {
-            write_scalar(w->f, item->key, !plain(item->key));
+            write_scalar(w->f, item->key, !text_plain(item->key));
             fputc(':', w->f);
         } else {
             fputs("- ", w->f);

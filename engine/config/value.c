@@ -85,7 +85,7 @@ static enum value_fault read_integer(const struct config_field *f, const char *t
 }
 
 /* "50%" is 0.5 */
-static bool read_share(const char *text, double *out) {
+static bool share_read(const char *text, double *out) {
     char number[32];
     size_t n = strlen(text);
     if (n < 2 || n > sizeof number || text[n - 1] != '%') return text_real(text, out);
@@ -99,7 +99,7 @@ static bool read_share(const char *text, double *out) {
 static enum value_fault read_real(const struct config_field *f, const char *text, double *out) {
     bool read = f->type == CONFIG_SECONDS ? text_seconds(text, out)
                 : f->type == CONFIG_RATE  ? text_rate(text, out)
-                : f->type == CONFIG_SHARE ? read_share(text, out)
+                : f->type == CONFIG_SHARE ? share_read(text, out)
                                           : text_real(text, out);
     return read ? in_range(f, *out) : VALUE_WRONG;
 }
@@ -199,7 +199,7 @@ bool value_is_list(enum config_type type) {
 
 /* " >= 1", " > 0", " from 0 to 1", "". An upper bound too large to be met by accident is not told.
  */
-static const char *range(const struct config_field *f, struct pool *pool) {
+static const char *range_text(const struct config_field *f, struct pool *pool) {
     bool least = has_minimum(f), most = has_maximum(f) && f->max < 1e6;
     if (!least) return "";
     bool above_zero = f->min > 0 && f->min < 1e-9; /* how a table says "> 0" */
@@ -213,13 +213,13 @@ bool value_is_path(const struct config_field *f, const char *text) {
     double number;
     if (f->type != CONFIG_PATH || (f->choices && word_index(f->choices, text) >= 0)) return false;
     if (p && p->before && strncmp(text, p->before, strlen(p->before)) != 0) return false;
-    return !(p && p->or &&read_share(text, &number));
+    return !(p && p->or &&share_read(text, &number));
 }
 
 static const char *basic_type(const struct config_field *f, struct pool *pool) {
     const struct value_kind *kind = &kinds[f->type];
     const struct config_path *p = f->type == CONFIG_PATH ? f->extra : NULL;
-    const char *bounds = kind->bounded ? range(f, pool) : "";
+    const char *bounds = kind->bounded ? range_text(f, pool) : "";
     if (p && p->before) return "a text";
     if (p && p->or) return pool_printf(pool, "a path, or %s such as 2000 or 20%%", p->or);
     if (!kind->bounded) return kind->words ? kind->words : "a map of keys";

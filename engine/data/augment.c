@@ -159,25 +159,25 @@ enum error augment_parse(const struct node *node, struct augment *out, const str
 /* ---- rotation and erasing ---- */
 enum { JITTER_BLOCK = 16, ROTATION_BLOCK, ERASING_BLOCK, ATTEMPTS = 10 }; /* of a visit's words: after box_draw's */
 
-static double between(double low, double high, uint32_t word) {
+static double draw_between(double low, double high, uint32_t word) {
     return low + (high - low) * (double)rng_unit(word);
 }
 
-static int64_t fixed(double v) {
+static int64_t fixed_point(double v) {
     return (int64_t)floor(v * 65536 + 0.5);
 }
 
 double rotation_draw(const struct rotation *r, struct rng_key key, uint64_t id) {
     uint32_t word[4];
     rng_words(key, id, ROTATION_BLOCK, word);
-    return between(r->degrees[0], r->degrees[1], word[0]);
+    return draw_between(r->degrees[0], r->degrees[1], word[0]);
 }
 
 struct turn turn_make(double degrees, int64_t width, int64_t height) {
     double angle = -degrees * (3.14159265358979323846 / 180), c = real_cos(angle), s = real_sin(angle);
     double w = (double)width / 2, h = (double)height / 2, x = w - c * w - s * h, y = h + s * w - c * h;
-    return (struct turn){fixed(c),  fixed(s), fixed(x + c * 0.5 + s * 0.5),
-                         fixed(-s), fixed(c), fixed(y - s * 0.5 + c * 0.5)};
+    return (struct turn){fixed_point(c),  fixed_point(s), fixed_point(x + c * 0.5 + s * 0.5),
+                         fixed_point(-s), fixed_point(c), fixed_point(y - s * 0.5 + c * 0.5)};
 }
 
 bool erasing_draw(const struct erasing *e, struct rng_key key, uint64_t id, int64_t width, int64_t height,
@@ -187,8 +187,8 @@ bool erasing_draw(const struct erasing *e, struct rng_key key, uint64_t id, int6
     if ((double)rng_unit(word[0]) >= e->p) return false;
     for (uint64_t k = 1; k <= ATTEMPTS; k++) {
         rng_words(key, id, ERASING_BLOCK + k, word);
-        double area = (double)width * (double)height * between(e->scale[0], e->scale[1], word[0]);
-        double shape = real_exp(between(real_log(e->ratio[0]), real_log(e->ratio[1]), word[1]));
+        double area = (double)width * (double)height * draw_between(e->scale[0], e->scale[1], word[0]);
+        double shape = real_exp(draw_between(real_log(e->ratio[0]), real_log(e->ratio[1]), word[1]));
         double h = round(sqrt(area * shape)), w = round(sqrt(area / shape));
         if (h >= (double)height || w >= (double)width) continue;
         *out = (struct box){floor(((double)width - w + 1) * (double)rng_unit(word[2])),
@@ -205,7 +205,7 @@ bool jitter_on(const struct jitter *j) {
 }
 
 /* Factor parts of x, and the rest of one value. */
-VECTORISED static void mix(float *x, float value, float factor, int64_t n) {
+VECTORISED static void pixels_mix(float *x, float value, float factor, int64_t n) {
     float rest = value * (1 - factor);
     for (int64_t i = 0; i < n; i++) {
         float v = x[i] * factor + rest;
@@ -260,6 +260,6 @@ void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int c
         if (what == 2 && channels == 3)
             mix_grey(x, x + plane, x + 2 * plane, factor, plane);
         else if (what < 2)
-            mix(x, what ? grey_mean(x, channels, plane) : 0, factor, channels * plane);
+            pixels_mix(x, what ? grey_mean(x, channels, plane) : 0, factor, channels * plane);
     }
 }

@@ -55,7 +55,7 @@ void categories_free(struct categories *c) {
     *c = (struct categories){0};
 }
 
-static enum error room_make(struct categories *c) {
+static enum error categories_grow(struct categories *c) {
     if (c->count < c->room) return ERR_NONE;
     int64_t room = c->room ? 2 * c->room : 8;
     struct category *more = realloc(c->list, (size_t)room * sizeof *more);
@@ -85,7 +85,7 @@ enum error categories_take(struct categories *c, const char *cell, int64_t most,
         return ERR_NONE;
     }
     if (c->count == most) return FAIL(ERR_DATA, "more than %lld categories", (long long)most);
-    TRY(room_make(c));
+    TRY(categories_grow(c));
     char *copy = strdup(cell);
     if (!copy) return FAIL(ERR_MEMORY, "no memory for a category");
     memmove(&c->list[at + 1], &c->list[at], (size_t)(c->count - at) * sizeof *c->list);

@@ -32,7 +32,7 @@ static const struct config_section *section_at(int i) {
     return &kinds[i]->section;
 }
 
-static void check(const void *config, const struct node *at, struct config_errors *e) {
+static void data_check(const void *config, const struct node *at, struct config_errors *e) {
     (void)at;
     data_config_check(config, e);
 }
@@ -77,7 +77,7 @@ static const struct config_section common = {
     .fields = common_fields,
     .size = sizeof(struct data_config),
     .help = "What every set has",
-    .check = check,
+    .check = data_check,
 };
 const struct config_variants dataset_variants = {.name = "set", .count = KINDS, .at = section_at, .common = &common};
 

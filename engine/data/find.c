@@ -22,7 +22,7 @@ static bool is_kind(int kind, const char *name) {
 }
 
 /* Whether the word stands in a file's name between other characters than letters and digits, in any case. */
-static bool has_word(const char *name, const char *word) {
+static bool name_has(const char *name, const char *word) {
     size_t n = strlen(word);
     for (const char *at = name; *at; at++)
         if ((at == name || !isalnum((unsigned char)at[-1])) && !strncasecmp(at, word, n) &&
@@ -36,7 +36,7 @@ static bool is_labels(int kind, const char *name) {
     static const char *const words[] = {"y", "labels", "label", "targets", "target"};
     int count;
     bool found = false;
-    for (int i = 0; i < 5; i++) found = found || has_word(name, words[i]);
+    for (int i = 0; i < 5; i++) found = found || name_has(name, words[i]);
     return found && dataset_kinds(&count)[kind]->section.fields == pair_fields;
 }
 
@@ -98,7 +98,7 @@ static enum error folder_look(struct folder *f) {
 static int64_t sample_of(const struct folder *f, const char *word) {
     int64_t found = -1;
     for (int64_t i = 0; i < f->samples.count; i++) {
-        if (!has_word(f->samples.name[i], word)) continue;
+        if (!name_has(f->samples.name[i], word)) continue;
         if (found >= 0) return -1;
         found = i;
     }
@@ -129,7 +129,7 @@ static enum error val_find(const struct folder *f, struct data_files *out) {
     return ERR_NONE;
 }
 
-static enum error several(const struct folder *f) {
+static enum error folder_several(const struct folder *f) {
     enum { NAMED = 5 };
     const char *names = "";
     for (int64_t i = 0; names && i < f->samples.count && i < NAMED; i++)
@@ -153,7 +153,7 @@ static enum error folder_choose(const struct folder *f, struct data_files *out) 
                     f->all.count ? endings_text(&f->endings, endings) : "it is empty");
     int64_t train = f->samples.count == 1 ? 0 : sample_of(f, "train");
     if (train < 0) train = sample_of(f, "training");
-    if (train < 0 || f->mixed) return several(f);
+    if (train < 0 || f->mixed) return folder_several(f);
     out->kind = f->kind;
     out->train = pool_printf(f->pool, "%s/%s", f->path, f->samples.name[train]);
     return out->train ? val_find(f, out) : ERR_MEMORY;

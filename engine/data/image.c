@@ -1,7 +1,7 @@
 /* Pictures through libjpeg and libpng (WebP: webp.c).
  *
  * Both libraries leave by longjmp when a file is bad: every call of them is in a 'body' that
- * guarded() runs, and bodies own nothing. Sizes are checked before memory is taken for them: by
+ * library_call() runs, and bodies own nothing. Sizes are checked before memory is taken for them: by
  * image_probe, by the header's own, by limits set in the libraries, and on the number of scans, of
  * which a few KB can hold thousands that each cost as much as the picture. */
 #include "engine/data/image.h"
@@ -57,7 +57,7 @@ bool image_is_name(const char *name) {
     return false;
 }
 
-static enum error size_check(const char *path, int64_t width, int64_t height) {
+static enum error image_check_size(const char *path, int64_t width, int64_t height) {
     if (width >= 1 && height >= 1 && width <= IMAGE_SIDE_MOST && height <= IMAGE_SIDE_MOST &&
         width * height <= IMAGE_PIXELS_MOST)
         return ERR_NONE;
@@ -101,7 +101,7 @@ static enum error jpeg_probe(int fd, int64_t size, const char *path, int *width,
         bool frame = p[1] >= 0xc0 && p[1] <= 0xcf && p[1] != 0xc4 && p[1] != 0xc8 && p[1] != 0xcc;
         if (frame) {
             *height = (int)big_endian(p + 5, 2), *width = (int)big_endian(p + 7, 2);
-            return size_check(path, *width, *height);
+            return image_check_size(path, *width, *height);
         }
         if (p[1] == 0xd9 || p[1] == 0xda) break;
         bool bare = p[1] == 0xff || p[1] == 1 || (p[1] >= 0xd0 && p[1] <= 0xd7);
@@ -117,13 +117,13 @@ static enum error fd_probe(int fd, int64_t size, const char *path, int *width, i
     TRY(file_pread_all(fd, p, n, 0, path));
     if (webp_is(p, n)) {
         TRY(webp_probe(path, p, n, width, height));
-        return size_check(path, *width, *height);
+        return image_check_size(path, *width, *height);
     }
     if (p[0] == 0xff && p[1] == 0xd8) return jpeg_probe(fd, size, path, width, height);
     if (memcmp(p, png_begin, sizeof png_begin) != 0 || memcmp(p + 12, "IHDR", 4) != 0)
         return FAIL(ERR_DATA, "%s: " NO_PICTURE ": it begins with %02x %02x %02x %02x", path, p[0], p[1], p[2], p[3]);
     int64_t w = big_endian(p + 16, 4), h = big_endian(p + 20, 4);
-    TRY(size_check(path, w, h));
+    TRY(image_check_size(path, w, h));
     *width = (int)w, *height = (int)h;
     return ERR_NONE;
 }
@@ -138,7 +138,7 @@ enum error image_probe(const char *path, int *width, int *height) {
 }
 
 /* ---- errors of the libraries ---- */
-static enum error guarded(struct image *im, void (*body)(struct image *im)) {
+static enum error library_call(struct image *im, void (*body)(struct image *im)) {
     if (setjmp(im->jump) == 0) {
         body(im);
         return ERR_NONE;
@@ -198,7 +198,7 @@ enum error image_create(struct image **out) {
     im->jpeg.client_data = im;
     im->errors.error_exit = jpeg_exit;
     im->errors.emit_message = jpeg_message;
-    enum error err = guarded(im, jpeg_begin);
+    enum error err = library_call(im, jpeg_begin);
     if (err != ERR_NONE) {
         memory_free(im);
         return err;
@@ -225,7 +225,7 @@ void image_free(struct image *im) {
     memory_free(im);
 }
 
-static enum error room_make(unsigned char **p, size_t *room, size_t bytes) {
+static enum error buffer_grow(unsigned char **p, size_t *room, size_t bytes) {
     if (*room >= bytes) return ERR_NONE;
     memory_free(*p);
     *p = NULL;
@@ -242,7 +242,7 @@ static enum error file_load(struct image *im) {
     TRY(image_file_open(im->path, &fd, &size));
     im->bytes = (size_t)size;
     im->at = 0;
-    enum error err = room_make(&im->file, &im->file_room, im->bytes + 1);
+    enum error err = buffer_grow(&im->file, &im->file_room, im->bytes + 1);
     if (err == ERR_NONE) err = file_pread_all(fd, im->file, im->bytes, 0, im->path);
     close(fd);
     return err;
@@ -272,7 +272,7 @@ static enum error png_open(struct image *im) {
     im->png = png_create_read_struct(PNG_LIBPNG_VER_STRING, im, png_exit, png_warning_ignore);
     im->info = im->png ? png_create_info_struct(im->png) : NULL;
     if (!im->info) return FAIL(ERR_MEMORY, "%s: no memory to decode it", im->path);
-    return guarded(im, png_header);
+    return library_call(im, png_header);
 }
 
 enum error image_read(struct image *im, const char *path, int *width, int *height) {
@@ -286,8 +286,8 @@ enum error image_read(struct image *im, const char *path, int *width, int *heigh
     if (im->format == WEBP)
         TRY(webp_probe(path, im->file, im->bytes, &im->width, &im->height));
     else
-        TRY(im->format == PNG ? png_open(im) : guarded(im, jpeg_header));
-    TRY(size_check(path, im->width, im->height));
+        TRY(im->format == PNG ? png_open(im) : library_call(im, jpeg_header));
+    TRY(image_check_size(path, im->width, im->height));
     *width = im->width;
     *height = im->height;
     return ERR_NONE;
@@ -338,15 +338,15 @@ static enum error view_make(struct image *im, int width, int height, struct view
 static enum error jpeg_decode(struct image *im, struct view *v, unsigned char *out) {
     struct box box = v->box;
     im->scale = scale_choose(v);
-    TRY(guarded(im, jpeg_begin_rows));
+    TRY(library_call(im, jpeg_begin_rows));
     int width = (int)im->jpeg.output_width, height = (int)im->jpeg.output_height;
     double x = (double)width / im->width, y = (double)height / im->height;
     box = (struct box){box.x * x, box.y * y, box.w * x, box.h * y};
     im->first = (int)box.y;
     im->last = box.y + box.h < height ? (int)(box.y + box.h) + 1 : height;
     size_t pixels = (size_t)(im->last - im->first) * (size_t)width;
-    TRY(room_make(&im->pixels, &im->pixels_room, pixels * (size_t)im->components));
-    TRY(guarded(im, jpeg_rows));
+    TRY(buffer_grow(&im->pixels, &im->pixels_room, pixels * (size_t)im->components));
+    TRY(library_call(im, jpeg_rows));
     if (im->components == 4) cmyk_convert(im->pixels, pixels);
     box.y -= im->first;
     if (box.y + box.h > im->last - im->first) box.h = im->last - im->first - box.y;
@@ -372,15 +372,15 @@ static void png_rows(struct image *im) {
 }
 
 static enum error png_decode(struct image *im, struct view *v, unsigned char *out) {
-    TRY(guarded(im, png_begin_rows));
-    TRY(room_make(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
-    TRY(guarded(im, png_rows));
+    TRY(library_call(im, png_begin_rows));
+    TRY(buffer_grow(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
+    TRY(library_call(im, png_rows));
     png_end(im);
     return view_make(im, im->width, im->height, v, out);
 }
 
 static enum error webp_decode_whole(struct image *im, struct view *v, unsigned char *out) {
-    TRY(room_make(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
+    TRY(buffer_grow(&im->pixels, &im->pixels_room, (size_t)im->width * (size_t)im->height * 3));
     TRY(webp_decode(im->path, im->file, im->bytes, im->width, im->height, im->pixels));
     return view_make(im, im->width, im->height, v, out);
 }

@@ -40,7 +40,7 @@ void input_close(struct input *in) {
     in->stream = NULL;
 }
 
-static enum error damaged(const struct input *in) {
+static enum error input_damaged(const struct input *in) {
     int code;
     const char *text = gzerror(in->stream, &code);
     if (code == Z_ERRNO) return FAIL(ERR_IO, "%s: %s", in->path, strerror(errno));
@@ -53,14 +53,14 @@ enum error input_read_some(struct input *in, void *buffer, int64_t n, int64_t *g
     while (*got < n) {
         int64_t want = n - *got < MOST ? n - *got : MOST;
         int some = gzread(in->stream, (char *)buffer + *got, (unsigned)want);
-        if (some < 0) return damaged(in);
+        if (some < 0) return input_damaged(in);
         if (some == 0) break;
         *got += some;
         in->at += some;
     }
     int code = Z_OK;
     if (*got < n) (void)gzerror(in->stream, &code);
-    return code == Z_OK || code == Z_STREAM_END ? ERR_NONE : damaged(in);
+    return code == Z_OK || code == Z_STREAM_END ? ERR_NONE : input_damaged(in);
 }
 
 enum error input_read(struct input *in, void *buffer, int64_t n) {

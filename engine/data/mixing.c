@@ -43,12 +43,12 @@ struct mixing mixing_draw(const struct augment *a, struct rng_key key, int64_t e
     return m;
 }
 
-VECTORISED static void blend(float *x, const float *partner, float part, float rest, int64_t n) {
+VECTORISED static void samples_blend(float *x, const float *partner, float part, float rest, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] = partner[i] * rest + x[i] * part;
 }
 
 void mixing_blend(const struct mixing *m, float *x, const float *partner, int64_t n) {
-    blend(x, partner, (float)m->part, (float)(1 - m->part), n);
+    samples_blend(x, partner, (float)m->part, (float)(1 - m->part), n);
 }
 
 void mixing_apply(const struct mixing *m, const struct shape *shape, float *x, const float *partner) {

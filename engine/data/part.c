@@ -123,8 +123,8 @@ static enum error places_list(const struct drawn_place *p, int64_t n, enum use w
     return ERR_NONE;
 }
 
-static enum error draw(const struct dataset_ask *ask, const struct strata *s, struct drawn_place *p, struct rng_key key,
-                       struct part *out) {
+static enum error strata_draw(const struct dataset_ask *ask, const struct strata *s, struct drawn_place *p,
+                              struct rng_key key, struct part *out) {
     int64_t n = s->count, training = n - out->held;
     if (out->held) {
         int64_t able = places_spare(s, p, out->held);
@@ -149,7 +149,7 @@ enum error part_draw(const struct dataset_ask *ask, const char *held, const stru
     if (ask->split == SPLIT_END || (!held && !few)) return ERR_NONE;
     TRY(places_sort(s, key, &places));
     out->first = 0;
-    enum error err = draw(ask, s, places, key, out);
+    enum error err = strata_draw(ask, s, places, key, out);
     memory_free(places);
     return err;
 }

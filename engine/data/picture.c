@@ -15,7 +15,7 @@ struct box box_middle(double part, int width, int height) {
     return (struct box){(width - side) / 2, (height - side) / 2, side, side};
 }
 
-static double between(double low, double high, uint32_t word) {
+static double draw_between(double low, double high, uint32_t word) {
     return low + (high - low) * (double)rng_unit(word);
 }
 
@@ -35,8 +35,8 @@ struct box box_draw(const struct visit *v, int width, int height) {
     for (uint64_t k = 0; k < ATTEMPTS; k++) {
         uint32_t word[4];
         rng_words(v->key, v->id, RNG_BLOCK + k, word);
-        double area = (double)width * height * between(r->scale[0], r->scale[1], word[0]);
-        double shape = real_exp(between(real_log(r->ratio[0]), real_log(r->ratio[1]), word[1]));
+        double area = (double)width * height * draw_between(r->scale[0], r->scale[1], word[0]);
+        double shape = real_exp(draw_between(real_log(r->ratio[0]), real_log(r->ratio[1]), word[1]));
         double w = round(sqrt(area * shape)), h = round(sqrt(area / shape));
         if (w < 1 || h < 1 || w > width || h > height) continue;
         return (struct box){floor((width - w + 1) * (double)rng_unit(word[2])),
@@ -209,7 +209,7 @@ static int pillow_taps(double length, int size) {
     return (int)ceil(scale < 1 ? 1 : scale) * 2 + 1;
 }
 
-static double triangle(double x) {
+static double filter_triangle(double x) {
     x = fabs(x);
     return x < 1 ? 1 - x : 0;
 }
@@ -224,9 +224,9 @@ static void pillow_fill(struct pillow_axis *a, int length, int size, int from, i
         last = last > length ? length : last;
         a->first[i] = first;
         a->count[i] = last - first;
-        for (int k = 0; k < last - first; k++) sum += triangle((k + first - center + 0.5) * narrow);
+        for (int k = 0; k < last - first; k++) sum += filter_triangle((k + first - center + 0.5) * narrow);
         for (int k = 0; k < last - first; k++) {
-            double w = triangle((k + first - center + 0.5) * narrow);
+            double w = filter_triangle((k + first - center + 0.5) * narrow);
             a->weight[(int64_t)i * a->taps + k] = (int32_t)(0.5 + w / sum * (1 << PILLOW_BITS));
         }
     }

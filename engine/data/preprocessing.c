@@ -91,7 +91,7 @@ static void write_table(const struct columns *c, struct json *j) {
     json_close(j, '}');
 }
 
-static void write_all(const struct dataset *d, const struct normalization *n, struct json *j) {
+static void preprocessing_write(const struct dataset *d, const struct normalization *n, struct json *j) {
     char part[32];
     json_open(j, NULL, '{');
     json_string(j, "data", d->name);
@@ -125,7 +125,7 @@ enum error preprocessing_text(const struct dataset *d, const struct normalizatio
     struct pool *trial;
     struct preprocessing *read;
     TRY(pool_create(&trial));
-    write_all(d, n, &j);
+    preprocessing_write(d, n, &j);
     enum error err = json_done(&j);
     *out = NULL;
     if (err == ERR_NONE && preprocessing_parse(j.text, d->name, trial, &read) != ERR_NONE)
@@ -338,7 +338,7 @@ static bool read_vocabulary(const struct json_value *root, struct pool *pool, st
 }
 
 /* The key that is wrong; NULL: all are right. */
-static const char *read_all(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
+static const char *members_read(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     struct dataset *d = &p->set.base;
     bool names = true;
     if (root->kind != JSON_OBJECT || !(d->name = json_get_text(root, "data"))) return "data";
@@ -368,7 +368,7 @@ enum error preprocessing_parse(const char *text, const char *from, struct pool *
     struct preprocessing *p = *out = pool_alloc(pool, sizeof *p);
     if (!p) return ERR_MEMORY;
     *p = (struct preprocessing){.set = {.base = {.ops = &told}, .fd = -1, .width = 1}};
-    const char *wrong = read_all(root, pool, p);
+    const char *wrong = members_read(root, pool, p);
     if (wrong) return FAIL(ERR_DATA, "%s: 'preprocessing' has no usable '%s'", from, wrong);
     p->set.path = pool_strndup(pool, from, strlen(from));
     return p->set.path ? ERR_NONE : ERR_MEMORY;

@@ -11,12 +11,12 @@
 
 #include "engine/base/rng.h"
 
-static int64_t padded(const struct sampler *s) {
+static int64_t sampler_padded(const struct sampler *s) {
     return s->pad ? (s->size + s->shards - 1) / s->shards * s->shards : s->size;
 }
 
 int64_t sampler_total(const struct sampler *s) {
-    int64_t n = padded(s);
+    int64_t n = sampler_padded(s);
     return s->drop_last ? n / s->batch * s->batch : n;
 }
 
@@ -35,7 +35,7 @@ int64_t sampler_shard_size(const struct sampler *s, int64_t step, int shard) {
 }
 
 int64_t sampler_room(const struct sampler *s) {
-    return padded(s);
+    return sampler_padded(s);
 }
 
 /* ---- PyTorch's order ----
@@ -97,5 +97,5 @@ void sampler_order(const struct sampler *s, int64_t epoch, int64_t *order) {
         rng_permutation(rng_key(s->seed, RNG_SHUFFLE), of, s->size, order);
     else
         for (int64_t i = 0; i < s->size; i++) order[i] = i;
-    for (int64_t i = s->size, n = padded(s); i < n; i++) order[i] = order[i - s->size];
+    for (int64_t i = s->size, n = sampler_padded(s); i < n; i++) order[i] = order[i - s->size];
 }

@@ -39,7 +39,7 @@ static bool cell_missing(const char *cell) {
 }
 
 /* "t.csv:7: column 2 'age'" */
-static char *where(const struct table *t, int64_t column, char out[700]) {
+static char *cell_place(const struct table *t, int64_t column, char out[700]) {
     char words[96];
     column_words(column, t->names ? t->names[column] : NULL, words);
     snprintf(out, 700, "%.512s:%lld: %s", t->path, (long long)t->line, words);
@@ -54,7 +54,7 @@ static bool is_target(const struct table *t, int64_t column) {
     return t->slot[column] == t->columns.inputs;
 }
 
-static void tell(struct told *what, const struct table *t, int64_t column, const char *cell) {
+static void cell_tell(struct told *what, const struct table *t, int64_t column, const char *cell) {
     if (what->count++ > 0) return;
     what->line = t->line;
     what->place = column;
@@ -63,7 +63,7 @@ static void tell(struct told *what, const struct table *t, int64_t column, const
 
 static enum error no_number(const struct table *t, int64_t column, const char *cell, const char *hint) {
     char at[700];
-    return FAIL(ERR_DATA, "%s: '%.40s' is no number that fits a float\n%s", where(t, column, at), cell, hint);
+    return FAIL(ERR_DATA, "%s: '%.40s' is no number that fits a float\n%s", cell_place(t, column, at), cell, hint);
 }
 
 /* ---- columns ---- */
@@ -124,10 +124,10 @@ static enum error find_category(struct table *t, int64_t column, const char *cel
     char at[700];
     for (size_t n = strlen(cell), k = 0, step; k < n; k += step)
         if (!(step = text_utf8(cell + k, n - k)))
-            return FAIL(ERR_DATA, "%s: its text is no UTF-8\nsave the file as UTF-8", where(t, column, at));
+            return FAIL(ERR_DATA, "%s: its text is no UTF-8\nsave the file as UTF-8", cell_place(t, column, at));
     enum error err = categories_take(&t->finding[t->slot[column]].categories, cell, most, &number);
     if (err == ERR_DATA)
-        return FAIL(ERR_DATA, "%s: more than %lld %s%s", where(t, column, at), (long long)most,
+        return FAIL(ERR_DATA, "%s: more than %lld %s%s", cell_place(t, column, at), (long long)most,
                     target ? "classes" : "categories",
                     target ? "" : "\nif it holds names or ids, leave it out: data.without: [NAME]");
     *out = (float)number;
@@ -145,7 +145,7 @@ static enum error find_cell(struct table *t, int64_t column, const char *cell, f
         return FAIL(ERR_DATA,
                     "%s: '%.40s' is a number, where line %lld has text\nif its cells are categories: data.categorical: "
                     "[NAME]; if the first line has the names of the columns: data.header: true",
-                    where(t, column, at), cell, (long long)f->line);
+                    cell_place(t, column, at), cell, (long long)f->line);
     if (f->kind == NUMBER && !number)
         return no_number(t, column, cell, "if its cells are categories: data.categorical: [NAME]");
     if (f->kind == TEXT) return find_category(t, column, cell, out);
@@ -166,12 +166,12 @@ static enum error known_cell(struct table *t, int64_t column, const char *cell, 
     int64_t number = column_category(c, cell);
     if (number < 0 && is_target(t, column))
         return FAIL(ERR_DATA, "%s: '%.40s' is no class of the training file: those are '%.40s'%s%.40s%s",
-                    where(t, column, at), cell, c->category[0], c->count > 1 ? ", '" : "",
+                    cell_place(t, column, at), cell, c->category[0], c->count > 1 ? ", '" : "",
                     c->count > 1 ? c->category[1] : "",
                     c->count > 2   ? "', ..."
                     : c->count > 1 ? "'"
                                    : "");
-    if (number < 0) tell(&t->unknown, t, column, cell);
+    if (number < 0) cell_tell(&t->unknown, t, column, cell);
     *out = (float)number;
     return ERR_NONE;
 }
@@ -190,11 +190,11 @@ static enum error missing_cell(struct table *t, int64_t column, const char *cell
     bool fill = t->finding ? !asked || strcmp(asked, "error") != 0 : c->filled;
     char at[700];
     if (is_target(t, column))
-        return FAIL(ERR_DATA, "%s: '%s': the target is missing\nremove the row", where(t, column, at), cell);
+        return FAIL(ERR_DATA, "%s: '%s': the target is missing\nremove the row", cell_place(t, column, at), cell);
     if (!fill)
         return FAIL(ERR_DATA, "%s: '%s': the value is missing\n'missing: mean' takes the column's mean",
-                    where(t, column, at), cell);
-    tell(&t->missing, t, column, cell);
+                    cell_place(t, column, at), cell);
+    cell_tell(&t->missing, t, column, cell);
     *out = t->finding ? NAN : c->count ? -1 : c->fill;
     return ERR_NONE;
 }
@@ -212,7 +212,7 @@ enum error row_put(struct table *t, float *row, int64_t column, const char *cell
 
 /* ---- the columns of a training file ---- */
 /* The mean of what is there, summed in the order of the rows. */
-static enum error fill_find(const struct table *t, int64_t i, const struct part *train, struct table_column *c) {
+static enum error column_mean(const struct table *t, int64_t i, const struct part *train, struct table_column *c) {
     const char *asked = t->ask.config->missing;
     int64_t width = t->columns.inputs + 1, there = 0;
     double sum = 0, value;
@@ -239,7 +239,7 @@ static enum error column_finish(struct table *t, int64_t i, const struct part *t
     const struct finding *f = &t->finding[i];
     int64_t width = t->columns.inputs + 1, *sorted = NULL;
     if (f->kind == TEXT) TRY(categories_give(&f->categories, t->pool, c, &sorted));
-    if (i < t->columns.inputs) TRY(fill_find(t, i, train, c));
+    if (i < t->columns.inputs) TRY(column_mean(t, i, train, c));
     for (int64_t r = 0; r < t->rows; r++) {
         float *v = &t->values[r * width + i];
         if (isnan(*v))

@@ -72,23 +72,22 @@ enum error token_part(const char *path, int64_t tokens, int64_t context, const c
     return ERR_NONE;
 }
 
-enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context, int64_t vocabulary,
-                            int width, int64_t tokens, struct token_set **out) {
+enum error token_set_create(const struct token_ask *ask, struct token_set **out) {
     struct token_set *s;
-    size_t n = strlen(path) + 1;
+    size_t n = strlen(ask->path) + 1;
     TRY(memory_alloc(sizeof *s + n, (void **)&s));
-    s->base = (struct dataset){.ops = ops,
-                               .size = (tokens - 1) / context,
-                               .shape = {1, {context}},
+    s->base = (struct dataset){.ops = ask->ops,
+                               .size = (ask->tokens - 1) / ask->context,
+                               .shape = {1, {ask->context}},
                                .type = SAMPLE_TOKENS,
-                               .classes = vocabulary,
-                               .labels = context,
-                               .name = ops->section.name};
-    s->width = width;
-    s->tokens = tokens;
+                               .classes = ask->vocabulary,
+                               .labels = ask->context,
+                               .name = ask->ops->section.name};
+    s->width = ask->width;
+    s->tokens = ask->tokens;
     s->fd = -1;
     s->path = (char *)(s + 1);
-    memcpy(s->path, path, n);
+    memcpy(s->path, ask->path, n);
     *out = s;
     return ERR_NONE;
 }
@@ -143,7 +142,7 @@ enum error token_set_load(struct token_set *s, int64_t first) {
 }
 
 /* ---- reading ---- */
-static void widen(const unsigned char *from, int width, int64_t n, int32_t *x) {
+static void tokens_widen(const unsigned char *from, int width, int64_t n, int32_t *x) {
     for (int64_t i = 0; i < n; i++) x[i] = token_at(from, width, i);
 }
 
@@ -156,7 +155,7 @@ static enum error window_read(const struct token_set *s, int64_t at, int64_t n, 
         int64_t some = n - i < most ? n - i : most;
         TRY(file_pread_all(s->fd, piece, (size_t)(some * s->width), s->offset + (at + i) * s->width, s->path));
         TRY(tokens_check(s, piece, some, at + i));
-        widen(piece, s->width, some, out + i);
+        tokens_widen(piece, s->width, some, out + i);
     }
     return ERR_NONE;
 }
@@ -167,7 +166,7 @@ enum error token_read(struct dataset *d, int64_t i, void *x, int32_t *label, flo
     int64_t context = d->labels, at = i * context;
     int32_t *out = x;
     if (s->memory) {
-        widen(s->memory + at * s->width, s->width, context, out);
+        tokens_widen(s->memory + at * s->width, s->width, context, out);
         label[context - 1] = token_at(s->memory, s->width, at + context);
     } else {
         TRY(window_read(s, at, context, out));

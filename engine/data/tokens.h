@@ -29,8 +29,13 @@ MUST_CHECK enum error token_part(const char *path, int64_t tokens, int64_t conte
                                  struct part *out);
 /* A set of that many tokens of 'width' bytes; its memory and file are the caller's to fill in.
  * path: where they come from, copied. */
-MUST_CHECK enum error token_set_create(const struct dataset_ops *ops, const char *path, int64_t context,
-                                       int64_t vocabulary, int width, int64_t tokens, struct token_set **out);
+struct token_ask {
+    const struct dataset_ops *ops;
+    const char *path;
+    int64_t context, vocabulary, tokens;
+    int width; /* bytes of a token */
+};
+MUST_CHECK enum error token_set_create(const struct token_ask *ask, struct token_set **out);
 /* Takes the set's tokens from its file, from token 'first' on: into memory when they are few, else
  * they stay in the file. Either way each was seen to be in the vocabulary. */
 MUST_CHECK enum error token_set_load(struct token_set *s, int64_t first);

@@ -311,22 +311,30 @@ VECTORISED static void tokens_widen(const int32_t *from, int64_t n, float *out) 
     for (int64_t i = 0; i < n; i++) out[i] = (float)from[i];
 }
 
-/* out[0..n) = normalised raw[at..at+n). */
-static void normalise(const struct dataset *d, const void *raw, int64_t at, int64_t n, float mean, float scale,
-                      float *out) {
-    if (d->type == SAMPLE_U8)
-        normalise_bytes((const uint8_t *)raw + at, n, mean, scale, out);
-    else if (d->type == SAMPLE_TOKENS)
-        tokens_widen((const int32_t *)raw + at, n, out);
+/* One channel of a sample as it is read: the raw values from 'at' on; mean and scale normalise them. */
+struct raw_plane {
+    const struct dataset *d;
+    const void *raw;
+    int64_t at;
+    float mean, scale;
+};
+
+/* out (n) = the plane's values [from, from + n), normalised. */
+static void plane_normalise(const struct raw_plane *p, int64_t from, int64_t n, float *out) {
+    from += p->at;
+    if (p->d->type == SAMPLE_U8)
+        normalise_bytes((const uint8_t *)p->raw + from, n, p->mean, p->scale, out);
+    else if (p->d->type == SAMPLE_TOKENS)
+        tokens_widen((const int32_t *)p->raw + from, n, out);
     else
-        normalise_floats((const float *)raw + at, n, mean, scale, out);
+        normalise_floats((const float *)p->raw + from, n, p->mean, p->scale, out);
 }
 
-static void fill(float *out, int64_t n, float v) {
-    for (int64_t i = 0; i < n; i++) out[i] = v;
+static void row_fill(float *row, int64_t n, float v) {
+    for (int64_t i = 0; i < n; i++) row[i] = v;
 }
 
-static void reverse(float *row, int64_t n) {
+static void row_reverse(float *row, int64_t n) {
     for (int64_t i = 0, j = n - 1; i < j; i++, j--) {
         float v = row[i];
         row[i] = row[j];
@@ -349,28 +357,28 @@ static struct cut_place place_draw(const struct transform *t, uint64_t id) {
                               .flip = t->augment.flip && w[0] >> 31};
 }
 
-/* One channel: out[y][x] = raw[y + place.y][x + place.x], or what 0 becomes outside. */
-static void cut(const struct dataset *d, const void *raw, int64_t at, struct cut_place p, float mean, float scale,
-                float *out) {
-    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
-    float border = (0 - mean) * scale;
+/* out[y][x] = plane[y + place.y][x + place.x], or what 0 becomes outside. */
+static void plane_cut(const struct raw_plane *from, struct cut_place p, float *out) {
+    int64_t h = from->d->shape.dim[1], w = from->d->shape.dim[2];
+    float border = (0 - from->mean) * from->scale;
     int64_t left = p.x < 0 ? -p.x : 0, right = p.x > 0 ? p.x : 0; /* columns of border */
     left = left < w ? left : w;
     right = right < w ? right : w;
     int64_t middle = w - left - right;
     for (int64_t y = 0; y < h; y++, out += w) {
         bool inside = y + p.y >= 0 && y + p.y < h;
-        fill(out, inside ? left : w, border);
+        row_fill(out, inside ? left : w, border);
         if (!inside) continue;
-        fill(out + w - right, right, border);
-        if (middle > 0) normalise(d, raw, at + (y + p.y) * w + left + p.x, middle, mean, scale, out + left);
-        if (p.flip) reverse(out, w);
+        row_fill(out + w - right, right, border);
+        if (middle > 0) plane_normalise(from, (y + p.y) * w + left + p.x, middle, out + left);
+        if (p.flip) row_reverse(out, w);
     }
 }
 
 /* ---- a part of a sample, as large as the whole ---- */
-static float value_at(const struct dataset *d, const void *raw, int64_t at) {
-    return d->type == SAMPLE_U8 ? (float)((const uint8_t *)raw)[at] : ((const float *)raw)[at];
+static float plane_value(const struct raw_plane *p, int64_t i) {
+    i += p->at;
+    return p->d->type == SAMPLE_U8 ? (float)((const uint8_t *)p->raw)[i] : ((const float *)p->raw)[i];
 }
 
 struct between { /* two neighbours, and how much of the second */
@@ -385,24 +393,24 @@ static struct between between_find(double from, double length, int64_t i, int64_
     return (struct between){{at, at < (int64_t)high ? at + 1 : at}, (float)(v - (double)at)};
 }
 
-/* Of one channel of the box, as large as the sample, linearly interpolated: it only gets larger. */
-static float enlarged_at(const struct dataset *d, const void *raw, int64_t at, struct between row,
-                         struct between column) {
-    int64_t w = d->shape.dim[2];
+/* A value of the plane between two rows and two columns, linearly interpolated. */
+static float plane_between(const struct raw_plane *p, struct between row, struct between column) {
+    int64_t w = p->d->shape.dim[2];
     float v[2];
     for (int k = 0; k < 2; k++) {
-        float a = value_at(d, raw, at + row.at[k] * w + column.at[0]);
-        v[k] = a + (value_at(d, raw, at + row.at[k] * w + column.at[1]) - a) * column.part;
+        float a = plane_value(p, row.at[k] * w + column.at[0]);
+        v[k] = a + (plane_value(p, row.at[k] * w + column.at[1]) - a) * column.part;
     }
     return v[0] + (v[1] - v[0]) * row.part;
 }
 
-static void enlarge(const struct dataset *d, const void *raw, int64_t at, struct box box, bool flip, float *out) {
-    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+/* out: the box, made as large as the sample. */
+static void plane_enlarge(const struct raw_plane *p, struct box box, bool flip, float *out) {
+    int64_t h = p->d->shape.dim[1], w = p->d->shape.dim[2];
     for (int64_t y = 0; y < h; y++, out += w) {
         struct between row = between_find(box.y, box.h, y, h);
-        for (int64_t x = 0; x < w; x++) out[x] = enlarged_at(d, raw, at, row, between_find(box.x, box.w, x, w));
-        if (flip) reverse(out, w);
+        for (int64_t x = 0; x < w; x++) out[x] = plane_between(p, row, between_find(box.x, box.w, x, w));
+        if (flip) row_reverse(out, w);
     }
 }
 
@@ -414,25 +422,25 @@ struct moved {
     struct box box;
 };
 
-/* Pixel (x, y) of one channel of the moved picture. */
-static float moved_at(const struct dataset *d, const void *raw, int64_t at, const struct moved *m, int64_t x,
-                      int64_t y) {
-    int64_t h = d->shape.dim[1], w = d->shape.dim[2];
+/* Pixel (x, y) of the moved plane. */
+static float plane_moved(const struct raw_plane *p, const struct moved *m, int64_t x, int64_t y) {
+    int64_t h = p->d->shape.dim[1], w = p->d->shape.dim[2];
     x = m->place.flip ? w - 1 - x : x;
     if (m->part)
-        return enlarged_at(d, raw, at, between_find(m->box.y, m->box.h, y, h), between_find(m->box.x, m->box.w, x, w));
+        return plane_between(p, between_find(m->box.y, m->box.h, y, h), between_find(m->box.x, m->box.w, x, w));
     x += m->place.x, y += m->place.y;
-    return x >= 0 && x < w && y >= 0 && y < h ? value_at(d, raw, at + y * w + x) : 0;
+    return x >= 0 && x < w && y >= 0 && y < h ? plane_value(p, y * w + x) : 0;
 }
 
-static void rotate(const struct dataset *d, const void *raw, int64_t at, const struct moved *m, const struct turn *t,
-                   float fill_with, float *out) {
-    int64_t h = d->shape.dim[1], w = d->shape.dim[2], from_x, from_y;
+/* out: the moved plane, rotated; 'fill' comes where no pixel does. */
+static void plane_rotate(const struct raw_plane *p, const struct moved *m, const struct turn *t, float fill,
+                         float *out) {
+    int64_t h = p->d->shape.dim[1], w = p->d->shape.dim[2], from_x, from_y;
     for (int64_t y = 0; y < h; y++)
         for (int64_t x = 0; x < w; x++) {
             turn_source(t, x, y, &from_x, &from_y);
             bool inside = from_x >= 0 && from_x < w && from_y >= 0 && from_y < h;
-            *out++ = inside ? moved_at(d, raw, at, m, from_x, from_y) : fill_with;
+            *out++ = inside ? plane_moved(p, m, from_x, from_y) : fill;
         }
 }
 
@@ -446,30 +454,25 @@ static void augment_apply(const struct transform *t, const struct dataset *d, co
     struct moved m = {place_draw(t, id), a->resized_crop.on && !d->ops->read_part, {0}};
     struct turn turn = turn_make(a->rotation.on ? rotation_draw(&a->rotation, t->key, id) : 0, w, h);
     if (m.part) m.box = box_draw(&visit, (int)w, (int)h);
-    for (int64_t c = 0, at = 0; c < d->shape.dim[0]; c++, at += h * w)
+    for (struct raw_plane p = {d, raw, 0, 0, 1}; p.at < d->shape.dim[0] * h * w; p.at += h * w)
         if (a->rotation.on)
-            rotate(d, raw, at, &m, &turn, (float)a->rotation.fill, out + at);
+            plane_rotate(&p, &m, &turn, (float)a->rotation.fill, out + p.at);
         else if (m.part)
-            enlarge(d, raw, at, m.box, m.place.flip, out + at);
+            plane_enlarge(&p, m.box, m.place.flip, out + p.at);
         else
-            cut(d, raw, at, m.place, 0, 1, out + at);
+            plane_cut(&p, m.place, out + p.at);
     if (jitter_on(&a->jitter)) jitter_apply(&a->jitter, t->key, id, (int)d->shape.dim[0], h * w, out);
 }
 
 /* Puts the value into a part of every channel that is drawn. */
-static void erase(const struct transform *t, const struct dataset *d, uint64_t id, float *out) {
+static void part_erase(const struct transform *t, const struct dataset *d, uint64_t id, float *out) {
     int64_t h = d->shape.dim[1], w = d->shape.dim[2];
     struct box box;
     if (!erasing_draw(&t->augment.erasing, t->key, id, w, h, &box)) return;
     for (int64_t c = 0; c < d->shape.dim[0]; c++)
         for (int64_t y = 0; y < (int64_t)box.h; y++)
-            fill(out + (c * h + (int64_t)box.y + y) * w + (int64_t)box.x, (int64_t)box.w,
-                 (float)t->augment.erasing.value);
-}
-
-/* Which mean and scale are those of a channel. */
-static int norm_of(const struct normalization *n, int64_t run) {
-    return n->channels == 1 ? 0 : (int)run;
+            row_fill(out + (c * h + (int64_t)box.y + y) * w + (int64_t)box.x, (int64_t)box.w,
+                     (float)t->augment.erasing.value);
 }
 
 void transform_apply(const struct transform *t, const struct dataset *d, const void *raw, uint64_t id, float *out) {
@@ -481,13 +484,14 @@ void transform_apply(const struct transform *t, const struct dataset *d, const v
     int64_t runs = moved ? d->shape.dim[0] : n->channels, inner = shape_count(&d->shape) / runs;
     if (slow) augment_apply(t, d, raw, id, out);
     for (int64_t c = 0; c < runs; c++) {
-        float mean = n->mean[norm_of(n, c)], scale = n->scale[norm_of(n, c)];
+        int64_t k = n->channels == 1 ? 0 : c;
+        const struct raw_plane p = {d, raw, c * inner, n->mean[k], n->scale[k]};
         if (slow)
-            normalise_floats(out + c * inner, inner, mean, scale, out + c * inner);
+            normalise_floats(out + p.at, inner, p.mean, p.scale, out + p.at);
         else if (moved)
-            cut(d, raw, c * inner, place, mean, scale, out + c * inner);
+            plane_cut(&p, place, out + p.at);
         else
-            normalise(d, raw, c * inner, inner, mean, scale, out + c * inner);
+            plane_normalise(&p, 0, inner, out + p.at);
     }
-    if (a->erasing.p > 0) erase(t, d, id, out);
+    if (a->erasing.p > 0) part_erase(t, d, id, out);
 }

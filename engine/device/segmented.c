@@ -126,17 +126,17 @@ static enum error run_beside(struct call *c) {
 
 /* ---- the op ---- */
 
-static enum error run(struct op *op, const struct op_args *a, bool backward) {
+static enum error segments_run(struct op *op, const struct op_args *a, bool backward) {
     struct call c = {.s = (const struct segmented *)op, .a = a, .backward = backward};
     return c.s->beside ? run_beside(&c) : run_in_order(&c);
 }
 
 static enum error segmented_forward(struct op *op, const struct op_args *a) {
-    return run(op, a, false);
+    return segments_run(op, a, false);
 }
 
 static enum error segmented_backward(struct op *op, const struct op_args *a) {
-    return run(op, a, true);
+    return segments_run(op, a, true);
 }
 
 static void segmented_fini(struct op *op) {

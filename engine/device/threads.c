@@ -80,7 +80,7 @@ static bool was_preempted(void) {
     return !first && taken > wall / 4;
 }
 
-static bool spin(const struct word *w, uint32_t seen, int64_t until) {
+static bool word_spin(const struct word *w, uint32_t seen, int64_t until) {
     do {
         for (int i = 0; i < 32; i++) {
             if (atomic_load_explicit(&w->value, memory_order_acquire) != seen) return true;
@@ -94,9 +94,9 @@ static bool spin(const struct word *w, uint32_t seen, int64_t until) {
 static void wait_for(struct threads *t, struct word *w, uint32_t seen) {
     int64_t start = clock_ns();
     bool busy = start < atomic_load_explicit(&t->busy_until, memory_order_relaxed);
-    if (spin(w, seen, start + (busy ? SPIN_BUSY : LOOK))) return;
+    if (word_spin(w, seen, start + (busy ? SPIN_BUSY : LOOK))) return;
     if (!busy && (busy = was_preempted())) atomic_store_explicit(&t->busy_until, start + BUSY, memory_order_relaxed);
-    if (!busy && spin(w, seen, start + SPIN)) return;
+    if (!busy && word_spin(w, seen, start + SPIN)) return;
     while (atomic_load(&w->value) == seen) {
         atomic_fetch_add(&w->sleepers, 1);
         int64_t from = clock_ns();
@@ -149,7 +149,7 @@ void threads_share(struct threads *t, int64_t count, int64_t grain, void (*work)
     for (uint32_t left; (left = atomic_load(&t->left.value)) != 0;) wait_for(t, &t->left, left);
 }
 
-static void *help(void *arg) {
+static void *helper_main(void *arg) {
     const struct helper *h = arg;
     struct threads *t = h->of;
     self = h->number;
@@ -183,7 +183,7 @@ enum error threads_create(int count, void (*begin)(const void *user), const void
     for (t->count = 1; t->count < count; t->count++) {
         struct helper *h = &t->helper[t->count - 1];
         *h = (struct helper){.of = t, .number = t->count};
-        int failed = thread_start(&h->thread, help, h);
+        int failed = thread_start(&h->thread, helper_main, h);
         if (!failed) continue;
         threads_free(t);
         return FAIL(ERR_MEMORY, "cannot start %d threads: %s\nset threads to fewer", count, strerror(failed));

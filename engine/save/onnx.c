@@ -155,33 +155,32 @@ static const char *doc_of(const struct dataset *d) {
                : "input: (samples, shape), values as they lie in the data; they are normalised inside";
 }
 
-static enum error make(struct onnx_graph *g, struct proto *p, const struct model *m, const float *values,
-                       const float *buffers, const struct dataset *d, const struct normalization *norm) {
-    bool tokens = d->type == SAMPLE_TOKENS;
-    const char *output = d->classes ? "logits" : "output";
-    add_tensors(g, m->params, m->nparams, values);
-    add_tensors(g, m->buffers, m->nbuffers, buffers);
-    TRY(add_nodes(g, m, norm, tokens ? "input" : normalise(g, m, norm), output));
+static enum error file_make(struct onnx_graph *g, struct proto *p, const struct onnx_source *s) {
+    const struct model *m = s->model;
+    bool tokens = s->data->type == SAMPLE_TOKENS;
+    const char *output = s->data->classes ? "logits" : "output";
+    add_tensors(g, m->params, m->nparams, s->values);
+    add_tensors(g, m->buffers, m->nbuffers, s->buffers);
+    TRY(add_nodes(g, m, s->norm, tokens ? "input" : normalise(g, m, s->norm), output));
     proto_int(p, MODEL_IR, IR_VERSION);
     proto_text(p, MODEL_PRODUCER, "engine");
     proto_text(p, MODEL_PRODUCER_VERSION, ENGINE_VERSION);
-    proto_text(p, MODEL_DOC, doc_of(d));
+    proto_text(p, MODEL_DOC, doc_of(s->data));
     add_graph(p, g, m, tokens, output);
     size_t opset = proto_open(p, MODEL_OPSET);
     proto_int(p, 2, OPSET);
     proto_close(p, opset);
-    TRY(add_properties(p, d, norm, g->pool));
+    TRY(add_properties(p, s->data, s->norm, g->pool));
     return p->failed
                ? FAIL(ERR_DATA, "the network does not fit into memory, or not into the 2 GB that an ONNX file may have")
                : ERR_NONE;
 }
 
-enum error onnx_write(const struct model *m, const float *values, const float *buffers, const struct dataset *data,
-                      const struct normalization *norm, const char *path, size_t *bytes) {
+enum error onnx_write(const struct onnx_source *s, const char *path, size_t *bytes) {
     struct onnx_graph g = {0};
     struct proto p = {0};
     TRY(pool_create(&g.pool));
-    enum error err = make(&g, &p, m, values, buffers, data, norm);
+    enum error err = file_make(&g, &p, s);
     if (err == ERR_NONE) err = file_replace(path, p.data, *bytes = p.n);
     free(g.nodes.data);
     free(g.tensors.data);

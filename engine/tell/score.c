@@ -72,21 +72,20 @@ static void residuals_add(struct residuals *a, double na, const struct residuals
     a->spread += b->spread + off * off * (na * nb / n);
 }
 
-void score_regression(const struct residuals *of, const double *samples, int stride, int parts, int64_t targets,
-                      const struct normalization *norm, struct val_result *v) {
-    double rmse = 0, mae = 0, r2 = 0, vary = 0;
-    for (int64_t k = 0; k < targets; k++) {
-        struct residuals all = {0};
+void score_regression(const struct residual_parts *all, const struct normalization *norm, struct val_result *v) {
+    double rmse = 0, mae = 0, r2 = 0, vary = 0, targets = (double)all->targets;
+    for (int64_t k = 0; k < all->targets; k++) {
+        struct residuals sum = {0};
         double n = 0, unit = normalization_unit(norm, k);
-        for (int p = 0; p < parts; p++) {
-            residuals_add(&all, n, &of[p * targets + k], samples[p * stride]);
-            n += samples[p * stride];
+        for (int p = 0; p < all->parts; p++) {
+            residuals_add(&sum, n, &all->of[p * all->targets + k], all->samples[p * all->stride]);
+            n += all->samples[p * all->stride];
         }
-        rmse += unit * sqrt(all.squares / n);
-        mae += unit * (all.absolute / n);
-        if (all.spread > 0) r2 += 1 - all.squares / all.spread, vary++;
+        rmse += unit * sqrt(sum.squares / n);
+        mae += unit * (sum.absolute / n);
+        if (sum.spread > 0) r2 += 1 - sum.squares / sum.spread, vary++;
     }
-    v->rmse = rmse / (double)targets;
-    v->mae = mae / (double)targets;
+    v->rmse = rmse / targets;
+    v->mae = mae / targets;
     v->r2 = r2 / vary;
 }

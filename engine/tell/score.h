@@ -24,11 +24,16 @@ struct residuals {
 /* of (targets) += rows of y and target (rows, targets), after 'before' samples. */
 void score_residuals(const float *y, const float *target, int64_t rows, int64_t targets, int64_t before,
                      struct residuals *of);
-/* v's rmse, mae and r2, each the mean over the targets, from the residuals (parts, targets) of parts of samples[p * stride]
- * samples, which are added in order. y and target were learned as 'norm' says; rmse and mae are in the user's unit.
- * r2 is NaN where no target varies; those that do not vary are left out of it. */
-void score_regression(const struct residuals *of, const double *samples, int stride, int parts, int64_t targets,
-                      const struct normalization *norm, struct val_result *v);
+struct residual_parts {
+    const struct residuals *of; /* (parts, targets) */
+    const double *samples;      /* part p has samples[p * stride] */
+    int stride, parts;
+    int64_t targets;
+};
+/* v's rmse, mae and r2, each the mean over the targets, from the residuals of all parts, which are added in order. y and
+ * target were learned as 'norm' says; rmse and mae are in the user's unit. r2 is NaN where no target varies; those that do
+ * not vary are left out of it. */
+void score_regression(const struct residual_parts *all, const struct normalization *norm, struct val_result *v);
 
 /* The counts of one class of a confusion matrix. */
 struct class_score {

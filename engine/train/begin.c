@@ -26,7 +26,7 @@ static enum error put_values(struct trainer *t) {
 }
 
 /* The mean is of the weights after each update; before the first they stand in for it. */
-static enum error first_average(struct trainer *t) {
+static enum error average_begin(struct trainer *t) {
     struct device *d = t->device;
     size_t bytes = (size_t)t->model->arena_floats * sizeof(float);
     t->averaged = -1;
@@ -126,7 +126,7 @@ enum error trainer_begin(struct trainer *t) {
     sha256_init(&t->at.losses);
     scaling_open(t);
     enum error err = first_values(t);
-    if (err == ERR_NONE) err = first_average(t);
+    if (err == ERR_NONE) err = average_begin(t);
     if (err == ERR_NONE) err = t->job->mode->step->start(t->mode);
     if (err == ERR_NONE) err = device_wait(t->device); /* what is dropped has been read */
     drop_whole(t);

@@ -13,7 +13,7 @@ static const struct model_node *norm_of_one(const struct model *m) {
 }
 
 /* The fewest samples that are normalised together in a step, of those that have any. */
-static int64_t fewest(const struct trainer *t, int64_t step) {
+static int64_t batch_fewest(const struct trainer *t, int64_t step) {
     int64_t batch = sampler_batch_size(&t->feed.sampler, step), least = batch;
     int64_t pieces = t->config->batch.accumulate;
     for (int v = 0; v < t->feed.sampler.shards && !t->config->sync_batchnorm; v++) {
@@ -30,13 +30,13 @@ enum error batches_check(const struct trainer *t) {
     const struct model_node *norm = norm_of_one(t->model);
     int64_t last = t->per_epoch - 1;
     if (!norm || t->job->task != JOB_TRAIN) return ERR_NONE;
-    if (fewest(t, 0) < 2)
+    if (batch_fewest(t, 0) < 2)
         return FAIL(ERR_CONFIG,
                     "'%s' normalises over the samples of a shard, but in a batch of %lld one has a single sample "
                     "(batch.shards %lld, batch.accumulate %lld)\nmake the batch larger, or set sync_batchnorm: true",
                     norm->name, (long long)sampler_batch_size(&t->feed.sampler, 0), (long long)t->config->batch.shards,
                     (long long)t->config->batch.accumulate);
-    if (t->steps <= last || fewest(t, last) > 1) return ERR_NONE;
+    if (t->steps <= last || batch_fewest(t, last) > 1) return ERR_NONE;
     return FAIL(ERR_CONFIG,
                 "'%s' normalises over the samples of a shard, but the last batch of an epoch has %lld sample%s, and a "
                 "shard of it a single one (%lld training samples, batch.size %lld, batch.shards %lld)\nset "

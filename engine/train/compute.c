@@ -56,7 +56,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
 /* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
  * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
-static float weight(const struct trainer *t, const struct step_batch *b) {
+static float sample_weight(const struct trainer *t, const struct step_batch *b) {
     bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS, alone = t->config->sharing.plan.alone;
     int64_t own = 0;
     if (!alone && !mistaken) return 1.0f / (float)b->samples;
@@ -125,7 +125,7 @@ static struct graph_batch batch_of(const struct trainer *t, const struct step_ba
         .target = s->target ? s->target + from * d->targets : NULL,
         .ids = s->ids + from,
         .seed = (uint64_t)t->config->seed,
-        .scale = scaling_factor(t) * weight(t, b),
+        .scale = scaling_factor(t) * sample_weight(t, b),
         .training = true,
         .update_buffers = s->index == 0,
     };
@@ -152,7 +152,7 @@ static enum error run_backward(struct trainer *t, const struct graph_batch *batc
 }
 
 /* A pass, forward and backward, into c's arena. */
-static enum error run_pass(struct trainer *t, const struct step_batch *b, const struct pass *p, struct cascade *c) {
+static enum error pass_run(struct trainer *t, const struct step_batch *b, const struct pass *p, struct cascade *c) {
     float *grads = c->piece ? c->piece : t->arena.grads[c->top];
     const struct graph_batch batch = pass_batch(t, b, p);
     int64_t mark = clock_ns();
@@ -161,7 +161,7 @@ static enum error run_pass(struct trainer *t, const struct step_batch *b, const 
     TRY(timers_mark(t, TIMED_MIDDLE));
     inject_lag(t);
     trainer_phase(t, PHASE_FORWARD, &mark);
-    TRY(graph_head(t->graph, grads, weight(t, b), trainer_wants_end(t)));
+    TRY(graph_head(t->graph, grads, sample_weight(t, b), trainer_wants_end(t)));
     TRY(run_backward(t, &batch, grads, c));
     TRY(timers_mark(t, TIMED_END));
     trainer_phase(t, PHASE_BACKWARD, &mark);
@@ -239,7 +239,7 @@ static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_
         struct cascade c = {.t = t, .top = top, .bottom = bottom, .last = k == all - 1};
         if (p.of > 0) c.piece = t->arena.grads[GRAD_ARENAS - 1];
         if (c.last) c.ready = ready, c.user = user, c.trace = t->trace;
-        TRY(run_pass(t, b, &p, &c));
+        TRY(pass_run(t, b, &p, &c));
         if (c.last) continue;
         const struct pass next = pass_at(t, b, k + 1);
         const struct graph_batch batch = pass_batch(t, b, &next);

@@ -36,7 +36,7 @@ static void share_out(struct summary *s, const double *all) {
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
  * of a vector in which every rank fills places of its own. */
-static enum error gather(struct run *r, struct summary *s) {
+static enum error summary_gather(struct run *r, struct summary *s) {
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;
     double *v = calloc((size_t)n, sizeof *v);
@@ -130,7 +130,7 @@ enum error run_conclude(struct run *r) {
     if (c->sharing.plan.by_turns) s.stale.of = c;
     tracing_finish(t);
     TRY(trainer_share_average(t));
-    TRY(gather(r, &s)); /* all have written what they have recorded */
+    TRY(summary_gather(r, &s)); /* all have written what they have recorded */
     TRY(answers_conclude(t, !r->stopped));
     if (t->rank > 0) return ERR_NONE;
     int traced = tracing_conclude(t);

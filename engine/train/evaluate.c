@@ -28,7 +28,7 @@ struct tally { /* what one evaluation adds up; lists that the data and the loss 
     struct residuals *residuals; /* (shards, targets) */
 };
 
-static bool has(const struct tally *a, int metric) {
+static bool tally_has(const struct tally *a, int metric) {
     return !metric_table[metric].lacks(a->set, &a->t->config->loss);
 }
 
@@ -60,7 +60,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     TRY(graph_prepare(t->graph, s->n, NULL));
     const float *values = t->arena.average ? t->arena.average : t->arena.values;
     TRY(graph_forward(t->graph, &batch, values, t->arena.buffers, &out));
-    if (has(a, VAL_AT_bits_per_byte)) count_bytes(a, s);
+    if (tally_has(a, VAL_AT_bits_per_byte)) count_bytes(a, s);
     TRY(look_at_outputs(a, s, (int64_t)sums[VAL_SAMPLES]));
     sums[VAL_LOSS] += out.loss;
     sums[VAL_CORRECT] += out.correct;
@@ -103,46 +103,46 @@ static enum error run_shards(struct tally *a) {
     return err;
 }
 
-static double total(struct tally *a, int which) {
+static double tally_total(struct tally *a, int which) {
     for (int v = 0; v < a->shards; v++) a->column[v] = a->sums[VAL_SUMS * v + which];
     return tree_sum(a->column, a->shards);
 }
 
-static enum error conclude(struct tally *a, struct val_result *out) {
+static enum error tally_conclude(struct tally *a, struct val_result *out) {
     const struct dataset *d = a->set;
-    double samples = total(a, VAL_SAMPLES);
+    double samples = tally_total(a, VAL_SAMPLES);
     const struct sampler all = sampler_of(a);
     int64_t wanted = sampler_total(&all);
     if ((int64_t)samples != wanted)
         return FAIL(ERR_BUG, "evaluation counted %lld of %lld samples", (long long)samples, (long long)wanted);
     val_result_clear(out);
     out->samples = wanted;
-    out->loss = total(a, VAL_LOSS) / samples;
-    if (d->classes) out->accuracy = total(a, VAL_CORRECT) / samples;
-    if (has(a, VAL_AT_top5)) out->top5 = total(a, VAL_TOP) / (samples * (double)d->labels);
-    if (has(a, VAL_AT_perplexity)) out->perplexity = real_exp(out->loss);
-    if (has(a, VAL_AT_bits_per_byte))
+    out->loss = tally_total(a, VAL_LOSS) / samples;
+    if (d->classes) out->accuracy = tally_total(a, VAL_CORRECT) / samples;
+    if (tally_has(a, VAL_AT_top5)) out->top5 = tally_total(a, VAL_TOP) / (samples * (double)d->labels);
+    if (tally_has(a, VAL_AT_perplexity)) out->perplexity = real_exp(out->loss);
+    if (tally_has(a, VAL_AT_bits_per_byte))
         out->bits_per_byte = out->loss / M_LN2 * (samples * (double)d->labels / *a->bytes);
     if (a->classes) out->balanced_accuracy = score_balance(a->recalls, a->classes);
-    if (a->targets)
-        score_regression(a->residuals, a->sums + VAL_SAMPLES, VAL_SUMS, a->shards, a->targets, &a->t->feed.norm, out);
+    const struct residual_parts parts = {a->residuals, a->sums + VAL_SAMPLES, VAL_SUMS, a->shards, a->targets};
+    if (a->targets) score_regression(&parts, &a->t->feed.norm, out);
     return ERR_NONE;
 }
 
-static enum error take(struct tally *a, int n, struct val_result *out) {
+static enum error tally_take(struct tally *a, int n, struct val_result *out) {
     struct trainer *t = a->t;
     if (t->answers) answers_begin(t->answers);
     TRY(trainer_share_average(t));
     if (t->feed.nshards > 0) TRY(run_shards(a));
     TRY(t->job->mode->step->sum(t->mode, a->sums, n));
     if (a->cells) memcpy(t->confusion, a->confusion, (size_t)a->cells * sizeof *a->confusion);
-    return conclude(a, out);
+    return tally_conclude(a, out);
 }
 
 enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_result *out) {
     struct tally a = {.t = t, .set = set, .shards = (int)t->config->batch.shards};
-    if (has(&a, VAL_AT_rmse)) a.targets = set->targets;
-    if (has(&a, VAL_AT_balanced_accuracy)) a.classes = set->classes;
+    if (tally_has(&a, VAL_AT_rmse)) a.targets = set->targets;
+    if (tally_has(&a, VAL_AT_balanced_accuracy)) a.classes = set->classes;
     if (t->confusion) a.cells = set->classes * set->classes;
     int64_t sums = a.shards * VAL_SUMS, residuals = a.shards * a.targets * RESIDUALS;
     int64_t n = sums + residuals + 1 + 2 * a.classes + a.cells;
@@ -153,7 +153,7 @@ enum error trainer_evaluate(struct trainer *t, struct dataset *set, struct val_r
     a.recalls = a.bytes + 1;
     a.confusion = a.recalls + 2 * a.classes;
     a.column = a.sums + n;
-    enum error err = take(&a, (int)n, out);
+    enum error err = tally_take(&a, (int)n, out);
     free(a.sums);
     return err;
 }

@@ -79,7 +79,7 @@ enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
 enum { SLEEP_LEAST_NS = 100000 };
 
 /* By how much this rank is slower in this step. */
-static double drawn(const struct trainer *t) {
+static double lag_drawn(const struct trainer *t) {
     const struct slow_config *c = &t->config->inject.slow;
     bool meant = t->standing.worker >= 0 && (c->device < 0 || c->device == t->standing.worker);
     if (!inject_is_slow(c) || !meant) return 0;
@@ -89,13 +89,13 @@ static double drawn(const struct trainer *t) {
 }
 
 void inject_begin(struct trainer *t) {
-    t->lag.by = drawn(t);
+    t->lag.by = lag_drawn(t);
     t->lag.mark = clock_ns();
 }
 
 /* Sleeps what is owed. What the kernel always gives too much is taken from what comes next; what it gave because
  * others had the core is not, or a step that is to be slow would not be. */
-static int64_t repay(struct lag *l) {
+static int64_t lag_sleep(struct lag *l) {
     if (l->owed < SLEEP_LEAST_NS) return 0;
     int64_t ns = (int64_t)l->owed, begin = clock_ns();
     struct timespec s = {ns / 1000000000, ns % 1000000000};
@@ -105,15 +105,15 @@ static int64_t repay(struct lag *l) {
     return slept;
 }
 
-static int64_t lag(struct lag *l) {
+static int64_t lag_take(struct lag *l) {
     l->owed += (double)(clock_ns() - l->mark) * l->by;
-    int64_t slept = repay(l);
+    int64_t slept = lag_sleep(l);
     l->mark = clock_ns();
     return slept;
 }
 
 void inject_lag(struct trainer *t) {
-    if (t->lag.by > 0 && !inject_holds(t)) lag(&t->lag);
+    if (t->lag.by > 0 && !inject_holds(t)) lag_take(&t->lag);
 }
 
 void inject_waited(struct trainer *t, int64_t ns) {
@@ -130,7 +130,7 @@ enum error inject_hold(struct trainer *t) {
     int64_t mark = clock_ns();
     TRY(device_wait(t->device));
     trainer_phase(t, PHASE_COMM, &mark);
-    t->lag.unseen += lag(&t->lag);
+    t->lag.unseen += lag_take(&t->lag);
     return ERR_NONE;
 }
 

@@ -152,7 +152,7 @@ static enum error show_text(const struct verdict *v) {
     return err;
 }
 
-static enum error show(const struct verdict *v) {
+static enum error verdict_show(const struct verdict *v) {
     const struct job *job = v->t->job;
     if (job->console_out < 0) return ERR_NONE;
     if (!job->json) return show_text(v);
@@ -180,7 +180,7 @@ enum error trainer_judge(struct trainer *t) {
     char planted[INJECT_TEXT];
     if (t->rank == 0 && *inject_text(t->config, planted)) log_warn("planted on purpose: %s", planted);
     v.seconds = fmax(clock_seconds(clock_ns() - began), 1e-9);
-    if (err == ERR_NONE && t->rank == 0) err = show(&v);
+    if (err == ERR_NONE && t->rank == 0) err = verdict_show(&v);
     free(t->confusion);
     t->confusion = NULL;
     return err;

@@ -17,12 +17,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool due(int64_t every, int64_t step) {
+static bool step_due(int64_t every, int64_t step) {
     return every > 0 && step % every == 0;
 }
 
-static bool evaluates(const struct trainer *t, int64_t step) {
-    return due(span_steps(t->config->eval.every, t->per_epoch), step);
+static bool step_evaluates(const struct trainer *t, int64_t step) {
+    return step_due(span_steps(t->config->eval.every, t->per_epoch), step);
 }
 
 int64_t run_save_every(const struct trainer *t) {
@@ -30,11 +30,11 @@ int64_t run_save_every(const struct trainer *t) {
 }
 
 bool trainer_meets(const struct trainer *t, int64_t step) {
-    return step >= t->steps || evaluates(t, step) || due(run_save_every(t), step);
+    return step >= t->steps || step_evaluates(t, step) || step_due(run_save_every(t), step);
 }
 
 /* What is known of a step when it ends: all but its sums. */
-static void note_step(struct run *r, int64_t ns, const int64_t before[PHASES]) {
+static void step_note(struct run *r, int64_t ns, const int64_t before[PHASES]) {
     struct trainer *t = r->t;
     struct step_record *s = &r->waiting[r->nwaiting++];
     *s = (struct step_record){.step = t->at.step,
@@ -59,7 +59,7 @@ static void share_times(struct step_record *s, int64_t n) {
     }
 }
 
-static void report_step(struct run *r, struct step_record *record, const struct step_sums *sums) {
+static void step_report(struct run *r, struct step_record *record, const struct step_sums *sums) {
     const struct trainer *t = r->t;
     double samples = (double)sums->samples;
     double accuracy = !t->feed.data->classes ? (double)NAN : samples > 0 ? (double)(sums->correct / sums->samples) : 0;
@@ -82,7 +82,7 @@ static void report_step(struct run *r, struct step_record *record, const struct 
                                .ms = record->ms,
                                .samples_per_s = samples / record->ms * 1e3,
                                .comm_exposed = record->phase_ms[PHASE_COMM] / record->ms};
-    progress_show(r->progress, &s, due(r->log_every, record->step));
+    progress_show(r->progress, &s, step_due(r->log_every, record->step));
 }
 
 /* ---- what lies between steps ---- */
@@ -115,14 +115,14 @@ static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p
 /* ---- one step, and what the ranks agree on after it ---- */
 
 /* Step 'step' had these sums, on every rank. */
-static enum error learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
+static enum error step_learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
     t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
     r->samples += (double)sums->samples;
     r->ending = sums->stop;
     if (t->rank == 0) {
         sha256_update(&t->at.losses, &t->at.loss, sizeof t->at.loss);
-        report_step(r, record, sums);
+        step_report(r, record, sums);
     }
     if (isfinite(sums->loss)) return ERR_NONE;
     return FAIL(ERR_RESULT, "diverged: the loss of step %lld is %g\nlower optimizer.lr, or set optimizer.clip",
@@ -146,7 +146,7 @@ static enum error end_early(struct run *r) {
     return ERR_NONE;
 }
 
-static enum error take_step(struct run *r) {
+static enum error step_take(struct run *r) {
     struct trainer *t = r->t;
     struct learned *known = &r->learned;
     TRY(tracing_step_begin(t));
@@ -168,10 +168,10 @@ static enum error take_step(struct run *r) {
     int64_t took = clock_ns() - begin;
     r->step_ns += took;
     t->at.seconds += clock_seconds(took);
-    if (t->rank == 0) note_step(r, took, before);
+    if (t->rank == 0) step_note(r, took, before);
     if (t->rank == 0 && known->count > 1) share_times(r->waiting, known->count);
     for (int64_t i = 0; i < known->count; i++)
-        TRY(learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));
+        TRY(step_learn(r, t->at.step - known->count + 1 + i, &known->of[i], r->waiting ? &r->waiting[i] : NULL));
     if (known->count) r->nwaiting = 0;
     return r->ending ? end_early(r) : ERR_NONE;
 }
@@ -181,18 +181,19 @@ static const struct metric *best_metric(const struct run *r) {
     return metric_find(r->t->config->checkpoint.best);
 }
 
-static double now(const struct run *r, const struct metric *m) {
+static double metric_now(const struct run *r, const struct metric *m) {
     return metric_value(m, &r->val, (double)r->t->at.loss);
 }
 
 bool run_is_better(const struct run *r) {
     const struct metric *m = best_metric(r);
     if (!m || !r->val_is_new) return false;
-    return metric_beats(m, (struct best){now(r, m), r->val.loss}, (struct best){r->t->at.best, r->t->at.best_loss});
+    return metric_beats(m, (struct best){metric_now(r, m), r->val.loss},
+                        (struct best){r->t->at.best, r->t->at.best_loss});
 }
 
 static void note_best(struct run *r) {
-    r->t->at.best = now(r, best_metric(r));
+    r->t->at.best = metric_now(r, best_metric(r));
     r->t->at.best_loss = r->val.loss;
 }
 
@@ -240,7 +241,7 @@ static void note_target(struct run *r) {
     const char *metric = r->t->config->train.until_metric;
     const struct metric *m = metric ? metric_find(metric) : NULL;
     if (!m || (metric_is_val(m) ? !r->val_is_new : !r->learned.count)) return;
-    r->t->at.target = (struct target){now(r, m), (double)r->t->at.step};
+    r->t->at.target = (struct target){metric_now(r, m), (double)r->t->at.step};
 }
 
 static bool target_reached(const struct run *r) {
@@ -261,7 +262,7 @@ static void wait_for_better(struct run *r) {
     struct patience *p = &r->t->at.patience;
     if (!c->patience_metric || p->seen == (double)r->t->at.step) return;
     const struct metric *m = metric_find(c->patience_metric);
-    double value = now(r, m), than = p->best + (m->rises ? c->min_delta : -c->min_delta);
+    double value = metric_now(r, m), than = p->best + (m->rises ? c->min_delta : -c->min_delta);
     p->seen = (double)r->t->at.step;
     if (p->at == 0 ? !isnan(value) : metric_better(m, value, than))
         p->best = value, p->at = p->seen, p->waits = 0;
@@ -317,30 +318,30 @@ static enum error look_for_devices(struct run *r) {
 }
 
 /* What is due after a step. */
-static enum error settle(struct run *r) {
+static enum error step_settle(struct run *r) {
     struct trainer *t = r->t;
-    if (evaluates(t, t->at.step)) {
+    if (step_evaluates(t, t->at.step)) {
         TRY(run_evaluate(r));
         wait_for_better(r);
     }
     note_target(r);
-    bool best = run_is_better(r), saves = due(run_save_every(t), t->at.step);
+    bool best = run_is_better(r), saves = step_due(run_save_every(t), t->at.step);
     if (best || saves) TRY(run_save(r, best));
     r->reached = target_reached(r);
     return saves ? look_for_devices(r) : ERR_NONE;
 }
 
-static enum error steps(struct run *r) {
+static enum error run_steps(struct run *r) {
     struct trainer *t = r->t;
     r->timed_out = t->at.seconds >= trainer_budget(t); /* of a resumed run */
     r->tired = is_tired(r);
     r->reached = target_reached(r);
-    if (t->at.rescued) TRY(settle(r));
+    if (t->at.rescued) TRY(step_settle(r));
     while (!is_over(r) && !r->renews) {
         r->val_is_new = false;
-        TRY(take_step(r));
+        TRY(step_take(r));
         if (r->metrics && t->at.step == r->first_step + 1) tell_change(r);
-        TRY(settle(r));
+        TRY(step_settle(r));
     }
     return ERR_NONE;
 }
@@ -380,11 +381,11 @@ static enum error open_outputs(struct run *r) {
     return ERR_NONE;
 }
 
-static enum error run_all(struct run *r) {
+static enum error run_steps_and_end(struct run *r) {
     TRY(open_outputs(r));
     r->started = clock_ns();
     r->start = run_carried(r);
-    TRY(steps(r));
+    TRY(run_steps(r));
     if (!r->renews) return run_conclude(r);
     *r->t->job->renews = true;
     return ERR_NONE;
@@ -394,7 +395,7 @@ static enum error run_all(struct run *r) {
 static const double LAST_PATIENCE = 5;
 
 /* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
-static enum error fail(struct run *r, enum error err) {
+static enum error run_fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[ERROR_WORDS];
     if (t->device) t->device->params.timeout = fmin(t->device->params.timeout, LAST_PATIENCE);
@@ -413,8 +414,8 @@ enum error trainer_run(const struct job *job, int rank, const struct place *plac
     enum error err = trainer_open(t);
     if (t->standing.ranks > 1) snprintf(t->name, sizeof t->name, "rank %d", rank);
     log_set_prefix(t->name);
-    if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_all(&r);
-    if (err != ERR_NONE) err = fail(&r, err);
+    if (err == ERR_NONE) err = job->task == JOB_EVALUATE ? trainer_judge(t) : run_steps_and_end(&r);
+    if (err != ERR_NONE) err = run_fail(&r, err);
     progress_close(r.progress);
     saver_close(r.saver);
     metrics_close(r.metrics);

@@ -38,7 +38,7 @@ static bool is_worth(const struct run *r) {
     return !r->stopped && !r->timed_out && !r->reached && !r->tired && (r->settled || !t->config->train.until_metric);
 }
 
-static enum error save(struct run *r) {
+static enum error rescue_checkpoint(struct run *r) {
     struct trainer *t = r->t;
     if (r->settled) TRY(copy_buffers(t, t->arena.buffers, t->arena.buffers_before)); /* it was lost within a step */
     t->at.rescued = true;
@@ -49,7 +49,7 @@ static enum error save(struct run *r) {
 
 void rescue_save(struct run *r) {
     if (!is_worth(r)) return;
-    if (save(r) == ERR_NONE)
+    if (rescue_checkpoint(r) == ERR_NONE)
         log_info("step %lld, the last that has ended, is saved", (long long)r->t->at.step);
     else
         log_warn("the last step that has ended could not be saved: %s", error_message());

@@ -21,7 +21,7 @@ void stop_with_others(int signal) {
     atomic_compare_exchange_strong(&asked, &none, signal);
 }
 
-static void handle(int signal) {
+static void stop_handle(int signal) {
     const char *file = left;
     if (signal == SIGHUP || signal == SIGUSR1) signal = SIGTERM;
     if (at_once && file) (void)unlink(file);
@@ -33,7 +33,7 @@ static void handle(int signal) {
 }
 
 void stop_install(void) {
-    struct sigaction act = {.sa_handler = handle, .sa_flags = SA_RESTART}, hangup;
+    struct sigaction act = {.sa_handler = stop_handle, .sa_flags = SA_RESTART}, hangup;
     sigemptyset(&act.sa_mask);
     sigaction(SIGINT, &act, NULL);
     sigaction(SIGTERM, &act, NULL);

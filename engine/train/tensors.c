@@ -2,7 +2,7 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 
-static enum error match(struct trainer *t, struct config_errors *errors) {
+static enum error tensors_match(struct trainer *t, struct config_errors *errors) {
     const struct model *m = t->model;
     const struct optim_groups *groups = &t->config->optimizer.groups;
     int before = config_errors_count(errors);
@@ -23,7 +23,7 @@ enum error tensors_choose(struct trainer *t, struct config_errors *errors) {
     s->group = pool_alloc(m->pool, (size_t)(m->nparams + 1) * sizeof *s->group);
     s->frozen = pool_alloc(m->pool, (size_t)(m->nparams + 1) * sizeof *s->frozen);
     if (!s->group || !s->frozen) return ERR_MEMORY;
-    if (t->job->task == JOB_TRAIN) TRY(match(t, errors));
+    if (t->job->task == JOB_TRAIN) TRY(tensors_match(t, errors));
     for (int i = 0; i < m->nparams; i++) s->trained -= s->frozen[i] ? m->params[i].count : 0;
     int last = m->nparams - 1;
     while (s->frozen[last]) s->upto = m->params[last--].offset;

@@ -48,7 +48,7 @@ enum error timers_mark(struct trainer *t, enum timed place) {
 }
 
 /* Of all pieces, between two places. */
-static int64_t elapsed(const struct trainer *t, enum timed from, enum timed to) {
+static int64_t timers_elapsed(const struct trainer *t, enum timed from, enum timed to) {
     const struct timers *s = t->timers;
     int timed = s->pieces < TIMED_PIECES ? s->pieces : TIMED_PIECES;
     int64_t sum = 0;
@@ -84,7 +84,7 @@ void timers_settle(struct trainer *t, const int64_t before[PHASES]) {
     int64_t *now = t->phase_ns, missing = 0;
     if (!t->timers || t->timers->pieces == 0) return;
     trace_pieces(t);
-    const int64_t took[] = {elapsed(t, TIMED_BEGIN, TIMED_MIDDLE), elapsed(t, TIMED_MIDDLE, TIMED_END)};
+    const int64_t took[] = {timers_elapsed(t, TIMED_BEGIN, TIMED_MIDDLE), timers_elapsed(t, TIMED_MIDDLE, TIMED_END)};
     t->timers->pieces = 0;
     for (int i = 0; i < 2; i++) {
         enum phase phase = i ? PHASE_BACKWARD : PHASE_FORWARD;

@@ -55,7 +55,7 @@ static bool lies_ahead(const struct trainer *t, int64_t first, int64_t last) {
 }
 
 /* What a run of this folder has left before. */
-static enum error clear(const struct trainer *t) {
+static enum error trace_clear(const struct trainer *t) {
     struct pool *pool;
     TRY(pool_create(&pool));
     const char *folder = pool_printf(pool, "%s/trace", t->job->run_dir),
@@ -82,12 +82,12 @@ bool tracing_range(const struct trainer *t) {
     const struct log_config *log = &t->config->log;
     if (log->trace_first == 0 || t->job->task != JOB_TRAIN || !t->job->run_dir) return false;
     if (!lies_ahead(t, log->trace_first, log->trace_last)) return false;
-    if (clear(t) == ERR_NONE) return true;
+    if (trace_clear(t) == ERR_NONE) return true;
     log_warn("no trace: %s", error_message());
     return false;
 }
 
-static enum error prepare(struct trainer *t) {
+static enum error trace_prepare(struct trainer *t) {
     int64_t events[TRACE_WRITERS], steps = t->tracing->written ? 0 : t->tracing->last - t->tracing->first + 2;
     count_events(t, events);
     if (steps) TRY(clear_own(t));
@@ -102,12 +102,12 @@ enum error tracing_open(struct trainer *t, int64_t first, int64_t last) {
     g->first = first;
     g->last = last < t->steps ? last : t->steps;
     g->written = !t->job->run_dir; /* a launcher's ranks but the first have none */
-    if (prepare(t) == ERR_NONE) return ERR_NONE;
+    if (trace_prepare(t) == ERR_NONE) return ERR_NONE;
     log_warn("no trace of this rank: %s", error_message());
     g->written = true;
     trace_free(t->trace);
     t->trace = NULL;
-    return prepare(t);
+    return trace_prepare(t);
 }
 
 void tracing_close(struct trainer *t) {

@@ -100,7 +100,7 @@ static enum error check_metric(const struct trainer *t, const char *key, const c
 }
 
 /* A run that goes on holds out what it held out before. Ranks that are threads ask at once. */
-static enum error keep_split(const struct trainer *t, struct data_config *data) {
+static enum error split_keep(const struct trainer *t, struct data_config *data) {
     int64_t was = data->split;
     struct pool *pool;
     if (!t->job->resume) return ERR_NONE;
@@ -117,7 +117,7 @@ static enum error keep_split(const struct trainer *t, struct data_config *data) 
 static enum error open_sets(struct trainer *t) {
     const struct run_config *c = t->config;
     struct data_config data = c->data;
-    TRY(keep_split(t, &data));
+    TRY(split_keep(t, &data));
     TRY(dataset_open(&data, true, (uint64_t)c->seed, &t->feed.data));
     TRY(dataset_open(&data, false, (uint64_t)c->seed, &t->feed.val));
     return normalization_find(t->feed.data, &c->data, &t->feed.norm);
@@ -337,7 +337,7 @@ enum error trainer_open_device(struct trainer *t) {
     return ops->open(&p, &t->device);
 }
 
-static enum error open_compute(struct trainer *t) {
+static enum error compute_open(struct trainer *t) {
     if (t->standing.worker < 0) return ERR_NONE;
     const struct run_config *c = t->config;
     TRY(open_shards(t));
@@ -407,7 +407,7 @@ enum error trainer_open(struct trainer *t) {
     if (wants_data_text(t)) TRY(data_identity(t, &t->feed.data_text));
     TRY(open_checked_model(t));
     TRY(t->job->mode->step->open(t, &t->standing, &t->mode));
-    TRY(open_compute(t));
+    TRY(compute_open(t));
     TRY(open_arenas(t));
     if (t->job->task != JOB_ASK) TRY(update_open(t));
     if (t->job->task == JOB_TRAIN) TRY(answers_open(t));

@@ -34,7 +34,7 @@ struct update {
     bool fetched;               /* t->measured.partials are this step's already */
 };
 
-static const struct device_runtime *runtime(const struct trainer *t) {
+static const struct device_runtime *update_runtime(const struct trainer *t) {
     return device_runtime(t->device);
 }
 
@@ -197,7 +197,7 @@ void update_close(struct trainer *t) {
 
 static enum error ask_sums(struct trainer *t) {
     size_t bytes = HEADER_FLOATS * sizeof(float);
-    TRY(runtime(t)->read(t->device, LANE_COMPUTE, t->update->header, t->arena.grads[0], bytes));
+    TRY(update_runtime(t)->read(t->device, LANE_COMPUTE, t->update->header, t->arena.grads[0], bytes));
     return device_zero(t->device, t->arena.grads[0], bytes);
 }
 
@@ -206,9 +206,9 @@ static enum error ask_partials(struct trainer *t) {
     double *partials = t->update->partials;
     if (!bytes) return ERR_NONE;
     for (int i = 0; i < t->standing.nslices; i++)
-        TRY(runtime(t)->partials(t->device, t->arena.grads[0], t->standing.slices[i].begin, t->standing.slices[i].end,
-                                 partials));
-    return runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
+        TRY(update_runtime(t)->partials(t->device, t->arena.grads[0], t->standing.slices[i].begin,
+                                        t->standing.slices[i].end, partials));
+    return update_runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 
 /* With the partial sums, which trainer_norm then finds: one wait for both. */
@@ -271,7 +271,7 @@ enum error trainer_measure(struct trainer *t) {
     if (!norms) return ERR_NONE;
     memset(t->measured.squares, 0, (size_t)t->measured.nsquares * sizeof *t->measured.squares);
     if (t->sums.skipped || count == 0) return ERR_NONE;
-    TRY(runtime(t)->measure(t->device, &u->rule, u->pieces, count, u->squares));
+    TRY(update_runtime(t)->measure(t->device, &u->rule, u->pieces, count, u->squares));
     TRY(device_read(t->device, u->squares_back, u->squares, (size_t)count * RULE_NORMS * sizeof(double)));
     for (int i = 0; i < count; i++)
         for (int k = 0; k < norms; k++)
@@ -301,8 +301,8 @@ enum error trainer_update(struct trainer *t, int slice) {
     int from = u->first[slice], to = u->first[slice + 1];
     if (t->sums.skipped) return ERR_NONE;
     for (int i = from; i < to && t->optim->nnorms; i++) u->spans[i].rate = rate_of(t, u->tensor[i]);
-    TRY(runtime(t)->update(t->device, &u->rule, u->spans + from, to - from));
-    return u->means ? runtime(t)->update(t->device, &u->mean, u->means + from, to - from) : ERR_NONE;
+    TRY(update_runtime(t)->update(t->device, &u->rule, u->spans + from, to - from));
+    return u->means ? update_runtime(t)->update(t->device, &u->mean, u->means + from, to - from) : ERR_NONE;
 }
 
 static enum error update_slices(struct trainer *t) {
@@ -313,7 +313,7 @@ static enum error update_slices(struct trainer *t) {
 
 /* Where the host has nothing to say about the step, the device is asked for it before the host hears of the sums: one
  * wait a step. */
-static enum error update_first(struct trainer *t) {
+static enum error update_ask_first(struct trainer *t) {
     t->sums.skipped = false;
     TRY(ask_sums(t));
     TRY(update_slices(t));
@@ -323,7 +323,7 @@ static enum error update_first(struct trainer *t) {
 }
 
 enum error trainer_update_all(struct trainer *t) {
-    if (trainer_norm_blocks(t) == 0 && !t->optim->nnorms) return update_first(t);
+    if (trainer_norm_blocks(t) == 0 && !t->optim->nnorms) return update_ask_first(t);
     TRY(trainer_take_sums(t));
     TRY(trainer_norm(t));
     return update_slices(t);

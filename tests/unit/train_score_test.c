@@ -127,7 +127,7 @@ static struct val_result regression(const double *scale) {
         samples[2 * p] = (double)rows;
     }
     val_result_clear(&v);
-    score_regression(of, samples, 2, PARTS, TARGETS, &norm, &v);
+    score_regression(&(struct residual_parts){of, samples, 2, PARTS, TARGETS}, &norm, &v);
     return v;
 }
 

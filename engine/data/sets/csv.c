@@ -68,7 +68,7 @@ static int32_t csv_label(const struct dataset *d, int64_t i) {
 }
 
 /* "v.csv: missing values: 3 (the first: line 7, column 2 'age': 'NA')" */
-static enum error note_add(struct csv *s, const struct table *t, const struct told *told, const char *what) {
+static enum error csv_note(struct csv *s, const struct table *t, const struct told *told, const char *what) {
     char words[96];
     if (!told->count) return ERR_NONE;
     column_words(told->place, t->names ? t->names[told->place] : NULL, words);
@@ -79,8 +79,8 @@ static enum error note_add(struct csv *s, const struct table *t, const struct to
 }
 
 static enum error notes_add(struct csv *s, const struct table *t) {
-    TRY(note_add(s, t, &t->unknown, "categories that the training file does not have and that count as none"));
-    return note_add(s, t, &t->missing,
+    TRY(csv_note(s, t, &t->unknown, "categories that the training file does not have and that count as none"));
+    return csv_note(s, t, &t->missing,
                     "missing values, which become what data.missing says (the column's mean, of categories none)");
 }
 
@@ -190,7 +190,7 @@ static enum error open_known(const struct opening *o, struct csv *s, struct tabl
     return csv_take(s, t, like->classes);
 }
 
-static enum error open_first(const struct opening *o, struct csv *s, struct table *t, struct table *first) {
+static enum error csv_open_first(const struct opening *o, struct csv *s, struct table *t, struct table *first) {
     bool values = o->ask->values;
     if (o->ask->train || o->held) {
         TRY(train_read(o, s->pool, t));
@@ -212,7 +212,7 @@ static enum error csv_open(const struct dataset_ask *ask, struct dataset **out) 
     if (!c->train) return FAIL(ERR_CONFIG, "data.train is missing\ngive the file of the training samples");
     o.held = part_is_held(o.val) ? o.val : NULL;
     TRY(csv_create(&s));
-    enum error err = ask->like ? open_known(&o, s, &t) : open_first(&o, s, &t, &first);
+    enum error err = ask->like ? open_known(&o, s, &t) : csv_open_first(&o, s, &t, &first);
     table_close(&t);
     table_close(&first);
     return dataset_give(err, &s->base, out);

@@ -85,7 +85,7 @@ static void path_draw(int far[SIDE][STRIDE], const char *path, struct draw *d, f
 
 /* Coverage of each pixel by a pen of that radius with an edge one pixel wide, then ink on paper,
  * then noise. */
-static void ink(int far[SIDE][STRIDE], struct draw *d, float radius, uint8_t *out) {
+static void digit_ink(int far[SIDE][STRIDE], struct draw *d, float radius, uint8_t *out) {
     int paper = draw_below(d, 40), range = 110 + draw_below(d, 105), noise = 13 + draw_below(d, 60);
     uint8_t grain[PIXELS];
     draw_bytes(d, grain, PIXELS);
@@ -105,7 +105,7 @@ static void figure_draw(struct draw *d, int figure, uint8_t *out) {
     const char *path = styles[draw_below(d, styles[2] ? 3 : 2)];
     float radius = draw_range(d, 0.6f, 1.7f);
     path_draw(far, path, d, radius + 1);
-    ink(far, d, radius, out);
+    digit_ink(far, d, radius, out);
 }
 
 /* ---- the set ---- */

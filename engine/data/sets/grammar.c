@@ -41,59 +41,59 @@ struct writer {
     int64_t n, room;    /* what does not fit is dropped */
 };
 
-static int pick(struct writer *w, int n) {
+static int writer_pick(struct writer *w, int n) {
     return draw_below(&w->draw, n);
 }
 
 /* True so many times of 8. */
-static bool chance(struct writer *w, int eighths) {
+static bool writer_chance(struct writer *w, int eighths) {
     return draw_below(&w->draw, 8) < eighths;
 }
 
-static void put(struct writer *w, const char *text) {
+static void writer_put(struct writer *w, const char *text) {
     for (; *text && w->n < w->room; text++) w->out[w->n++] = (unsigned char)(strchr(alphabet, *text) - alphabet);
 }
 
-static void word(struct writer *w, const char *text, bool ends_in_s) {
-    put(w, text);
-    put(w, ends_in_s ? "s " : " ");
+static void writer_word(struct writer *w, const char *text, bool ends_in_s) {
+    writer_put(w, text);
+    writer_put(w, ends_in_s ? "s " : " ");
 }
 
 /* A verb's form for one ends in s, a noun's for many. */
-static void verb(struct writer *w, const char *const *list, int n, bool many) {
-    word(w, list[pick(w, n)], !many);
+static void writer_verb(struct writer *w, const char *const *list, int n, bool many) {
+    writer_word(w, list[writer_pick(w, n)], !many);
 }
 
 static bool noun_phrase(struct writer *w, int depth);
 
-static void clause(struct writer *w, bool many, int depth) {
-    word(w, "that", false);
-    int form = pick(w, 3);
+static void writer_clause(struct writer *w, bool many, int depth) {
+    writer_word(w, "that", false);
+    int form = writer_pick(w, 3);
     if (form == 2) many = noun_phrase(w, depth + 1);
-    verb(w, form ? taking : alone, VERBS, many);
+    writer_verb(w, form ? taking : alone, VERBS, many);
     if (form == 1) noun_phrase(w, depth + 1);
 }
 
 /* Whether it is of many. */
 static bool noun_phrase(struct writer *w, int depth) {
-    bool many = pick(w, 2);
-    word(w, determiners[many][pick(w, DETERMINERS)], false);
-    while (chance(w, 2)) word(w, adjectives[pick(w, ADJECTIVES)], false);
-    word(w, nouns[pick(w, NOUNS)], many);
-    if (depth < DEEPEST && chance(w, 3)) clause(w, many, depth);
+    bool many = writer_pick(w, 2);
+    writer_word(w, determiners[many][writer_pick(w, DETERMINERS)], false);
+    while (writer_chance(w, 2)) writer_word(w, adjectives[writer_pick(w, ADJECTIVES)], false);
+    writer_word(w, nouns[writer_pick(w, NOUNS)], many);
+    if (depth < DEEPEST && writer_chance(w, 3)) writer_clause(w, many, depth);
     return many;
 }
 
-static void sentence(struct writer *w, int depth) {
+static void writer_sentence(struct writer *w, int depth) {
     bool many = noun_phrase(w, depth);
-    if (chance(w, 3)) {
-        verb(w, alone, VERBS, many);
-    } else if (depth < DEEPEST && chance(w, 2)) {
-        verb(w, speech, SPEECH, many);
-        word(w, "that", false);
-        sentence(w, depth + 1);
+    if (writer_chance(w, 3)) {
+        writer_verb(w, alone, VERBS, many);
+    } else if (depth < DEEPEST && writer_chance(w, 2)) {
+        writer_verb(w, speech, SPEECH, many);
+        writer_word(w, "that", false);
+        writer_sentence(w, depth + 1);
     } else {
-        verb(w, taking, VERBS, many);
+        writer_verb(w, taking, VERBS, many);
         noun_phrase(w, depth + 1);
     }
 }
@@ -102,9 +102,9 @@ static void write_text(struct rng_key key, uint64_t split, unsigned char *out, i
     struct writer w = {.out = out, .room = n};
     for (uint64_t k = 0; w.n < w.room; k++) {
         w.draw = (struct draw){.key = key, .sample = k, .block = split << 32};
-        sentence(&w, 0);
+        writer_sentence(&w, 0);
         w.n -= w.n < w.room; /* the blank behind the last word */
-        put(&w, ".\n");
+        writer_put(&w, ".\n");
     }
 }
 
@@ -127,7 +127,8 @@ static enum error grammar_open(const struct dataset_ask *ask, struct dataset **o
     if (samples > TEXT_MOST / c->context)
         return FAIL(ERR_CONFIG, "data.%s: %lld samples of %lld characters are more than %d", train ? "train" : "val",
                     (long long)samples, (long long)c->context, TEXT_MOST);
-    TRY(token_set_create(&dataset_grammar, "grammar", c->context, ALPHABET, 1, samples * c->context + 1, &s));
+    const struct token_ask tokens = {&dataset_grammar, "grammar", c->context, ALPHABET, samples * c->context + 1, 1};
+    TRY(token_set_create(&tokens, &s));
     return dataset_give(grammar_fill(s, ask->seed, train), &s->base, out);
 }
 

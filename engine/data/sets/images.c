@@ -208,7 +208,7 @@ static enum error files_part(struct images *s, const struct dataset_ask *ask, co
 }
 
 /* Adds what to do where a picture is bad and the error has no other hint. */
-static enum error advise(enum error err) {
+static enum error picture_advise(enum error err) {
     char words[ERROR_WORDS];
     if (err != ERR_DATA || *error_hint()) return err;
     return FAIL(
@@ -222,7 +222,7 @@ static enum error files_probe(const struct images *s, uint32_t *crc) {
         int width, height;
         struct stat st;
         TRY(path_join(path, s->folder, s->files.name[i]));
-        TRY(advise(image_probe(path, &width, &height)));
+        TRY(picture_advise(image_probe(path, &width, &height)));
         int64_t bytes = stat(path, &st) == 0 ? (int64_t)st.st_size : 0;
         *crc = crc32c(*crc, s->files.name[i], strlen(s->files.name[i]) + 1);
         *crc = crc32c(*crc, &bytes, sizeof bytes);
@@ -281,7 +281,7 @@ static enum error images_read_part(struct dataset *d, int64_t i, const struct vi
     struct images *s = (struct images *)d;
     (void)target;
     *label = s->labels[i];
-    return advise(picture_show(s, i, v, x));
+    return picture_advise(picture_show(s, i, v, x));
 }
 
 static enum error images_read(struct dataset *d, int64_t i, void *x, int32_t *label, float *target) {
@@ -397,7 +397,7 @@ static enum error images_fill(struct images *s, const struct dataset_ask *ask, u
 }
 
 /* torchvision resizes to whole pixels. */
-static double part_of(const struct images_config *c) {
+static double middle_part(const struct images_config *c) {
     double resize = c->resize ? (double)c->resize : (double)c->size / 0.875;
     if (c->resample == RESAMPLE_TORCHVISION) resize = round(resize);
     return c->resize || c->resample == RESAMPLE_TORCHVISION ? (double)c->size / resize : 0.875;
@@ -427,7 +427,7 @@ static enum error images_open(const struct dataset_ask *ask, struct dataset **ou
                                .held = s->base.held,
                                .plane = true,
                                .files = crc,
-                               .part = part_of(c),
+                               .part = middle_part(c),
                                .unreadable = s->unreadable,
                                .resample = c->resample};
     return dataset_give(err, &s->base, out);

@@ -17,7 +17,7 @@ struct cursor { /* over the header's text */
     const char *at, *path;
 };
 
-static enum error unexpected(const struct cursor *c) {
+static enum error cursor_unexpected(const struct cursor *c) {
     char near[24];
     int n = 0;
     for (; n < (int)sizeof near - 1 && c->at[n]; n++) near[n] = isprint((unsigned char)c->at[n]) ? c->at[n] : '?';
@@ -29,24 +29,24 @@ static void skip_blank(struct cursor *c) {
     while (*c->at == ' ' || *c->at == '\n' || *c->at == '\t') c->at++;
 }
 
-static bool accept(struct cursor *c, char wanted) {
+static bool cursor_accept(struct cursor *c, char wanted) {
     skip_blank(c);
     if (*c->at != wanted) return false;
     c->at++;
     return true;
 }
 
-static enum error expect(struct cursor *c, char wanted) {
-    return accept(c, wanted) ? ERR_NONE : unexpected(c);
+static enum error cursor_expect(struct cursor *c, char wanted) {
+    return cursor_accept(c, wanted) ? ERR_NONE : cursor_unexpected(c);
 }
 
 /* A quoted text shorter than 16. */
 static enum error read_text(struct cursor *c, char out[16]) {
     skip_blank(c);
     char quote = *c->at;
-    if (quote != '\'' && quote != '"') return unexpected(c);
+    if (quote != '\'' && quote != '"') return cursor_unexpected(c);
     const char *end = strchr(c->at + 1, quote);
-    if (!end || end - c->at > 16) return unexpected(c);
+    if (!end || end - c->at > 16) return cursor_unexpected(c);
     snprintf(out, 16, "%.*s", (int)(end - c->at - 1), c->at + 1);
     c->at = end + 1;
     return ERR_NONE;
@@ -72,14 +72,14 @@ static enum error read_order(struct cursor *c) {
     skip_blank(c);
     if (!strncmp(c->at, "True", 4))
         return FAIL(ERR_DATA, "%s: in Fortran's order\nsave numpy.ascontiguousarray(array)", c->path);
-    if (strncmp(c->at, "False", 5) != 0) return unexpected(c);
+    if (strncmp(c->at, "False", 5) != 0) return cursor_unexpected(c);
     c->at += 5;
     return ERR_NONE;
 }
 
 static enum error read_dim(struct cursor *c, int64_t *out) {
     skip_blank(c);
-    if (!isdigit((unsigned char)*c->at)) return unexpected(c);
+    if (!isdigit((unsigned char)*c->at)) return cursor_unexpected(c);
     for (*out = 0; isdigit((unsigned char)*c->at); c->at++)
         if (__builtin_mul_overflow(*out, (int64_t)10, out) || __builtin_add_overflow(*out, *c->at - '0', out))
             return FAIL(ERR_DATA, "%s: a dimension of its array is too large", c->path);
@@ -87,12 +87,12 @@ static enum error read_dim(struct cursor *c, int64_t *out) {
 }
 
 static enum error read_shape(struct cursor *c, struct array *out) {
-    TRY(expect(c, '('));
-    for (out->ndim = 0; !accept(c, ')');) {
+    TRY(cursor_expect(c, '('));
+    for (out->ndim = 0; !cursor_accept(c, ')');) {
         if (out->ndim == ARRAY_DIMS) return FAIL(ERR_DATA, "%s: more than %d dimensions", c->path, ARRAY_DIMS);
         TRY(read_dim(c, &out->dim[out->ndim++]));
-        if (accept(c, ',')) continue;
-        TRY(expect(c, ')'));
+        if (cursor_accept(c, ',')) continue;
+        TRY(cursor_expect(c, ')'));
         break;
     }
     return out->ndim ? ERR_NONE : FAIL(ERR_DATA, "%s: a single number, not an array", c->path);
@@ -101,11 +101,11 @@ static enum error read_shape(struct cursor *c, struct array *out) {
 static enum error header_parse(struct cursor *c, struct array *out) {
     enum { DESCR = 1, ORDER = 2, SHAPE = 4 };
     int seen = 0;
-    TRY(expect(c, '{'));
-    while (!accept(c, '}')) {
+    TRY(cursor_expect(c, '{'));
+    while (!cursor_accept(c, '}')) {
         char key[16];
         TRY(read_text(c, key));
-        TRY(expect(c, ':'));
+        TRY(cursor_expect(c, ':'));
         int which = !strcmp(key, "descr")           ? DESCR
                     : !strcmp(key, "fortran_order") ? ORDER
                     : !strcmp(key, "shape")         ? SHAPE
@@ -114,12 +114,12 @@ static enum error header_parse(struct cursor *c, struct array *out) {
             return FAIL(ERR_DATA, "%s: '%s' in its header is unknown or repeated", c->path, key);
         seen |= which;
         TRY(which == DESCR ? read_descr(c, out) : which == ORDER ? read_order(c) : read_shape(c, out));
-        if (accept(c, ',')) continue;
-        TRY(expect(c, '}'));
+        if (cursor_accept(c, ',')) continue;
+        TRY(cursor_expect(c, '}'));
         break;
     }
     skip_blank(c);
-    if (*c->at) return unexpected(c);
+    if (*c->at) return cursor_unexpected(c);
     return seen == (DESCR | ORDER | SHAPE) ? ERR_NONE : FAIL(ERR_DATA, "%s: its header is incomplete", c->path);
 }
 

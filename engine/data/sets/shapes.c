@@ -93,7 +93,7 @@ static struct colour colour_draw(struct draw *d, float brightest) {
     return c;
 }
 
-static void paint(struct canvas *c, int place, const struct colour *colour, float cover) {
+static void canvas_paint(struct canvas *c, int place, const struct colour *colour, float cover) {
     cover = least(most(cover, 0), 1);
     for (int k = 0; k < COLOURS; k++) c->at[k][place] += (colour->of[k] - c->at[k][place]) * cover;
 }
@@ -135,7 +135,7 @@ static void stroke_draw(struct draw *d, struct canvas *c) {
             float px = (float)x - x0, py = (float)y - y0;
             float t = least(most((px * dx + py * dy) * inverse, -1), 1);
             float ex = px - t * dx, ey = py - t * dy;
-            paint(c, y * SIDE + x, &colour, half + 0.5f - sqrtf(ex * ex + ey * ey));
+            canvas_paint(c, y * SIDE + x, &colour, half + 0.5f - sqrtf(ex * ex + ey * ey));
         }
 }
 
@@ -159,7 +159,7 @@ static void figure_paint(struct draw *d, int figure, const struct colour *colour
         for (int x = xs.from; x < xs.to; x++) {
             float px = ((float)x - x0) / radius, py = ((float)y - y0) / radius;
             float f = figures[figure](cosine * px + sine * py, cosine * py - sine * px);
-            paint(c, y * SIDE + x, colour, 0.5f - f * radius);
+            canvas_paint(c, y * SIDE + x, colour, 0.5f - f * radius);
         }
 }
 

@@ -119,7 +119,8 @@ static enum error characters_fill(struct scan *s, const struct dataset_ask *ask,
     TRY(scan_file(s, path, SCAN_WRITE));
     if (s->count < s->part.first + s->part.count)
         return FAIL(ERR_DATA, "%s has become shorter while it was read", path);
-    TRY(token_set_create(&dataset_text, path, c->context, vocabulary, s->width, s->part.count, &set));
+    const struct token_ask tokens = {&dataset_text, path, c->context, vocabulary, s->part.count, s->width};
+    TRY(token_set_create(&tokens, &set));
     set->base.held = s->part.held;
     set->memory = s->out;
     set->characters = *characters;
@@ -150,7 +151,8 @@ static enum error bytes_open(const struct dataset_ask *ask, struct dataset **out
     if (!ask->like) TRY(token_file_size(c->train, &size)); /* it is missed for validation, too */
     TRY(token_file_size(path, &size));
     TRY(token_part(path, size, c->context, held, ask->train, &part));
-    TRY(token_set_create(&dataset_text, path, c->context, 256, 1, part.count, &s));
+    const struct token_ask bytes = {&dataset_text, path, c->context, 256, part.count, 1};
+    TRY(token_set_create(&bytes, &s));
     s->bytes = true;
     s->base.held = part.held;
     return dataset_give(token_set_load(s, part.first), &s->base, out);

@@ -108,7 +108,8 @@ static enum error tokens_open(const struct dataset_ask *ask, struct dataset **ou
         TRY(vocabulary_find(c, width, &vocabulary));
     TRY(tokens_count(path, width, &count));
     TRY(token_part(path, count, c->context, held, ask->train, &part));
-    TRY(token_set_create(&dataset_tokens, path, c->context, vocabulary, width, part.count, &s));
+    const struct token_ask tokens = {&dataset_tokens, path, c->context, vocabulary, part.count, width};
+    TRY(token_set_create(&tokens, &s));
     s->base.held = part.held;
     enum error err = token_set_load(s, part.first);
     if (err == ERR_NONE) err = characters_read(s, c->characters);

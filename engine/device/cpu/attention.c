@@ -90,8 +90,8 @@ struct score_block { /* the queries [i0, i1) and the keys [j0, j1) */
 
 /* c (keys, queries) = rows panel' for the keys of 's' and its queries, a panel of them. Where no query of half a panel
  * sees a key, c is not written. */
-static void scores(const struct attention *t, struct score_block s, const float *rows, const float *panels, float *c,
-                   int64_t ldc) {
+static void block_scores(const struct attention *t, struct score_block s, const float *rows, const float *panels,
+                         float *c, int64_t ldc) {
     int64_t middle = t->causal ? at_most(s.j1, s.i0 + LANES) : s.j1;
     struct product p = {.m = round_up(middle - s.j0, PRODUCT_ROWS),
                         .n = PANEL,
@@ -224,7 +224,7 @@ static void forward_head(const struct pass *pass, int64_t i, float *scratch) {
     pack_panels(t, f.q, f.panels);
     for (int64_t q = 0; q < t->positions; q += PANEL) {
         int64_t end = keys_end(t, q, PANEL);
-        scores(t, (struct score_block){q, q + PANEL, 0, end}, f.k, f.panels, f.s, PANEL);
+        block_scores(t, (struct score_block){q, q + PANEL, 0, end}, f.k, f.panels, f.s, PANEL);
         panel_softmax(t->causal ? q : end, end, f.s, &m);
         weigh_values(t, &f, q, end);
         unpack_values(t, at_most(PANEL, t->positions - q), &m, f.y, y + q * t->all);
@@ -308,8 +308,8 @@ static void block_probabilities(const struct attention *t, const struct backward
     for (int64_t i = s.i0; i < s.i1; i += PANEL) {
         const struct score_block part = {i, i + PANEL, s.j0, at_most(s.j1, keys_end(t, i, PANEL))};
         float *p = b->p + (i - s.i0), *ds = b->ds + (i - s.i0);
-        scores(t, part, b->k, b->qs, p, BLOCK);
-        scores(t, part, b->v, b->dys, ds, BLOCK);
+        block_scores(t, part, b->k, b->qs, p, BLOCK);
+        block_scores(t, part, b->v, b->dys, ds, BLOCK);
         panel_gradient(part.j1 - s.j0, t->causal ? s.j0 - i : -PANEL - BLOCK, &b->moments[i / PANEL], b->d + i, p, ds);
     }
 }

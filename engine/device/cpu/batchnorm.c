@@ -67,11 +67,16 @@ static double norm_squares(const struct planes *p, const float *x, float mean) {
     return lanes_sum(part);
 }
 
-static void norm_apply(const struct planes *p, const float *restrict x, float mean, float scale, float shift,
-                       float least, float *restrict y) {
+/* y = scale (x - mean) + shift, or dx = scale (dz - shift - (x - mean) slope) */
+struct line {
+    float mean, scale, shift, slope;
+};
+
+/* y is at least 'least'. */
+static void norm_apply(const struct planes *p, struct line l, float least, const float *restrict x, float *restrict y) {
     for (int64_t i = 0; i < p->count; i++)
         for (int64_t k = i * p->stride; k < i * p->stride + p->area; k++) {
-            float v = (x[k] - mean) * scale + shift;
+            float v = (x[k] - l.mean) * l.scale + l.shift;
             y[k] = least > v ? least : v;
         }
 }
@@ -111,11 +116,6 @@ static void norm_gradient_sums(const struct planes *p, const float *x, float mea
     sums[0] = lanes_sum(part0);
     sums[1] = lanes_sum(part1);
 }
-
-/* dx = scale (dz - shift - (x - mean) slope) */
-struct line {
-    float mean, scale, shift, slope;
-};
 
 static void norm_gradient(const struct planes *p, struct line l, const float *restrict x, const float *restrict y,
                           const float *restrict dy, float *restrict dx) {
@@ -164,7 +164,8 @@ static void forward_channels(void *ctx, int64_t begin, int64_t end) {
         if (norm_measuring(p->a)) continue;
         float r = (float)(1 / sqrt(m.var + (double)b->op.desc.norm.eps));
         if (p->a->training) saved[2 * c] = (float)m.mean, saved[2 * c + 1] = r;
-        norm_apply(&b->planes, p->x + at, (float)m.mean, p->a->w[0][c] * r, p->a->w[1][c], least, p->to + at);
+        const struct line l = {.mean = (float)m.mean, .scale = p->a->w[0][c] * r, .shift = p->a->w[1][c]};
+        norm_apply(&b->planes, l, least, p->x + at, p->to + at);
     }
 }
 
@@ -196,15 +197,15 @@ static void backward_channels(void *ctx, int64_t begin, int64_t end) {
 }
 
 /* ---- the op: scratch holds turned x, y, dy and dx ------------------------------------------- */
-static float *turned(const struct batchnorm *b, const struct op_args *a, int which) {
+static float *turned_copy(const struct batchnorm *b, const struct op_args *a, int which) {
     return (float *)a->scratch + which * align_floats(op_xs(&b->op.desc));
 }
 
 /* (n, channels) -> (channels, n) */
-static const float *turn(const struct batchnorm *b, const struct op_args *a, int which, const float *from) {
+static const float *channels_first(const struct batchnorm *b, const struct op_args *a, int which, const float *from) {
     int64_t n = b->op.desc.n;
-    transpose(n, b->channels, from, b->channels, turned(b, a, which), n);
-    return turned(b, a, which);
+    transpose(n, b->channels, from, b->channels, turned_copy(b, a, which), n);
+    return turned_copy(b, a, which);
 }
 
 static void turn_back(const struct batchnorm *b, const float *from, float *to) {
@@ -221,7 +222,7 @@ static enum error norm_forward(struct op *op, const struct op_args *a) {
                     "\nmake the batch of each shard larger",
                     count);
     struct pass p = {.b = b, .a = a, .x = a->x[0], .to = a->y};
-    if (b->turned) p.x = turn(b, a, 0, a->x[0]), p.to = turned(b, a, 1);
+    if (b->turned) p.x = channels_first(b, a, 0, a->x[0]), p.to = turned_copy(b, a, 1);
     cpu_parallel(op->dev, b->channels, 1, forward_channels, &p);
     if (b->turned) turn_back(b, p.to, a->y);
     return ERR_NONE;
@@ -231,10 +232,10 @@ static enum error norm_backward(struct op *op, const struct op_args *a) {
     const struct batchnorm *b = (const struct batchnorm *)op;
     struct pass p = {.b = b, .a = a, .x = a->x[0], .y = a->y, .dy = a->dy, .dx = a->dx[0]};
     if (b->turned) {
-        p.x = turn(b, a, 0, a->x[0]);
-        p.y = turn(b, a, 1, a->y);
-        p.dy = turn(b, a, 2, a->dy);
-        if (p.dx) p.dx = turned(b, a, 3);
+        p.x = channels_first(b, a, 0, a->x[0]);
+        p.y = channels_first(b, a, 1, a->y);
+        p.dy = channels_first(b, a, 2, a->dy);
+        if (p.dx) p.dx = turned_copy(b, a, 3);
     }
     cpu_parallel(op->dev, b->channels, 1, backward_channels, &p);
     if (b->turned && p.dx) turn_back(b, p.dx, a->dx[0]);

@@ -38,8 +38,8 @@ INLINE void tile_store(const int vecs, const struct direct_product *p, const vec
 
 /* Rows from i on, of which the last may be repeated, and columns from 'column' on; 'depth', unless 0: of all runs, whose
  * factors lie side by side. */
-INLINE void tile(const int rows, const int vecs, const int depth, const enum way way, const struct direct_product *p,
-                 int64_t i, int64_t column) {
+INLINE void tile_run(const int rows, const int vecs, const int depth, const enum way way,
+                     const struct direct_product *p, int64_t i, int64_t column) {
     const int64_t apart = ONE_BLOCK ? LANES : p->b_block;
     const int steps = ONE_BLOCK ? 1 : depth % 2 ? depth : 2;
     const float *row[ROWS], *first = p->b + column / B * p->b_block + column % B;
@@ -72,11 +72,11 @@ INLINE void tile(const int rows, const int vecs, const int depth, const enum way
 }
 
 /* All rows of a product, and the columns of 'vecs' vectors. */
-INLINE void columns(const int rows, const int vecs, const int depth, const enum way way, const struct direct_product *p,
-                    int64_t column) {
+INLINE void columns_run(const int rows, const int vecs, const int depth, const enum way way,
+                        const struct direct_product *p, int64_t column) {
     int64_t i = 0;
-    for (; i + rows / 2 < p->rows; i += rows) tile(rows, vecs, depth, way, p, i, column);
-    if (i < p->rows) tile(rows / 2, vecs, depth, way, p, i, column);
+    for (; i + rows / 2 < p->rows; i += rows) tile_run(rows, vecs, depth, way, p, i, column);
+    if (i < p->rows) tile_run(rows / 2, vecs, depth, way, p, i, column);
 }
 
 /* Depths that are usual: of the channels of a block, and of a row of 3 taps. */
@@ -84,17 +84,17 @@ INLINE void columns(const int rows, const int vecs, const int depth, const enum 
     static void columns_of_##vecs(const struct direct_product *p, int64_t column) {                                    \
         const int64_t depth = p->a_next == 1 ? p->depth : 0;                                                           \
         if (HAS_PAIRS && p->pairs && depth == B / 2)                                                                   \
-            columns(rows, vecs, B / 2, PAIRWISE, p, column);                                                           \
+            columns_run(rows, vecs, B / 2, PAIRWISE, p, column);                                                       \
         else if (HAS_PAIRS && p->pairs && depth == 3)                                                                  \
-            columns(rows, vecs, 3, PAIRWISE, p, column);                                                               \
+            columns_run(rows, vecs, 3, PAIRWISE, p, column);                                                           \
         else if (HAS_PAIRS && p->pairs)                                                                                \
-            columns(rows, vecs, 0, PAIRWISE, p, column);                                                               \
+            columns_run(rows, vecs, 0, PAIRWISE, p, column);                                                           \
         else if (depth == B)                                                                                           \
-            columns(rows, vecs, B, SINGLY, p, column);                                                                 \
+            columns_run(rows, vecs, B, SINGLY, p, column);                                                             \
         else if (depth == 3)                                                                                           \
-            columns(rows, vecs, 3, SINGLY, p, column);                                                                 \
+            columns_run(rows, vecs, 3, SINGLY, p, column);                                                             \
         else                                                                                                           \
-            columns(rows, vecs, 0, SINGLY, p, column);                                                                 \
+            columns_run(rows, vecs, 0, SINGLY, p, column);                                                             \
     }
 COLUMNS(WIDE_ROWS, WIDE)
 #if defined(__AVX512F__)
@@ -112,7 +112,7 @@ void direct_multiply(const struct direct_product *p) {
     if (amx_takes(p)) return amx_multiply(p);
 #endif
     if (p->lanewise) {
-        for (int64_t column = 0; column < B; column += LANES) columns(ROWS, 1, 0, LANEWISE, p, column);
+        for (int64_t column = 0; column < B; column += LANES) columns_run(ROWS, 1, 0, LANEWISE, p, column);
         return;
     }
 #if defined(__AVX512F__)
@@ -137,7 +137,7 @@ INLINE int64_t row_next(const struct direct_weights *s, struct place *at) {
 }
 
 /* 'count' of 'whole' things, from 'first' on, at most a vector. */
-INLINE int some(int64_t whole, int64_t first) {
+INLINE int lanes_there(int64_t whole, int64_t first) {
     return first >= whole ? 0 : (int)at_most(whole - first, LANES);
 }
 
@@ -159,7 +159,7 @@ void direct_pack(const struct direct_weights *s, const float *w, int64_t first, 
         struct place rows = at;
         for (int lane = 0; lane < B; lane += LANES) {
             vec m[LANES];
-            int outs = some(s->out, first + lane), columns = some(there, j);
+            int outs = lanes_there(s->out, first + lane), columns = lanes_there(there, j);
             const float *from = w + (first + lane) * each + begin * s->taps + j;
             at = rows;
             if (outs == LANES && columns == LANES)
@@ -187,7 +187,7 @@ void direct_unpack(const struct direct_weights *s, const float *from, int64_t fi
             }
             lanes_turn(m);
             UNROLL for (int k = 0; k < LANES; k++) if (first + lane + k < s->out)
-                few_store(w + (first + lane + k) * each + begin * s->taps + j, m[k], some(there, j));
+                few_store(w + (first + lane + k) * each + begin * s->taps + j, m[k], lanes_there(there, j));
         }
     }
 }
@@ -197,7 +197,7 @@ static void tap_pack(const struct direct_weights *s, const float *w, int64_t fir
                      float *to) {
     for (int64_t out = begin; out < begin + count; out++)
         for (int lane = 0; lane < B; lane += LANES, to += LANES) {
-            int there = out < s->out ? some(s->in, first + lane) : 0;
+            int there = out < s->out ? lanes_there(s->in, first + lane) : 0;
             vec m = {0};
             if (there) m = few_load(w + out * s->in + first + lane, there);
             store(to, s->round ? rounded(m) : m);
@@ -211,7 +211,8 @@ void direct_pack_turned(const struct direct_weights *s, const float *w, int64_t 
         for (int lane = 0; lane < B; lane += LANES)
             for (int64_t t = 0; t < s->taps; t += LANES) {
                 vec m[LANES];
-                int channels = begin + out < s->out ? some(s->in, first + lane) : 0, columns = some(s->taps, t);
+                int channels = begin + out < s->out ? lanes_there(s->in, first + lane) : 0,
+                    columns = lanes_there(s->taps, t);
                 const float *from = w + ((begin + out) * s->in + first + lane) * s->taps + t;
                 float *rows = to + ((out / B * s->taps + t) * B + out % B) * B + lane;
                 if (channels == LANES)
@@ -234,7 +235,7 @@ void direct_pair(int64_t rows, int64_t apart, float *packed) {
 enum filling { KEPT, ROUNDED, ALONG, ACROSS, HALF }; /* HALF: the second of each pair is zero */
 
 /* A vector of elements from the i-th of what is inside on. */
-INLINE vec elements(const enum filling how, const float *from, const float *other, int64_t i) {
+INLINE vec row_elements(const enum filling how, const float *from, const float *other, int64_t i) {
     enum { AHEAD = 32 * B };
     if (how == ALONG) i *= 2, __builtin_prefetch(from + i + LANES + AHEAD);
     __builtin_prefetch(from + i + AHEAD);
@@ -246,7 +247,7 @@ INLINE vec elements(const enum filling how, const float *from, const float *othe
 }
 
 /* One of the last, which are fewer than a vector. */
-INLINE float element(const enum filling how, const float *from, const float *other, int64_t i) {
+INLINE float row_element(const enum filling how, const float *from, const float *other, int64_t i) {
     if (how == ALONG) return pairs_of(all(from[2 * i]), all(from[2 * i + 1]))[0];
     if (how == ACROSS) return pairs_of(all(from[i]), all(other[i]))[0];
     if (how == HALF) return pairs_of(all(from[i]), (vec){0})[0];
@@ -257,8 +258,8 @@ INLINE void row_as(const struct direct_row *r, const enum filling how, const flo
                    float *to) {
     int64_t k = 0, begin = r->left, end = begin + r->inside;
     for (; k < begin; k++) to[k] = 0;
-    for (; k + LANES <= end; k += LANES) store(to + k, elements(how, from, other, k - begin));
-    for (; k < end; k++) to[k] = element(how, from, other, k - begin);
+    for (; k + LANES <= end; k += LANES) store(to + k, row_elements(how, from, other, k - begin));
+    for (; k < end; k++) to[k] = row_element(how, from, other, k - begin);
     for (; k < r->all; k++) to[k] = 0;
 }
 

@@ -37,7 +37,7 @@ struct conv_small {
 static int round_up(int n, int to) {
     return (n + to - 1) / to * to;
 }
-static size_t larger(size_t a, size_t b) {
+static size_t size_larger(size_t a, size_t b) {
     return a > b ? a : b;
 }
 
@@ -127,7 +127,7 @@ static void plan_planes(struct conv_plan *p) {
 }
 
 /* Gives the place of count floats after those placed before. */
-static size_t place(size_t *at, size_t count) {
+static size_t floats_place(size_t *at, size_t count) {
     size_t begin = *at;
     *at += (size_t)align_floats((int64_t)count);
     return begin;
@@ -142,23 +142,23 @@ static void plan_scratch(struct conv_plan *p) {
     size_t out = p->channel_lanes ? (size_t)2 * p->ow * p->oc_step : (size_t)p->oc * p->forward.out_step;
     size_t dx = p->sparse ? p->x_size : (size_t)p->c * p->backward.out_step;
     size_t packed = p->sparse ? patches : (size_t)p->c * p->backward.taps;
-    (void)place(&p->init_at, larger((size_t)p->forward.taps * p->oc_step, packed));
+    (void)floats_place(&p->init_at, size_larger((size_t)p->forward.taps * p->oc_step, packed));
     p->shared = p->init_at;
-    (void)place(&p->shared, CONV_OUT_MAX);
+    (void)floats_place(&p->shared, CONV_OUT_MAX);
 
-    (void)place(&p->sums, p->sparse ? patches : every);
-    p->db_at = place(&p->sums, p->sparse ? (size_t)p->oc : 0);
+    (void)floats_place(&p->sums, p->sparse ? patches : every);
+    p->db_at = floats_place(&p->sums, p->sparse ? (size_t)p->oc : 0);
 
-    p->x_at = place(&p->work, p->x_size);
-    p->dy_at = place(&p->work, dy + CONV_LANES_MAX); /* its first pixel on a cache line */
+    p->x_at = floats_place(&p->work, p->x_size);
+    p->dy_at = floats_place(&p->work, dy + CONV_LANES_MAX); /* its first pixel on a cache line */
     p->dy_at += (CONV_LANES_MAX - p->dy_origin % CONV_LANES_MAX) % CONV_LANES_MAX;
-    p->own_at = place(&p->work, p->sums);
-    p->out_at = place(&p->work, larger(out, p->first ? 0 : dx));
+    p->own_at = floats_place(&p->work, p->sums);
+    p->out_at = floats_place(&p->work, size_larger(out, p->first ? 0 : dx));
     size_t pixels = (size_t)p->yh * p->yw * p->oc_step; /* and a byte for each */
-    p->copy_at = place(&p->work, p->channel_lanes ? pixels + pixels / sizeof(float)
-                                 : p->pool        ? (size_t)p->oc * p->y_plane
-                                                  : 0);
-    p->codes_at = place(&p->work, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
+    p->copy_at = floats_place(&p->work, p->channel_lanes ? pixels + pixels / sizeof(float)
+                                        : p->pool        ? (size_t)p->oc * p->y_plane
+                                                         : 0);
+    p->codes_at = floats_place(&p->work, p->pool ? (size_t)p->oc * p->y_plane / sizeof(float) : 0);
 }
 
 static int parts_of(const struct segments *all, int i) {

@@ -109,28 +109,10 @@ BLOCK sum_taps(const int M, const int N, const bool pixel_lanes, const struct su
     }
 }
 
-static void sum_rows(int m, const struct sum *s) {
+BLOCK sum_block(const int most, const int N, const bool pixel_lanes, int m, const struct sum *s) {
 #define X(M)                                                                                                           \
     case M:                                                                                                            \
-        if (M <= ROW_M) sum_taps(M, CONV_VECTORS, true, s);                                                            \
-        break;
-    switch (m) { UP_TO_14(X) }
-#undef X
-}
-
-static void sum_pixels(int m, const struct sum *s) {
-#define X(M)                                                                                                           \
-    case M:                                                                                                            \
-        if (M <= WIDE_M) sum_taps(M, 1, false, s);                                                                     \
-        break;
-    switch (m) { UP_TO_14(X) }
-#undef X
-}
-
-static void sum_pixels_pair(int m, const struct sum *s) {
-#define X(M)                                                                                                           \
-    case M:                                                                                                            \
-        if (M <= PAIR_M) sum_taps(M, 2, false, s);                                                                     \
+        if (M <= most) sum_taps(M, N, pixel_lanes, s);                                                                 \
         break;
     switch (m) { UP_TO_14(X) }
 #undef X
@@ -145,7 +127,7 @@ static void rows_make(const struct sum *all, int pitch, int width, int rows) {
             struct sum s = *all;
             s.in += p, s.w += o, s.init += o;
             s.out += (size_t)o * s.out_step + p;
-            sum_rows(m, &s);
+            sum_block(ROW_M, CONV_VECTORS, true, m, &s);
         }
 }
 
@@ -160,7 +142,10 @@ static void row_make(const struct conv_plan *p, const float *shared, const float
             struct sum s = {
                 &p->forward, in + j,    shared + o, shared + p->init_at + o, out + (size_t)j * p->oc_step + o,
                 p->oc_step,  p->oc_step};
-            (p->oc_step - o > LANES ? sum_pixels_pair : sum_pixels)(m, &s);
+            if (p->oc_step - o > LANES)
+                sum_block(PAIR_M, 2, false, m, &s);
+            else
+                sum_block(WIDE_M, 1, false, m, &s);
         }
     }
 }

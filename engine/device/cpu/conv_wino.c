@@ -117,8 +117,8 @@ static int64_t panel_width(int64_t panel, int64_t channels) {
 }
 
 /* m = or += the chunk's tiles 'v', of these their channels at->row ..., times the part 'at' of the weights, which is u. */
-static void products(const struct pass_run *r, const struct wino_tiles *v, const struct wino_part *at,
-                     const struct wino_tiles *u, const struct wino_tiles *m) {
+static void panel_products(const struct pass_run *r, const struct wino_tiles *v, const struct wino_part *at,
+                           const struct wino_tiles *u, const struct wino_tiles *m) {
     for (int plane = 0; plane < WINO_PLANES; plane++) {
         struct wino_product product = {.rows = r->end - r->begin,
                                        .depth = at->rows,
@@ -140,7 +140,7 @@ static struct wino_part panel_part(const struct plan *p, int64_t panel, int64_t 
     return (struct wino_part){row, rows, panel * PANEL, panel_width(panel, p->lanes)};
 }
 
-static void finish(const struct pass_run *r, int64_t panel, const struct wino_tiles *m) {
+static void panel_finish(const struct pass_run *r, int64_t panel, const struct wino_tiles *m) {
     const struct wino_part at = panel_part(r->p, panel, r->begin, r->end - r->begin);
     wino_output(&r->p->to, r->to, &at, m, r->finish);
 }
@@ -171,8 +171,8 @@ static void chunks_by_chunk(void *ctx, int64_t begin, int64_t end) {
         for (int64_t panel = 0; panel < panels_of(p->lanes); panel++) {
             const struct wino_part at = panel_part(p, panel, 0, p->summed);
             struct wino_tiles u = weights_of(r, panel);
-            products(r, &v, &at, &u, &m);
-            finish(r, panel, &m);
+            panel_products(r, &v, &at, &u, &m);
+            panel_finish(r, panel, &m);
         }
     }
 }
@@ -196,9 +196,9 @@ static void panels_by_panel(void *ctx, int64_t begin, int64_t end) {
         for (int64_t c = 0; c < p->summed; c += PANEL) {
             const struct wino_part at = panel_part(p, panel, c, at_most(PANEL, p->summed - c));
             wino_weights_in(&p->weights, r->w, &at, &u);
-            products(r, &v, &at, &u, &m);
+            panel_products(r, &v, &at, &u, &m);
         }
-        finish(r, panel, &m);
+        panel_finish(r, panel, &m);
     }
 }
 

@@ -21,7 +21,7 @@ enum { B = LAYOUT_BLOCK, OUT = WINO_OUT, IN = WINO_IN };
 
 /* ---- along one axis: 'd' and 'o' are 'step' vectors apart ----------------------------------- */
 /* o = e + f k and e - f k. */
-INLINE void both(vec e, float k, vec f, vec *plus, vec *minus) {
+INLINE void sum_and_difference(vec e, float k, vec f, vec *plus, vec *minus) {
     *plus = fused(all(k), f, e);
     *minus = fused(all(-k), f, e);
 }
@@ -30,8 +30,8 @@ INLINE void transform_input(const vec *d, int from, vec *o, int to) {
     vec d0 = d[0], d1 = d[from], d2 = d[2 * from], d3 = d[3 * from], d4 = d[4 * from];
     vec d5 = d[5 * from];
     o[0] = fused(all(PA2 * PB2), d0, fused(all(-(PA2 + PB2)), d2, d4));
-    both(fused(all(-PB2), d2, d4), PA, fused(all(-PB2), d1, d3), &o[to], &o[2 * to]);
-    both(fused(all(-PA2), d2, d4), PB, fused(all(-PA2), d1, d3), &o[3 * to], &o[4 * to]);
+    sum_and_difference(fused(all(-PB2), d2, d4), PA, fused(all(-PB2), d1, d3), &o[to], &o[2 * to]);
+    sum_and_difference(fused(all(-PA2), d2, d4), PB, fused(all(-PA2), d1, d3), &o[3 * to], &o[4 * to]);
     o[5 * to] = fused(all(PA2 * PB2), d1, fused(all(-(PA2 + PB2)), d3, d5));
 }
 
@@ -47,16 +47,16 @@ INLINE void transform_output(const vec *m, int from, vec *o, int to) {
 INLINE void transform_gradient(const vec *y, int from, vec *o, int to) {
     vec y0 = y[0], y1 = y[from], y2 = y[2 * from], y3 = y[3 * from];
     o[0] = y0;
-    both(fused(all(PA2), y2, y0), PA, fused(all(PA2), y3, y1), &o[to], &o[2 * to]);
-    both(fused(all(PB2), y2, y0), PB, fused(all(PB2), y3, y1), &o[3 * to], &o[4 * to]);
+    sum_and_difference(fused(all(PA2), y2, y0), PA, fused(all(PA2), y3, y1), &o[to], &o[2 * to]);
+    sum_and_difference(fused(all(PB2), y2, y0), PB, fused(all(PB2), y3, y1), &o[3 * to], &o[4 * to]);
     o[5 * to] = y3;
 }
 
 INLINE void transform_weights(const vec *w, int from, vec *o, int to) {
     vec w0 = w[0], w1 = w[from], w2 = w[2 * from];
     o[0] = w0 * (1 / (PA2 * PB2));
-    both(all(GA) * fused(all(PA2), w2, w0), GA * PA, w1, &o[to], &o[2 * to]);
-    both(all(GB) * fused(all(PB2), w2, w0), GB * PB, w1, &o[3 * to], &o[4 * to]);
+    sum_and_difference(all(GA) * fused(all(PA2), w2, w0), GA * PA, w1, &o[to], &o[2 * to]);
+    sum_and_difference(all(GB) * fused(all(PB2), w2, w0), GB * PB, w1, &o[3 * to], &o[4 * to]);
     o[5 * to] = w2;
 }
 

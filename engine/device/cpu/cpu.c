@@ -95,7 +95,7 @@ static bool own_cores(const struct device_params *p, cpu_set_t *own) {
     return true;
 }
 
-static void settle(const struct device_params *p) {
+static void threads_settle(const struct device_params *p) {
     cpu_set_t own;
     flush_denormals();
     if (p->pin && own_cores(p, &own)) (void)sched_setaffinity(0, sizeof own, &own); /* a wish: slower without */
@@ -123,7 +123,7 @@ enum error cpu_open_at(const struct cpu_level *level, const struct device_params
     c->device.ops = &device_cpu;
     c->device.params = *p;
     c->device.isa = level->name;
-    settle(p);
+    threads_settle(p);
     enum error err = threads_create(p->threads, settle_helper, NULL, &c->device.threads);
     if (err == ERR_NONE)
         *out = &c->device;

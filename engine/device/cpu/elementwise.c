@@ -12,8 +12,8 @@ struct pass {
     const struct op_args *a;
 };
 
-static void run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
-                void (*part)(void *ctx, int64_t begin, int64_t end)) {
+static void elements_run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
+                         void (*part)(void *ctx, int64_t begin, int64_t end)) {
     struct pass p = {op, a};
     cpu_parallel(op->dev, count, grain, part, &p);
 }
@@ -42,14 +42,14 @@ static void dropout_backward_part(void *ctx, int64_t begin, int64_t end) {
 
 static enum error dropout_forward(struct op *op, const struct op_args *a) {
     if (a->training)
-        run(op, a, op->desc.n, 1, dropout_part);
+        elements_run(op, a, op->desc.n, 1, dropout_part);
     else
         memcpy(a->y, a->x[0], (size_t)op_xs(&op->desc) * sizeof *a->y);
     return ERR_NONE;
 }
 
 static enum error dropout_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op_xs(&op->desc), GRAIN, dropout_backward_part);
+    if (a->dx[0]) elements_run(op, a, op_xs(&op->desc), GRAIN, dropout_backward_part);
     return ERR_NONE;
 }
 
@@ -87,12 +87,12 @@ static void add_backward_part(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error add_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op_xs(&op->desc), GRAIN, add_part);
+    elements_run(op, a, op_xs(&op->desc), GRAIN, add_part);
     return ERR_NONE;
 }
 
 static enum error add_backward(struct op *op, const struct op_args *a) {
-    run(op, a, op_xs(&op->desc), GRAIN, add_backward_part);
+    elements_run(op, a, op_xs(&op->desc), GRAIN, add_backward_part);
     return ERR_NONE;
 }
 

@@ -249,12 +249,12 @@ static void block_run(const struct run *r, int64_t j, int64_t n, int64_t p, int6
 }
 
 /* The most rows of k in a block. */
-static int64_t deepest(const struct run *r) {
+static int64_t block_depth(const struct run *r) {
     return r->how == PACK_PAIRS || r->how == PACK_TILES ? 2 * K_BLOCK : K_BLOCK;
 }
 
 static void range_run(const struct run *r) {
-    int64_t k = r->p1 - r->p0, k_part = r->segments ? k : even_part(k, deepest(r), 2 * LANES_MAX);
+    int64_t k = r->p1 - r->p0, k_part = r->segments ? k : even_part(k, block_depth(r), 2 * LANES_MAX);
     int64_t n_part = even_part(r->j1 - r->j0, N_BLOCK, VECS * LANES_MAX);
     for (int64_t j = r->j0; j < r->j1; j += n_part)
         for (int64_t p = r->p0; p < r->p1; p += k_part)
@@ -268,7 +268,7 @@ static int segments_together(const struct run *r) {
     if (r->how == PACK_TILES) return 1;
     for (int i = 0; i < s->count && r->how == PACK_PAIRS; i++)
         if (s->begin[i] * r->g->each % 2) return 1;
-    return segments_within(s, r->g->each, deepest(r));
+    return segments_within(s, r->g->each, block_depth(r));
 }
 
 /* The product of 'count' segments from 'first' on, in r's rows and columns. */

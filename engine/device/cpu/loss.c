@@ -51,7 +51,7 @@ static double block_exp(int64_t n, const float *x, float top, float *y) {
     return ((double)part[0] + (double)part[1]) + ((double)part[2] + (double)part[3]);
 }
 
-static void scale(int64_t n, float by, const float *from, float *to) {
+static void gradient_scale(int64_t n, float by, const float *from, float *to) {
     for (int64_t k = 0; k < n; k++) to[k] = from[k] * by;
 }
 
@@ -82,7 +82,7 @@ double kernel_softmax(int64_t n, const float *x, float *y, float *tops, int64_t 
     for (int64_t at = 0; at < n; at += SOFTMAX_BLOCK) {
         float then = tops[at / SOFTMAX_BLOCK];
         double grow = then < top ? real_exp((double)then - (double)top) : 1;
-        scale(block_at(n, at), (float)(grow / sum), y + at, y + at);
+        gradient_scale(block_at(n, at), (float)(grow / sum), y + at, y + at);
     }
     *best = where + find(block_at(n, where), x + where, top);
     return real_log(sum);
@@ -206,7 +206,7 @@ static void backward_rows(void *ctx, int64_t begin, int64_t end) {
             soft_backward_row(p, i, by, y, dx);
             continue;
         }
-        scale(classes, by, y, dx);
+        gradient_scale(classes, by, y, dx);
         dx[label] = (y[label] - 1) * by;
     }
 }

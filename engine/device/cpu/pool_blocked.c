@@ -166,18 +166,19 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
                          .area_y = d->y.ndim == 3 ? d->y.dim[1] * d->y.dim[2] * B : B};
 }
 
-static enum error run(struct op *op, const struct op_args *a, void (*planes)(void *ctx, int64_t begin, int64_t end)) {
+static enum error planes_run(struct op *op, const struct op_args *a,
+                             void (*planes)(void *ctx, int64_t begin, int64_t end)) {
     struct pass p = pass_of(op, a);
     cpu_parallel(op->dev, op->desc.n * (op->desc.x.dim[0] / B), 1, planes, &p);
     return ERR_NONE;
 }
 
 static enum error pool_forward(struct op *op, const struct op_args *a) {
-    return run(op, a, forward_planes);
+    return planes_run(op, a, forward_planes);
 }
 
 static enum error pool_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? run(op, a, backward_planes) : ERR_NONE;
+    return a->dx[0] ? planes_run(op, a, backward_planes) : ERR_NONE;
 }
 
 static bool pool_takes(const struct op_desc *d) {
@@ -225,11 +226,11 @@ static void mean_backward_planes(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {
-    return run(op, a, mean_planes);
+    return planes_run(op, a, mean_planes);
 }
 
 static enum error mean_backward(struct op *op, const struct op_args *a) {
-    return a->dx[0] ? run(op, a, mean_backward_planes) : ERR_NONE;
+    return a->dx[0] ? planes_run(op, a, mean_backward_planes) : ERR_NONE;
 }
 
 static bool mean_takes(const struct op_desc *d) {

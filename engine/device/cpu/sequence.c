@@ -14,8 +14,8 @@ struct pass {
     int64_t features;
 };
 
-static void run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
-                void (*part)(void *ctx, int64_t begin, int64_t end)) {
+static void rows_run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
+                     void (*part)(void *ctx, int64_t begin, int64_t end)) {
     struct pass p = {&op->desc, a, shape_last(&op->desc.y)};
     cpu_parallel(op->dev, count, grain, part, &p);
 }
@@ -25,7 +25,7 @@ static int64_t grain_of(int64_t floats) {
     return (GRAIN + floats - 1) / floats;
 }
 
-static size_t bytes(int64_t floats) {
+static size_t row_bytes(int64_t floats) {
     return (size_t)floats * sizeof(float);
 }
 
@@ -51,7 +51,7 @@ static void scale_row(int64_t n, float by, const float *from, float *to) {
 
 /* to (n) = the sum over samples of n floats each, 'ld' apart. */
 static void samples_sum(int64_t samples, int64_t ld, int64_t n, const float *from, float *to) {
-    memcpy(to, from, bytes(n));
+    memcpy(to, from, row_bytes(n));
     for (int64_t i = 1; i < samples; i++) add_to(n, from + i * ld, to);
 }
 
@@ -72,19 +72,19 @@ static float row_sum(int64_t n, const float *x) {
 static void embedding_rows(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     for (int64_t i = begin; i < end; i++)
-        memcpy(p->a->y + i * p->features, p->a->w[0] + (int64_t)p->a->x[0][i] * p->features, bytes(p->features));
+        memcpy(p->a->y + i * p->features, p->a->w[0] + (int64_t)p->a->x[0][i] * p->features, row_bytes(p->features));
 }
 
 static enum error embedding_forward(struct op *op, const struct op_args *a) {
     int64_t rows = op_xs(&op->desc);
     for (int64_t i = 0; i < rows; i++) TRY(token_check(a->x[0][i], op->desc.embedding.vocabulary));
-    run(op, a, rows, grain_of(shape_last(&op->desc.y)), embedding_rows);
+    rows_run(op, a, rows, grain_of(shape_last(&op->desc.y)), embedding_rows);
     return ERR_NONE;
 }
 
 static void embedding_clear(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
-    memset(p->a->dw[0] + begin, 0, bytes(end - begin));
+    memset(p->a->dw[0] + begin, 0, row_bytes(end - begin));
 }
 
 static void embedding_features(void *ctx, int64_t begin, int64_t end) {
@@ -97,9 +97,9 @@ static void embedding_features(void *ctx, int64_t begin, int64_t end) {
 
 static enum error embedding_backward(struct op *op, const struct op_args *a) {
     int64_t features = shape_last(&op->desc.y);
-    if (!a->add_dw) run(op, a, op->desc.embedding.vocabulary * features, GRAIN, embedding_clear);
-    run(op, a, features, 2 * ALIGN_FLOATS, embedding_features);
-    if (a->dx[0]) memset(a->dx[0], 0, bytes(op_xs(&op->desc)));
+    if (!a->add_dw) rows_run(op, a, op->desc.embedding.vocabulary * features, GRAIN, embedding_clear);
+    rows_run(op, a, features, 2 * ALIGN_FLOATS, embedding_features);
+    if (a->dx[0]) memset(a->dx[0], 0, row_bytes(op_xs(&op->desc)));
     return ERR_NONE;
 }
 
@@ -118,13 +118,13 @@ static void position_sums(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error position_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), position_samples);
+    rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), position_samples);
     return ERR_NONE;
 }
 
 static enum error position_backward(struct op *op, const struct op_args *a) {
-    run(op, a, shape_count(&op->desc.x), grain_of(op->desc.n), position_sums);
-    if (a->dx[0]) memcpy(a->dx[0], a->dy, bytes(op_xs(&op->desc)));
+    rows_run(op, a, shape_count(&op->desc.x), grain_of(op->desc.n), position_sums);
+    if (a->dx[0]) memcpy(a->dx[0], a->dy, row_bytes(op_xs(&op->desc)));
     return ERR_NONE;
 }
 
@@ -135,26 +135,26 @@ static void prepend_samples(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x), y = x + p->features;
     for (int64_t i = begin; i < end; i++) {
-        memcpy(p->a->y + i * y, p->a->w[0], bytes(p->features));
-        memcpy(p->a->y + i * y + p->features, p->a->x[0] + i * x, bytes(x));
+        memcpy(p->a->y + i * y, p->a->w[0], row_bytes(p->features));
+        memcpy(p->a->y + i * y + p->features, p->a->x[0] + i * x, row_bytes(x));
     }
 }
 
 static void prepend_back(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x), y = x + p->features;
-    for (int64_t i = begin; i < end; i++) memcpy(p->a->dx[0] + i * x, p->a->dy + i * y + p->features, bytes(x));
+    for (int64_t i = begin; i < end; i++) memcpy(p->a->dx[0] + i * x, p->a->dy + i * y + p->features, row_bytes(x));
 }
 
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), prepend_samples);
+    rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), prepend_samples);
     return ERR_NONE;
 }
 
 static enum error prepend_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     samples_sum(d->n, shape_count(&d->y), shape_last(&d->y), a->dy, a->dw[0]);
-    if (a->dx[0]) run(op, a, d->n, grain_of(shape_count(&d->x)), prepend_back);
+    if (a->dx[0]) rows_run(op, a, d->n, grain_of(shape_count(&d->x)), prepend_back);
     return ERR_NONE;
 }
 
@@ -164,21 +164,21 @@ CPU_SEQUENCE(prepend)
 static void select_back(void *ctx, int64_t begin, int64_t end) {
     const struct pass *p = ctx;
     int64_t x = shape_count(&p->d->x), at = p->d->select.row * p->features;
-    memset(p->a->dx[0] + begin * x, 0, bytes((end - begin) * x));
+    memset(p->a->dx[0] + begin * x, 0, row_bytes((end - begin) * x));
     for (int64_t i = begin; i < end; i++)
-        memcpy(p->a->dx[0] + i * x + at, p->a->dy + i * p->features, bytes(p->features));
+        memcpy(p->a->dx[0] + i * x + at, p->a->dy + i * p->features, row_bytes(p->features));
 }
 
 static enum error select_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t x = shape_count(&d->x), features = shape_last(&d->y);
     for (int64_t i = 0; i < d->n; i++)
-        memcpy(a->y + i * features, a->x[0] + i * x + d->select.row * features, bytes(features));
+        memcpy(a->y + i * features, a->x[0] + i * x + d->select.row * features, row_bytes(features));
     return ERR_NONE;
 }
 
 static enum error select_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), select_back);
+    if (a->dx[0]) rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), select_back);
     return ERR_NONE;
 }
 
@@ -200,12 +200,12 @@ static void tokens_back(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_samples);
+    rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_samples);
     return ERR_NONE;
 }
 
 static enum error tokens_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_back);
+    if (a->dx[0]) rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), tokens_back);
     return ERR_NONE;
 }
 
@@ -249,12 +249,12 @@ static void mean_back(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {
-    run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_samples);
+    rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_samples);
     return ERR_NONE;
 }
 
 static enum error mean_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_back);
+    if (a->dx[0]) rows_run(op, a, op->desc.n, grain_of(shape_count(&op->desc.x)), mean_back);
     return ERR_NONE;
 }
 

@@ -31,7 +31,7 @@ struct conv {
     } at; /* pieces of scratch, and of what is saved after the filters */
 };
 
-static int64_t weights(const struct conv *c) {
+static int64_t filter_count(const struct conv *c) {
     return c->op.desc.y.dim[0] * c->in * c->area;
 }
 static void *piece_at(const struct op_args *a, size_t at) {
@@ -48,7 +48,7 @@ static void *copy_at(const struct op_args *a, bool made, size_t saved, size_t sc
 }
 
 /* x in the type of the plans. */
-static enum error images(const struct conv *c, const struct op_args *a, bool made, const void **out) {
+static enum error images_ready(const struct conv *c, const struct op_args *a, bool made, const void **out) {
     *out = a->x[0];
     if (!c->cast) return ERR_NONE;
     struct device *d = c->op.dev;
@@ -64,7 +64,7 @@ static const void *weights_as_they_are(const struct conv *c, const struct op_arg
     return c->same && aligned(w) ? w : NULL;
 }
 
-static enum error filters(const struct conv *c, const struct op_args *a, bool made, const void **out) {
+static enum error filters_ready(const struct conv *c, const struct op_args *a, bool made, const void **out) {
     *out = weights_as_they_are(c, a);
     if (*out) return ERR_NONE;
     void *w = copy_at(a, made, 0, c->at.w);
@@ -74,12 +74,12 @@ static enum error filters(const struct conv *c, const struct op_args *a, bool ma
     return ERR_NONE;
 }
 
-static enum error run(struct conv *c, enum conv_pass pass, const void *x, const void *w, const void *y,
-                      const void *bias, const struct op_args *a) {
-    union { /* cuDNN takes what it reads and what it writes in one list */
-        const void *from[CONV_TENSORS];
-        void *to[CONV_TENSORS];
-    } at = {.from = {[CONV_X] = x, [CONV_W] = w, [CONV_Y] = y, [CONV_BIAS] = bias}};
+union conv_at { /* cuDNN takes what it reads and what it writes in one list */
+    const void *from[CONV_TENSORS];
+    void *to[CONV_TENSORS];
+};
+
+static enum error pass_run(struct conv *c, enum conv_pass pass, union conv_at at, const struct op_args *a) {
     (void)cuda_stream(&c->op); /* cuDNN runs there, and wants the thread on that GPU */
     return conv_run(&c->run[pass], c->plan[pass], at.to, piece_at(a, c->at.space));
 }
@@ -87,11 +87,11 @@ static enum error run(struct conv *c, enum conv_pass pass, const void *x, const 
 static enum error conv_forward(struct op *op, const struct op_args *a) {
     struct conv *c = (struct conv *)op;
     const struct op_desc *d = &op->desc;
-    const void *x, *w, *bias = NULL;
-    TRY(images(c, a, false, &x));
-    TRY(filters(c, a, false, &w));
-    if (c->fused) bias = c->type == ELEMENT_F32 ? (const void *)a->w[1] : a->w_low[1];
-    TRY(run(c, CONV_FORWARD, x, w, a->y, bias, a));
+    union conv_at at = {.from = {[CONV_Y] = a->y}};
+    TRY(images_ready(c, a, false, &at.from[CONV_X]));
+    TRY(filters_ready(c, a, false, &at.from[CONV_W]));
+    if (c->fused) at.from[CONV_BIAS] = c->type == ELEMENT_F32 ? (const void *)a->w[1] : a->w_low[1];
+    TRY(pass_run(c, CONV_FORWARD, at, a));
     const float *late = d->conv.bias && !c->fused ? a->w[1] : NULL;
     if (!late && d->act == ACT_NONE) return ERR_NONE;
     CU(conv_finish_launch(&c->cut, a->y, late, d->act == ACT_RELU, cuda_stream(op)), "a convolution's bias");
@@ -102,9 +102,9 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
 static enum error filter_gradient(struct conv *c, const void *dz, const struct op_args *a) {
     bool direct = c->same && c->type == ELEMENT_F32 && aligned(a->dw[0]);
     void *dw = direct ? (void *)a->dw[0] : piece_at(a, c->at.w);
-    const void *x;
-    TRY(images(c, a, true, &x));
-    TRY(run(c, CONV_FILTER, x, dw, dz, NULL, a));
+    union conv_at at = {.from = {[CONV_W] = dw, [CONV_Y] = dz}};
+    TRY(images_ready(c, a, true, &at.from[CONV_X]));
+    TRY(pass_run(c, CONV_FILTER, at, a));
     const struct turn t = {c->type, ELEMENT_F32, dw, a->dw[0], c->op.desc.y.dim[0], c->area, c->in};
     if (!direct) CU(turn_launch(&t, cuda_stream(&c->op)), "a filter's gradient");
     return ERR_NONE;
@@ -114,13 +114,13 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     struct conv *c = (struct conv *)op;
     const struct op_desc *d = &op->desc;
     void *masked = d->act == ACT_RELU ? piece_at(a, c->at.dz) : NULL;
-    const void *dz = masked ? masked : a->dy, *w;
+    union conv_at at = {.from = {[CONV_X] = a->dx[0], [CONV_Y] = masked ? masked : a->dy}};
     const struct conv_gradient g = {a->y, a->dy, masked, piece_at(a, c->at.part), d->conv.bias ? a->dw[1] : NULL};
     if (masked || g.db) CU(conv_gradient_launch(&c->cut, &g, cuda_stream(op)), "a bias' gradient");
-    TRY(filter_gradient(c, dz, a));
+    TRY(filter_gradient(c, at.from[CONV_Y], a));
     if (!a->dx[0] || d->first) return ERR_NONE;
-    TRY(filters(c, a, true, &w));
-    return run(c, CONV_DATA, a->dx[0], w, dz, NULL, a);
+    TRY(filters_ready(c, a, true, &at.from[CONV_W]));
+    return pass_run(c, CONV_DATA, at, a);
 }
 
 /* ---- planning ------------------------------------------------------------------------------- */
@@ -152,7 +152,7 @@ static void shape_of(const struct conv *c, struct conv_shape *s) {
     s->exact = d->precision == PRECISION_F32;
 }
 
-static enum error plan_all(struct conv *c) {
+static enum error passes_plan(struct conv *c) {
     const struct op_desc *d = &c->op.desc;
     struct cuda *dev = cuda_of(&c->op);
     struct conv_shape s;
@@ -168,7 +168,7 @@ static enum error plan_all(struct conv *c) {
 /* x, w and the workspace of one pass at a time; dz and part are backward's. */
 static void lay_out(struct conv *c) {
     size_t unit = (size_t)element_bytes(c->type), end = 0, space = 0;
-    size_t filter = (size_t)weights(c) * unit, parts = (size_t)channels_part_floats(&c->cut) * sizeof(float);
+    size_t filter = (size_t)filter_count(c) * unit, parts = (size_t)channels_part_floats(&c->cut) * sizeof(float);
     for (int pass = 0; pass < CONV_PASSES; pass++)
         if (conv_plan_space(c->plan[pass]) > space) space = conv_plan_space(c->plan[pass]);
     c->at.x = piece(&end, c->cast ? (size_t)op_xs(&c->op.desc) * unit : 0);
@@ -192,7 +192,7 @@ static enum error conv_plan(struct op *op) {
     c->same = c->area == 1 || c->in == 1;
     c->cast = d->first && c->type != ELEMENT_F32;
     c->cut = channels_cut(d->n * d->y.dim[1] * d->y.dim[2], d->y.dim[0], c->type);
-    TRY(plan_all(c));
+    TRY(passes_plan(c));
     lay_out(c);
     return ERR_NONE;
 }

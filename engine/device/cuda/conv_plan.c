@@ -21,65 +21,65 @@ struct conv_plan {
 };
 
 /* ---- descriptors: after a failure the rest does nothing ------------------------------------- */
-static bool good(struct conv_plan *p, cudnnStatus_t status) {
+static bool plan_check(struct conv_plan *p, cudnnStatus_t status) {
     if (p->status == CUDNN_STATUS_SUCCESS) p->status = status;
     return p->status == CUDNN_STATUS_SUCCESS;
 }
 
-static cudnnBackendDescriptor_t part(struct conv_plan *p, cudnnBackendDescriptorType_t type) {
+static cudnnBackendDescriptor_t descriptor_create(struct conv_plan *p, cudnnBackendDescriptorType_t type) {
     cudnnBackendDescriptor_t d = NULL;
     if (p->status != CUDNN_STATUS_SUCCESS || p->parts == PARTS) return NULL;
-    if (good(p, dnn.BackendCreateDescriptor(type, &d))) p->part[p->parts++] = d;
+    if (plan_check(p, dnn.BackendCreateDescriptor(type, &d))) p->part[p->parts++] = d;
     return d;
 }
 
-static void set(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                cudnnBackendAttributeType_t type, int64_t count, const void *value) {
-    if (p->status == CUDNN_STATUS_SUCCESS) good(p, dnn.BackendSetAttribute(d, name, type, count, value));
+static void descriptor_set(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                           cudnnBackendAttributeType_t type, int64_t count, const void *value) {
+    if (p->status == CUDNN_STATUS_SUCCESS) plan_check(p, dnn.BackendSetAttribute(d, name, type, count, value));
 }
 
-static void set_part(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
-                     cudnnBackendDescriptor_t value) {
-    set(p, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
+static void descriptor_set_part(struct conv_plan *p, cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+                                cudnnBackendDescriptor_t value) {
+    descriptor_set(p, d, name, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &value);
 }
 
-static void finish(struct conv_plan *p, cudnnBackendDescriptor_t d) {
-    if (p->status == CUDNN_STATUS_SUCCESS) good(p, dnn.BackendFinalize(d));
+static void descriptor_finish(struct conv_plan *p, cudnnBackendDescriptor_t d) {
+    if (p->status == CUDNN_STATUS_SUCCESS) plan_check(p, dnn.BackendFinalize(d));
 }
 
 /* An image or filter of 'type' that lies channels last. Number 'uid' is how a run names it; one that is only handed
  * from operation to operation is virtual. */
-static cudnnBackendDescriptor_t tensor(struct conv_plan *p, int64_t uid, cudnnDataType_t type, const int64_t size[4],
-                                       bool is_virtual) {
-    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
+static cudnnBackendDescriptor_t tensor_describe(struct conv_plan *p, int64_t uid, cudnnDataType_t type,
+                                                const int64_t size[4], bool is_virtual) {
+    cudnnBackendDescriptor_t d = descriptor_create(p, CUDNN_BACKEND_TENSOR_DESCRIPTOR);
     int64_t c = size[1], h = size[2], w = size[3], alignment = 16;
     int64_t stride[] = {h * w * c, 1, w * c, c};
-    set(p, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
-    set(p, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
-    set(p, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
-    set(p, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
-    set(p, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
-    if (is_virtual) set(p, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-    finish(p, d);
+    descriptor_set(p, d, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, 1, &uid);
+    descriptor_set(p, d, CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &type);
+    descriptor_set(p, d, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, size);
+    descriptor_set(p, d, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, stride);
+    descriptor_set(p, d, CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, CUDNN_TYPE_INT64, 1, &alignment);
+    if (is_virtual) descriptor_set(p, d, CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
+    descriptor_finish(p, d);
     return d;
 }
 
 /* ---- operations ----------------------------------------------------------------------------- */
 static const cudnnDataType_t f32 = CUDNN_DATA_FLOAT;
 
-static cudnnBackendDescriptor_t convolution(struct conv_plan *p) {
+static cudnnBackendDescriptor_t convolution_describe(struct conv_plan *p) {
     const struct conv_shape *s = &p->shape;
-    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
+    cudnnBackendDescriptor_t d = descriptor_create(p, CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
     cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
     int64_t axes = 2, dilation[] = {1, 1};
-    set(p, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
-    set(p, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
-    finish(p, d);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, CUDNN_TYPE_INT64, 1, &axes);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_TYPE_INT64, 2, s->pad);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_TYPE_INT64, 2, s->stride);
+    descriptor_set(p, d, CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_TYPE_INT64, 2, dilation);
+    descriptor_finish(p, d);
     return d;
 }
 
@@ -108,55 +108,55 @@ static const struct {
                      CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA},
 };
 
-static cudnnBackendDescriptor_t convolve(struct conv_plan *p, cudnnBackendDescriptor_t y) {
+static cudnnBackendDescriptor_t convolution_make(struct conv_plan *p, cudnnBackendDescriptor_t y) {
     const struct conv_shape *s = &p->shape;
     int64_t xs[] = {s->n, s->x[0], s->x[1], s->x[2]};
     int64_t ws[] = {s->y[0], s->x[0] / s->groups, s->kernel[0], s->kernel[1]};
-    cudnnBackendDescriptor_t x = tensor(p, CONV_X, s->type, xs, false);
-    cudnnBackendDescriptor_t w = tensor(p, CONV_W, s->type, ws, false), c = convolution(p);
-    cudnnBackendDescriptor_t d = part(p, words[p->pass].kind);
+    cudnnBackendDescriptor_t x = tensor_describe(p, CONV_X, s->type, xs, false);
+    cudnnBackendDescriptor_t w = tensor_describe(p, CONV_W, s->type, ws, false), c = convolution_describe(p);
+    cudnnBackendDescriptor_t d = descriptor_create(p, words[p->pass].kind);
     float one = 1, zero = 0;
-    set_part(p, d, words[p->pass].convolution, c);
-    set_part(p, d, words[p->pass].tensor[CONV_X], x);
-    set_part(p, d, words[p->pass].tensor[CONV_W], w);
-    set_part(p, d, words[p->pass].tensor[CONV_Y], y);
-    set(p, d, words[p->pass].alpha, CUDNN_TYPE_FLOAT, 1, &one);
-    set(p, d, words[p->pass].beta, CUDNN_TYPE_FLOAT, 1, &zero);
-    finish(p, d);
+    descriptor_set_part(p, d, words[p->pass].convolution, c);
+    descriptor_set_part(p, d, words[p->pass].tensor[CONV_X], x);
+    descriptor_set_part(p, d, words[p->pass].tensor[CONV_W], w);
+    descriptor_set_part(p, d, words[p->pass].tensor[CONV_Y], y);
+    descriptor_set(p, d, words[p->pass].alpha, CUDNN_TYPE_FLOAT, 1, &one);
+    descriptor_set(p, d, words[p->pass].beta, CUDNN_TYPE_FLOAT, 1, &zero);
+    descriptor_finish(p, d);
     return d;
 }
 
 /* y = x + bias */
-static cudnnBackendDescriptor_t addition(struct conv_plan *p, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t bias,
+static cudnnBackendDescriptor_t bias_add(struct conv_plan *p, cudnnBackendDescriptor_t x, cudnnBackendDescriptor_t bias,
                                          cudnnBackendDescriptor_t y) {
     cudnnPointwiseMode_t mode = CUDNN_POINTWISE_ADD;
-    cudnnBackendDescriptor_t how = part(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-    set(p, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-    set(p, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
-    finish(p, how);
-    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
-    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
-    set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-    finish(p, d);
+    cudnnBackendDescriptor_t how = descriptor_create(p, CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+    descriptor_set(p, how, CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
+    descriptor_set(p, how, CUDNN_ATTR_POINTWISE_MATH_PREC, CUDNN_TYPE_DATA_TYPE, 1, &f32);
+    descriptor_finish(p, how);
+    cudnnBackendDescriptor_t d = descriptor_create(p, CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
+    descriptor_set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, how);
+    descriptor_set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
+    descriptor_set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_BDESC, bias);
+    descriptor_set_part(p, d, CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+    descriptor_finish(p, d);
     return d;
 }
 
 /* The convolution and its bias; between the two values stay f32. The bias is of the images' type: with an f32 one cuDNN 9
  * has no engine for images of 2 bytes. */
-static cudnnBackendDescriptor_t graph(struct conv_plan *p) {
+static cudnnBackendDescriptor_t graph_make(struct conv_plan *p) {
     enum { BETWEEN = 100 };
     const struct conv_shape *s = &p->shape;
     int64_t ys[] = {s->n, s->y[0], s->y[1], s->y[2]}, bs[] = {1, s->y[0], 1, 1}, count = 1;
-    cudnnBackendDescriptor_t y = tensor(p, CONV_Y, s->type, ys, false), product = y, ops[2];
-    if (s->bias) product = tensor(p, BETWEEN, f32, ys, true);
-    ops[0] = convolve(p, product);
-    if (s->bias) ops[count++] = addition(p, product, tensor(p, CONV_BIAS, s->type, bs, false), y);
-    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
-    set(p, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
-    set(p, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
-    finish(p, d);
+    cudnnBackendDescriptor_t y = tensor_describe(p, CONV_Y, s->type, ys, false), product = y, ops[2];
+    if (s->bias) product = tensor_describe(p, BETWEEN, f32, ys, true);
+    ops[0] = convolution_make(p, product);
+    if (s->bias) ops[count++] = bias_add(p, product, tensor_describe(p, CONV_BIAS, s->type, bs, false), y);
+    cudnnBackendDescriptor_t d = descriptor_create(p, CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR);
+    descriptor_set(p, d, CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count, ops);
+    descriptor_set(p, d, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &p->handle);
+    descriptor_finish(p, d);
     return d;
 }
 
@@ -180,7 +180,7 @@ static bool engine_about(cudnnBackendDescriptor_t proposal, struct conv_about *o
 }
 
 /* Sums are f32 in any precision; of f32 alone the factors must be left as they are too: tensor cores round them. */
-static bool suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal, struct conv_about *about) {
+static bool proposal_suits(const struct conv_shape *s, cudnnBackendDescriptor_t proposal, struct conv_about *about) {
     unsigned never = 1U << CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC |
                      1U << CUDNN_NUMERICAL_NOTE_REDUCED_PRECISION_REDUCTION |
                      1U << CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
@@ -216,8 +216,8 @@ static bool becomes_plan(struct conv_plan *p, cudnnBackendDescriptor_t proposal)
 }
 
 /* Tries those of one way of proposing; the chosen one stays with the plan. */
-static bool choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBackendHeurMode_t mode) {
-    cudnnBackendDescriptor_t d = part(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), each[PROPOSALS];
+static bool plan_choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBackendHeurMode_t mode) {
+    cudnnBackendDescriptor_t d = descriptor_create(p, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR), each[PROPOSALS];
     int64_t made = 0, count = 0;
     if (!d ||
         dnn.BackendSetAttribute(d, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &ops) ||
@@ -229,7 +229,7 @@ static bool choose(struct conv_plan *p, cudnnBackendDescriptor_t ops, cudnnBacke
         count = 0;
     int64_t chosen = -1;
     for (int64_t i = 0; i < count && i < made && chosen < 0; i++)
-        if (suits(&p->shape, each[i], &p->about) && becomes_plan(p, each[i])) chosen = i;
+        if (proposal_suits(&p->shape, each[i], &p->about) && becomes_plan(p, each[i])) chosen = i;
     for (int64_t i = 0; i < made; i++)
         if (i != chosen) dnn.BackendDestroyDescriptor(each[i]);
     if (chosen >= 0) p->part[p->parts++] = each[chosen];
@@ -260,9 +260,9 @@ static struct conv_plan *plan_find(const struct cuda *c, enum conv_pass pass, co
 
 static enum error plan_make(struct conv_plan *p) {
     static const char *const names[] = {"a convolution", "a convolution's gradient", "a filter's gradient"};
-    cudnnBackendDescriptor_t ops = graph(p);
+    cudnnBackendDescriptor_t ops = graph_make(p);
     if (p->status != CUDNN_STATUS_SUCCESS) return cudnn_failed(p->status, names[p->pass]);
-    if (choose(p, ops, CUDNN_HEUR_MODE_A) || choose(p, ops, CUDNN_HEUR_MODE_FALLBACK)) return ERR_NONE;
+    if (plan_choose(p, ops, CUDNN_HEUR_MODE_A) || plan_choose(p, ops, CUDNN_HEUR_MODE_FALLBACK)) return ERR_NONE;
     return FAIL(ERR_DEVICE,
                 "cuDNN has no way to compute %s of this shape\n"
                 "another precision, or a multiple of 8 channels, may have one",

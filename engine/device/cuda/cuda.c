@@ -70,14 +70,14 @@ enum error cudnn_failed(cudnnStatus_t e, const char *what) {
 pthread_mutex_t cuda_devices_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct cuda *devices;
 
-static void list(struct cuda *c) {
+static void device_list(struct cuda *c) {
     pthread_mutex_lock(&cuda_devices_lock);
     c->next = devices;
     devices = c;
     pthread_mutex_unlock(&cuda_devices_lock);
 }
 
-static void unlist(struct cuda *c) {
+static void device_unlist(struct cuda *c) {
     pthread_mutex_lock(&cuda_devices_lock);
     for (struct cuda **at = &devices; *at; at = &(*at)->next)
         if (*at == c) {
@@ -104,8 +104,8 @@ static bool has_ended(struct cuda *c) {
     return true;
 }
 
-static void release(struct cuda *c) {
-    unlist(c);
+static void device_release(struct cuda *c) {
+    device_unlist(c);
     if (!cuda_may_free(c) || !has_ended(c)) return;
     if (c->dnn) (void)dnn.Destroy(c->dnn);
     if (c->blas) (void)blaslt.Destroy(c->blas);
@@ -119,7 +119,7 @@ static void release(struct cuda *c) {
 }
 
 static void cuda_close(struct device *d) {
-    release(cuda_device(d));
+    device_release(cuda_device(d));
 }
 
 /* Kernels of the engine and NVIDIA's libraries need what GPUs have since 2020. */
@@ -186,10 +186,10 @@ static enum error cuda_open(const struct device_params *p, struct device **out) 
     c->base.params = *p;
     enum error err = open_parts(c, p->unit);
     if (err) {
-        release(c);
+        device_release(c);
         return err;
     }
-    list(c);
+    device_list(c);
     *out = &c->base;
     return ERR_NONE;
 }

@@ -52,7 +52,7 @@ static enum error not_recording(const struct cuda *c, enum device_lane l, const 
 }
 
 /* ---- marks ---------------------------------------------------------------------------------- */
-static enum error create(struct device *d, unsigned flags, struct device_mark **out) {
+static enum error event_create(struct device *d, unsigned flags, struct device_mark **out) {
     struct device_mark *m = calloc(1, sizeof *m);
     if (!m) return FAIL(ERR_MEMORY, "no memory for a mark");
     m->of = cuda_device(d);
@@ -67,11 +67,11 @@ static enum error create(struct device *d, unsigned flags, struct device_mark **
 }
 
 enum error cuda_mark_create(struct device *d, struct device_mark **out) {
-    return create(d, cudaEventDisableTiming, out);
+    return event_create(d, cudaEventDisableTiming, out);
 }
 
 enum error cuda_timer_create(struct device *d, struct device_mark **out) {
-    return create(d, cudaEventDefault, out);
+    return event_create(d, cudaEventDefault, out);
 }
 
 int64_t cuda_between(const struct device_mark *from, const struct device_mark *to) {
@@ -123,7 +123,7 @@ static enum error tell_fault(struct cuda *c) {
     return ERR_NONE;
 }
 
-static cudaError_t look(cudaStream_t s, cudaEvent_t e) {
+static cudaError_t event_look(cudaStream_t s, cudaEvent_t e) {
     cudaError_t state = e ? cudaEventQuery(e) : cudaStreamQuery(s);
     (void)cudaGetLastError(); /* "not ready" is kept as an error: the next launch would be blamed */
     return state;
@@ -131,7 +131,7 @@ static cudaError_t look(cudaStream_t s, cudaEvent_t e) {
 
 /* Short waits are watched, as falling asleep and waking takes longer than they; in long ones the thread sleeps for a
  * small part of what it has waited, and leaves the core to those that load data. */
-static void rest(int64_t waited) {
+static void host_rest(int64_t waited) {
     enum { WATCH = 100000, LONGEST = 1000000, PART = 64 };
     int64_t nap = waited / PART < LONGEST ? waited / PART : LONGEST;
     if (waited < WATCH)
@@ -142,13 +142,13 @@ static void rest(int64_t waited) {
 
 /* A lane that waits for another does not hang itself: the one at the end of such a chain does. The last device that
  * it leads to is the one to name; its lock is held. */
-static const struct cuda *culprit(const struct cuda *c, enum device_lane l) {
+static const struct cuda *lane_culprit(const struct cuda *c, enum device_lane l) {
     enum { HOPS = 2 * DEVICE_LANES }; /* lanes that follow one another in a circle end somewhere */
     for (int i = 0; i < HOPS; i++) {
         cudaStream_t lane = atomic_load(&c->followed[l]);
         enum device_lane next;
         const struct cuda *other = lane ? cuda_with(lane, &next) : NULL;
-        if (!other || look(lane, NULL) != cudaErrorNotReady) break;
+        if (!other || event_look(lane, NULL) != cudaErrorNotReady) break;
         c = other;
         l = next;
     }
@@ -169,7 +169,7 @@ static enum error tell_hung(const struct cuda *c, double seconds) {
 enum error cuda_give_up(struct device *d, enum device_lane l, double seconds) {
     enum { TO_TELL = 5 };
     pthread_mutex_lock(&cuda_devices_lock);
-    enum error err = tell_hung(culprit(cuda_device(d), l), seconds);
+    enum error err = tell_hung(lane_culprit(cuda_device(d), l), seconds);
     pthread_mutex_unlock(&cuda_devices_lock);
     give_up(err, TO_TELL);
     return err;
@@ -179,7 +179,7 @@ enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char 
     int64_t start = clock_ns(), waited;
     double most = c->base.params.timeout;
     cudaError_t state;
-    while ((state = look(s, e)) == cudaErrorNotReady) {
+    while ((state = event_look(s, e)) == cudaErrorNotReady) {
         TRY(given_up_error());
         waited = clock_ns() - start;
         if (most > 0 && clock_seconds(waited) > most) {
@@ -188,7 +188,7 @@ enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char 
                 if (s == c->stream[i]) l = (enum device_lane)i;
             return cuda_give_up(&c->base, l, clock_seconds(waited));
         }
-        rest(waited);
+        host_rest(waited);
     }
     CU(state, what);
     return ERR_NONE;
@@ -210,7 +210,7 @@ enum error cuda_record(struct device *d) {
     return ERR_NONE;
 }
 
-static enum error keep(struct cuda *c, cudaGraph_t graph, struct device_recording **out) {
+static enum error recording_keep(struct cuda *c, cudaGraph_t graph, struct device_recording **out) {
     struct device_recording *r = calloc(1, sizeof *r);
     if (!r) return FAIL(ERR_MEMORY, "no memory for a recording");
     r->of = c;
@@ -229,7 +229,7 @@ enum error cuda_recorded(struct device *d, struct device_recording **out) {
     *out = NULL;
     recording = NULL;
     CU(cudaStreamEndCapture(c->stream[LANE_COMPUTE], &graph), "recording");
-    enum error err = keep(c, graph, out);
+    enum error err = recording_keep(c, graph, out);
     (void)cudaGraphDestroy(graph);
     return err;
 }

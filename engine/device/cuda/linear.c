@@ -83,7 +83,7 @@ static enum error plan_backward(struct linear *l) {
     return d->first ? ERR_NONE : matmul_init(&l->dx, cuda_of(&l->op), &dx);
 }
 
-static enum error plan(struct linear *l) {
+static enum error products_plan(struct linear *l) {
     TRY(plan_forward(l, &l->infer, false, &l->own_infer));
     if (keeps_before(&l->op.desc)) TRY(plan_forward(l, &l->train, true, &l->own_train));
     return plan_backward(l);
@@ -116,7 +116,7 @@ static void size_up(struct linear *l) {
 static enum error linear_plan(struct op *op) {
     struct linear *l = (struct linear *)op;
     size_up(l);
-    return plan(l);
+    return products_plan(l);
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
@@ -129,12 +129,12 @@ static enum error factor_x(const struct linear *l, const struct op_args *a, cons
     return cuda_lower(dev, LANE_COMPUTE, a->scratch, a->x[0], l->rows * l->in, l->op.desc.precision);
 }
 
-static const void *weight(const struct linear *l, const struct op_args *a, int which) {
+static const void *weight_of(const struct linear *l, const struct op_args *a, int which) {
     return cuda_is_half(&l->op.desc) ? a->w_low[which] : (const void *)a->w[which];
 }
 
 /* The bias before a product that adds to y: it joins the sums in f32, and what is rounded is rounded once. */
-static enum error fill(const struct linear *l, const struct op_args *a) {
+static enum error bias_fill(const struct linear *l, const struct op_args *a) {
     struct rows_call r = {.kind = ROWS_W,
                           .from = element_of(l->op.desc.precision),
                           .to = element_of(l->op.desc.precision),
@@ -146,7 +146,7 @@ static enum error fill(const struct linear *l, const struct op_args *a) {
     return ERR_NONE;
 }
 
-static enum error finish(const struct linear *l, const struct op_args *a, void *before) {
+static enum error product_finish(const struct linear *l, const struct op_args *a, void *before) {
     const struct op_desc *d = &l->op.desc;
     struct linear_finish f = {.type = element_of(d->precision),
                               .act = d->act,
@@ -164,12 +164,12 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     struct linear *l = (struct linear *)op;
     bool train = a->training && keeps_before(&op->desc), bias = op->desc.linear.bias;
     bool own = train ? l->own_train : l->own_infer;
-    struct matmul_args m = {.a = weight(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
-    if (bias) m.bias = weight(l, a, 1);
+    struct matmul_args m = {.a = weight_of(l, a, 0), .d = a->y, .aux = train ? a->saved : NULL, .add = own && bias};
+    if (bias) m.bias = weight_of(l, a, 1);
     TRY(factor_x(l, a, &m.b));
-    if (m.add) TRY(fill(l, a));
+    if (m.add) TRY(bias_fill(l, a));
     TRY(matmul_run(train ? &l->train : &l->infer, cuda_of(op), &m));
-    return own ? finish(l, a, m.aux) : ERR_NONE;
+    return own ? product_finish(l, a, m.aux) : ERR_NONE;
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
@@ -199,7 +199,7 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
     const void *x, *dz;
     TRY(behind_act(l, a, &dz));
     if (a->dx[0]) {
-        struct matmul_args dx = {.a = weight(l, a, 0), .b = dz, .d = a->dx[0]};
+        struct matmul_args dx = {.a = weight_of(l, a, 0), .b = dz, .d = a->dx[0]};
         TRY(matmul_run(&l->dx, cuda_of(op), &dx));
     }
     TRY(factor_x(l, a, &x));

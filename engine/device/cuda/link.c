@@ -35,7 +35,7 @@ static int count_nvlinks(const char *bus) {
     return count;
 }
 
-static bool read_word(const char *bus, const char *file, char word[32]) {
+static bool bus_word(const char *bus, const char *file, char word[32]) {
     char path[128];
     snprintf(path, sizeof path, "/sys/bus/pci/devices/%s/%s", bus, file);
     FILE *f = fopen(path, "re");
@@ -50,8 +50,8 @@ static void find_pcie(struct device_unit *u) {
     static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};
     char rate[32], width[32];
     snprintf(u->link, sizeof u->link, "PCIe");
-    if (!read_word(u->bus, "max_link_speed", rate)) return;
-    if (!read_word(u->bus, "max_link_width", width)) return;
+    if (!bus_word(u->bus, "max_link_speed", rate)) return;
+    if (!bus_word(u->bus, "max_link_width", width)) return;
     for (size_t i = 0; i < sizeof rates / sizeof *rates; i++)
         if (strtod(rate, NULL) == rates[i]) snprintf(u->link, sizeof u->link, "PCIe %d x%.8s", (int)i + 1, width);
 }

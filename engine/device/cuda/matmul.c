@@ -42,7 +42,7 @@ static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
     return ERR_NONE;
 }
 
-static enum error describe(struct matmul *m) {
+static enum error matmul_describe(struct matmul *m) {
     const struct matmul_product *p = &m->product;
     int32_t a = p->a_turned ? CUBLAS_OP_T : CUBLAS_OP_N, b = p->b_turned ? CUBLAS_OP_T : CUBLAS_OP_N;
     uint32_t epilogue = p->epilogue;
@@ -76,7 +76,7 @@ static enum error preference_set(cublasLtMatmulPreference_t f, cublasLtMatmulPre
     return ERR_NONE;
 }
 
-static enum error prefer(cublasLtMatmulPreference_t f) {
+static enum error preference_fill(cublasLtMatmulPreference_t f) {
     static const cublasLtMatmulPreferenceAttributes_t aligned[] = {
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
@@ -100,12 +100,12 @@ static enum error no_way(const struct matmul_product *p, cublasStatus_t why) {
                 why == CUBLAS_STATUS_SUCCESS ? "none fits" : blaslt.GetStatusString(why));
 }
 
-static enum error ask(struct matmul *m, struct cuda *c) {
+static enum error matmul_ask(struct matmul *m, struct cuda *c) {
     cublasLtMatmulPreference_t f = NULL;
     cublasLtMatmulHeuristicResult_t best = {.state = CUBLAS_STATUS_NOT_SUPPORTED};
     int found = 0;
     BLAS(blaslt.MatmulPreferenceCreate(&f), "asking for a product");
-    enum error err = prefer(f);
+    enum error err = preference_fill(f);
     if (err == ERR_NONE) {
         cublasStatus_t s = blaslt.MatmulAlgoGetHeuristic(c->blas, m->desc, m->a, m->b, m->d, m->d, f, 1, &best, &found);
         if (s == CUBLAS_STATUS_SUCCESS && found > 0) s = best.state;
@@ -128,43 +128,43 @@ static struct advice advice[ADVICE];
 static unsigned advice_next;
 static pthread_mutex_t advice_mutex = PTHREAD_MUTEX_INITIALIZER;
 
-static bool same(const struct matmul_product *a, const struct matmul_product *b) {
+static bool product_same(const struct matmul_product *a, const struct matmul_product *b) {
     return a->m == b->m && a->n == b->n && a->k == b->k && a->a_turned == b->a_turned && a->b_turned == b->b_turned &&
            a->precision == b->precision && a->d_f32 == b->d_f32 && a->epilogue == b->epilogue && a->aux_ld == b->aux_ld;
 }
 
-static bool recall(struct matmul *m, int unit) {
+static bool answer_recall(struct matmul *m, int unit) {
     bool found = false;
     pthread_mutex_lock(&advice_mutex);
     for (int i = 0; i < ADVICE && !found; i++) {
-        found = advice[i].used && advice[i].unit == unit && same(&advice[i].product, &m->product);
+        found = advice[i].used && advice[i].unit == unit && product_same(&advice[i].product, &m->product);
         if (found) m->algo = advice[i].algo;
     }
     pthread_mutex_unlock(&advice_mutex);
     return found;
 }
 
-static void remember(const struct matmul *m, int unit) {
+static void answer_remember(const struct matmul *m, int unit) {
     pthread_mutex_lock(&advice_mutex);
     advice[advice_next++ % ADVICE] = (struct advice){unit, true, m->product, m->algo};
     pthread_mutex_unlock(&advice_mutex);
 }
 
 /* ---- products ------------------------------------------------------------------------------- */
-static enum error plan(struct matmul *m, struct cuda *c) {
+static enum error matmul_plan(struct matmul *m, struct cuda *c) {
     int unit = c->base.params.unit;
-    TRY(describe(m));
+    TRY(matmul_describe(m));
     TRY(lay_out(m));
-    if (recall(m, unit)) return ERR_NONE;
-    TRY(ask(m, c));
-    remember(m, unit);
+    if (answer_recall(m, unit)) return ERR_NONE;
+    TRY(matmul_ask(m, c));
+    answer_remember(m, unit);
     return ERR_NONE;
 }
 
 enum error matmul_init(struct matmul *m, struct cuda *c, const struct matmul_product *p) {
     *m = (struct matmul){.product = *p};
     enum error err = cuda_enter(c);
-    if (err == ERR_NONE) err = plan(m, c);
+    if (err == ERR_NONE) err = matmul_plan(m, c);
     if (err != ERR_NONE) matmul_fini(m);
     return err;
 }

@@ -96,7 +96,7 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
 }
 
 /* On a stream of its own: the lanes may be busy, or waiting for others. */
-static enum error clear(struct cuda *c, void *p, size_t bytes) {
+static enum error memory_clear(struct cuda *c, void *p, size_t bytes) {
     CU(cudaMemsetAsync(p, 0, bytes, c->setup), "zeroing new memory");
     return cuda_await(c, c->setup, NULL, "zeroing new memory");
 }
@@ -110,7 +110,7 @@ enum error cuda_alloc(struct device *d, size_t bytes, void **out) {
     if (e == cudaErrorMemoryAllocation) return out_of_memory(c, bytes);
     CU(e, "memory of the GPU");
     struct range r = {(uintptr_t)p, (uintptr_t)p + bytes};
-    enum error err = clear(c, p, bytes);
+    enum error err = memory_clear(c, p, bytes);
     if (!err && !keep_range(c->memory, r)) err = FAIL(ERR_MEMORY, "no memory for a device's list");
     if (!err)
         *out = p;
@@ -175,7 +175,7 @@ enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes
 }
 
 /* Where two GPUs cannot reach each other the driver copies by way of the host: so no failure here is one. */
-static void reach(const struct cuda *c, const struct cuda *peer) {
+static void peer_reach(const struct cuda *c, const struct cuda *peer) {
     int can = 0, unit = peer->base.params.unit;
     if (cuda_enter(c) != ERR_NONE) return;
     if (cudaDeviceCanAccessPeer(&can, c->base.params.unit, unit) == cudaSuccess && can)
@@ -193,8 +193,8 @@ static void reach_once(const struct cuda *c, const struct cuda *peer) {
     pthread_mutex_lock(&lock);
     if (!done[i][j]) {
         done[i][j] = done[j][i] = true;
-        reach(peer, c);
-        reach(c, peer);
+        peer_reach(peer, c);
+        peer_reach(c, peer);
     }
     pthread_mutex_unlock(&lock);
 }

@@ -8,17 +8,17 @@ static int64_t places(const struct op_desc *d) {
 }
 
 /* n samples as they lie. */
-static enum error copy(struct op *op, const struct turn *t) {
+static enum error samples_copy(struct op *op, const struct turn *t) {
     const struct op_desc *d = &op->desc;
     if (t->from_type != t->to_type) return cuda_lower(op->dev, LANE_COMPUTE, t->to, t->from, op_xs(d), d->precision);
     return cuda_copy(op->dev, LANE_COMPUTE, t->to, op->dev, t->from, (size_t)op_xs(d) * element_bytes(t->to_type));
 }
 
 /* From images of that layout. A sample that lies plain is (channels, places). */
-static enum error turn(struct op *op, enum layout layout, struct turn *t) {
+static enum error turn_from(struct op *op, enum layout layout, struct turn *t) {
     const struct op_desc *d = &op->desc;
     int64_t c = d->x.dim[0];
-    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1) return copy(op, t);
+    if (d->x_layout == d->y_layout || places(d) == 1 || c == 1) return samples_copy(op, t);
     t->n = d->n;
     t->rows = layout == LAYOUT_PLAIN ? c : places(d);
     t->columns = c * places(d) / t->rows;
@@ -29,13 +29,13 @@ static enum error turn(struct op *op, enum layout layout, struct turn *t) {
 static enum error reorder_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     struct turn t = {element_read(d), element_of(d->precision), .from = a->x[0], .to = a->y};
-    return turn(op, d->x_layout, &t);
+    return turn_from(op, d->x_layout, &t);
 }
 
 static enum error reorder_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     struct turn t = {element_of(d->precision), element_of(d->precision), .from = a->dy, .to = a->dx[0]};
-    return !t.to || d->first ? ERR_NONE : turn(op, d->y_layout, &t);
+    return !t.to || d->first ? ERR_NONE : turn_from(op, d->y_layout, &t);
 }
 
 static bool reorder_takes(const struct op_desc *d) {

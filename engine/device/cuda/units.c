@@ -45,7 +45,7 @@ enum error cuda_units(int *count) {
 }
 
 /* ---- what they are --------------------------------------------------------------------------- */
-static int attribute(int unit, enum cudaDeviceAttr which) {
+static int unit_attribute(int unit, enum cudaDeviceAttr which) {
     int value = 0;
     if (cudaDeviceGetAttribute(&value, which, unit) != cudaSuccess) (void)cudaGetLastError();
     return value;
@@ -56,16 +56,16 @@ static bool find_properties(int unit, struct device_unit *out) {
     if (cudaGetDeviceProperties(&p, unit) != cudaSuccess) return false;
     snprintf(out->name, sizeof out->name, "%.*s", (int)sizeof out->name - 1, p.name);
     out->memory = p.totalGlobalMem;
-    out->major = attribute(unit, cudaDevAttrComputeCapabilityMajor);
-    out->minor = attribute(unit, cudaDevAttrComputeCapabilityMinor);
-    out->processors = attribute(unit, cudaDevAttrMultiProcessorCount);
+    out->major = unit_attribute(unit, cudaDevAttrComputeCapabilityMajor);
+    out->minor = unit_attribute(unit, cudaDevAttrComputeCapabilityMinor);
+    out->processors = unit_attribute(unit, cudaDevAttrMultiProcessorCount);
     snprintf(out->bus, sizeof out->bus, "%04x:%02x:%02x.0", (unsigned)p.pciDomainID, (unsigned)p.pciBusID,
              (unsigned)p.pciDeviceID);
     return true;
 }
 
 /* What is free can only be asked of the current GPU. */
-static void find_free(int unit, struct device_unit *out) {
+static void unit_free_bytes(int unit, struct device_unit *out) {
     size_t total;
     int before = cuda_current;
     if (cudaSetDevice(unit) != cudaSuccess) return;
@@ -77,7 +77,7 @@ static void find_free(int unit, struct device_unit *out) {
 bool cuda_unit_about(int i, struct device_unit *out) {
     *out = (struct device_unit){0};
     bool found = find_properties(i, out);
-    if (found) find_free(i, out);
+    if (found) unit_free_bytes(i, out);
     if (found) cuda_link(out);
     (void)cudaGetLastError();
     return found;

@@ -100,7 +100,7 @@ static enum error table_there(struct cuda *c, int count, const struct update_spa
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
-static bool aligned(const struct rule_span *s) {
+static bool span_aligned(const struct rule_span *s) {
     uintptr_t all = (uintptr_t)s->w | (uintptr_t)s->g;
     for (int i = 0; i < RULE_SLOTS; i++) all |= (uintptr_t)s->slot[i];
     return all % 16 == 0;
@@ -118,7 +118,7 @@ static int64_t make_table(struct cuda *c, const struct rule_span *spans, int cou
                                                   .first = chunks,
                                                   .rate = s->rate,
                                                   .kind = (uint16_t)s->kind,
-                                                  .aligned = aligned(s)};
+                                                  .aligned = span_aligned(s)};
         chunks += (s->n + UPDATE_CHUNK - 1) / UPDATE_CHUNK;
     }
     return chunks;

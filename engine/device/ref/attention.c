@@ -44,7 +44,7 @@ static double dot(const float *a, const float *b, int64_t n) {
 }
 
 /* p of query t, over 'seen' keys. */
-static void probabilities(const struct head *h, int64_t t, int64_t seen) {
+static void query_probabilities(const struct head *h, int64_t t, int64_t seen) {
     double most = -INFINITY, sum = 0;
     for (int64_t j = 0; j < seen; j++) {
         h->p[j] = dot(h->q + t * h->ld, h->k + j * h->ld_k, h->size) / sqrt((double)h->size);
@@ -71,7 +71,7 @@ static enum error attention_forward(struct op *op, const struct op_args *a) {
         struct head h = head_of(d, a, i);
         for (int64_t t = 0; t < h.positions; t++) {
             int64_t seen = d->attention.causal ? a->at + t + 1 : h.positions;
-            probabilities(&h, t, seen);
+            query_probabilities(&h, t, seen);
             for (int64_t k = 0; k < h.size; k++) {
                 double sum = 0;
                 for (int64_t j = 0; j < seen; j++) sum += h.p[j] * (double)h.v[j * h.ld_k + k];
@@ -87,7 +87,7 @@ static void query_backward(const struct head *h, int64_t t, int64_t seen) {
     const float *dy = h->dy + t * h->ld / 3;
     double scale = 1 / sqrt((double)h->size), d = dot(dy, h->y + t * h->ld / 3, h->size);
     double *dq = h->grad, *dk = dq + h->positions * h->size, *dv = dk + h->positions * h->size;
-    probabilities(h, t, seen);
+    query_probabilities(h, t, seen);
     for (int64_t j = 0; j < seen; j++) {
         double ds = h->p[j] * (dot(dy, h->v + j * h->ld_k, h->size) - d) * scale;
         for (int64_t k = 0; k < h->size; k++) {

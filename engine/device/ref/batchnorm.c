@@ -18,17 +18,17 @@ static struct channel channel_of(const struct op_desc *d, int64_t c) {
     return (struct channel){.first = c * area, .stride = each, .n = d->n, .area = area};
 }
 
-static int64_t element(const struct channel *c, int64_t k) {
+static int64_t channel_element(const struct channel *c, int64_t k) {
     return c->first + k / c->area * c->stride + k % c->area;
 }
 
-static void moments(const struct channel *c, const float *x, double *mean, double *var) {
+static void channel_moments(const struct channel *c, const float *x, double *mean, double *var) {
     int64_t count = c->n * c->area;
     double sum = 0, squares = 0;
-    for (int64_t k = 0; k < count; k++) sum += (double)x[element(c, k)];
+    for (int64_t k = 0; k < count; k++) sum += (double)x[channel_element(c, k)];
     *mean = sum / (double)count;
     for (int64_t k = 0; k < count; k++) {
-        double off = (double)x[element(c, k)] - *mean;
+        double off = (double)x[channel_element(c, k)] - *mean;
         squares += off * off;
     }
     *var = squares / (double)count;
@@ -42,7 +42,7 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
         if (norm_applying(a))
             norm_take(a, ch, &mean, &var, &all);
         else
-            moments(&c, a->x[0], &mean, &var);
+            channel_moments(&c, a->x[0], &mean, &var);
         if (norm_measuring(a)) {
             norm_keep(a, ch, mean, var * (double)count);
             return;
@@ -60,7 +60,7 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
     }
     double scale = (double)a->w[0][ch] / sqrt(var + (double)d->norm.eps);
     for (int64_t k = 0; k < count; k++) {
-        int64_t at = element(&c, k);
+        int64_t at = channel_element(&c, k);
         double y = ((double)a->x[0][at] - mean) * scale + (double)a->w[1][ch];
         a->y[at] = act_forward(d->act, (float)y);
     }
@@ -86,7 +86,7 @@ static void norm_channel_backward(const struct op_desc *d, const struct op_args 
     const float *saved = a->saved;
     double mean = (double)saved[2 * ch], r = (double)saved[2 * ch + 1], dw = 0, db = 0;
     for (int64_t k = 0; k < count; k++) {
-        int64_t at = element(&c, k);
+        int64_t at = channel_element(&c, k);
         double dy = (double)act_backward(d->act, a->y[at], a->dy[at]);
         db += dy;
         dw += dy * ((double)a->x[0][at] - mean) * r;
@@ -103,7 +103,7 @@ static void norm_channel_backward(const struct op_desc *d, const struct op_args 
         dw *= r;
     }
     for (int64_t k = 0; k < count && a->dx[0]; k++) {
-        int64_t at = element(&c, k);
+        int64_t at = channel_element(&c, k);
         double dy = (double)act_backward(d->act, a->y[at], a->dy[at]);
         double h = ((double)a->x[0][at] - mean) * r;
         a->dx[0][at] = (float)((double)a->w[0][ch] * r * (dy - (db + h * dw) / all));

@@ -32,7 +32,7 @@ static struct dims dims_of(const struct op_desc *d) {
                          .pw = w->pad[1]};
 }
 
-static int64_t places(const struct dims *c) {
+static int64_t conv_places(const struct dims *c) {
     return c->n * c->yc * c->yh * c->yw;
 }
 
@@ -54,7 +54,7 @@ static void for_channel(const struct dims *c, int64_t i, int64_t o, visit fn, vo
 }
 
 /* ---- forward -------------------------------------------------------------------------------- */
-static float factor(enum precision precision, float v) {
+static float conv_factor(enum precision precision, float v) {
     return precision == PRECISION_BF16 ? bf16_round(v) : v;
 }
 
@@ -66,10 +66,10 @@ struct conv_sum {
 
 static void add_product(void *ctx, int64_t x, int64_t w, int64_t y) {
     struct conv_sum *s = ctx;
-    s->y[y] += factor(s->precision, s->x[x]) * factor(s->precision, s->w[w]);
+    s->y[y] += conv_factor(s->precision, s->x[x]) * conv_factor(s->precision, s->w[w]);
 }
 
-static void conv(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *y) {
+static void conv_sums(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *y) {
     struct conv_sum s = {d->precision, a->x[0], a->w[0], y};
     int64_t area = c->yh * c->yw;
     for (int64_t i = 0; i < c->n; i++)
@@ -96,24 +96,24 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     struct dims c = dims_of(d);
     if (!d->conv.maxpool) {
-        conv(d, &c, a, a->y);
+        conv_sums(d, &c, a, a->y);
         return ERR_NONE;
     }
     float *y = a->training ? a->saved : a->scratch;
-    conv(d, &c, a, y);
+    conv_sums(d, &c, a, y);
     for (int64_t at = 0; at < op_ys(d); at++) a->y[at] = y[pool_source(&c, y, at)];
     return ERR_NONE;
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
 /* The gradient behind pool and activation, one value for each of the convolution's own outputs. */
-static void gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *dz) {
+static void sums_gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *dz) {
     const float *y = d->conv.maxpool ? a->saved : a->y;
     if (d->conv.maxpool) {
-        memset(dz, 0, (size_t)places(c) * sizeof *dz);
+        memset(dz, 0, (size_t)conv_places(c) * sizeof *dz);
         for (int64_t at = 0; at < op_ys(d); at++) dz[pool_source(c, y, at)] = a->dy[at];
     }
-    for (int64_t k = 0; k < places(c); k++) dz[k] = act_backward(d->act, y[k], d->conv.maxpool ? dz[k] : a->dy[k]);
+    for (int64_t k = 0; k < conv_places(c); k++) dz[k] = act_backward(d->act, y[k], d->conv.maxpool ? dz[k] : a->dy[k]);
 }
 
 struct conv_gradient {
@@ -124,9 +124,9 @@ struct conv_gradient {
 
 static void add_gradients(void *ctx, int64_t x, int64_t w, int64_t y) {
     struct conv_gradient *g = ctx;
-    float dz = factor(g->precision, g->dz[y]);
-    g->dw[w] += factor(g->precision, g->x[x]) * dz;
-    if (g->dx) g->dx[x] += factor(g->precision, g->w[w]) * dz;
+    float dz = conv_factor(g->precision, g->dz[y]);
+    g->dw[w] += conv_factor(g->precision, g->x[x]) * dz;
+    if (g->dx) g->dx[x] += conv_factor(g->precision, g->w[w]) * dz;
 }
 
 static enum error conv_backward(struct op *op, const struct op_args *a) {
@@ -134,7 +134,7 @@ static enum error conv_backward(struct op *op, const struct op_args *a) {
     struct dims c = dims_of(d);
     int64_t area = c.yh * c.yw, weights = c.yc * (c.xc / c.groups) * c.kh * c.kw;
     float *dz = a->scratch;
-    gradient(d, &c, a, dz);
+    sums_gradient(d, &c, a, dz);
     struct conv_gradient g = {d->precision, a->x[0], a->w[0], dz, a->dx[0], a->dw[0]};
     memset(g.dw, 0, (size_t)weights * sizeof *g.dw);
     if (g.dx) memset(g.dx, 0, (size_t)op_xs(d) * sizeof *g.dx);

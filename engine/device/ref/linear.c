@@ -20,7 +20,7 @@ static int64_t weight_at(const struct pass *p, int64_t o, int64_t k) {
     return p->d->linear.transposed ? k * p->out + o : o * p->in + k;
 }
 
-static double product(const struct pass *p, float a, float b) {
+static double term_product(const struct pass *p, float a, float b) {
     if (p->d->precision == PRECISION_BF16) a = bf16_round(a), b = bf16_round(b);
     return (double)a * (double)b;
 }
@@ -28,7 +28,8 @@ static double product(const struct pass *p, float a, float b) {
 /* What the activation reads. */
 static float input_of_act(const struct pass *p, int64_t i, int64_t o) {
     double sum = p->d->linear.bias ? (double)p->a->w[1][o] : 0;
-    for (int64_t k = 0; k < p->in; k++) sum += product(p, p->a->x[0][i * p->in + k], p->a->w[0][weight_at(p, o, k)]);
+    for (int64_t k = 0; k < p->in; k++)
+        sum += term_product(p, p->a->x[0][i * p->in + k], p->a->w[0][weight_at(p, o, k)]);
     return (float)sum;
 }
 
@@ -62,7 +63,7 @@ static void weights_backward(const struct pass *p, int64_t o) {
     for (int64_t k = 0; k < p->in; k++) {
         float *dw = &a->dw[0][weight_at(p, o, k)];
         double sum = a->add_dw ? (double)*dw : 0;
-        for (int64_t i = 0; i < p->rows; i++) sum += product(p, behind_act(p, i, o), a->x[0][i * p->in + k]);
+        for (int64_t i = 0; i < p->rows; i++) sum += term_product(p, behind_act(p, i, o), a->x[0][i * p->in + k]);
         *dw = (float)sum;
     }
 }
@@ -74,7 +75,8 @@ static enum error linear_backward(struct op *op, const struct op_args *a) {
     for (int64_t i = 0; i < p.rows && a->dx[0]; i++)
         for (int64_t k = 0; k < p.in; k++) {
             double sum = 0;
-            for (int64_t o = 0; o < p.out; o++) sum += product(&p, behind_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
+            for (int64_t o = 0; o < p.out; o++)
+                sum += term_product(&p, behind_act(&p, i, o), a->w[0][weight_at(&p, o, k)]);
             a->dx[0][i * p.in + k] = (float)sum;
         }
     return ERR_NONE;

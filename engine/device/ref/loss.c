@@ -26,19 +26,19 @@ static double row_softmax(const float *x, int64_t classes, float *y, int64_t *be
 }
 
 /* -log of softmax(x)[k]. */
-static double surprise(const float *x, int64_t best, double log_sum, int64_t k) {
+static double class_surprise(const float *x, int64_t best, double log_sum, int64_t k) {
     return log_sum - ((double)x[k] - (double)x[best]);
 }
 
 static double row_loss(const struct op *op, const struct op_args *a, int64_t row, int64_t best, double log_sum) {
     int64_t classes = shape_last(&op->desc.x);
     const float *x = a->x[0] + row * classes, *w = a->class_weights;
-    if (!loss_is_soft(a)) return surprise(x, best, log_sum, a->labels[row]);
+    if (!loss_is_soft(a)) return class_surprise(x, best, log_sum, a->labels[row]);
     struct soft_target t = soft_target(&op->desc, a, row, class_weights_sum(a, classes));
-    double loss = t.at.of_label * surprise(x, best, log_sum, t.at.label);
-    if (t.at.of_other > 0) loss += t.at.of_other * surprise(x, best, log_sum, t.at.other);
+    double loss = t.at.of_label * class_surprise(x, best, log_sum, t.at.label);
+    if (t.at.of_other > 0) loss += t.at.of_other * class_surprise(x, best, log_sum, t.at.other);
     for (int64_t k = 0; k < classes && t.of_each > 0; k++)
-        loss += t.of_each * (w ? (double)w[k] : 1) * surprise(x, best, log_sum, k);
+        loss += t.of_each * (w ? (double)w[k] : 1) * class_surprise(x, best, log_sum, k);
     return loss;
 }
 
@@ -121,12 +121,12 @@ static inline __attribute__((always_inline)) enum error features_forward(struct 
     return ERR_NONE;
 }
 
-static double square(double x, double target) {
+static double difference_square(double x, double target) {
     return (x - target) * (x - target);
 }
 
 static enum error mse_forward(struct op *op, const struct op_args *a) {
-    return features_forward(op, a, square);
+    return features_forward(op, a, difference_square);
 }
 
 static enum error mse_backward(struct op *op, const struct op_args *a) {

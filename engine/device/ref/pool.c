@@ -30,7 +30,7 @@ static struct place place_of(const struct op_desc *d, int64_t at) {
                           .x1 = -at_least(-(x0 + w->kernel[1]), -wide)};
 }
 
-static int64_t largest(const struct op_desc *d, const float *x, int64_t at) {
+static int64_t window_largest(const struct op_desc *d, const float *x, int64_t at) {
     struct place p = place_of(d, at);
     int64_t best = -1;
     for (int64_t iy = p.y0; iy < p.y1; iy++)
@@ -46,7 +46,7 @@ static enum error pool_forward(struct op *op, const struct op_args *a) {
     const struct window *w = &d->pool.window;
     for (int64_t at = 0; at < op_ys(d); at++) {
         if (d->pool.kind == POOL_MAX) {
-            a->y[at] = a->x[0][largest(d, a->x[0], at)];
+            a->y[at] = a->x[0][window_largest(d, a->x[0], at)];
             continue;
         }
         struct place p = place_of(d, at);
@@ -65,7 +65,7 @@ static enum error pool_backward(struct op *op, const struct op_args *a) {
     memset(a->dx[0], 0, (size_t)op_xs(d) * sizeof(float));
     for (int64_t at = 0; at < op_ys(d); at++) {
         if (d->pool.kind == POOL_MAX) {
-            a->dx[0][largest(d, a->x[0], at)] += a->dy[at];
+            a->dx[0][window_largest(d, a->x[0], at)] += a->dy[at];
             continue;
         }
         struct place p = place_of(d, at);

@@ -4,11 +4,11 @@
 
 #include "engine/base/onnx_graph.h"
 
-static void zero(float *to, int64_t count) {
+static void floats_zero(float *to, int64_t count) {
     for (int64_t k = 0; k < count; k++) to[k] = 0;
 }
 
-static void copy(const float *from, int64_t count, float *to) {
+static void floats_copy(const float *from, int64_t count, float *to) {
     for (int64_t k = 0; k < count; k++) to[k] = from[k];
 }
 
@@ -18,7 +18,7 @@ static enum error embedding_forward(struct op *op, const struct op_args *a) {
     int64_t features = shape_last(&d->y);
     for (int64_t i = 0; i < op_xs(d); i++) {
         TRY(token_check(a->x[0][i], d->embedding.vocabulary));
-        copy(a->w[0] + (int64_t)a->x[0][i] * features, features, a->y + i * features);
+        floats_copy(a->w[0] + (int64_t)a->x[0][i] * features, features, a->y + i * features);
     }
     return ERR_NONE;
 }
@@ -26,10 +26,10 @@ static enum error embedding_forward(struct op *op, const struct op_args *a) {
 static enum error embedding_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t features = shape_last(&d->y);
-    if (!a->add_dw) zero(a->dw[0], d->embedding.vocabulary * features);
+    if (!a->add_dw) floats_zero(a->dw[0], d->embedding.vocabulary * features);
     for (int64_t i = 0; i < op_xs(d); i++)
         for (int64_t k = 0; k < features; k++) a->dw[0][(int64_t)a->x[0][i] * features + k] += a->dy[i * features + k];
-    if (a->dx[0]) zero(a->dx[0], op_xs(d));
+    if (a->dx[0]) floats_zero(a->dx[0], op_xs(d));
     return ERR_NONE;
 }
 
@@ -70,7 +70,7 @@ static enum error position_backward(struct op *op, const struct op_args *a) {
         for (int64_t i = 0; i < op->desc.n; i++) sum += (double)a->dy[i * each + k];
         a->dw[0][k] = (float)sum;
     }
-    if (a->dx[0]) copy(a->dy, op_xs(&op->desc), a->dx[0]);
+    if (a->dx[0]) floats_copy(a->dy, op_xs(&op->desc), a->dx[0]);
     return ERR_NONE;
 }
 
@@ -94,8 +94,8 @@ const struct op_row op_position = {
 static enum error prepend_forward(struct op *op, const struct op_args *a) {
     int64_t x = shape_count(&op->desc.x), features = shape_last(&op->desc.x), y = x + features;
     for (int64_t i = 0; i < op->desc.n; i++) {
-        copy(a->w[0], features, a->y + i * y);
-        copy(a->x[0] + i * x, x, a->y + i * y + features);
+        floats_copy(a->w[0], features, a->y + i * y);
+        floats_copy(a->x[0] + i * x, x, a->y + i * y + features);
     }
     return ERR_NONE;
 }
@@ -107,7 +107,7 @@ static enum error prepend_backward(struct op *op, const struct op_args *a) {
         for (int64_t i = 0; i < op->desc.n; i++) sum += (double)a->dy[i * y + k];
         a->dw[0][k] = (float)sum;
     }
-    for (int64_t i = 0; i < op->desc.n && a->dx[0]; i++) copy(a->dy + i * y + features, x, a->dx[0] + i * x);
+    for (int64_t i = 0; i < op->desc.n && a->dx[0]; i++) floats_copy(a->dy + i * y + features, x, a->dx[0] + i * x);
     return ERR_NONE;
 }
 
@@ -144,16 +144,17 @@ const struct op_row op_prepend = {
 static enum error select_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t x = shape_count(&d->x), features = shape_last(&d->x);
-    for (int64_t i = 0; i < d->n; i++) copy(a->x[0] + i * x + d->select.row * features, features, a->y + i * features);
+    for (int64_t i = 0; i < d->n; i++)
+        floats_copy(a->x[0] + i * x + d->select.row * features, features, a->y + i * features);
     return ERR_NONE;
 }
 
 static enum error select_backward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
     int64_t x = shape_count(&d->x), features = shape_last(&d->x);
-    if (a->dx[0]) zero(a->dx[0], op_xs(d));
+    if (a->dx[0]) floats_zero(a->dx[0], op_xs(d));
     for (int64_t i = 0; i < d->n && a->dx[0]; i++)
-        copy(a->dy + i * features, features, a->dx[0] + i * x + d->select.row * features);
+        floats_copy(a->dy + i * features, features, a->dx[0] + i * x + d->select.row * features);
     return ERR_NONE;
 }
 
@@ -176,21 +177,22 @@ const struct op_row op_select = {
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 /* Where element k of a sample (channel, pixel) lies in (pixel, channel). */
-static int64_t turned(const struct op_desc *d, int64_t k) {
+static int64_t turned_place(const struct op_desc *d, int64_t k) {
     int64_t channels = d->x.dim[0], pixels = d->y.dim[0];
     return k % pixels * channels + k / pixels;
 }
 
 static enum error tokens_forward(struct op *op, const struct op_args *a) {
     int64_t each = shape_count(&op->desc.x);
-    for (int64_t k = 0; k < op_xs(&op->desc); k++) a->y[k / each * each + turned(&op->desc, k % each)] = a->x[0][k];
+    for (int64_t k = 0; k < op_xs(&op->desc); k++)
+        a->y[k / each * each + turned_place(&op->desc, k % each)] = a->x[0][k];
     return ERR_NONE;
 }
 
 static enum error tokens_backward(struct op *op, const struct op_args *a) {
     int64_t each = shape_count(&op->desc.x);
     for (int64_t k = 0; k < op_xs(&op->desc) && a->dx[0]; k++)
-        a->dx[0][k] = a->dy[k / each * each + turned(&op->desc, k % each)];
+        a->dx[0][k] = a->dy[k / each * each + turned_place(&op->desc, k % each)];
     return ERR_NONE;
 }
 

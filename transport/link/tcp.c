@@ -184,7 +184,7 @@ static enum error line_kind(struct tcp *t, const struct stream *s, bool control,
     if (!secret && asked >= SECURE_SEALED)
         return FAIL(ERR_CONFIG,
                     "messages are to be %s, but the ranks share no secret\nset run.token, or comm.secure: auto",
-                    asked == SECURE_SEALED ? "sealed" : "encrypted");
+                    secure_names[asked]);
     *out = !secret || asked == SECURE_OFF ? SEAL_CHECKS : asked == SECURE_ENCRYPTED ? SEAL_ENCRYPTS : SEAL_SEALS;
     if (t->link.params.roster->hosts > 1 || asked >= SECURE_SEALED) t->link.guard = guards[*out];
     if (secret && control && asked == SECURE_OFF) *out = SEAL_SEALS;

@@ -76,6 +76,7 @@ struct engine_init {
     const char *algorithm;     /* auto, or a name */
     const char *order;         /* tree, or ring */
     const char *interface;     /* to listen on for other hosts */
+    const char *secure;        /* as comm.secure: auto, off, sealed or encrypted, the same on all ranks; NULL: auto */
     double timeout;            /* seconds without progress; 0: 60 */
     double bandwidth, latency; /* of this rank's emulated port: bits per second, each way, and seconds; 0: none */
 };

@@ -35,21 +35,32 @@ static void choose_carrier(const struct trainer *t, struct group_params *p) {
 }
 
 static void describe(struct team *m, const struct trainer *t, const struct group_params *p) {
-    const char *why, *reason, *order = p->order == ORDER_RING ? "ring" : "tree";
+    const char *why, *reason, *order = p->order == ORDER_RING ? "ring" : "tree", *guard = group_guard(m->group);
     const char *carrier = group_carrier(m->group, &reason);
     const char *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
     if (carrier && strcmp(carrier, "staged") != 0)
         snprintf(m->line, sizeof m->line, "%s (%s), %s order", carrier, reason, order);
     else
-        snprintf(m->line, sizeof m->line, "%s%s%s%s over %s%s (%s), %s order", carrier ? "through the host (" : "",
+        snprintf(m->line, sizeof m->line, "%s%s%s%s over %s%s%s%s (%s), %s order", carrier ? "through the host (" : "",
                  carrier ? reason : "", carrier ? "): " : "", choice, emulation_on(&p->emulate) ? "emulated " : "",
-                 p->link, why, order);
+                 p->link, guard ? ", " : "", guard ? guard : "", why, order);
 }
 
 /* A library adds in its own way, each rank's one sum. */
 static bool adds_subtrees(const struct team *m, const struct group_params *p) {
     const char *why, *carrier = group_carrier(m->group, &why);
     return p->leaves && (p->bitwise || !carrier || strcmp(carrier, "nccl") != 0);
+}
+
+/* Whether what guards the messages is what was expressly asked for. */
+static enum error check_guard(const struct team *m, const struct group_params *p) {
+    const char *why, *carrier = group_carrier(m->group, &why);
+    bool far = p->roster && p->roster->hosts > 1;
+    if (p->secure < SECURE_SEALED || !far || !carrier || strcmp(carrier, "nccl") != 0) return ERR_NONE;
+    return FAIL(ERR_CONFIG,
+                "comm.secure is %s, but NCCL neither seals nor encrypts what it sends\n"
+                "comm.backend: host, or comm.secure: auto",
+                secure_names[p->secure]);
 }
 
 enum error team_open(struct team *m, struct trainer *t, const struct place *place) {
@@ -60,6 +71,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     p.order = c->order == COMM_ORDER_RING ? ORDER_RING : ORDER_TREE;
     p.timeout = c->timeout;
     p.heartbeat = c->heartbeat;
+    p.secure = (enum secure)c->secure;
     p.emulate = (struct emulation){c->emulate.bandwidth, c->emulate.latency};
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
     if (p.order == ORDER_TREE && strcmp(p.algorithm, "native") != 0) p.leaves = (int)t->config->batch.shards;
@@ -67,6 +79,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     open_recorder(m, t, p.size);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
+    TRY(check_guard(m, &p));
     m->subtrees = adds_subtrees(m, &p);
     describe(m, t, &p);
     return ERR_NONE;

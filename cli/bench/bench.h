@@ -21,6 +21,7 @@ struct bench_comm { /* the options */
     int64_t calls;  /* a size; 0: as many as fit in 'seconds' */
     double seconds; /* a size */
     struct emulation emulate;
+    enum secure secure;
     enum bench_format format;
     const char *save; /* a file that takes it as JSON as well; or NULL */
 };

@@ -293,6 +293,8 @@ static const struct option options[] = {
      .wants = "a time up to 1h, such as 0.5 or 200ms"},
     {"--emulate", "E", "bandwidth=1Gbit,latency=50us: a port for each rank", .at = AT(o.emulate),
      .read = read_emulation},
+    {"--secure", "S", "as comm.secure: auto (default), off, sealed or encrypted", CONFIG_ENUM, AT(o.secure),
+     .choices = "auto|off|sealed|encrypted"},
     {"--json", NULL, "instead of the table", CONFIG_ENUM, AT(o.format), BENCH_JSON},
     {"--csv", NULL, "likewise", CONFIG_ENUM, AT(o.format), BENCH_CSV},
     {"--save", "FILE", "writes the JSON into a file, in addition to the printed output", CONFIG_STRING, AT(o.save),

@@ -317,6 +317,7 @@ static enum error open_run(struct bench_run *b, const struct group_params *p, co
     params.order = s->order;
     params.timeout = 60;
     params.emulate = o->emulate;
+    params.secure = o->secure;
     TRY(group_open(&params, &b->group));
     TRY(group_alloc(b->group, buffer_bytes(o), &memory));
     b->buf = memory;

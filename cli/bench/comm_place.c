@@ -9,7 +9,7 @@
 
 static enum error open_port(struct bench_places *p, int rank, int first, int host) {
     struct seat_of *s = &p->seat[rank];
-    TRY(port_open(&(struct port_params){0}, &p->port[rank]));
+    TRY(port_open(&(struct port_params){.key = "bench"}, &p->port[rank])); /* so that messages can be sealed */
     *s = (struct seat_of){.host = host, .local = rank - first};
     snprintf(s->name, sizeof s->name, "host%c", 'A' + host);
     snprintf(s->address, sizeof s->address, "%s", port_address(p->port[rank]));

@@ -81,11 +81,14 @@ static enum error read_told(const struct launch_self *self, struct engine_group 
     return station_told(g->pool, p);
 }
 
-static enum error open_station(const struct engine_init *init, struct engine_group *g) {
+static enum error open_station(const struct engine_init *init, const char *secure, struct engine_group *g) {
     struct launch_self self;
     bool started = false;
     struct meeting *meeting = NULL;
+    const struct fact fact = {"value of secure", secure};
     struct station_params p = {.meeting_fd = -1,
+                               .facts = &fact,
+                               .nfacts = 1,
                                .link = init->link ? init->link : "auto",
                                .interface = init->interface,
                                .round = "ranks",
@@ -127,7 +130,19 @@ static enum error parts_alloc(struct engine_group *g) {
     return ERR_NONE;
 }
 
+static enum error find_secure(const char *name, enum secure *out) {
+    *out = SECURE_AUTO;
+    while (name && *out < SECURES && strcmp(name, secure_names[*out]) != 0) ++*out;
+    return *out < SECURES ? ERR_NONE
+                          : FAIL(ERR_USAGE, "secure is '%.64s'\none of auto, off, sealed and encrypted", name);
+}
+
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
+    enum secure secure;
+    TRY(find_secure(init->secure, &secure));
+    if (secure >= SECURE_SEALED && init->token && !strcmp(init->token, "none"))
+        return FAIL(ERR_USAGE, "messages cannot be %s with the token none, which everybody knows",
+                    secure_names[secure]);
     if (init->order && strcmp(init->order, "ring") && strcmp(init->order, "tree"))
         return FAIL(ERR_USAGE, "no order '%s'\ntree or ring", init->order);
     if (!(init->bandwidth >= 0 && init->bandwidth <= 1e15 && init->latency >= 0 && init->latency <= 60))
@@ -135,12 +150,13 @@ static enum error open_group(const struct engine_init *init, struct engine_group
                     init->bandwidth, init->latency);
     TRY(pool_create(&g->pool));
     TRY(check_algorithm(init->algorithm, g->pool));
-    TRY(open_station(init, g));
+    TRY(open_station(init, secure_names[secure], g));
     struct group_params p = *station_group(g->station);
     p.algorithm = init->algorithm ? init->algorithm : "auto";
     p.order = init->order && !strcmp(init->order, "ring") ? ORDER_RING : ORDER_TREE;
     p.timeout = init->timeout > 0 ? init->timeout : 60;
     p.mail = true;
+    p.secure = secure;
     p.emulate = (struct emulation){.bandwidth = init->bandwidth / 8, .latency = init->latency};
     TRY(group_open(&p, &g->group));
     TRY(parts_alloc(g));

@@ -10,7 +10,9 @@ enum secure {
     SECURE_OFF,       /* a checksum */
     SECURE_SEALED,    /* readable, and nobody can change them */
     SECURE_ENCRYPTED, /* not readable either */
+    SECURES
 };
+extern const char *const secure_names[SECURES];
 
 enum link_joins { JOINS_ANY, JOINS_THREADS, JOINS_PROCESSES, JOINS_HOSTS };
 enum comm_link {

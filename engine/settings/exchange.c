@@ -98,6 +98,14 @@ static const struct config_field comm_fields[] = {
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
      .help = "Network interface on which ranks listen for other hosts, and which NCCL uses: an address or a name such "
              "as eth0; auto: the one that reaches run.master"},
+    {"secure", CONFIG_ENUM, offsetof(struct comm_config, secure), "auto",
+     "What guards messages between hosts. sealed: nobody on the way can change them; encrypted: or read them, for "
+     "about "
+     "half as much processor time again; both need a secret (run.token). off: a checksum finds accidental damage. "
+     "auto: "
+     "sealed where there is a secret, else off. Expressly sealed or encrypted, messages over TCP within a host are, "
+     "too",
+     .choices = "auto|off|sealed|encrypted"},
     {"emulate", CONFIG_SECTION, offsetof(struct comm_config, emulate), .extra = &emulate_section},
     {"compress", CONFIG_VARIANT, offsetof(struct comm_config, compress), "none",
      "Mode ddp: gradients in fewer bytes; the bits then depend on the number of devices", .extra = &compress_variants},

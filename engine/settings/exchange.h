@@ -31,6 +31,7 @@ struct comm_config {
     int order;             /* enum comm_order, likewise */
     double timeout, heartbeat;
     const char *interface; /* address or name; auto */
+    int secure;            /* enum secure */
     struct emulate_config {
         double bandwidth, latency; /* 0: not emulated */
     } emulate;

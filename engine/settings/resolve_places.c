@@ -101,6 +101,11 @@ static void check_token(struct resolve *r) {
     bool empty = node->given && !strcmp(node->given, "file:"), file = !strncmp(spec, "file:", 5) && !empty;
     if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 && (strncmp(spec, "env:", 4) != 0 || !spec[4]))
         refuse_secret(r, node);
+    if (r->c->comm.secure >= SECURE_SEALED && !strcmp(spec, "none"))
+        config_error(r->e, resolve_find(r, "comm.secure"), false,
+                     "'comm.secure' is %s, but everybody knows the secret of run.token: none (%s)\n"
+                     "export a secret as ENGINE_TOKEN and set run.token: auto; or comm.secure: auto",
+                     secure_names[r->c->comm.secure], resolve_place(r, node));
 }
 
 enum error resolve_processes(struct resolve *r) {

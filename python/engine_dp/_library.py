@@ -22,7 +22,7 @@ class EngineError(Exception):
 class Init(ctypes.Structure):
     _fields_ = [
         ("init", c_char_p), ("rank", c_int), ("size", c_int), ("token", c_char_p), ("link", c_char_p),
-        ("algorithm", c_char_p), ("order", c_char_p), ("interface", c_char_p), ("timeout", c_double),
+        ("algorithm", c_char_p), ("order", c_char_p), ("interface", c_char_p), ("secure", c_char_p), ("timeout", c_double),
         ("bandwidth", c_double), ("latency", c_double),
     ]
 

@@ -254,8 +254,9 @@ class Group:
     init, rank, size: how they find each other, as in ("tcp://host:port" or "file:///path", 0, 2). If these are not
     given, the environment that the launcher has set says it; without a launcher it is a group of one. link: auto, shm,
     tcp, hosts. algorithm: auto, direct, ring, star, tree, halving_doubling, hierarchical. order of addition: tree gives
-    the same bits for every algorithm; ring depends on the number of ranks. timeout: seconds without progress. bandwidth
-    (bits per second) and latency (seconds) are those of each rank's emulated port.
+    the same bits for every algorithm; ring depends on the number of ranks. secure: what guards messages between hosts:
+    auto, off, sealed, encrypted. timeout: seconds without progress. bandwidth (bits per second) and latency (seconds)
+    are those of each rank's emulated port.
 
     Every method that exchanges has wait=False, which gives a Work instead of the result. A rank's calls run in the
     order in which they are made, except for messages (send and recv), which run beside them.
@@ -263,14 +264,15 @@ class Group:
 
     def __init__(self, init: Optional[str] = None, rank: int = 0, size: int = 0, *, token: Optional[str] = None,
                  link: Optional[str] = None, algorithm: Optional[str] = None, order: Optional[str] = None,
-                 interface: Optional[str] = None, timeout: float = 60, bandwidth: float = 0, latency: float = 0):
+                 interface: Optional[str] = None, secure: Optional[str] = None, timeout: float = 60, bandwidth: float = 0,
+                 latency: float = 0):
         def text(s: Optional[str]) -> Optional[bytes]:
             return s.encode() if s is not None else None
 
         self._begin()
         handle = ctypes.c_void_p()
         params = Init(text(init), rank, size, text(token), text(link), text(algorithm), text(order), text(interface),
-                      timeout, bandwidth, latency)
+                      text(secure), timeout, bandwidth, latency)
         _open_beside(params, handle)
         self._take(handle)
 

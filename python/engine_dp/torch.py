@@ -60,7 +60,7 @@ _OPS = {name: _group.OPS[ours] for name, ours in _NAMES.items()}
 _LATE = 75  # the exit code after a timeout
 _NEVER_SENT = -(1 << 40)  # a tag
 _NUMBERS = ("bandwidth", "latency")
-_KNOWN = ("link", "algorithm", "order", "interface", "token", *_NUMBERS)
+_KNOWN = ("link", "algorithm", "order", "interface", "secure", "token", *_NUMBERS)
 
 
 def _given() -> Dict[str, Any]:
@@ -82,8 +82,8 @@ _settings = _given()
 
 @contextlib.contextmanager
 def options(**settings: Any) -> Iterator[None]:
-    """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface, token,
-    bandwidth, latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. The variable
+    """Groups that are made inside have these settings of engine_dp.Group: link, algorithm, order, interface,
+    secure, token, bandwidth, latency. options(bandwidth=1e9, latency=50e-6) gives each rank a port of 1 Gbit/s and 50 us. The variable
     ENGINE_DP_OPTIONS has settings for the whole program."""
     unknown = settings.keys() - set(_KNOWN)
     if unknown:

@@ -454,6 +454,9 @@ int main(int argc, char **argv) {
     need(engine_group_open(&(struct engine_init){.latency = -1}, &none) == 64 && !none);
     need(engine_group_open(&(struct engine_init){.algorithm = "sideways"}, &none) == 64 && !none);
     need(strstr(engine_message(), "sideways") && strstr(engine_hint(), "halving_doubling"));
+    need(engine_group_open(&(struct engine_init){.secure = "sideways"}, &none) == 64 && !none);
+    need(strstr(engine_message(), "sideways") && strstr(engine_hint(), "encrypted"));
+    need(engine_group_open(&(struct engine_init){.secure = "sealed", .token = "none"}, &none) == 64 && !none);
     need(engine_group_open(&init, &group) == 0);
     rank = engine_group_rank(group);
     size = engine_group_size(group);

@@ -23,7 +23,7 @@ static void test_crc_known(void **state) {
 
 static void test_crc_ways_agree(void **state) {
     (void)state;
-    uint8_t data[300];
+    static uint8_t data[20000]; /* which the instruction takes in three lanes */
     crc32c_fn *fast = crc32c_fast();
     fill(data, sizeof data);
     assert_int_equal(crc32c_plain(~0u, (const uint8_t *)"123456789", 9), ~0xE3069283u);
@@ -32,7 +32,7 @@ static void test_crc_ways_agree(void **state) {
         skip();
     }
     for (size_t from = 0; from < 9; from++)
-        for (size_t n = 0; n + from < sizeof data; n++)
+        for (size_t n = 0; n + from < sizeof data; n += n < 300 ? 1 : 97)
             assert_int_equal(fast(~7u, data + from, n), crc32c_plain(~7u, data + from, n));
 }
 

@@ -79,6 +79,7 @@ static const struct row {
     {"comm.timeout=9s", PLACE},
     {"comm.heartbeat=9s", PLACE},
     {"comm.interface=lo", PLACE},
+    {"comm.secure=encrypted", PLACE},
     {"comm.emulate.bandwidth=1Gbit", PLACE},
     {"comm.emulate.latency=1us", PLACE},
     {"comm.compress=topk", PLACE},

@@ -472,6 +472,8 @@ static const struct {
     {"devices: cpu:2\nrun: {elastic: 1}\ncomm: {algorithm: tree}", NULL,
      "c.yaml:2:16: error: 'run.elastic' continues with any number of devices, but comm.algorithm 'tree' (set at 3:19) "
      "does not support every number"},
+    {"comm: {secure: sealed}\nrun: {token: none}", NULL,
+     "c.yaml:1:16: error: 'comm.secure' is sealed, but everybody knows the secret of run.token: none (set at 2:14)"},
     {"run: {init: udp://x}", NULL,
      "c.yaml:1:13: error: 'run.init' must be auto, none, env://, tcp://HOST:PORT or file:///PATH, "
      "got \"udp://x\""},

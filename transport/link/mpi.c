@@ -426,7 +426,9 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
     struct link *l;
     if (p->secure >= SECURE_SEALED)
         return FAIL(ERR_CONFIG,
-                    "link mpi: MPI neither seals nor encrypts what it sends\ncomm.secure: auto, or comm.link: hosts");
+                    "messages are to be %s, but MPI neither seals nor encrypts what it sends\n"
+                    "comm.link: hosts, or comm.secure: auto",
+                    secure_names[p->secure]);
     TRY(mpi_start(&mpi));
     TRY(tcp_open(p, &link_mpi, &l));
     enum error err = open_carried(tcp_of(l), mpi);

@@ -150,7 +150,7 @@ static enum error choose_seals(struct tcp *t) {
     if (!secret && asked >= SECURE_SEALED)
         return FAIL(ERR_CONFIG,
                     "messages are to be %s, but the ranks share no secret\nset run.token, or comm.secure: auto",
-                    asked == SECURE_SEALED ? "sealed" : "encrypted");
+                    secure_names[asked]);
     t->seals = !secret || asked == SECURE_OFF ? SEAL_CHECKS : asked == SECURE_ENCRYPTED ? SEAL_ENCRYPTS : SEAL_SEALS;
     t->control_seals = secret && asked == SECURE_OFF ? SEAL_SEALS : t->seals;
     if (p->roster->hosts > 1 || asked >= SECURE_SEALED) t->link.guard = guards[t->seals];

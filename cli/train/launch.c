@@ -148,7 +148,7 @@ struct launch {
 static enum error start_ranks(const struct launch *l, const struct nodes_round *round, struct launch_result *result) {
     const struct launch_options *o = l->o;
     const char *node = pool_printf(l->pool, "%d", l->nodes.index), *named = pool_printf(l->pool, "node %s", node),
-               *nodes = pool_printf(l->pool, "%d", l->nodes.count), *done = pool_printf(l->pool, "%d", l->restarts),
+               *nodes = pool_printf(l->pool, "%d", l->nodes.nodes_max), *done = pool_printf(l->pool, "%d", l->restarts),
                *most = pool_printf(l->pool, "%d", (int)o->restarts);
     struct rank_master master;
     if (!node || !named || !nodes || !done || !most) return ERR_MEMORY;
@@ -210,21 +210,21 @@ static enum error launch_open(const struct launch_options *o, struct pool *pool,
                        .pool = pool,
                        .nodes = {.index = (int)o->node,
                                  .count = (int)o->nodes.max,
-                                 .nodes_min = (int)o->nodes.min,
+                                 .nodes_min = o->nodes.min < o->nodes.max ? (int)o->nodes.min : 0,
                                  .nodes_max = (int)o->nodes.max,
                                  .facts = facts,
                                  .nfacts = 2,
                                  .again = o->restarts > 0,
                                  .timeout = (double)o->timeout}};
     if (!facts[1].value) return ERR_MEMORY;
-    if (l.nodes.nodes_min < l.nodes.nodes_max)
+    if (l.nodes.nodes_min)
         return FAIL(ERR_CONFIG, "'engine launch' needs all %d hosts, and cannot begin with %d of them\nuse --nnodes %d",
                     l.nodes.nodes_max, l.nodes.nodes_min, l.nodes.nodes_max);
     TRY(count_processes(o->size, &l.nodes.locals));
     TRY(program_words(o, pool, &l.program));
     if (o->logs) TRY(file_make_folders(o->logs));
-    if (l.nodes.count > 1) TRY(master_of(o, pool, &l.nodes.master));
-    TRY(nodes_token("auto", l.nodes.count, pool, &l.nodes.token));
+    if (l.nodes.nodes_max > 1) TRY(master_of(o, pool, &l.nodes.master));
+    TRY(nodes_token("auto", l.nodes.nodes_max, pool, &l.nodes.token));
     return launch_nodes(&l, result);
 }
 

@@ -8,7 +8,7 @@
 
 struct nodes_params {
     int index, count;
-    int nodes_min, nodes_max; /* so many nodes may make up the run; max is 'count' */
+    int nodes_min, nodes_max; /* how many nodes there may be, 'count' at most; nodes_min 0: all are needed */
     int locals;               /* ranks that this node will start */
     const char *master;       /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
     const char *token;

@@ -153,27 +153,15 @@ static enum error start_ranks(const struct launch *l, const struct nodes_round *
     struct rank_master master;
     if (!node || !named || !nodes || !done || !most) return ERR_MEMORY;
     TRY(find_master(o, l->nodes.master, l->pool, &master));
-    const char *variables[] = {STORE_VARIABLE,
-                               round->store,
-                               ROUND_VARIABLE,
-                               round->name,
-                               TOKEN_VARIABLE,
-                               l->nodes.token,
-                               NODE_VARIABLE,
-                               named,
-                               "MASTER_ADDR",
-                               master.address,
-                               "MASTER_PORT",
-                               master.port,
-                               "GROUP_RANK",
-                               node,
-                               "GROUP_WORLD_SIZE",
-                               nodes,
-                               "TORCHELASTIC_RESTART_COUNT",
-                               done,
-                               "TORCHELASTIC_MAX_RESTARTS",
-                               most,
-                               NULL};
+    // clang-format off
+    const char *variables[] = {
+        STORE_VARIABLE, round->store,            ROUND_VARIABLE, round->name,
+        TOKEN_VARIABLE, l->nodes.token,          NODE_VARIABLE, named,
+        "MASTER_ADDR", master.address,           "MASTER_PORT", master.port,
+        "GROUP_RANK", node,                      "GROUP_WORLD_SIZE", nodes,
+        "TORCHELASTIC_RESTART_COUNT", done,      "TORCHELASTIC_MAX_RESTARTS", most,
+        NULL};
+    // clang-format on
     struct launch_params p = {.size = round->locals,
                               .first = round->first,
                               .world = round->world,
@@ -222,7 +210,7 @@ static enum error launch_open(const struct launch_options *o, struct pool *pool,
     struct launch l = {.o = o,
                        .pool = pool,
                        .nodes = {.index = (int)o->node,
-                                 .nodes_min = (int)o->nodes.min,
+                                 .nodes_min = o->nodes.min < o->nodes.max ? (int)o->nodes.min : 0,
                                  .nodes_max = (int)o->nodes.max,
                                  .facts = facts,
                                  .nfacts = 2,

@@ -247,6 +247,24 @@ static void by_launch(void **state) {
     assert_non_null(strstr(p.out, "of 2, RANK and WORLD_SIZE say something else"));
 }
 
+/* A rank is killed; all start again, and the run goes on from its checkpoint. */
+static void by_launch_again(void **state) {
+    char fixed[600];
+    const char *before[] = {engine, "launch", "--standalone", "--nproc-per-node", "4", "--max-restarts", "1", engine,
+                            "run",  NULL},
+               *after[] = {"--set", fixed,
+                           "--set", "checkpoint=10st",
+                           "--set", "inject.fault={device: 1, step: 25, kind: kill}",
+                           NULL};
+    (void)state;
+    snprintf(fixed, sizeof fixed, "log.dir=%s", scratch_path("again"));
+    start(&ranks[0], before, after);
+    assert_true(finish(&ranks[0], 60));
+    check("engine launch, again", &ranks[0], "engine launch");
+    assert_non_null(strstr(ranks[0].err, "was killed by signal 9: all ranks start again, for the 1. time of 1"));
+    assert_non_null(strstr(ranks[0].out, "at step 20"));
+}
+
 static void by_mpirun(void **state) {
     (void)state;
     const char *before[] = {"sh",
@@ -491,14 +509,23 @@ static void port_taken(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_teardown(by_itself, sweep),     cmocka_unit_test_teardown(by_the_environment, sweep),
-        cmocka_unit_test_teardown(by_url, sweep),        cmocka_unit_test_teardown(by_launch, sweep),
-        cmocka_unit_test_teardown(unequal_nodes, sweep), cmocka_unit_test_teardown(by_torch, sweep),
-        cmocka_unit_test_teardown(by_mpirun, sweep),     cmocka_unit_test_teardown(by_srun, sweep),
-        cmocka_unit_test_teardown(alone, sweep),         cmocka_unit_test_teardown(nobody_comes, sweep),
-        cmocka_unit_test_teardown(stopped, sweep),       cmocka_unit_test_teardown(stopped_at_a_file, sweep),
-        cmocka_unit_test_teardown(killed, sweep),        cmocka_unit_test_teardown(twice, sweep),
-        cmocka_unit_test_teardown(different, sweep),     cmocka_unit_test_teardown(port_taken, sweep),
+        cmocka_unit_test_teardown(by_itself, sweep),
+        cmocka_unit_test_teardown(by_the_environment, sweep),
+        cmocka_unit_test_teardown(by_url, sweep),
+        cmocka_unit_test_teardown(by_launch, sweep),
+        cmocka_unit_test_teardown(by_launch_again, sweep),
+        cmocka_unit_test_teardown(unequal_nodes, sweep),
+        cmocka_unit_test_teardown(by_torch, sweep),
+        cmocka_unit_test_teardown(by_mpirun, sweep),
+        cmocka_unit_test_teardown(by_srun, sweep),
+        cmocka_unit_test_teardown(alone, sweep),
+        cmocka_unit_test_teardown(nobody_comes, sweep),
+        cmocka_unit_test_teardown(stopped, sweep),
+        cmocka_unit_test_teardown(stopped_at_a_file, sweep),
+        cmocka_unit_test_teardown(killed, sweep),
+        cmocka_unit_test_teardown(twice, sweep),
+        cmocka_unit_test_teardown(different, sweep),
+        cmocka_unit_test_teardown(port_taken, sweep),
     };
     return cmocka_run_group_tests_name("launchers", tests, setup, NULL);
 }

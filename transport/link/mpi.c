@@ -331,30 +331,19 @@ static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
     }
 }
 
-static struct mpi_collective as_mpi_calls_it(const struct native_call *c) {
-    static const enum mpi_kind kinds[COLLECTIVES] = {
-        [KIND_ALL_REDUCE] = COLLECT_ALL_REDUCE, [KIND_REDUCE] = COLLECT_REDUCE, [KIND_BROADCAST] = COLLECT_BROADCAST};
-    static const enum mpi_type types[DTYPES] = {
-        [DTYPE_F32] = OF_F32, [DTYPE_F64] = OF_F64, [DTYPE_I32] = OF_I32, [DTYPE_I64] = OF_I64, [DTYPE_U8] = OF_U8};
-    static const enum mpi_op ops[REDOPS] = {
-        [REDOP_SUM] = BY_SUM, [REDOP_PROD] = BY_PROD, [REDOP_MIN] = BY_MIN,     [REDOP_MAX] = BY_MAX,
-        [REDOP_AND] = BY_AND, [REDOP_OR] = BY_OR,     [REDOP_AVERAGE] = BY_SUM, [REDOP_XOR] = BY_XOR};
-    return (struct mpi_collective){.kind = kinds[c->kind], .type = types[c->type], .op = ops[c->op], .root = c->root};
-}
-
 /* MPI checks nothing and waits for ever: the ranks first agree, by messages of their own, that all
  * have come to this call. */
 static enum error mpi_native(struct link *l, int lane, const struct native_call *c) {
     enum { MOST = 1 << 28 };
     struct tcp *t = tcp_of(l);
-    struct mpi_collective part = as_mpi_calls_it(c);
+    struct native_call part = *c;
     char words[MPI_WORDS];
     enum error err = tcp_sync(l, lane);
     for (int64_t at = 0; at < c->count && !err; at += MOST) {
         int64_t left = c->count - at;
         uint64_t flight;
         part.buf = c->buf + (size_t)at * dtype_size(c->type);
-        part.count = (size_t)(left < MOST ? left : MOST);
+        part.count = left < MOST ? left : MOST;
         if (!calls_of(t)->collect(lane_of(t, lane)->space, &part, &flight, words))
             return tcp_fail(&t->link, ERR_PEER, words);
         err = await_collective(t, lane, &flight);

@@ -155,32 +155,33 @@ static void cancel(uint64_t *flight) {
 
 /* ---- the library's own collectives ---- */
 
-static MPI_Datatype type_of(enum mpi_type t) {
-    const MPI_Datatype types[] = {[OF_F32] = MPI_FLOAT,
-                                  [OF_F64] = MPI_DOUBLE,
-                                  [OF_I32] = MPI_INT32_T,
-                                  [OF_I64] = MPI_INT64_T,
-                                  [OF_U8] = MPI_UINT8_T};
+static MPI_Datatype type_of(enum dtype t) {
+    const MPI_Datatype types[DTYPES] = {[DTYPE_F32] = MPI_FLOAT,
+                                        [DTYPE_F64] = MPI_DOUBLE,
+                                        [DTYPE_I32] = MPI_INT32_T,
+                                        [DTYPE_I64] = MPI_INT64_T,
+                                        [DTYPE_U8] = MPI_UINT8_T};
     return types[t];
 }
 
-static MPI_Op op_of(enum mpi_op op) {
-    const MPI_Op ops[] = {[BY_SUM] = MPI_SUM,  [BY_PROD] = MPI_PROD, [BY_MIN] = MPI_MIN, [BY_MAX] = MPI_MAX,
-                          [BY_AND] = MPI_BAND, [BY_OR] = MPI_BOR,    [BY_XOR] = MPI_BXOR};
+static MPI_Op op_of(enum redop op) {
+    const MPI_Op ops[REDOPS] = {
+        [REDOP_SUM] = MPI_SUM, [REDOP_AVERAGE] = MPI_SUM, [REDOP_PROD] = MPI_PROD, [REDOP_MIN] = MPI_MIN,
+        [REDOP_MAX] = MPI_MAX, [REDOP_AND] = MPI_BAND,    [REDOP_OR] = MPI_BOR,    [REDOP_XOR] = MPI_BXOR};
     return ops[op];
 }
 
-static int start_collective(MPI_Comm comm, const struct mpi_collective *c, MPI_Request *r) {
+static int start_collective(MPI_Comm comm, const struct native_call *c, MPI_Request *r) {
     MPI_Datatype type = type_of(c->type);
     int n = (int)c->count, me = 0;
     MPI_Comm_rank(comm, &me);
-    if (c->kind == COLLECT_BROADCAST) return MPI_Ibcast(c->buf, n, type, c->root, comm, r);
-    if (c->kind == COLLECT_ALL_REDUCE) return MPI_Iallreduce(MPI_IN_PLACE, c->buf, n, type, op_of(c->op), comm, r);
+    if (c->kind == KIND_BROADCAST) return MPI_Ibcast(c->buf, n, type, c->root, comm, r);
+    if (c->kind == KIND_ALL_REDUCE) return MPI_Iallreduce(MPI_IN_PLACE, c->buf, n, type, op_of(c->op), comm, r);
     bool root = me == c->root;
     return MPI_Ireduce(root ? MPI_IN_PLACE : c->buf, root ? c->buf : NULL, n, type, op_of(c->op), c->root, comm, r);
 }
 
-static bool collect(uint64_t space, const struct mpi_collective *c, uint64_t *flight, char words[MPI_WORDS]) {
+static bool collect(uint64_t space, const struct native_call *c, uint64_t *flight, char words[MPI_WORDS]) {
     MPI_Request r;
     if (!went_well(start_collective(to_comm(space), c, &r), words)) return false;
     *flight = from_request(r);

@@ -1,28 +1,14 @@
 /* What the program and its MPI module have in common. The module, libengine_mpi.so, is all that is linked with an MPI
- * library: it knows bytes and ranks, and nothing of the engine; the link "mpi" (link/mpi.c) loads it when it is opened.
+ * library: of the engine it knows types alone; the link "mpi" (link/mpi.c) loads it when it is opened.
  * It exports one thing, a struct mpi_calls by the name engine_mpi.
  *
  * A space is a communicator, a flight is a request: numbers here, since each library has its own types for them. Calls
  * that can fail return false and leave words for it. Any thread. */
 #pragma once
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "transport/link/link.h"
 
 #define MPI_MODULE_SYMBOL "engine_mpi"
 enum { MPI_WORDS = 256 };
-
-enum mpi_kind { COLLECT_ALL_REDUCE, COLLECT_REDUCE, COLLECT_BROADCAST };
-enum mpi_type { OF_F32, OF_F64, OF_I32, OF_I64, OF_U8 };
-enum mpi_op { BY_SUM, BY_PROD, BY_MIN, BY_MAX, BY_AND, BY_OR, BY_XOR };
-struct mpi_collective {
-    enum mpi_kind kind;
-    enum mpi_type type;
-    enum mpi_op op;
-    void *buf;
-    size_t count;
-    int root;
-};
 
 struct mpi_calls {
     uint32_t bytes;     /* of this struct */
@@ -50,5 +36,5 @@ struct mpi_calls {
 
     /* Starts a collective of the library's own, all ranks the same ones in the same order, on at most 2^30 elements at
      * buf, which all of them fill and whose result lands there: at all, but for a reduce only at root. */
-    bool (*collect)(uint64_t space, const struct mpi_collective *c, uint64_t *flight, char words[MPI_WORDS]);
+    bool (*collect)(uint64_t space, const struct native_call *c, uint64_t *flight, char words[MPI_WORDS]);
 };

@@ -19,13 +19,14 @@ struct group_params {
     const char *link;      /* a name of links.def: "thread", "shm", "tcp", "hosts" */
     const char *algorithm; /* a name of algos.def, or "auto" */
     enum order order;
-    int leaves;                  /* of the tree that the ranks which give take runs of (engine/base/leaves.h), a power
+    int leaves;       /* of the tree that the ranks which give take runs of (engine/base/leaves.h), a power
                     of two; 0: each is a leaf */
-    int idle;                    /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
+    int idle;         /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
                  adds. The others are then numbered from it in the order of addition */
-    double timeout;              /* seconds a collective may take; a warning is logged after a sixth of it (10 s
+    double timeout;   /* seconds a collective may take; a warning is logged after a sixth of it (10 s
                        of 60) */
-    double heartbeat;            /* seconds of silence after which a rank on another host is lost; 0: 10 */
+    double heartbeat; /* seconds of silence after which a rank on another host is lost, three times as many while that
+                       host answers; 0: 10 */
     struct meeting *meeting;     /* where the ranks of this host find each other: see launch/launch.h */
     const struct roster *roster; /* NULL: all ranks are on this host. Borrowed, as are the next two */
     struct port *port;           /* this rank's, for links to other hosts; else NULL */

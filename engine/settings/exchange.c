@@ -94,7 +94,9 @@ static const struct config_field comm_fields[] = {
      "late rank as well; one that was started by hand or by another launcher ends once it goes on",
      .min = 1e-3, .max = 1e9},
     {"heartbeat", CONFIG_SECONDS, offsetof(struct comm_config, heartbeat), "10s",
-     "How long a rank on another host may be silent before it counts as lost", .min = 0.05, .max = 1e9},
+     "How long a rank on another host may be silent before it counts as lost; three times as long while its host "
+     "still answers, as that of a rank which is stopped or starved by other processes does",
+     .min = 0.05, .max = 1e9},
     {"interface", CONFIG_STRING, offsetof(struct comm_config, interface), "auto",
      .help = "Network interface on which ranks listen for other hosts, and which NCCL uses: an address or a name such "
              "as eth0; auto: the one that reaches run.master"},

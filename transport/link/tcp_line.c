@@ -61,6 +61,11 @@ static void line_disuse(struct tcp *t, struct tcp_line *line) {
     t->disused = line;
 }
 
+static void bell_ring(const struct tcp *t, int lane) {
+    ssize_t n = write(t->lane[lane].bell, &(uint64_t){1}, sizeof(uint64_t));
+    (void)n; /* at its end it is readable in any case */
+}
+
 /* With the mutex: once the group has failed, no lane waits on any stream. */
 static void line_place(struct tcp *t, struct tcp_line *_Atomic *at, struct tcp_line *line) {
     if (t->judging != FINE && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
@@ -74,6 +79,8 @@ void lines_end(struct tcp *t) {
             for (int i = 0; i < 2; i++)
                 if (of[i] && of[i]->fd >= 0) shutdown(of[i]->fd, SHUT_RDWR);
         }
+    for (int i = 0; i < ALL_LANES; i++)
+        if (t->lane[i].bell >= 0) bell_ring(t, i);
 }
 
 /* ---- sending ---- */
@@ -111,11 +118,6 @@ enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
 }
 
 /* ---- receiving ---- */
-
-static void bell_ring(const struct tcp *t, int lane) {
-    ssize_t n = write(t->lane[lane].bell, &(uint64_t){1}, sizeof(uint64_t));
-    (void)n; /* at its end it is readable in any case */
-}
 
 static void sender_add(struct tcp *t, int rank) {
     for (int i = 0; i < t->nsenders; i++)

@@ -1,5 +1,5 @@
 /* The number of a device's threads changes no bit: every kind of layer that the zoo has, shards in one pass and one by
- * one. */
+ * one. Nor does the number of devices, where they are many: more than look at each other one by one. */
 #include "tests/harness/program.h"
 
 #include <stdio.h>
@@ -56,11 +56,33 @@ static void in_bf16(void **state) {
     for (int k = 0; k < NETWORKS; k++) compare(k, "batch.shards=8", "precision=bf16", 3, 3);
 }
 
+static void train_on(struct program *p, const char *mode, const char *devices) {
+    char dir[600];
+    snprintf(dir, sizeof dir, "log.dir=%s", scratch_path("many"));
+    program_run(p, 120, "run", "--json", "--quiet", "--mode", mode, "--devices", devices, "--set",
+                "model={layers: [{linear: 16}, relu, {linear: $classes}]}", "--set", "data={set: spirals, train: 1024}",
+                "--set", "batch={size: 512, shards: 512}", "--set", "train=3st", "--set", "eval=off", "--set",
+                "checkpoint=off", "--set", "threads=1", "--set", dir, NULL);
+    if (p->code != 0) fail_msg("%s on %s: exit code %d\n%s", mode, devices, p->code, p->err);
+}
+
+static void on_many_devices(void **state) {
+    static const char *const of[][2] = {{"dp", "cpu:64"}, {"dp", "cpu:100"}, {"dp", "cpu:256"}, {"ddp", "cpu:66"}};
+    (void)state;
+    train_on(&one, "single", "cpu:1");
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        train_on(&many, of[i][0], of[i][1]);
+        assert_string_equal(program_string(&one, "weights_sha256"), program_string(&many, "weights_sha256"));
+        assert_string_equal(program_string(&one, "losses_sha256"), program_string(&many, "losses_sha256"));
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(with_shards_of_unequal_sizes),
         cmocka_unit_test(with_one_shard),
         cmocka_unit_test(in_bf16),
+        cmocka_unit_test(on_many_devices),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

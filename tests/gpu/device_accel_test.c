@@ -253,7 +253,9 @@ static float ragged(const float *v, int count, int lo, int size) {
 static float sum_of(const float *v, int count, enum sum_order order) {
     float t[SUM_TERMS];
     memcpy(t, v, (size_t)count * sizeof *t);
-    if (order == SUM_RAGGED) return ragged(v, count, 0, 2 * SUM_TERMS);
+    int leaves = 2; /* a power of two, and more than the last term's */
+    while (leaves < 2 * count) leaves *= 2;
+    if (order == SUM_RAGGED) return ragged(v, count, 0, leaves);
     if (order == SUM_LINEAR)
         for (int k = 1; k < count; k++) t[0] += t[k];
     else
@@ -298,6 +300,12 @@ static void sums_keep_their_order(void **state) {
             check_sum(counts[c], order, 517, 1, counts[c] - 1);
             check_sum(counts[c], order, 3, 0, 0);
         }
+    for (int order = SUM_LINEAR; order <= SUM_RAGGED; order++) {
+        check_sum(256, order, 133, 0, -1);
+        check_sum(257, order, 133, 0, 5);
+        check_sum(1024, order, 67, 1, -1);
+        check_sum(SUM_TERMS / 2, order, 21, 0, 0);
+    }
     check_sum(4, SUM_TREE, 300000, 0, 0);
     check_sum(3, SUM_LINEAR, 300001, 3, 1);
 }

@@ -112,6 +112,7 @@ static void device_release(struct cuda *c) {
     if (c->blas_space) (void)cudaFree(c->blas_space);
     if (c->fault) (void)cudaFreeHost(c->fault);
     cuda_tables_close(c);
+    cuda_terms_close(c);
     cuda_memory_close(c);
     cuda_lanes_close(c);
     (void)cudaGetLastError();

@@ -23,7 +23,11 @@ struct cuda {
     cudaStream_t setup;         /* beside the lanes: zeroing what has been allocated */
     struct cuda_memory *memory; /* what has been allocated: memory.c */
     struct cuda_tables *tables; /* spans that the GPU has: update.c */
-    char name[96];              /* "NVIDIA H200", for messages */
+    struct cuda_terms {         /* of a long sum: vector.c */
+        void *host, *there;     /* host: what the last copy read, pinned */
+        cudaEvent_t copied;
+    } terms[DEVICE_LANES];
+    char name[96]; /* "NVIDIA H200", for messages */
 };
 enum { BLAS_SPACE = 32 << 20 };
 

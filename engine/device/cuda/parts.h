@@ -56,6 +56,7 @@ void cuda_recording_free(struct device_recording *r);
 MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what);
 
 /* vector.c */
+void cuda_terms_close(struct cuda *c);
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
                     const uint8_t *adds, int64_t n);
 enum error cuda_lower(struct device *d, enum device_lane l, void *to, const float *from, int64_t n, enum precision p);

@@ -4,14 +4,58 @@
 
 #include <assert.h>
 
-_Static_assert((int)VECTOR_TERMS == (int)SUM_TERMS, "as many terms as the device's contract says");
+_Static_assert((int)VECTOR_DEPTH == (int)LEAVES_DEPTH, "as deep as the tree of all leaves");
+
+/* Pointers, then bytes of leaves_adds. */
+enum { TERMS_BYTES = SUM_TERMS * (sizeof(float *) + 1) };
+
+void cuda_terms_close(struct cuda *c) {
+    for (int l = 0; l < DEVICE_LANES; l++) {
+        struct cuda_terms *t = &c->terms[l];
+        if (t->there) (void)cudaFree(t->there);
+        if (t->host) (void)cudaFreeHost(t->host);
+        if (t->copied) (void)cudaEventDestroy(t->copied);
+        *t = (struct cuda_terms){0};
+    }
+}
+
+/* Ready to be written by the host, which the last copy may still read. */
+static enum error terms_open(struct cuda *c, struct cuda_terms *t) {
+    static const char *const what = "the terms of a sum";
+    if (t->copied) return cuda_await(c, NULL, t->copied, what);
+    if (!t->there) CU(cudaMalloc(&t->there, TERMS_BYTES), what);
+    if (!t->host) CU(cudaHostAlloc(&t->host, TERMS_BYTES, cudaHostAllocPortable), what);
+    CU(cudaEventCreateWithFlags(&t->copied, cudaEventDisableTiming), what);
+    return ERR_NONE;
+}
+
+/* More terms than a launch takes along: their table goes to the GPU before it, on the same lane. */
+static enum error sum_by_table(struct cuda *c, enum device_lane l, float *to, const float *const *terms, int count,
+                               const uint8_t *adds, int64_t n) {
+    struct cuda_terms *t = &c->terms[l];
+    TRY(terms_open(c, t));
+    const float **term = t->host;
+    uint8_t *add = (uint8_t *)(term + SUM_TERMS);
+    bool aligned = (uintptr_t)to % 16 == 0;
+    for (int i = 0; i < count; i++) {
+        term[i] = terms[i];
+        add[i] = adds ? adds[i] : i > 0;
+        aligned = aligned && (uintptr_t)terms[i] % 16 == 0;
+    }
+    CU(cudaMemcpyAsync(t->there, t->host, TERMS_BYTES, cudaMemcpyHostToDevice, c->stream[l]), "the terms of a sum");
+    CU(cudaEventRecord(t->copied, c->stream[l]), "the terms of a sum");
+    const struct vector_table table = {t->there, (const uint8_t *)((const float **)t->there + SUM_TERMS)};
+    CU(vector_sum_table(to, table, count, aligned, n, c->stream[l]), "a sum of vectors");
+    return ERR_NONE;
+}
 
 enum error cuda_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
                     const uint8_t *adds, int64_t n) {
     CUDA_ENTERED(c, d);
-    struct vector_terms t = {{NULL}, {0}};
     assert(count >= 1 && count <= SUM_TERMS);
     if (n < 1 || (count == 1 && terms[0] == to)) return ERR_NONE;
+    if (count > VECTOR_TERMS) return sum_by_table(c, l, to, terms, count, adds, n);
+    struct vector_terms t = {{NULL}, {0}};
     for (int i = 0; i < count; i++) {
         t.term[i] = terms[i];
         t.adds[i] = adds ? adds[i] : i > 0;

@@ -37,9 +37,8 @@ template <int COUNT, typename V> static __device__ __forceinline__ V tree(const 
     return v[0];
 }
 
-template <typename V> static __device__ V tree_of_any(const struct vector_terms &t, int count, int64_t i) {
-    enum { DEPTH = 10 }; /* what is left of VECTOR_TERMS at most, and a term */
-    V left[DEPTH];
+template <typename V, typename T> static __device__ V tree_of_any(const T &t, int count, int64_t i) {
+    V left[VECTOR_DEPTH];
     for (int k = 0, depth = 0; k < count; k++) {
         left[depth++] = ((const V *)t.term[k])[i];
         for (int n = t.adds[k]; n > 0; n--, depth--) add(left[depth - 2], left[depth - 1]);
@@ -95,6 +94,19 @@ extern "C" cudaError_t vector_sum(float *to, const struct vector_terms *terms, i
         LAUNCH(sum_kernel<16>, blocks, THREADS, 0, stream, to, t, count, quads, n);
     else
         LAUNCH(sum_kernel<TREE_OF_ANY>, blocks, THREADS, 0, stream, to, t, count, quads, n);
+    return cudaGetLastError();
+}
+
+static __global__ void sum_table_kernel(float *to, struct vector_table t, int count, int64_t quads, int64_t n) {
+    int64_t first = (int64_t)blockIdx.x * blockDim.x + threadIdx.x, step = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = first; i < quads; i += step) ((float4 *)to)[i] = tree_of_any<float4>(t, count, i);
+    for (int64_t i = 4 * quads + first; i < n; i += step) to[i] = tree_of_any<float>(t, count, i);
+}
+
+extern "C" cudaError_t vector_sum_table(float *to, struct vector_table terms, int count, bool aligned, int64_t n,
+                                        cudaStream_t stream) {
+    int64_t quads = aligned ? n / 4 : 0;
+    LAUNCH(sum_table_kernel, blocks_for(aligned ? quads + 3 : n), THREADS, 0, stream, to, terms, count, quads, n);
     return cudaGetLastError();
 }
 

@@ -249,3 +249,22 @@ char *text_of_rate(double bytes_per_s, char out[32]) {
     snprintf(out, 32, "%.3g %s", large ? mbits * 1e-3 : mbits, large ? "Gbit/s" : "Mbit/s");
     return out;
 }
+
+void text_of_numbers(const int *number, int count, char *out, size_t n) {
+    enum { RANGE = 4, MORE = 32 }; /* MORE: room for a range and ", ..." */
+    size_t at = 0;
+    *out = '\0';
+    for (int i = 0, end; i < count; i = end) {
+        const char *comma = i ? ", " : "";
+        for (end = i + 1; end < count && number[end] == number[end - 1] + 1;) end++;
+        if (at + MORE > n) {
+            snprintf(out + at, n - at, "%s...", comma);
+            return;
+        }
+        if (end - i < RANGE) end = i + 1;
+        if (end - i > 1)
+            at += (size_t)snprintf(out + at, n - at, "%s%d to %d", comma, number[i], number[end - 1]);
+        else
+            at += (size_t)snprintf(out + at, n - at, "%s%d", comma, number[i]);
+    }
+}

@@ -31,6 +31,10 @@ size_t text_utf8(const char *text, size_t n);
  * bytes that are no UTF-8. Gives the text. */
 char *text_defuse(char *text, const char *spared);
 
+/* "2, 5", "0 to 62, 64": ascending numbers, four or more in a row as a range. What does not fit in the n bytes of out
+ * is ", ...". */
+void text_of_numbers(const int *number, int count, char *out, size_t n);
+
 /* Numbers for users: "4.3 MB" (of 1024 KB); "672,778"; "12 us", "250 ms", "1.2 s", from a minute on "0:01:07"; "1.25
  * Gbit/s", from bytes a second. out has 32 bytes. */
 char *text_of_bytes(double bytes, char out[32]);

@@ -219,12 +219,31 @@ static void nothing_steers_a_terminal(void **state) {
     assert_string_equal(error_message(), "?: no '?]0;é?'");
 }
 
+static void numbers_in_ranges(void **state) {
+    static const int list[] = {3, 7, 8, 9, 10, 12, 13, 14, 1000, 1001};
+    char out[80], small[48];
+    (void)state;
+    text_of_numbers(list, 0, out, sizeof out);
+    assert_string_equal(out, "");
+    text_of_numbers(list, 4, out, sizeof out);
+    assert_string_equal(out, "3, 7, 8, 9");
+    text_of_numbers(list, 10, out, sizeof out);
+    assert_string_equal(out, "3, 7 to 10, 12, 13, 14, 1000, 1001");
+    text_of_numbers(list, 10, small, sizeof small);
+    assert_string_equal(small, "3, 7 to 10, 12, 13, ...");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ints),    cmocka_unit_test(reals),
-        cmocka_unit_test(bytes),   cmocka_unit_test(seconds),
-        cmocka_unit_test(rates),   cmocka_unit_test(nearest),
-        cmocka_unit_test(figures), cmocka_unit_test(nothing_steers_a_terminal),
+        cmocka_unit_test(numbers_in_ranges),
+        cmocka_unit_test(ints),
+        cmocka_unit_test(reals),
+        cmocka_unit_test(bytes),
+        cmocka_unit_test(seconds),
+        cmocka_unit_test(rates),
+        cmocka_unit_test(nearest),
+        cmocka_unit_test(figures),
+        cmocka_unit_test(nothing_steers_a_terminal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

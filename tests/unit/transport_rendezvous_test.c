@@ -3,6 +3,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/process.h"
+#include "tests/harness/table_store.h"
 #include "tests/harness/timing.h"
 #include "transport/launch/rendezvous.h"
 
@@ -312,10 +313,68 @@ static void one_is_missing(void **state) {
     store_close(s);
 }
 
+/* ---- what it costs ---- */
+
+/* As many requests a member, however many there are, in answers that are the roster and little else. */
+static void few_requests_a_member(void **state) {
+    enum { MOST = 256, REQUESTS = 12, TEXTS = 64 + 32 };
+    static struct meeter m[MOST];
+    (void)state;
+    for (int n = 16; n <= MOST; n *= 4) {
+        struct table_store *table;
+        struct store *s = table_store_open(&table);
+        plan(m, n, s);
+        meet_all(m, n);
+        for (int i = 0; i < n; i++) assert_true(m[i].right);
+        struct table_count count = table_store_count(table);
+        assert_true(count.requests <= REQUESTS * n); /* 6 where nobody waits for 2 s */
+        assert_true(count.bytes / n < TEXTS * n + 2000);
+        store_close(s);
+    }
+}
+
+/* One lists the claims for all while they wait, and each for itself when the time is over. */
+static void one_looks_for_all(void **state) {
+    enum { COME = 20 };
+    struct meeter m[COME];
+    struct table_store *table;
+    struct store *s = table_store_open(&table);
+    (void)state;
+    plan(m, COME, s);
+    for (int i = 0; i < COME; i++) m[i].count = 4 * COME, m[i].timeout = 2.5, m[i].index = 4 * i;
+    m[COME - 1].delay = 0.2;
+    meet_all(m, COME);
+    struct table_count count = table_store_count(table);
+    assert_true(count.lists <= COME + 2);
+    for (int i = 0; i < COME; i++) {
+        assert_int_equal(m[i].err, ERR_TIMEOUT);
+        assert_memory_equal(m[i].message, "ranks 1, 2, 3, 5, ", 18);
+        assert_non_null(strstr(m[i].message, ", ... (60) of 80 have not come within 2.5 s"));
+    }
+    assert_non_null(strstr(m[COME - 1].words, "waiting for ranks 1, 2, "));
+    store_close(s);
+}
+
+/* The first to come has given up: another looks in its place. */
+static void another_looks_in_its_place(void **state) {
+    struct meeter m[2];
+    struct store *s = new_store();
+    (void)state;
+    plan(m, 2, s);
+    m[0].count = m[1].count = 9;
+    m[0].timeout = 0.1, m[1].timeout = 2.5, m[1].delay = 0.3;
+    meet_all(m, 2);
+    assert_int_equal(m[0].said, 0);
+    assert_int_equal(m[1].said, 1);
+    assert_non_null(strstr(m[1].words, "waiting for ranks 2 to 8 of 9 (2"));
+    store_close(s);
+}
+
 /* ---- what somebody else wrote there ---- */
 
 static void nonsense_in_the_store(void **state) {
-    static const char *const keys[] = {"start-0.rank.facts", "start-0.rank.member.1", "start-0.rank.member.0"};
+    static const char *const keys[] = {"start-0.rank.facts", "start-0.rank.member.1", "start-0.rank.member.0",
+                                       "start-0.rank.outcome"};
     static const char *const values[] = {
         "",
         "x",
@@ -328,7 +387,7 @@ static void nonsense_in_the_store(void **state) {
         "{\"instance\":\"i\",\"index\":0,\"who\":\"w\",\"blob\":\"0x\",\"facts\":[1,2]}",
         "{\"instance\":\"i\",\"index\":\"0\",\"who\":\"w\",\"blob\":\"\",\"facts\":{}}"};
     (void)state;
-    for (int k = 0; k < 3; k++)
+    for (int k = 0; k < 4; k++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             struct meeter m[2];
             struct store *s = new_store();
@@ -422,6 +481,9 @@ int main(int argc, char **argv) {
         cmocka_unit_test(the_missing_are_named),
         cmocka_unit_test(all_have_come_when_the_time_is_over),
         cmocka_unit_test(one_is_missing),
+        cmocka_unit_test(few_requests_a_member),
+        cmocka_unit_test(one_looks_for_all),
+        cmocka_unit_test(another_looks_in_its_place),
         cmocka_unit_test(nonsense_in_the_store),
         cmocka_unit_test(who_this_is),
     };

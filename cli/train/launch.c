@@ -92,14 +92,14 @@ static enum error launch_nodes(const struct launch_options *o, struct pool *pool
     const struct fact facts[] = {{"version", ENGINE_VERSION},
                                  {"number of nodes", pool_printf(pool, "%d", (int)o->nodes)}};
     struct nodes_params p = {.index = (int)o->node,
-                             .count = (int)o->nodes,
+                             .nodes_max = (int)o->nodes,
                              .locals = (int)o->size,
                              .facts = facts,
                              .nfacts = 2,
                              .timeout = (double)o->timeout};
     if (!facts[1].value) return ERR_MEMORY;
     if (o->nodes > 1) TRY(nodes_master(o->master, o->port, pool, &p.master));
-    TRY(nodes_token("auto", p.count, pool, &p.token));
+    TRY(nodes_token("auto", p.nodes_max, pool, &p.token));
     TRY(nodes_open(&p, &nodes));
     enum error err = nodes_meet(nodes, NULL, &round);
     if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */

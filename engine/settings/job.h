@@ -2,7 +2,6 @@
  * share, set before they start. */
 #pragma once
 #include "engine/base/error.h"
-#include "engine/base/limits.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -19,12 +18,13 @@ enum job_task {
 
 /* The change of a run that continues without lost devices, or with returned ones. */
 struct job_change {
-    int began, from, to;        /* devices: of the run's first start, before the change, now */
-    int losses, returns;        /* of devices, since the first start */
-    int wait;                   /* the number of checkpoints before all devices are tried again; 0: no device is
+    int began, from, to; /* devices: of the run's first start, before the change, now */
+    int losses, returns; /* of devices, since the first start */
+    int wait;            /* the number of checkpoints before all devices are tried again; 0: no device is
                                  * missing */
-    int lost[RANKS_MAX], nlost; /* ranks, as they were numbered before; none: devices are back */
-    int64_t seen;               /* when, by clock_ns */
+    const int *lost;     /* ranks, as they were numbered before, nlost of them; none: devices are back */
+    int nlost;
+    int64_t seen; /* when, by clock_ns */
 };
 
 struct job {

@@ -7,6 +7,10 @@ static const struct config_field elastic_fields[] = {
      "The smallest number of devices: as long as this many are left, they continue, and the lost ones are tried again "
      "at the next checkpoint",
      .min = 1, .max = RANKS_MAX, .choices = "off"},
+    {"nodes", CONFIG_INT, offsetof(struct elastic_config, nodes), "all",
+     "The smallest number of hosts: the run begins when this many have come and no other follows for three seconds, or "
+     "when run.nodes have; those that come later are taken in at the next checkpoint",
+     .min = 1, .max = RANKS_MAX, .choices = "all"},
     {.key = NULL},
 };
 static SECTION(

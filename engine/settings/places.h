@@ -34,7 +34,8 @@ struct place_config { /* section run */
     int64_t rank, world_size; /* with init tcp:// and file://; -1, 0: from the environment */
     int64_t restarts;
     struct elastic_config {
-        int64_t min; /* devices that are enough to go on when others are lost; 0: all are needed */
+        int64_t min;   /* devices that are enough to go on when others are lost; 0: all are needed */
+        int64_t nodes; /* hosts that are enough to begin and to go on, of run.nodes; 0: all are needed to begin */
     } elastic;
     const char *token; /* auto | none | env:NAME | file:PATH */
     double join_timeout;

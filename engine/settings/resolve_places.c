@@ -218,8 +218,11 @@ static bool outlives_loss(const struct run_config *c) {
 
 /* What cannot go on without a device, or would learn otherwise. */
 void resolve_elastic(struct resolve *r) {
-    const struct node *at = resolve_find(r, "run.elastic.min"), *devices = resolve_find(r, "devices");
-    int64_t min = r->c->run.elastic.min;
+    const struct node *hosts = resolve_find(r, "run.elastic.nodes"), *devices = resolve_find(r, "devices");
+    struct elastic_config *elastic = &r->c->run.elastic;
+    const struct node *at = elastic->min ? resolve_find(r, "run.elastic.min") : hosts;
+    if (elastic->nodes && !elastic->min) elastic->min = 1;
+    int64_t min = elastic->min, nodes = r->c->run.nodes;
     const char *by = r->c->launched.by;
     r->c->sharing.rescues = outlives_loss(r->c);
     if (!min || r->c->asks || resolve_is_rank(r)) return;
@@ -227,10 +230,13 @@ void resolve_elastic(struct resolve *r) {
         config_error(r->e, at, false,
                      "'run.elastic' continues without a device's process, but mode '%s' has no processes\nuse mode ddp",
                      r->c->mode);
-    else if (min > r->c->devices.count)
+    else if (min > r->c->devices.count && nodes == 1) /* others may have more devices than this one */
         config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
                      (long long)min, r->c->devices.count, r->c->devices.count == 1 ? "" : "s",
                      by ? by : resolve_place(r, devices));
+    if (elastic->nodes > nodes)
+        config_error(r->e, hosts, false, "'run.elastic.nodes' is %lld, but run.nodes %lld (%s)",
+                     (long long)elastic->nodes, (long long)nodes, resolve_place(r, resolve_find(r, "run.nodes")));
     if (r->c->sharing.plan.alone)
         config_error(
             r->e, at, false,

@@ -112,7 +112,8 @@ enum error run_conclude(struct run *r) {
     s.loss_scale = t->at.loss_scale;
     s.skipped = t->at.skipped;
     const struct job_change *change = t->job->change;
-    if (change) s.began = change->began, s.lost = change->losses, s.back = change->returns;
+    if (change && (change->losses || change->returns))
+        s.began = change->began, s.lost = change->losses, s.back = change->returns;
     if (c->sharing.compressed) s.compress = compress_variants.at(c->comm.compress.index)->name;
     s.unreadable[0] = t->feed.data->unreadable;
     if (t->feed.val->unreadable != s.unreadable[0]) s.unreadable[1] = t->feed.val->unreadable;

@@ -275,10 +275,10 @@ static void wait_for_better(struct run *r) {
 
 /* "lost ranks 1, 3"; what another launcher has lost is not known. */
 static void name_change(const struct job_change *c, char *out, int size) {
-    int more = c->to - c->from, n = snprintf(out, (size_t)size, c->nlost > 1 ? "lost ranks" : "lost rank");
-    for (int i = 0; i < c->nlost && n < size; i++)
-        n += snprintf(out + n, (size_t)(size - n), "%s %d", i ? "," : "", c->lost[i]);
-    if (!c->nlost)
+    int more = c->to - c->from, n = snprintf(out, (size_t)size, c->nlost > 1 ? "lost ranks " : "lost rank ");
+    if (c->nlost)
+        text_of_numbers(c->lost, c->nlost, out + n, (size_t)(size - n));
+    else
         snprintf(out, (size_t)size, "%d device%s %s", abs(more), abs(more) > 1 ? "s" : "", more > 0 ? "more" : "fewer");
 }
 
@@ -288,7 +288,7 @@ static void tell_change(struct run *r) {
     const struct trainer *t = r->t;
     const struct job_change own = {.began = t->at.devices, .from = t->at.devices, .to = t->standing.workers};
     const struct job_change *c = t->job->change ? t->job->change : &own;
-    char what[5 * RANKS_MAX + 16], when[64] = "";
+    char what[256], when[64] = "";
     if (!c->from || c->from == c->to) return; /* or what came was lost again */
     double seconds = c->seen ? clock_seconds(clock_ns() - c->seen) : (double)NAN;
     metrics_devices(r->metrics, r->first_step, c, seconds);

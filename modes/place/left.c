@@ -12,32 +12,35 @@ static void take_all(struct left *l) {
     for (int i = 0; i < l->count; i++) l->which[i] = i;
 }
 
-void left_all(struct left *l, const struct run_config *c) {
+enum error left_all(struct left *l, const struct run_config *c, struct pool *pool) {
+    if (!l->which) l->which = pool_alloc(pool, (size_t)c->devices.local * sizeof *l->which);
+    if (!l->which) return ERR_MEMORY;
     l->config = c;
-    l->change = (struct job_change){.began = c->devices.count};
+    l->change = (struct job_change){.to = 0};
     take_all(l);
+    return ERR_NONE;
 }
 
-void left_lose(struct left *l, const struct launch_result *r, int first) {
+enum error left_lose(struct left *l, const struct launch_result *r, int first, struct pool *pool) {
     struct job_change *change = &l->change;
-    int kept = 0, next = 0;
-    change->seen = r->seen;
-    change->nlost = 0;
+    int *lost = pool_alloc(pool, (size_t)l->count * sizeof *lost), kept = 0, next = 0;
+    if (!lost) return ERR_MEMORY;
     for (int i = 0; i < l->count; i++) {
-        bool lost = next < r->nlost && r->lost[next] == i;
-        if (lost)
-            change->lost[change->nlost++] = first + r->lost[next++];
+        if (next < r->nlost && r->lost[next] == i)
+            lost[next] = first + i, next++;
         else
             l->which[kept++] = l->which[i];
     }
+    change->seen = r->seen;
+    change->lost = lost, change->nlost = next;
     l->count = kept;
+    return ERR_NONE;
 }
 
 void left_return(struct left *l, const struct launch_result *r, int64_t due) {
     take_all(l);
     l->change.seen = r->seen;
     l->change.nlost = 0;
-    l->retry.here = false;
     l->retry.done = true;
     l->retry.due = due;
 }
@@ -49,14 +52,14 @@ void left_back_off(struct left *l, int64_t due) {
     l->retry.wait = lasted ? 1 : before < MOST ? 2 * before : MOST;
 }
 
-void left_note(struct left *l, int from, int to, int here) {
+void left_note(struct left *l, int from, const struct nodes_round *round) {
     struct job_change *c = &l->change;
-    int wait = l->retry.wait ? l->retry.wait : 1;
-    l->retry.here = l->retry.here || here;
+    int wait = l->retry.wait ? l->retry.wait : 1, to = round->world;
+    c->began = round->began;
     c->from = from, c->to = to;
     c->losses += from > to ? from - to : 0;
     c->returns += to > from ? to - from : 0;
-    c->wait = to == c->began ? 0 : l->retry.here ? wait : INT32_MAX;
+    c->wait = round->partial ? wait : round->fewer ? INT32_MAX : 0;
 }
 
 enum error left_devices(const struct left *l, struct pool *pool, const char **out) {
@@ -71,23 +74,35 @@ enum error left_devices(const struct left *l, struct pool *pool, const char **ou
 
 /* "4 4 3 1 0 2 8812345678 2": began, from, to, losses, returns, wait, seen, and the ranks that were lost. */
 enum error change_write(const struct job_change *c, struct pool *pool, const char **out) {
-    *out = c->to ? pool_printf(pool, "%d %d %d %d %d %d %lld", c->began, c->from, c->to, c->losses, c->returns, c->wait,
-                               (long long)c->seen)
-                 : "";
-    for (int i = 0; c->to && *out && i < c->nlost; i++) *out = pool_printf(pool, "%s %d", *out, c->lost[i]);
+    char *text = NULL;
+    size_t n = 0;
+    *out = "";
+    if (!c->to) return ERR_NONE;
+    FILE *f = open_memstream(&text, &n);
+    if (!f) return ERR_MEMORY;
+    fprintf(f, "%d %d %d %d %d %d %lld", c->began, c->from, c->to, c->losses, c->returns, c->wait, (long long)c->seen);
+    for (int i = 0; i < c->nlost; i++) fprintf(f, " %d", c->lost[i]);
+    *out = fclose(f) == 0 ? pool_strndup(pool, text, n) : NULL;
+    free(text);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-bool change_read(const char *text, struct job_change *out) {
+enum error change_read(const char *text, struct pool *pool, struct job_change *out) {
     long long seen;
-    int at = 0;
+    int at = 0, most = 0;
     struct job_change *c = out;
     *c = (struct job_change){.to = 0};
     if (!text || sscanf(text, "%9d %9d %9d %9d %9d %10d %20lld%n", &c->began, &c->from, &c->to, &c->losses, &c->returns,
-                        &c->wait, &seen, &at) != 7)
-        return false;
+                        &c->wait, &seen, &at) != 7) {
+        c->to = 0;
+        return ERR_NONE;
+    }
+    for (const char *space = text + at; (space = strchr(space, ' ')); space++) most++;
+    int *lost = pool_alloc(pool, ((size_t)most + 1) * sizeof *lost);
+    if (!lost) return ERR_MEMORY;
+    for (char *end; text[at] == ' ' && c->nlost < most; at = (int)(end - text))
+        lost[c->nlost++] = (int)strtol(text + at, &end, 10);
+    c->lost = lost;
     c->seen = seen;
-    for (char *end; text[at] == ' ' && c->nlost < RANKS_MAX; at = (int)(end - text))
-        c->lost[c->nlost++] = (int)strtol(text + at, &end, 10);
-    return true;
+    return ERR_NONE;
 }

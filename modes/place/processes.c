@@ -65,7 +65,8 @@ static enum error rank_here(const struct job *job, int *exit_code) {
     TRY(station_told(job->settings->pool, &p));
     mine.run_id = given(RUN_VARIABLE);
     mine.renews = &renews;
-    if (change_read(given(DEVICES_VARIABLE), &change)) mine.change = &change;
+    TRY(change_read(given(DEVICES_VARIABLE), job->settings->pool, &change));
+    if (change.to) mine.change = &change;
     TRY(live(mine, &p, given(RESUME_VARIABLE)));
     if (renews) *exit_code = STARTER_AGAIN;
     return ERR_NONE;

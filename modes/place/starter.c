@@ -122,7 +122,9 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .stop = stop_signal,
                               .grace = grace_of(job),
                               .last = job->settings->config.comm.timeout,
-                              .again = STARTER_AGAIN};
+                              .again = STARTER_AGAIN,
+                              .lost = pool_alloc(job->settings->pool, (size_t)round->locals * sizeof(int))};
+    if (!p.lost) return ERR_MEMORY;
     s->asked = 0;
     if (job->settings->config.sharing.rescues) p.busy = is_saving, p.user = s;
     TRY(meeting_create_shared(p.size, &p.meeting));
@@ -159,24 +161,27 @@ static void choose_checkpoint(struct start *s, bool again) {
 
 /* Where there is one node, it has met. */
 static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
-    *round = (struct nodes_round){.world = s->left.count, .locals = s->left.count, .store = ""};
+    int count = s->left.count, local = s->job->settings->config.devices.local;
+    *round =
+        (struct nodes_round){.world = count, .locals = count, .began = local, .partial = count < local, .store = ""};
     if (!s->nodes) return ERR_NONE;
     place_meeting_begins(NULL);
     return place_meeting_ends(nodes_meet(s->nodes, said, round));
 }
 
-/* All with all their devices, whose number the ranks learn when all have met; or, of a node that comes back, with
- * those that go on. A node that comes back takes all nodes to be like itself. */
+/* This node begins with all its devices; others may have fewer, or not be there. */
+static enum error begin_whole(struct start *s, const struct nodes_round *round) {
+    TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
+    if (round->partial || round->fewer) left_note(&s->left, round->world, round);
+    return ERR_NONE;
+}
+
+/* All with all their devices, whose number the ranks learn when all have met; or, of a node that comes later, with
+ * those that go on. */
 static enum error meet_all(struct start *s, struct nodes_round *round) {
-    const struct device_choice *d = &s->job->settings->config.devices;
-    left_all(&s->left, &s->job->settings->config);
+    TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
     TRY(meet(s, NULL, round));
-    if (round->taken_in) left_note(&s->left, round->world, round->world, 0);
-    if (round->world == d->count || round->taken_in || !is_elastic(s)) return ERR_NONE;
-    return FAIL(ERR_CONFIG,
-                "the nodes have %d devices together, this one %d of them, but run.elastic needs as many on each\n"
-                "set 'devices' to the same number on all nodes",
-                round->world, d->local);
+    return begin_whole(s, round);
 }
 
 /* The last step of which a checkpoint was due. */
@@ -189,30 +194,28 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     const struct run_config *c = &s->job->settings->config;
     struct job_change *loss = &s->left.change;
     int from = round->world;
-    left_lose(&s->left, r, round->first);
-    struct nodes_loss said = {.locals = s->left.count,
-                              .nlost = loss->nlost,
-                              .partial = loss->nlost,
-                              .restarts = s->restarts < c->run.restarts};
-    memcpy(said.lost, loss->lost, sizeof said.lost);
+    bool full = !round->partial;
+    TRY(left_lose(&s->left, r, round->first, s->job->settings->pool));
+    struct nodes_loss said = {
+        .locals = s->left.count, .lost = loss->lost, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
     if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
     TRY(meet(s, &said, round));
-    memcpy(loss->lost, said.lost, sizeof said.lost);
-    loss->nlost = said.nlost;
-    if (from == c->devices.count) left_back_off(&s->left, newest_due(s));
-    left_note(&s->left, from, round->world, said.partial);
-    if (round->world == c->devices.count) left_all(&s->left, c);
+    loss->lost = said.lost, loss->nlost = said.nlost;
+    if (full) left_back_off(&s->left, newest_due(s));
+    if (round->whole) return begin_whole(s, round);
+    left_note(&s->left, from, round);
     return ERR_NONE;
 }
 
-/* At a checkpoint, with all devices of the nodes that are there or have come back. */
+/* At a checkpoint, with all devices of the nodes that are there or have come. */
 static enum error meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     int from = round->world;
     left_return(&s->left, r, newest_due(s));
     struct nodes_loss said = {.locals = s->left.count, .joins = true};
     TRY(meet(s, &said, round));
-    left_note(&s->left, from, round->world, 0);
-    log_info("trying %d of %d devices", round->world, s->left.change.began);
+    left_note(&s->left, from, round);
+    int began = round->began;
+    log_info("trying %d of %d devices", round->world, began > round->world ? began : round->world);
     return ERR_NONE;
 }
 
@@ -224,7 +227,7 @@ static enum error go_on(struct start *s, const struct launch_result *r, struct n
     *goes = may_pass(s, r);
     if (*goes && is_elastic(s)) {
         enum error err = meet_left(s, r, round);
-        if (err == ERR_NONE && !s->left.change.to) s->restarts++;
+        if (err == ERR_NONE && round->whole) s->restarts++;
         if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
         if (err != ERR_PEER) return err;
         log_error("%s", error_message());
@@ -264,8 +267,8 @@ static enum error run_rounds(struct start *s, int *exit_code) {
 /* Ranks of one host need a store only for a link that other hosts could use as well. */
 static enum error open_nodes(struct start *s, struct nodes_params *p) {
     const struct link_row *link = &link_rows[s->job->settings->config.comm.link];
-    if (p->count == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
-    if (p->count > 1) TRY(facts_find(s->job, &s->facts));
+    if (p->nodes_max == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
+    if (p->nodes_max > 1) TRY(facts_find(s->job, &s->facts));
     p->nfacts = s->facts.count;
     return nodes_open(p, &s->nodes);
 }
@@ -277,7 +280,8 @@ enum error starter_run(const struct job *job, int *exit_code) {
     struct pool *pool = job->settings->pool;
     struct start s = {.job = job};
     struct nodes_params np = {.index = (int)c->node_rank,
-                              .count = (int)c->nodes,
+                              .nodes_min = (int)c->elastic.nodes,
+                              .nodes_max = (int)c->nodes,
                               .locals = job->settings->config.devices.local,
                               .facts = s.facts.of,
                               .again = c->restarts > 0 || is_elastic(&s),
@@ -285,7 +289,7 @@ enum error starter_run(const struct job *job, int *exit_code) {
                               .least = is_elastic(&s) ? (int)c->elastic.min : 0,
                               .patience = job->settings->config.comm.heartbeat + grace_of(job) + MEET_S};
     if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));
-    TRY(nodes_token(c->token, np.count, pool, &s.token));
+    TRY(nodes_token(c->token, np.nodes_max, pool, &s.token));
     np.token = s.token;
     enum error err = open_nodes(&s, &np);
     if (!err) err = run_rounds(&s, exit_code);

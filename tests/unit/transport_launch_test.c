@@ -142,6 +142,8 @@ static void forget_text(void) {
     text = NULL;
 }
 
+static int lost[16]; /* of the last launch */
+
 static enum error launch(int size, struct launch_result *out, const char *scene, const char *a, const char *b) {
     size_t n;
     forget_text();
@@ -152,7 +154,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.busy = busy, p.again = again_code, p.last = last_s, p.once = once;
+    p.busy = busy, p.again = again_code, p.last = last_s, p.once = once, p.lost = lost;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);

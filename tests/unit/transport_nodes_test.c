@@ -25,17 +25,22 @@ struct scene {
     char said[NODES][300];
     struct nodes_round round[NODES];
     struct nodes_loss loss[NODES];
-    double seconds; /* that node 0 took */
+    int lost[NODES][NODES * EACH]; /* what they name */
+    double seconds;                /* that node 0 took */
 };
 
 static enum error meet_again(struct scene *s, int i, struct nodes *n, int first) {
     struct nodes_loss *loss = &s->loss[i];
     *loss = (struct nodes_loss){.locals = EACH, .restarts = s->restarts};
-    if (s->of[i] == LOSES_ONE) loss->locals = 1, loss->lost[loss->nlost++] = first + 1;
+    loss->lost = s->lost[i];
+    if (s->of[i] == LOSES_ONE) loss->locals = 1, s->lost[i][loss->nlost++] = first + 1;
     if (s->of[i] == LOSES_ALL)
-        for (loss->locals = 0; loss->nlost < EACH;) loss->lost[loss->nlost] = first + loss->nlost, loss->nlost++;
+        for (loss->locals = 0; loss->nlost < EACH;) s->lost[i][loss->nlost] = first + loss->nlost, loss->nlost++;
     int64_t start = clock_ns();
     s->err[i] = nodes_meet(n, loss, &s->round[i]);
+    assert_true(loss->nlost <= NODES * EACH);
+    if (!s->err[i] && loss->nlost) memmove(s->lost[i], loss->lost, (size_t)loss->nlost * sizeof(int));
+    loss->lost = s->lost[i];
     if (i == 0) s->seconds = clock_seconds(clock_ns() - start);
     if (s->err[i]) snprintf(s->said[i], sizeof s->said[i], "%s", error_message());
     return ERR_NONE;
@@ -46,7 +51,7 @@ static enum error join(struct scene *s, int i, struct nodes *n) {
     for (int k = 0; k < 1000 && s->round[i].world < NODES * EACH; k++) {
         struct nodes_loss none = {.locals = EACH, .joins = true};
         TRY(nodes_meet(n, &none, &s->round[i]));
-        assert_false(s->round[i].taken_in);
+        assert_int_equal(s->round[i].began, NODES * EACH);
         usleep(5000);
     }
     return ERR_NONE;
@@ -57,7 +62,7 @@ static enum error come_back(struct scene *s, int i, const struct nodes_params *p
     nodes_close(*n);
     TRY(nodes_open(p, n));
     TRY(nodes_meet(*n, NULL, &s->round[i]));
-    assert_true(s->round[i].taken_in);
+    assert_int_equal(s->round[i].began, NODES * EACH); /* as node 0 says */
     return ERR_NONE;
 }
 
@@ -73,6 +78,7 @@ static enum error live(struct scene *s, int i, struct nodes *n) {
     assert_int_equal(first.world, NODES * EACH);
     assert_int_equal(first.first, i * EACH);
     assert_int_equal(first.locals, EACH);
+    assert_false(first.partial || first.fewer || first.whole);
     if (s->of[i] == LEAVES || s->of[i] == RETURNS) return ERR_NONE;
     if (s->of[i] != SILENT) TRY(meet_again(s, i, n, first.first));
     if (s->of[i] != SILENT) return somebody_returns(s) ? join(s, i, n) : ERR_NONE;
@@ -83,7 +89,7 @@ static enum error live(struct scene *s, int i, struct nodes *n) {
 static enum error node(void *user, int i) {
     struct scene *s = user;
     const struct nodes_params p = {.index = i,
-                                   .count = NODES,
+                                   .nodes_max = NODES,
                                    .locals = EACH,
                                    .master = s->master,
                                    .token = "of-the-test-0123456789",
@@ -129,6 +135,7 @@ static void one_rank_fewer(void **state) {
     goes_on(&s, 1, 2, 1, 5);
     goes_on(&s, 2, 3, 2, 5);
     lost_ranks(&s, 1, 3);
+    for (int i = 0; i < NODES; i++) assert_true(s.round[i].partial && !s.round[i].fewer && !s.round[i].whole);
 }
 
 static void a_node_leaves(void **state) {
@@ -140,6 +147,7 @@ static void a_node_leaves(void **state) {
         goes_on(&s, 0, 0, 2, 4);
         goes_on(&s, 2, 2, 2, 4);
         lost_ranks(&s, 2, 2);
+        assert_true(s.round[2].fewer && !s.round[2].partial);
         assert_true(s.seconds < timing_limit(10)); /* and not the time of a meeting */
     }
 }
@@ -187,6 +195,7 @@ static void all_may_start_again(void **state) {
     struct scene s = {{WELL, LOSES_ALL, LOSES_ONE}, .least = 6, .restarts = true};
     play(&s);
     for (int i = 0; i < NODES; i++) goes_on(&s, i, i * EACH, EACH, NODES * EACH);
+    for (int i = 0; i < NODES; i++) assert_true(s.round[i].whole);
     lost_ranks(&s, 0, 0);
 }
 
@@ -196,6 +205,128 @@ static void a_node_comes_back(void **state) {
     play(&s);
     lost_ranks(&s, 2, 2);
     for (int i = 0; i < NODES; i++) goes_on(&s, i, i * EACH, EACH, NODES * EACH);
+}
+
+/* ---- a number of nodes that is not fixed ---- */
+
+/* Node i has i + 1 ranks. */
+struct play {
+    struct nodes_params of[NODES];
+    char master[64];
+    int loses;            /* the node that is lost after the first round; 0: none is */
+    int late;             /* the node that comes after the first round has begun; 0: none does */
+    atomic_int met, over; /* nodes that have met first; that have ended */
+    enum error err[NODES];
+    char said[NODES][300];
+    struct nodes_round first[NODES], last[NODES];
+};
+
+static void await(atomic_int *counter, int count) {
+    while (*counter < count) usleep(2000);
+}
+
+/* As node 0 does at a checkpoint. */
+static enum error take_in(struct play *s, int i, struct nodes *n) {
+    struct nodes_loss none = {.locals = i + 1, .joins = true};
+    s->last[i] = s->first[i];
+    for (int k = 0; k < 1000 && s->last[i].fewer; k++) {
+        TRY(nodes_meet(n, &none, &s->last[i]));
+        usleep(5000);
+    }
+    return ERR_NONE;
+}
+
+static enum error act(struct play *s, int i, struct nodes *n) {
+    TRY(nodes_meet(n, NULL, &s->first[i]));
+    s->last[i] = s->first[i];
+    s->met++;
+    if (i == s->late || (s->loses && i == s->loses)) return ERR_NONE;
+    if (!s->loses) return s->late ? take_in(s, i, n) : ERR_NONE;
+    usleep(600000); /* in which the late one waits, where there is one */
+    await(&s->over, 1);
+    struct nodes_loss loss = {.locals = i + 1};
+    return nodes_meet(n, &loss, &s->last[i]);
+}
+
+static enum error actor(void *user, int i) {
+    struct play *s = user;
+    struct nodes *n;
+    if (s->late == i && i) await(&s->met, 2);
+    TRY(nodes_open(&s->of[i], &n));
+    s->err[i] = act(s, i, n);
+    if (s->err[i]) snprintf(s->said[i], sizeof s->said[i], "%s", error_message());
+    if (i == s->loses && i) nodes_close(n);
+    s->over++;
+    if (i == s->loses && i) return ERR_NONE;
+    while (i == 0 && s->over < NODES && !s->err[0]) usleep(2000);
+    nodes_close(n);
+    return ERR_NONE;
+}
+
+static void perform(struct play *s, int count, int min) {
+    snprintf(s->master, sizeof s->master, "127.0.0.1:%d", port_free());
+    s->over = NODES - count;
+    for (int i = 0; i < NODES; i++)
+        s->of[i] = (struct nodes_params){.index = i,
+                                         .nodes_min = min,
+                                         .nodes_max = NODES,
+                                         .locals = i + 1,
+                                         .master = s->master,
+                                         .token = "of-the-test-0123456789",
+                                         .timeout = s->of[i].timeout > 0 ? s->of[i].timeout : 20,
+                                         .least = 1,
+                                         .patience = 1};
+    assert_ok(launch_threads(count, actor, s));
+}
+
+static void stands(const struct play *s, const struct nodes_round *of, int i, int first, int world) {
+    if (s->err[i]) fail_msg("node %d: %s", i, s->said[i]);
+    assert_int_equal(of[i].first, first);
+    assert_int_equal(of[i].locals, i + 1);
+    assert_int_equal(of[i].world, world);
+}
+
+static void enough_have_come(void **state) {
+    (void)state;
+    struct play s = {.loses = 0};
+    perform(&s, 2, 2);
+    stands(&s, s.first, 0, 0, 3);
+    stands(&s, s.first, 1, 1, 3);
+    assert_true(s.first[0].fewer && s.first[1].fewer && !s.first[1].partial);
+}
+
+static void all_have_come(void **state) {
+    (void)state;
+    struct play s = {.loses = 0};
+    perform(&s, NODES, NODES - 1);
+    for (int i = 0; i < NODES; i++) stands(&s, s.first, i, i * (i + 1) / 2, 6);
+    assert_false(s.first[0].fewer);
+}
+
+static void too_few_have_come(void **state) {
+    (void)state;
+    struct play s = {.of[0].timeout = 0.5, .of[1].timeout = 1};
+    perform(&s, 2, 3);
+    assert_int_equal(s.err[0], ERR_TIMEOUT);
+}
+
+static void another_comes_later(void **state) {
+    (void)state;
+    struct play s = {.late = 2};
+    perform(&s, NODES, 1);
+    stands(&s, s.first, 1, 1, 3);
+    for (int i = 0; i < NODES; i++) stands(&s, s.last, i, i * (i + 1) / 2, 6);
+    assert_int_equal(s.last[2].began, 3); /* as node 0 says */
+    assert_false(s.last[2].fewer);
+}
+
+/* Without it there would be too few. */
+static void another_takes_the_place(void **state) {
+    (void)state;
+    struct play s = {.late = 2, .loses = 1};
+    perform(&s, NODES, 2);
+    stands(&s, s.last, 0, 0, 4);
+    stands(&s, s.last, 2, 1, 4);
 }
 
 int main(void) {
@@ -208,6 +339,11 @@ int main(void) {
         cmocka_unit_test(nobody_is_lost),
         cmocka_unit_test(all_may_start_again),
         cmocka_unit_test(a_node_comes_back),
+        cmocka_unit_test(enough_have_come),
+        cmocka_unit_test(all_have_come),
+        cmocka_unit_test(too_few_have_come),
+        cmocka_unit_test(another_comes_later),
+        cmocka_unit_test(another_takes_the_place),
     };
     return cmocka_run_group_tests_name("nodes", tests, NULL, NULL);
 }

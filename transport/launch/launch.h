@@ -2,7 +2,6 @@
  * program again (posix_spawn, never fork). Starters watch what they started. */
 #pragma once
 #include "engine/base/error.h"
-#include "engine/base/limits.h"
 #include "transport/link/meeting.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -38,6 +37,7 @@ struct launch_params {
      * it. NULL: never */
     bool (*busy)(void *user, bool known);
     void *user;
+    int *lost; /* (size) for launch_result.lost; NULL: nobody asks */
 };
 struct launch_result {
     int first;      /* rank that failed first, -1: none */
@@ -50,7 +50,8 @@ struct launch_result {
     int64_t seen;   /* by clock_ns, when the first rank had failed, or ended like that */
     /* Of those started here, counted from 0: who failed by itself; where all that failed had lost another, who did not
      * end with them, since the others waited for it. Nobody, where that is on another host. */
-    int lost[RANKS_MAX], nlost;
+    const int *lost;
+    int nlost;
     char lines[2048]; /* the last lines it wrote, without control characters */
 };
 /* Starts the processes and watches them until all have ended; a rank must call launch_self before all else. What they

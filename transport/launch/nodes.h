@@ -1,13 +1,16 @@
 /* Several hosts run 'engine run' for one run: node 0 keeps the store, and before ranks are started all nodes meet in
  * it. When ranks are lost they meet again, in another round; a node that was lost with all its processes may come back
  * for it, node 0 too. Where fewer devices are enough, the nodes that are left meet without it; but node 0 has to be
- * among them. One that comes back then waits until they meet to take it in. */
+ * among them. One that comes back, or comes for the first time into a run that may have more nodes, waits until they
+ * meet to take it in. */
 #pragma once
-#include "engine/base/limits.h"
 #include "transport/launch/rendezvous.h"
 
 struct nodes_params {
-    int index, count;
+    int index;
+    /* How many nodes there may be. They begin when nodes_max have come, or when nodes_min have and no other has come for
+     * three seconds; of those that are left after a loss nodes_min are enough. nodes_min 0: all are needed. */
+    int nodes_min, nodes_max;
     int locals;         /* ranks that this node will start */
     const char *master; /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
     const char *token;
@@ -31,18 +34,21 @@ struct nodes;
 MUST_CHECK enum error nodes_open(const struct nodes_params *p, struct nodes **out);
 void nodes_close(struct nodes *n);
 
-struct nodes_loss {             /* why they meet again */
-    int locals;                 /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
-    int lost[RANKS_MAX], nlost; /* of the round before, in all; given for this node, node 0 is told of all */
-    int partial;                /* node 0 is told: how many of these are of nodes that go on */
-    bool restarts;              /* node 0: where too few are left, all start again */
-    bool joins;                 /* nothing was lost: nodes that have come back are taken in */
+struct nodes_loss {  /* why they meet again */
+    int locals;      /* ranks that this node can still start; 0: it leaves, with ERR_PEER */
+    const int *lost; /* of the round before; given for this node, node 0 is told of all (until the next call) */
+    int nlost;
+    bool restarts; /* node 0: where too few are left, all start again */
+    bool joins;    /* nothing was lost: nodes that have come back are taken in */
 };
 struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
     int locals;        /* ranks that this node is to start */
-    bool taken_in;     /* this node, into a run that goes on: others may be missing still */
+    int began;         /* ranks in all of the first round */
+    bool whole;        /* after a loss too few were left, so that each node starts all of its ranks again */
+    bool partial;      /* a node of the round has lost some of its devices */
+    bool fewer;        /* there are fewer nodes than there may be */
     const char *store; /* URL where the ranks meet */
 };
 /* All nodes are here, for the first time or (loss NULL) once more; with a loss, those that are left. out's texts live

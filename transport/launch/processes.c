@@ -309,11 +309,10 @@ static void end_all(struct launch_watch *w) {
 
 /* Where nobody failed by itself, those who had to be killed are what the others waited for. */
 static void find_lost(struct launch_watch *w) {
-    struct launch_result *out = w->out;
-    for (int i = 0; i < w->started; i++)
-        if (w->ranks[i].failed) out->lost[out->nlost++] = i;
-    for (int i = 0; i < w->started && is_victim(&w->failure); i++)
-        if (w->ranks[i].stuck) out->lost[out->nlost++] = i;
+    int *lost = w->p->lost, n = 0;
+    for (int i = 0; lost && i < w->started; i++)
+        if (w->ranks[i].failed || (w->ranks[i].stuck && is_victim(&w->failure))) lost[n++] = i;
+    w->out->lost = lost, w->out->nlost = n;
 }
 
 static enum error launch_tell(struct launch_watch *w) {

@@ -57,6 +57,11 @@ static char *piece_key(const struct meet *m, int piece) {
     return pool_printf(m->pool, "%s.%s.roster.%d", m->r->round, m->r->what, piece);
 }
 
+/* The number of a member in messages. */
+static int name_of(const struct meet *m, int index) {
+    return m->r->names ? m->r->names[index] : index;
+}
+
 static double seconds_left(const struct meet *m) {
     return clock_seconds(m->deadline - clock_ns());
 }
@@ -81,7 +86,7 @@ static enum error member_describe(const struct meet *m, bool facts, char **out) 
     json_init(&j);
     json_open(&j, NULL, '{');
     json_string(&j, "instance", m->instance);
-    json_int(&j, "index", m->r->index);
+    json_int(&j, "index", name_of(m, m->r->index));
     json_string(&j, "who", m->r->who);
     if (facts)
         write_facts(m, &j);
@@ -148,7 +153,7 @@ static enum error refuse_fact(const struct meet *m, const struct json_value *fir
         m, pool_printf(m->pool,
                        "%s %d (%.100s) has another %s: %.200s, but %s %lld (%.100s) %.200s\n"
                        "all must have the same; a key, such as threads, is set by --set KEY=VALUE on each",
-                       r->what, r->index, r->who, fact_name(m, i), mine, r->what,
+                       r->what, name_of(m, r->index), r->who, fact_name(m, i), mine, r->what,
                        (long long)json_get(first, "index")->integer, json_get_text(first, "who"), theirs));
 }
 
@@ -186,8 +191,8 @@ static enum error number_claim(const struct meet *m) {
     if (first || !now) return ERR_NONE;
     TRY(member_parse(m, now, strlen(now), &other));
     if (!strcmp(json_get_text(other, "instance"), m->instance)) return ERR_NONE;
-    return meeting_refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what, r->index,
-                                         json_get_text(other, "who"), r->who));
+    return meeting_refuse(m, pool_printf(m->pool, "two have come as %s %d: %.100s, and %.100s", r->what,
+                                         name_of(m, r->index), json_get_text(other, "who"), r->who));
 }
 
 /* ---- (3) the roster: of each member who it is and what it gives, as two texts with their 0 bytes ---- */
@@ -203,7 +208,7 @@ static enum error claim_copy(const struct meet *m, int index, FILE *to, bool *th
     if (!text) return ERR_NONE;
     TRY(member_parse(m, text, n, &v));
     who = json_get_text(v, "who"), given = json_get_text(v, "text");
-    if (!given) return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, index);
+    if (!given) return FAIL(ERR_DATA, "what %s %d left in the store makes no sense", m->r->what, name_of(m, index));
     fwrite(who, 1, strlen(who) + 1, to);
     fwrite(given, 1, strlen(given) + 1, to);
     return ERR_NONE;
@@ -295,7 +300,7 @@ static enum error look_around(const struct meet *m, char numbers[NUMBERS], int *
     }
     *missing = 0;
     for (int i = 0; i < m->r->count; i++)
-        if (!there[i]) absent[(*missing)++] = i;
+        if (!there[i]) absent[(*missing)++] = name_of(m, i);
     text_of_numbers(absent, *missing, numbers, NUMBERS - 16);
     size_t length = strlen(numbers);
     if (length && numbers[length - 1] == '.') snprintf(numbers + length, 16, " (%d)", *missing);

@@ -12,7 +12,8 @@ struct rendezvous {
     const char *what;  /* "rank" or "node": begins messages and keys */
     const char *round; /* of several meetings in one store, which: begins keys */
     int index, count;
-    const char *who; /* "hostB, pid 4711": in messages of the others */
+    const int *names; /* (count) how messages number the members, ascending; NULL: by their index */
+    const char *who;  /* "hostB, pid 4711": in messages of the others */
     const struct fact *facts;
     int nfacts;
     const char *text; /* what the others are given of this member */

@@ -112,22 +112,29 @@ static enum error read_text(const struct attendant *m, int rank, struct seat_of 
     return ERR_NONE;
 }
 
-/* Hosts are numbered in the order of their first ranks. */
+/* The host of a node: its number is that of its first rank's among them. Ranks of one node follow each other as a rule,
+ * so the last host is looked at first. */
+static int host_of(const char *const *nodes, const char *node, int hosts) {
+    int h = hosts - 1;
+    while (h >= 0 && strcmp(nodes[h], node) != 0) h--;
+    return h;
+}
+
 static enum error make_roster(struct station *s, const struct attendant *members, int size) {
     struct seat_of *of = pool_alloc(s->pool, (size_t)size * sizeof *of);
-    const char **node = pool_alloc(s->pool, (size_t)size * sizeof *node);
-    if (!of || !node) return ERR_MEMORY;
+    const char **nodes = pool_alloc(s->pool, (size_t)size * sizeof *nodes), *node = "";
+    int *locals = pool_alloc(s->pool, (size_t)size * sizeof *locals);
+    if (!of || !nodes || !locals) return ERR_MEMORY;
     s->roster = (struct roster){.size = size, .of = of};
     for (int r = 0; r < size; r++) {
-        TRY(read_text(&members[r], r, &of[r], &node[r]));
+        TRY(read_text(&members[r], r, &of[r], &node));
         of[r].number = r;
-        of[r].host = -1;
-        for (int q = 0; q < r; q++) {
-            if (strcmp(node[q], node[r])) continue;
-            of[r].host = of[q].host;
-            of[r].local++;
+        of[r].host = host_of(nodes, node, s->roster.hosts);
+        if (of[r].host < 0) {
+            of[r].host = s->roster.hosts++;
+            nodes[of[r].host] = node;
         }
-        if (of[r].host < 0) of[r].host = s->roster.hosts++;
+        of[r].local = locals[of[r].host]++;
     }
     return ERR_NONE;
 }

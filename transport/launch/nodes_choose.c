@@ -1,0 +1,222 @@
+/* How node 0 chooses the nodes of a round: those that are left after a loss, those that have come, or all. */
+#include "transport/launch/nodes_impl.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+enum { WINDOW_S = 3 }; /* in which another node may come, once there are enough */
+
+/* ---- what is left ---- */
+
+enum error nodes_suffice(int left, int lost, int least) {
+    if (!lost)
+        return FAIL(
+            ERR_PEER,
+            "no device is known to be lost, so the others cannot continue without it\nrun.restarts starts all again");
+    if (left >= least) return ERR_NONE;
+    return FAIL(ERR_PEER, "%d device%s left, and the run needs %d to go on (run.elastic.min)", left,
+                left == 1 ? " is" : "s are", least);
+}
+
+/* All that node 0 hears to be lost: at most the ranks of the last round. */
+struct lost_ranks {
+    int *of, count;
+};
+
+static void add_lost(const struct nodes *n, struct lost_ranks *all, int rank) {
+    if (all->count < n->world) all->of[all->count++] = rank;
+}
+
+/* Whether the node has said what it has left; that is then in at->locals, and added to the loss. */
+static enum error node_heard(struct nodes *n, struct present *at, struct lost_ranks *all, bool *out) {
+    char key[96], *text, *end, *next;
+    size_t length;
+    snprintf(key, sizeof key, "left/%s.%d", n->last, at->index);
+    TRY(store_find(n->store, key, n->pool, &text, &length));
+    *out = text != NULL;
+    if (!text) return ERR_NONE;
+    long locals = strtol(text, &end, 10);
+    if (locals < 0 || locals > LOCALS_MAX) return FAIL(ERR_DATA, "the store's '%s' is '%.32s'", key, text);
+    at->locals = (int)locals;
+    for (; *end == ' '; end = next) {
+        int rank = (int)strtol(end, &next, 10);
+        if (next == end) break;
+        add_lost(n, all, rank);
+    }
+    return ERR_NONE;
+}
+
+static void node_forget(const struct nodes *n, struct present *at, struct lost_ranks *all) {
+    log_warn("node %d (%s) is lost, with its %d rank%s", at->index, at->who, at->locals, at->locals == 1 ? "" : "s");
+    for (int k = 0; k < at->locals; k++) add_lost(n, all, at->first + k);
+    at->locals = 0;
+    at->gone = true;
+}
+
+/* A node whose connection has ended may be about to make another: it has a little time for that. */
+static enum error await_others(struct nodes *n, struct lost_ranks *all) {
+    static const double GONE = 0.5;
+    int64_t start = clock_ns();
+    for (int i = 1; i < n->count; i++) {
+        struct present *at = &n->at[i];
+        for (bool here = false; !here;) {
+            double waited = clock_seconds(clock_ns() - start);
+            TRY(node_heard(n, at, all, &here));
+            if (here) break;
+            if (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))) {
+                node_forget(n, at, all);
+                break;
+            }
+            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        }
+    }
+    return ERR_NONE;
+}
+
+/* ---- who comes ---- */
+
+/* One that has come, and is still here, is in the next round. */
+static enum error take_in(struct nodes *n, const char *key, struct pool *pool) {
+    char *text;
+    size_t length;
+    int64_t index;
+    struct present come = {.first = -1};
+    if (!text_int(key + strlen(NODES_COME), &index) || index < 1 || index >= n->p->nodes_max) return ERR_NONE;
+    for (int i = 0; i < n->count; i++)
+        if (n->at[i].index == index && n->at[i].locals) return ERR_NONE;
+    TRY(store_find(n->store, key, pool, &text, &length));
+    if (!text || sscanf(text, "%llu %9d", &come.member, &come.locals) != 2) return ERR_NONE;
+    if (!store_sees(n->store, come.member)) return store_delete(n->store, key, NULL);
+    come.index = (int)index;
+    if (come.locals >= 1 && come.locals <= LOCALS_MAX && n->count < 2 * n->p->nodes_max) n->at[n->count++] = come;
+    return ERR_NONE;
+}
+
+static enum error take_listed(struct nodes *n, struct pool *pool) {
+    char **keys;
+    int count;
+    TRY(store_list(n->store, NODES_COME, pool, &keys, &count));
+    for (int i = 0; i < count; i++) TRY(take_in(n, keys[i], pool));
+    return ERR_NONE;
+}
+
+static enum error take_all_in(struct nodes *n) {
+    struct pool *pool;
+    TRY(pool_create(&pool));
+    enum error err = take_listed(n, pool);
+    pool_free(pool);
+    return err;
+}
+
+static int nodes_here(const struct nodes *n) {
+    int here = 0;
+    for (int i = 0; i < n->count; i++) here += n->at[i].locals > 0;
+    return here;
+}
+
+/* Those that came and are gone again before the round has begun. */
+static void drop_gone(struct nodes *n) {
+    int kept = 0;
+    for (int i = 0; i < n->count; i++)
+        if (n->at[i].first >= 0 || store_sees(n->store, n->at[i].member)) n->at[kept++] = n->at[i];
+    n->count = kept;
+}
+
+/* Beside the nodes that it has: until as many have come as there may be, or until enough have and no other has
+ * for a while. */
+static enum error gather(struct nodes *n) {
+    int least = n->p->nodes_min, most = n->p->nodes_max, here = 0;
+    int64_t start = clock_ns(), newest = start;
+    for (double told = FIRST_S - TELL_S;;) {
+        int before = here;
+        drop_gone(n);
+        TRY(take_all_in(n));
+        here = nodes_here(n);
+        if (here > before) newest = clock_ns();
+        if (here == most || (here >= least && clock_seconds(clock_ns() - newest) > WINDOW_S)) return ERR_NONE;
+        double waited = clock_seconds(clock_ns() - start);
+        if (here < least && waited > n->p->timeout)
+            return FAIL(ERR_TIMEOUT,
+                        "%d of at least %d nodes %s come within %.3g s\nhave all been started, with the same address?",
+                        here, least, here == 1 ? "has" : "have", n->p->timeout);
+        if (here < least && waited - told > TELL_S) {
+            told = waited;
+            log_info("waiting for nodes: %d of %d to %d have come (%.0f s)", here, least, most, waited);
+        }
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+    }
+}
+
+/* ---- which nodes go on ---- */
+
+static int by_index(const void *a, const void *b) {
+    const struct present *x = a, *y = b;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* " 0,2" or " +0,2", in the order of their numbers. */
+static enum error list_nodes(struct nodes *n, bool whole, const char **out) {
+    enum { NUMBER = 12 };
+    size_t room = ((size_t)n->count + 1) * NUMBER;
+    char *list = pool_alloc(n->pool, room);
+    if (!list) return ERR_MEMORY;
+    qsort(n->at, (size_t)n->count, sizeof *n->at, by_index);
+    size_t used = (size_t)snprintf(list, room, whole ? " +0" : " 0");
+    for (int i = 0; i < n->count; i++)
+        if (n->at[i].index && n->at[i].locals)
+            used += (size_t)snprintf(list + used, room - used, ",%d", n->at[i].index);
+    *out = list;
+    return ERR_NONE;
+}
+
+/* Whether those that are left can go on. */
+static enum error check_left(const struct nodes *n, int own, int lost) {
+    int left = own, here = nodes_here(n);
+    if (!own) return FAIL(ERR_PEER, "node 0, which keeps the checkpoints and the store, has no device left");
+    for (int i = 1; i < n->count; i++) left += n->at[i].locals;
+    TRY(nodes_suffice(left, lost, n->p->least));
+    if (here >= n->p->nodes_min) return ERR_NONE;
+    return FAIL(ERR_PEER, "%d node%s left, and the run needs %d to go on", here, here == 1 ? " is" : "s are",
+                n->p->nodes_min);
+}
+
+/* All nodes start again, with all their ranks. */
+static enum error choose_all(struct nodes *n, const char **list) {
+    *list = "";
+    if (!nodes_flexible(n)) return ERR_NONE;
+    for (int i = 0; i < n->count; i++)
+        if (!n->at[i].gone && !n->at[i].locals) n->at[i].locals = 1;
+    TRY(gather(n));
+    return list_nodes(n, true, list);
+}
+
+/* " 0,2", the nodes that go on; "" where all start again; or why none does. Where too few are left, those that wait are
+ * taken in. */
+static enum error choose_left(struct nodes *n, struct nodes_loss *loss, const char **list) {
+    struct lost_ranks all = {.of = pool_alloc(n->pool, (size_t)n->world * sizeof *all.of)};
+    if (!all.of) return ERR_MEMORY;
+    for (int i = 0; i < loss->nlost; i++) add_lost(n, &all, loss->lost[i]);
+    n->at[0].locals = loss->locals;
+    TRY(await_others(n, &all));
+    loss->lost = all.of, loss->nlost = all.count;
+    enum error err = loss->joins ? ERR_PEER : check_left(n, loss->locals, all.count);
+    if (err) TRY(take_all_in(n));
+    if (err && !loss->joins) err = check_left(n, loss->locals, all.count);
+    if (!err || loss->joins) return list_nodes(n, false, list);
+    loss->nlost = 0;
+    if (loss->restarts) return choose_all(n, list);
+    *list = pool_printf(n->pool, "%s%s", NODES_END, error_message());
+    return *list ? ERR_NONE : ERR_MEMORY;
+}
+
+enum error nodes_choose(struct nodes *n, struct nodes_loss *loss, const char **list) {
+    if (loss) return choose_left(n, loss, list);
+    n->at[0] = (struct present){.locals = 1};
+    n->count = 1;
+    return choose_all(n, list);
+}

@@ -1,0 +1,41 @@
+/* Nodes inside: those of a round, and how node 0 chooses those of the next one. */
+#pragma once
+#include "transport/launch/nodes.h"
+#include <string.h>
+
+enum { LOOK_MS = 50 };                              /* between two looks at the store */
+enum { FIRST_S = 2, TELL_S = 5 };                   /* until the first word of who is awaited, and between two */
+enum { LOCALS_MAX = 1 << 16, WORLD_MAX = 1 << 20 }; /* of what others say */
+struct present {                                    /* a node of the round that this one was in last */
+    int index, first, locals;
+    bool gone;
+    unsigned long long member; /* of the store */
+    char who[128];
+};
+struct nodes {
+    const struct nodes_params *p;
+    struct pool *pool; /* of the round */
+    struct store *store;
+    char url[320];
+    uint32_t instance;
+    int rounds;
+    int began, world;   /* ranks of the first round, of the last one */
+    char last[64];      /* round that this node was in */
+    struct present *at; /* room for two of each node: one that is lost, and the one that comes in its place */
+    int count, own;     /* of them; which this one is */
+};
+
+/* Whether the number of nodes is not fixed. */
+static inline bool nodes_flexible(const struct nodes *n) {
+    return n->p->nodes_min > 0 && n->p->nodes_min < n->p->nodes_max;
+}
+
+#define NODES_COME "come/" /* begins the keys of those that wait to be taken in */
+#define NODES_END "end "   /* stands where a round's name would, and the reason after it */
+static inline bool nodes_end(const char *text) {
+    return !strncmp(text, NODES_END, strlen(NODES_END));
+}
+
+/* Node 0: what stands after the name of the next round, or why there is none ("end ..."). Where nothing is fixed it
+ * waits for those that are to come. loss as for nodes_meet. */
+MUST_CHECK enum error nodes_choose(struct nodes *n, struct nodes_loss *loss, const char **list);

@@ -326,6 +326,60 @@ static void a_lost_node_is_left_out(void **state) {
     }
 }
 
+/* One of up to three nodes, one of which is enough. */
+static void start_one_of_three(struct program *node, const char *dir, int index, int port) {
+    enum { WORDS = 3 };
+    char words[WORDS][64];
+    const char *const more[] = {words[0],
+                                "run.nodes=3",
+                                words[1],
+                                words[2],
+                                "run.elastic.nodes=1",
+                                "checkpoint=500st",
+                                "train=6000st",
+                                "log.every=100st",
+                                "threads=1",
+                                "batch.shards=8",
+                                NULL};
+    snprintf(words[0], sizeof words[0], "devices=cpu:%d", index ? 1 : 2);
+    snprintf(words[1], sizeof words[1], "run.node_rank=%d", index);
+    snprintf(words[2], sizeof words[2], "run.port=%d", port);
+    setenv("ENGINE_TOKEN", "of-the-test-0123456789", 1);
+    training_start(node, dir, more);
+    unsetenv("ENGINE_TOKEN");
+}
+
+/* Two hosts begin, of two devices and of one; a third comes, and the second is lost. */
+static void one_to_three_hosts(void **state) {
+    (void)state;
+    enum { LONG = 6000 };
+    static struct program second, third;
+    static const char *const shards[] = {"batch.shards=8", NULL};
+    struct event e[2];
+    char hash[80], dir[32];
+    int port = port_free();
+    snprintf(hash, sizeof hash, "%s", training_hash(LONG, shards));
+    snprintf(dir, sizeof dir, "%s", next_dir());
+    start_one_of_three(&p, dir, 0, port);
+    start_one_of_three(&second, dir, 1, port);
+    program_wait_text(&p, "step=200/", 60);
+    start_one_of_three(&third, dir, 2, port);
+    program_wait_text(&p, "1 device more: 4 devices, after 3, go on from step ", 60);
+    kill(second.pid, SIGKILL); /* its rank dies with it */
+    program_wait_text(&p, "lost rank 2: 3 devices, after 4, go on from step ", 60);
+    assert_true(program_wait(&p, 60) && program_wait(&third, 20) && program_wait(&second, 20));
+    if (p.code || third.code) fail_msg("exit codes %d, %d: %s %s", p.code, third.code, p.err, third.err);
+    assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    training_says(&p, "node 1 (");
+    training_says(&p, ") is lost, with its 1 rank");
+    training_says(&third, "the others run without this node: they take it in at the next checkpoint");
+    assert_float_equal(program_number(&p, "devices_at_first"), 3, 0);
+    assert_int_equal(read_events(dir, e, 2), 2);
+    assert_true(e[0].from == 3 && e[0].to == 4 && e[0].nlost == 0 && e[0].step % 500 == 0);
+    assert_true(e[1].from == 4 && e[1].to == 3 && e[1].nlost == 1 && e[1].lost[0] == 2);
+    training_gone();
+}
+
 /* ---- ranks that another launcher starts ---- */
 
 static struct program ranks[RANKS];
@@ -381,6 +435,7 @@ static void refused(void **state) {
         {"mode=dp", "run.elastic=1", "continues without a device's process, but mode 'dp' has no processes"},
         {"devices=cpu:1", "mode=single", "continues without a device's process, but mode 'single' has no processes"},
         {"devices=cpu:3", "comm.algorithm=halving_doubling", "is not for 3 devices (set by --set) that share 4 shards"},
+        {"run.nodes=2", "run.elastic.nodes=3", "'run.elastic.nodes' is 3, but run.nodes 2 (set by --set)"},
         {"ddp.sync=4", "run.elastic=1", "each device steps by its own samples (ddp.sync.every"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
@@ -404,6 +459,7 @@ int main(void) {
         cmocka_unit_test(restarts_are_for_too_few),
         cmocka_unit_test(a_loss_that_diverged_is_none),
         cmocka_unit_test(a_lost_node_is_left_out),
+        cmocka_unit_test(one_to_three_hosts),
         cmocka_unit_test(another_launcher_starts_fewer),
         cmocka_unit_test(refused),
     };

@@ -91,6 +91,7 @@ static const struct row {
     {"run.world_size=1", PLACE},
     {"run.restarts=2", PLACE},
     {"run.elastic.min=1", PLACE},
+    {"run.elastic.nodes=1", PLACE, {"run.nodes=2"}},
     {"run.token=env:SECRET", PLACE},
     {"run.join_timeout=9s", PLACE},
     {"eval.every=5st", PLACE},

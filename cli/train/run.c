@@ -21,6 +21,7 @@
 struct run_options {
     struct cli_config config; /* its path: a configuration, or a run directory */
     const char *run_dir;      /* when it was one */
+    const char *nodes;        /* --nnodes */
     const char *locals;       /* --nproc-per-node */
     bool json, quiet, plain;
 };
@@ -35,6 +36,16 @@ static enum error choose_link(struct run_options *o) {
         link |= !strncmp(o->config.sets[i], "comm=", 5) && strstr(o->config.sets[i], "link");
     }
     return o->run_dir && mode && !link ? cli_set(&o->config, "comm.link=auto") : ERR_NONE;
+}
+
+/* --nnodes 1:3 is run: {nodes: 3, elastic: {nodes: 1}}. */
+static enum error set_nodes(struct run_options *o, struct pool *pool) {
+    const char *colon = strchr(o->nodes, ':');
+    const char *most = pool_printf(pool, "run.nodes=%s", colon ? colon + 1 : o->nodes);
+    const char *least = pool_printf(pool, "run.elastic.nodes=%.*s", (int)strcspn(o->nodes, ":"), o->nodes);
+    if (!most || !least) return ERR_MEMORY;
+    if (colon) TRY(cli_set(&o->config, least));
+    return cli_set(&o->config, most);
 }
 
 /* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
@@ -158,6 +169,7 @@ static int run(const struct cli *cli) {
     struct run_options *o = cli->options;
     const char *path = o->config.path;
     enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
+    if (err == ERR_NONE && o->nodes) err = set_nodes(o, cli->pool);
     if (err == ERR_NONE && o->locals) err = set_devices(o, cli->pool);
     if (err == ERR_NONE) err = choose_link(o);
     return err == ERR_NONE ? run_parsed(o) : cli_fail(err);
@@ -178,7 +190,9 @@ static const struct option options[] = {
     OPTION_JSON("one JSON object on standard output, and nothing else there"),
     {"--quiet", NULL, "no banner and no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},
     {"--no-progress", NULL, "plain lines even on a terminal", CONFIG_BOOL, AT(plain)},
-    {"--nnodes", "N", "number of hosts: the same as --set run.nodes=N", .at = AT(config), .key = "run.nodes"},
+    {"--nnodes", "N|MIN:MAX",
+     "number of hosts: N is the same as --set run.nodes=N, MIN:MAX as --set run.nodes=MAX --set run.elastic.nodes=MIN",
+     CONFIG_STRING, AT(nodes)},
     OPTION_KEY("--node-rank", "K", config, "run.node_rank"),
     OPTION_KEY("--master-addr", "A", config, "run.master"),
     OPTION_KEY("--master-port", "P", config, "run.port"),

@@ -334,6 +334,7 @@ static void alone(void **state) {
         {"run.init without a rank",
          {{NULL}, {"--set", "run.init=tcp://127.0.0.1:29500"}, 78, {"run.rank", "1 error."}}},
         {"several hosts, no token", {{NULL}, {"--nnodes", "2", "--devices", "cpu:2"}, 78, {"ENGINE_TOKEN"}}},
+        {"fewer hosts than one", {{NULL}, {"--nnodes", "0:2"}, 78, {"'run.elastic.nodes' must be all or an integer"}}},
         {"another host's address",
          {{"RANK=0", "WORLD_SIZE=4", "MASTER_ADDR=192.0.2.1", "ENGINE_TOKEN=one-secret-of-many"},
           {NULL},

@@ -81,6 +81,7 @@ static int scene_bytes(const struct launch_self *s) {
 static int scene_alike(const struct launch_self *s) {
     usleep(s->rank == 1 ? 100000 : 0);
     printf("error: the same\nhint: the same\nerror: of %d\nthe same\nerror: the same\n", s->rank);
+    printf("rank %d: warning: rank 7 has not come within %d s; last seen\n", s->rank, s->rank + 1);
     return 0;
 }
 
@@ -349,7 +350,7 @@ static void any_bytes(void **unused) {
     assert_string_equal(r.lines + strlen(r.lines) - (sizeof last - 1), last);
 }
 
-/* An error that all ranks find is told by the first of them; the logs have all. */
+/* An error or a warning that all ranks find is told by the first of them; the logs have all. */
 static void what_was_told_is_not_told_again(void **unused) {
     (void)unused;
     static char log[20000];
@@ -357,7 +358,9 @@ static void what_was_told_is_not_told_again(void **unused) {
     once = true;
     assert_ok(launch(2, &r, "alike", NULL, NULL));
     assert_string_equal(text, "[rank 0] error: the same\n[rank 0] hint: the same\n[rank 0] error: of 0\n"
-                              "[rank 0] the same\n[rank 0] error: the same\n[rank 1] error: of 1\n"
+                              "[rank 0] the same\n[rank 0] error: the same\n"
+                              "[rank 0] rank 0: warning: rank 7 has not come within 1 s; last seen\n"
+                              "[rank 1] error: of 1\n"
                               "[rank 1] the same\n");
     read_rank_log(1, log, sizeof log);
     assert_non_null(strstr(log, "error: the same\nhint: the same\nerror: of 1\nthe same\nerror: the same\n"));

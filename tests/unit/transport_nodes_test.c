@@ -213,6 +213,7 @@ static void a_node_comes_back(void **state) {
 struct play {
     struct nodes_params of[NODES];
     char master[64];
+    bool again;           /* they meet once more, and none says what was lost */
     int loses;            /* the node that is lost after the first round; 0: none is */
     int late;             /* the node that comes after the first round has begun; 0: none does */
     atomic_int met, over; /* nodes that have met first; that have ended */
@@ -240,7 +241,11 @@ static enum error act(struct play *s, int i, struct nodes *n) {
     TRY(nodes_meet(n, NULL, &s->first[i]));
     s->last[i] = s->first[i];
     s->met++;
-    if (i == s->late || (s->loses && i == s->loses)) return ERR_NONE;
+    if (i && (i == s->late || i == s->loses)) return ERR_NONE;
+    if (s->again) {
+        usleep(i * 100000);
+        return nodes_meet(n, NULL, &s->last[i]);
+    }
     if (!s->loses) return s->late ? take_in(s, i, n) : ERR_NONE;
     usleep(600000); /* in which the late one waits, where there is one */
     await(&s->over, 1);
@@ -320,6 +325,16 @@ static void another_comes_later(void **state) {
     assert_false(s.last[2].fewer);
 }
 
+static void all_meet_again(void **state) {
+    (void)state;
+    struct play s = {.loses = 1, .again = true};
+    perform(&s, NODES, 2);
+    stands(&s, s.last, 0, 0, 4);
+    stands(&s, s.last, 2, 1, 4);
+    assert_int_equal(s.last[2].nodes, 2);
+    assert_int_equal(s.last[2].began, 6);
+}
+
 /* Without it there would be too few. */
 static void another_takes_the_place(void **state) {
     (void)state;
@@ -343,6 +358,7 @@ int main(void) {
         cmocka_unit_test(all_have_come),
         cmocka_unit_test(too_few_have_come),
         cmocka_unit_test(another_comes_later),
+        cmocka_unit_test(all_meet_again),
         cmocka_unit_test(another_takes_the_place),
     };
     return cmocka_run_group_tests_name("nodes", tests, NULL, NULL);

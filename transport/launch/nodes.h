@@ -45,6 +45,7 @@ struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
     int locals;        /* ranks that this node is to start */
+    int nodes;         /* of the round */
     int began;         /* ranks in all of the first round */
     bool whole;        /* after a loss too few were left, so that each node starts all of its ranks again */
     bool partial;      /* a node of the round has lost some of its devices */

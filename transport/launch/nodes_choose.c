@@ -127,6 +127,16 @@ static void drop_gone(struct nodes *n) {
     n->count = kept;
 }
 
+/* A node of the last round is still connected, and has not come for this one. */
+static bool one_may_come(const struct nodes *n) {
+    for (int i = 0; i < n->count; i++) {
+        bool came = n->at[i].locals > 0;
+        for (int k = 0; k < n->count && !came; k++) came = n->at[k].index == n->at[i].index && n->at[k].locals > 0;
+        if (!came && store_sees(n->store, n->at[i].member)) return true;
+    }
+    return false;
+}
+
 /* Beside the nodes that it has: until as many have come as there may be, or until enough have and no other has
  * for a while. */
 static enum error gather(struct nodes *n) {
@@ -138,8 +148,9 @@ static enum error gather(struct nodes *n) {
         TRY(take_all_in(n));
         here = nodes_here(n);
         if (here > before) newest = clock_ns();
-        if (here == most || (here >= least && clock_seconds(clock_ns() - newest) > WINDOW_S)) return ERR_NONE;
-        double waited = clock_seconds(clock_ns() - start);
+        double waited = clock_seconds(clock_ns() - start), quiet = clock_seconds(clock_ns() - newest);
+        bool over = quiet > WINDOW_S && (waited > n->p->timeout || !one_may_come(n));
+        if (here == most || (here >= least && over)) return ERR_NONE;
         if (here < least && waited > n->p->timeout)
             return FAIL(ERR_TIMEOUT,
                         "%d of at least %d nodes %s come within %.3g s\nhave all been started, with the same address?",
@@ -185,12 +196,10 @@ static enum error check_left(const struct nodes *n, int own, int lost) {
                 n->p->nodes_min);
 }
 
-/* All nodes start again, with all their ranks. */
+/* All nodes start, or start again, with all their ranks. */
 static enum error choose_all(struct nodes *n, const char **list) {
     *list = "";
     if (!nodes_flexible(n)) return ERR_NONE;
-    for (int i = 0; i < n->count; i++)
-        if (!n->at[i].gone && !n->at[i].locals) n->at[i].locals = 1;
     TRY(gather(n));
     return list_nodes(n, true, list);
 }
@@ -209,6 +218,8 @@ static enum error choose_left(struct nodes *n, struct nodes_loss *loss, const ch
     if (err && !loss->joins) err = check_left(n, loss->locals, all.count);
     if (!err || loss->joins) return list_nodes(n, false, list);
     loss->nlost = 0;
+    for (int i = 0; i < n->count; i++)
+        if (!n->at[i].gone && !n->at[i].locals) n->at[i].locals = 1;
     if (loss->restarts) return choose_all(n, list);
     *list = pool_printf(n->pool, "%s%s", NODES_END, error_message());
     return *list ? ERR_NONE : ERR_MEMORY;
@@ -216,7 +227,8 @@ static enum error choose_left(struct nodes *n, struct nodes_loss *loss, const ch
 
 enum error nodes_choose(struct nodes *n, struct nodes_loss *loss, const char **list) {
     if (loss) return choose_left(n, loss, list);
-    n->at[0] = (struct present){.locals = 1};
-    n->count = 1;
+    for (int i = 0; i < n->count; i++) n->at[i].locals = 0; /* until it comes again */
+    if (!n->count) n->count = 1;
+    n->at[0].locals = 1;
     return choose_all(n, list);
 }

@@ -176,8 +176,8 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
     TRY(open_store(n, timeout));
     if (loss) TRY(tell_loss(n, loss));
     TRY(store_find(n->store, "round", n->pool, &value, &length));
-    if (!value) return nodes_flexible(n) ? tell_come(n, true) : ERR_NONE;
-    if (!strncmp(value, n->last, strcspn(value, " "))) return ERR_NONE;
+    bool next = value && strncmp(value, n->last, strcspn(value, " "));
+    if (!next) return nodes_flexible(n) && !loss ? tell_come(n, true) : ERR_NONE;
     read_nodes(n, value);
     if (nodes_end(value) || (n->own < 0 && loss)) { /* met or not, it is without this node */
         *text = value;
@@ -266,6 +266,7 @@ static enum error read_members(struct nodes *n, const struct attendant *m, struc
     }
     if (!out->began) out->began = out->world;
     n->began = out->began, n->world = out->world;
+    out->nodes = n->count;
     out->fewer = n->count < n->p->nodes_max;
     out->first = n->at[n->own].first;
     out->locals = n->at[n->own].locals;

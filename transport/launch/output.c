@@ -24,13 +24,18 @@ enum error output_open(struct rank_output *o, int rank, const char *folder, FILE
     return ERR_NONE;
 }
 
-/* Ranks find most errors alike. */
+/* Ranks find most errors alike. Their warnings differ in the rank that gives them and in its seconds: what comes before
+ * "within" counts. */
 static bool has_been_told(struct rank_output *o) {
-    const char *text = o->line + o->prefix;
+    char own[32];
+    const char *text = o->line + o->prefix, *end;
     size_t n = o->length - o->prefix;
     struct told_lines *t = o->told;
     bool error = n > 7 && !memcmp(text, "error: ", 7), hint = n > 6 && !memcmp(text, "hint: ", 6);
-    if (!t || !(error || hint) || n >= OUTPUT_LINE) return false;
+    size_t skipped = (size_t)snprintf(own, sizeof own, "rank %d: warning: ", o->rank);
+    bool warning = n > skipped && !memcmp(text, own, skipped) && (end = memmem(text, n, " within ", 8));
+    if (warning) text += skipped, n = (size_t)(end - text);
+    if (!t || !(error || hint || warning) || n >= OUTPUT_LINE) return false;
     for (int i = 0; i < t->count && i < TOLD_LINES; i++)
         if (t->rank[i] != o->rank && !strncmp(t->line[i], text, n) && !t->line[i][n]) return true;
     int at = t->count++ % TOLD_LINES;

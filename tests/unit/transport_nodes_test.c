@@ -344,6 +344,35 @@ static void another_takes_the_place(void **state) {
     stands(&s, s.last, 2, 1, 4);
 }
 
+/* ---- what is left in the store ---- */
+
+static int keys_of(struct store *s, const char *round) {
+    struct pool *pool;
+    char **keys;
+    int count;
+    assert_ok(pool_create(&pool));
+    assert_ok(store_list(s, round, pool, &keys, &count));
+    pool_free(pool);
+    return count;
+}
+
+static void old_rounds_are_forgotten(void **state) {
+    enum { ROUNDS = 5 };
+    (void)state;
+    const struct nodes_params p = {
+        .nodes_max = 1, .locals = EACH, .token = "of-the-test-0123456789", .again = true, .timeout = 20};
+    struct nodes_round round[ROUNDS];
+    struct nodes *n;
+    struct store *s;
+    assert_ok(nodes_open(&p, &n));
+    for (int i = 0; i < ROUNDS; i++) assert_ok(nodes_meet(n, NULL, &round[i]));
+    const struct store_params sp = {.url = round[0].store, .token = p.token, .timeout = 20};
+    assert_ok(store_open(&sp, &s));
+    for (int i = 0; i < ROUNDS; i++) assert_true((keys_of(s, round[i].name) == 0) == (i < ROUNDS - 2));
+    store_close(s);
+    nodes_close(n);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_rank_fewer),
@@ -360,6 +389,7 @@ int main(void) {
         cmocka_unit_test(another_comes_later),
         cmocka_unit_test(all_meet_again),
         cmocka_unit_test(another_takes_the_place),
+        cmocka_unit_test(old_rounds_are_forgotten),
     };
     return cmocka_run_group_tests_name("nodes", tests, NULL, NULL);
 }

@@ -21,6 +21,7 @@ struct nodes {
     int rounds;
     int began, world;   /* ranks of the first round, of the last one */
     char last[64];      /* round that this node was in */
+    char older[64];     /* the one before that */
     struct present *at; /* room for two of each node: one that is lost, and the one that comes in its place */
     int count, own;     /* of them; which this one is */
 };

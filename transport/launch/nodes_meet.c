@@ -127,9 +127,23 @@ bool nodes_wait(struct store *s) {
 
 /* ---- which round ---- */
 
+/* What nodes and ranks have written in a round that all have left, so that the store does not grow with each. */
+static enum error round_forget(struct nodes *n, const char *name) {
+    static const char *const before[] = {"", "", "left/", "met/"}, *const after[] = {".", "/", ".", ""};
+    for (int k = 0; *name && k < 4; k++) {
+        char prefix[80], **keys;
+        int count;
+        snprintf(prefix, sizeof prefix, "%s%s%s", before[k], name, after[k]);
+        TRY(store_list(n->store, prefix, n->pool, &keys, &count));
+        for (int i = 0; i < count; i++) TRY(store_delete(n->store, keys[i], NULL));
+    }
+    return ERR_NONE;
+}
+
 static enum error begin_round(struct nodes *n, struct nodes_loss *loss, const char **text) {
     const char *list;
     TRY(open_store(n, n->p->timeout));
+    TRY(round_forget(n, n->older));
     TRY(nodes_choose(n, loss, &list));
     *text = nodes_end(list) ? list : pool_printf(n->pool, "%08x-%d%s", (unsigned)n->instance, n->rounds++, list);
     if (!*text) return ERR_MEMORY;
@@ -240,7 +254,7 @@ static enum error find_round(struct nodes *n, const struct nodes_loss *loss, con
         }
         if (waited - told > TELL_S) {
             told = waited;
-            log_info("waiting for node 0 at %s (%.0f s)", n->p->master, waited);
+            log_info("waiting for %s at %s (%.0f s)", err ? "node 0" : "a round of node 0", n->p->master, waited);
         }
         look_pause(n);
     }
@@ -296,6 +310,7 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
                            .timeout = n->p->timeout,
                            .keeps = n->p->index == 0};
     TRY(rendezvous_meet(&r, n->pool, &members));
+    memcpy(n->older, n->last, sizeof n->older);
     memcpy(n->last, out->name, sizeof n->last);
     snprintf(key, sizeof key, "met/%s", out->name);
     if (n->p->index == 0) TRY(store_set(n->store, key, "", 0));

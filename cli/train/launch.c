@@ -148,7 +148,7 @@ struct launch {
 static enum error start_ranks(const struct launch *l, const struct nodes_round *round, struct launch_result *result) {
     const struct launch_options *o = l->o;
     const char *node = pool_printf(l->pool, "%d", l->nodes.index), *named = pool_printf(l->pool, "node %s", node),
-               *nodes = pool_printf(l->pool, "%d", l->nodes.nodes_max), *done = pool_printf(l->pool, "%d", l->restarts),
+               *nodes = pool_printf(l->pool, "%d", round->nodes), *done = pool_printf(l->pool, "%d", l->restarts),
                *most = pool_printf(l->pool, "%d", (int)o->restarts);
     struct rank_master master;
     if (!node || !named || !nodes || !done || !most) return ERR_MEMORY;
@@ -194,9 +194,8 @@ static enum error launch_nodes(struct launch *l, struct launch_result *result) {
     enum error err;
     TRY(nodes_open(&l->nodes, &nodes));
     do {
-        struct nodes_loss left = {.locals = l->nodes.locals, .restarts = true};
         *result = (struct launch_result){.first = -1};
-        err = nodes_meet(nodes, l->restarts && l->o->nodes.min < l->o->nodes.max ? &left : NULL, &round);
+        err = nodes_meet(nodes, NULL, &round);
         if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */
         if (!err) err = start_ranks(l, &round, result);
     } while (starts_again(l, result));

@@ -213,6 +213,8 @@ static void a_node_comes_back(void **state) {
 struct play {
     struct nodes_params of[NODES];
     char master[64];
+    int least; /* 0: 1 */
+    bool restarts;
     bool again;           /* they meet once more, and none says what was lost */
     int loses;            /* the node that is lost after the first round; 0: none is */
     int late;             /* the node that comes after the first round has begun; 0: none does */
@@ -249,7 +251,7 @@ static enum error act(struct play *s, int i, struct nodes *n) {
     if (!s->loses) return s->late ? take_in(s, i, n) : ERR_NONE;
     usleep(600000); /* in which the late one waits, where there is one */
     await(&s->over, 1);
-    struct nodes_loss loss = {.locals = i + 1};
+    struct nodes_loss loss = {.locals = i + 1, .restarts = s->restarts};
     return nodes_meet(n, &loss, &s->last[i]);
 }
 
@@ -279,7 +281,7 @@ static void perform(struct play *s, int count, int min) {
                                          .master = s->master,
                                          .token = "of-the-test-0123456789",
                                          .timeout = s->of[i].timeout > 0 ? s->of[i].timeout : 20,
-                                         .least = 1,
+                                         .least = s->least ? s->least : 1,
                                          .patience = 1};
     assert_ok(launch_threads(count, actor, s));
 }
@@ -335,6 +337,16 @@ static void all_meet_again(void **state) {
     assert_int_equal(s.last[2].began, 6);
 }
 
+/* Too few ranks are left, so that those that there are start again. */
+static void those_left_start_again(void **state) {
+    (void)state;
+    struct play s = {.loses = 1, .least = 5, .restarts = true};
+    perform(&s, NODES, 2);
+    stands(&s, s.last, 0, 0, 4);
+    stands(&s, s.last, 2, 1, 4);
+    assert_true(s.last[0].whole && s.last[2].whole && s.last[0].fewer);
+}
+
 /* Without it there would be too few. */
 static void another_takes_the_place(void **state) {
     (void)state;
@@ -388,6 +400,7 @@ int main(void) {
         cmocka_unit_test(too_few_have_come),
         cmocka_unit_test(another_comes_later),
         cmocka_unit_test(all_meet_again),
+        cmocka_unit_test(those_left_start_again),
         cmocka_unit_test(another_takes_the_place),
         cmocka_unit_test(old_rounds_are_forgotten),
     };

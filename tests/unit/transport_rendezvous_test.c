@@ -39,7 +39,9 @@ static void keep_word(void *user, const char *text) {
 }
 
 /* Its own text, with what JSON has to escape. */
+static char long_text[140000]; /* of every fourth, where it is not empty */
 static const char *text_of(int index, char out[64]) {
+    if (*long_text && index % 4 == 3) return long_text;
     snprintf(out, 64, "%.*s\n\"%d", index * 7 % 50, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", index);
     return out;
 }
@@ -124,6 +126,19 @@ static void all_meet(void **state) {
         }
         store_close(s);
     }
+}
+
+/* Since no value of the store can hold it. */
+static void a_roster_in_pieces(void **state) {
+    struct meeter m[MANY];
+    struct store *s = new_store();
+    (void)state;
+    memset(long_text, 'x', sizeof long_text - 1);
+    plan(m, MANY, s);
+    meet_all(m, MANY);
+    *long_text = '\0';
+    for (int i = 0; i < MANY; i++) assert_true(m[i].right);
+    store_close(s);
 }
 
 static void rounds_are_apart(void **state) {
@@ -469,23 +484,15 @@ static void who_this_is(void **state) {
 int main(int argc, char **argv) {
     if (argc == 5 && !strcmp(argv[1], "--member")) return member(argv[2], atoi(argv[3]), atoi(argv[4]));
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(processes_meet),
-        cmocka_unit_test(all_meet),
-        cmocka_unit_test(rounds_are_apart),
-        cmocka_unit_test(two_of_one_number),
-        cmocka_unit_test(a_fact_that_differs),
-        cmocka_unit_test(another_world),
-        cmocka_unit_test(a_latecomer_hears_it_too),
-        cmocka_unit_test(one_too_many),
-        cmocka_unit_test(impossible_numbers),
-        cmocka_unit_test(the_missing_are_named),
-        cmocka_unit_test(all_have_come_when_the_time_is_over),
-        cmocka_unit_test(one_is_missing),
-        cmocka_unit_test(few_requests_a_member),
-        cmocka_unit_test(one_looks_for_all),
-        cmocka_unit_test(another_looks_in_its_place),
-        cmocka_unit_test(nonsense_in_the_store),
-        cmocka_unit_test(who_this_is),
+        cmocka_unit_test(processes_meet),        cmocka_unit_test(all_meet),
+        cmocka_unit_test(a_roster_in_pieces),    cmocka_unit_test(rounds_are_apart),
+        cmocka_unit_test(two_of_one_number),     cmocka_unit_test(a_fact_that_differs),
+        cmocka_unit_test(another_world),         cmocka_unit_test(a_latecomer_hears_it_too),
+        cmocka_unit_test(one_too_many),          cmocka_unit_test(impossible_numbers),
+        cmocka_unit_test(the_missing_are_named), cmocka_unit_test(all_have_come_when_the_time_is_over),
+        cmocka_unit_test(one_is_missing),        cmocka_unit_test(few_requests_a_member),
+        cmocka_unit_test(one_looks_for_all),     cmocka_unit_test(another_looks_in_its_place),
+        cmocka_unit_test(nonsense_in_the_store), cmocka_unit_test(who_this_is),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

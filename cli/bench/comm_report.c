@@ -48,6 +48,7 @@ static void print_head(const struct bench_comm *o, FILE *out) {
     if (emulates(o)) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
+    if (o->secure) fprintf(out, ", %s", o->secure == SECURE_OFF ? "not sealed" : secure_names[o->secure]);
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
     fprintf(out, "#%11s %11s %5s %5s %17s %12s %11s %11s %7s %12s %7s\n", "size(B)", "count", "type", "op", "algorithm",
             "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
@@ -117,6 +118,7 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
     json_int(j, "ranks", o->ranks);
     json_string(j, "type", dtype_name(o->type));
     json_string(j, "op", op_text(o));
+    json_string(j, "secure", secure_names[o->secure]);
     json_real(j, "emulated_bytes_per_s", o->emulate.bandwidth);
     json_real(j, "emulated_latency_s", o->emulate.latency);
     json_open(j, "results", '[');

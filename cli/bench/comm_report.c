@@ -44,6 +44,7 @@ static void print_head(const struct bench_comm *o, FILE *out) {
     if (o->emulate.bandwidth > 0 || o->emulate.latency > 0) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
+    if (o->secure) fprintf(out, ", %s", o->secure == SECURE_OFF ? "not sealed" : secure_names[o->secure]);
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
     fprintf(out, "#%11s %11s %5s %5s %17s %12s %11s %11s %7s %12s %7s\n", "size(B)", "count", "type", "op", "algorithm",
             "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
@@ -101,6 +102,7 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
              JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", op_text(o)),
+             JSON_TEXT("secure", secure_names[o->secure]),
              JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
              JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');

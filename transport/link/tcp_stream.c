@@ -19,9 +19,10 @@
 #include <unistd.h>
 
 enum {
-    PIECE = 128 << 10,  /* received at once for a sink, or encrypted at once: it fits the cache */
-    WHOLE = 1 << 10,    /* a sink gets multiples of it, but for the last bytes */
-    AHEAD = 4096 << 10, /* sealed at once: the kernel is slower when it is given less */
+    PIECE_IN = 128 << 10,  /* received at once for a sink: it fits the cache */
+    PIECE_OUT = 512 << 10, /* encrypted at once: it does, too, and the kernel is slower when it is given less */
+    WHOLE = 1 << 10,       /* a sink gets multiples of it, but for the last bytes */
+    AHEAD = 4096 << 10,    /* sealed at once */
     TICK_MS = 20,
     HEAD = sizeof(struct label) + SEAL_BYTES,
 };
@@ -63,12 +64,12 @@ static enum moved moved(ssize_t n) {
 /* The next bytes are sealed when those before have left. Gives where they lie that are next. */
 static const char *seal_ahead(struct sending *s, size_t sent) {
     if (sent == s->ready && s->ready < s->bytes) {
-        size_t n = least(s->piece ? PIECE : AHEAD, s->bytes - sent);
+        size_t n = least(s->piece ? PIECE_OUT : AHEAD, s->bytes - sent);
         seal_pass(s->sealer, s->data + sent, s->piece, n);
         s->ready += n;
         if (s->ready == s->bytes) seal_end(s->sealer, s->tail);
     }
-    return s->piece && s->sealed ? s->piece + (sent - (s->ready - 1) / PIECE * PIECE) : s->data + sent;
+    return s->piece && s->sealed ? s->piece + (sent - (s->ready - 1) / PIECE_OUT * PIECE_OUT) : s->data + sent;
 }
 
 static enum moved send_some(struct sending *s) {
@@ -111,7 +112,7 @@ static size_t received(const struct receiving *r) {
 static enum moved recv_some(struct receiving *r) {
     if (r->done == r->total) return MOVED_NOTHING;
     size_t offset = received(r), left = r->in->bytes - offset;
-    size_t room = only_copies(r) ? left : PIECE - r->held;
+    size_t room = only_copies(r) ? left : PIECE_IN - r->held;
     size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
     struct iovec iov[3] = {head_left(&r->label, r->done),
                            {only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n},
@@ -312,11 +313,11 @@ enum error lanes_open(struct tcp *t) {
     for (int i = 0; i < ALL_LANES; i++) {
         void *piece;
         if (i < LANES) {
-            TRY(memory_alloc(PIECE, &piece));
+            TRY(memory_alloc(PIECE_IN, &piece));
             t->lane[i].in.piece = piece;
         }
         if (i != LANE_IN && t->link.params.secure == SECURE_ENCRYPTED) {
-            TRY(memory_alloc(PIECE, &piece));
+            TRY(memory_alloc(PIECE_OUT, &piece));
             t->lane[i].out.piece = piece;
         }
     }

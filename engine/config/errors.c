@@ -54,12 +54,6 @@ static bool continues(char c) {
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-static int columns(const char *s) {
-    int n = 0;
-    for (; *s; s++) n += !continues(*s);
-    return n;
-}
-
 /* The numbered line of the text, shown from some columns before col when it is long. */
 static void take_excerpt(struct config_errors *e, struct entry *x, const char *file) {
     for (int line = 1; line < x->line && file; line++) {
@@ -98,7 +92,7 @@ static void take_place(struct config_errors *e, struct entry *x, const struct no
         }
     x->line = key ? at->key_line : at->line;
     x->col = key ? at->key_col : at->col;
-    x->width = key ? columns(at->key) : at->width;
+    x->width = key ? text_columns(at->key) : at->width;
     if (x->line > 0 && at->file) take_excerpt(e, x, at->file);
 }
 
@@ -189,7 +183,7 @@ static void write_caret(FILE *f, const struct entry *x) {
         if (*c)
             for (c++; continues(*c);) c++;
     }
-    int room = *c ? columns(c) : 1;
+    int room = *c ? text_columns(c) : 1;
     fputc('^', f);
     for (int i = 1; i < x->width && i < room; i++) fputc('~', f);
 }

@@ -56,6 +56,12 @@ int cli_fail(enum error err) {
     return error_exit_code(err);
 }
 
+int cli_reported(enum error err, const char *report) {
+    if (!report) return cli_fail(err);
+    fputs(report, stderr);
+    return error_exit_code(err);
+}
+
 int cli_end(enum error err) {
     return err == ERR_NONE ? 0 : cli_fail(err);
 }
@@ -118,10 +124,7 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     pool_free(pool);
     if (err != ERR_NONE) return cli_fail(err), err;
     err = cli_read(c, out, &report);
-    if (err != ERR_NONE && report)
-        fputs(report, stderr);
-    else if (err != ERR_NONE)
-        cli_fail(err);
+    if (err != ERR_NONE) (void)cli_reported(err, report);
     return err;
 }
 

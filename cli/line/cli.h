@@ -29,13 +29,14 @@ const struct command_alias *command_alias(const char *word); /* NULL: it is none
 /* The whole program (cli/main.c), from its words to its exit code. The library exports it for 'engine' of the same build;
  * it is no part of engine/engine.h. */
 __attribute__((visibility("default"))) int engine_program(int argc, char **argv);
-const char *command_name(int i); /* NULL: there are fewer */
 
 const char *cli_zoo_name(int i); /* of networks, likewise */
 
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */
+/* The same of an error of which a report tells more; NULL: there is none. */
+int cli_reported(enum error err, const char *report);
 /* Prints what has been written as one line, unless that has failed with err, and frees it. */
 MUST_CHECK enum error cli_json(enum error err, struct json *j, FILE *out);
 /* Reads channels, height and width as in 3x32x32, or a number, into a struct shape. */

@@ -6,6 +6,12 @@ int cli_fail(enum error err) {
     return error_exit_code(err);
 }
 
+int cli_reported(enum error err, const char *report) {
+    if (!report) return cli_fail(err);
+    fputs(report, stderr);
+    return error_exit_code(err);
+}
+
 int cli_end(enum error err) {
     return err == ERR_NONE ? 0 : cli_fail(err);
 }

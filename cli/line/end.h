@@ -7,5 +7,7 @@
 /* Prints the last error and its hint on standard error; gives the exit code. */
 int cli_fail(enum error err);
 int cli_end(enum error err); /* the same, or 0 where there is none */
+/* The same of an error of which a report tells more; NULL: there is none. */
+int cli_reported(enum error err, const char *report);
 /* Prints what has been written as one line, unless that has failed with err, and frees it. */
 MUST_CHECK enum error cli_json(enum error err, struct json *j, FILE *out);

@@ -60,10 +60,7 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     pool_free(pool);
     if (err != ERR_NONE) return cli_fail(err), err;
     err = cli_read(c, out, &report);
-    if (err != ERR_NONE && report)
-        fputs(report, stderr);
-    else if (err != ERR_NONE)
-        cli_fail(err);
+    if (err != ERR_NONE) (void)cli_reported(err, report);
     return err;
 }
 

@@ -84,11 +84,7 @@ static int open_experiment(const struct compare_options *o, const struct experim
     struct experiment x;
     char *report;
     enum error err = experiment_open(source, &x, &report);
-    int code = err == ERR_NONE ? run_experiment(o, &x) : error_exit_code(err);
-    if (report)
-        fputs(report, stderr);
-    else if (err != ERR_NONE)
-        code = cli_fail(err);
+    int code = err == ERR_NONE ? run_experiment(o, &x) : cli_reported(err, report);
     experiment_close(&x);
     return code;
 }

@@ -135,11 +135,7 @@ static int run(const struct cli *cli) {
     enum error err = l ? find_folder(o, &folder) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
     err = lesson_open(folder, o->quick, l, &report);
-    int code = err == ERR_NONE ? run_opened(o, l) : error_exit_code(err);
-    if (report)
-        fputs(report, stderr);
-    else if (err != ERR_NONE)
-        code = cli_fail(err);
+    int code = err == ERR_NONE ? run_opened(o, l) : cli_reported(err, report);
     lesson_close(l);
     return code;
 }

@@ -185,13 +185,6 @@ static enum error print_csv(const struct listing *all, struct pool *pool) {
 
 /* ---- for people ---- */
 
-/* How many columns of a terminal a text takes, where each character takes one. */
-static int text_width(const char *text) {
-    int n = 0;
-    for (; *text; text++) n += ((unsigned char)*text & 0xC0) != 0x80;
-    return n;
-}
-
 /* So many characters of it. */
 static int text_bytes_of(const char *text, int characters) {
     int n = 0;
@@ -202,7 +195,7 @@ static int text_bytes_of(const char *text, int characters) {
 
 /* A name that is too long is cut in its middle: its end has the time. */
 static void print_name(const char *name, int room) {
-    int width = text_width(name), end = (room - 1) / 2, begin = room - 1 - end;
+    int width = text_columns(name), end = (room - 1) / 2, begin = room - 1 - end;
     if (width <= room)
         printf("%s%*s", name, room - width, "");
     else
@@ -221,7 +214,7 @@ static int column_width(const struct column *c, const struct listing *all) {
     for (int i = 0; i < all->count && c->head; i++) {
         if (all->of[i].experiment) continue;
         put_cell(c, &all->of[i], cell);
-        int n = c->at == offsetof(struct listed, name) ? text_width(all->of[i].name) : (int)strlen(cell);
+        int n = c->at == offsetof(struct listed, name) ? text_columns(all->of[i].name) : (int)strlen(cell);
         if (strcmp(cell, "-") != 0 && n > width) width = n;
     }
     return width == 0 ? 0 : width < (int)strlen(c->head) ? (int)strlen(c->head) : width;
@@ -297,7 +290,7 @@ static void print_experiments(const struct listing *all, int terminal) {
     int room = (int)strlen("experiment");
     if (!listing_count(all, true)) return;
     for (int i = 0; i < all->count; i++)
-        if (all->of[i].experiment && text_width(all->of[i].name) > room) room = text_width(all->of[i].name);
+        if (all->of[i].experiment && text_columns(all->of[i].name) > room) room = text_columns(all->of[i].name);
     if (terminal > 0 && room + BESIDE > terminal) room = terminal > BESIDE + 10 ? terminal - BESIDE : 10;
     printf("%s%-*s  %-10s  runs\n", listing_count(all, false) ? "\n" : "", room, "experiment", "state");
     for (int i = 0; i < all->count; i++)

@@ -45,19 +45,11 @@ static enum error draw_id(struct pool *pool, const char **out) {
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-static bool same_file(const char *a, const char *b) {
-    char *x = realpath(a, NULL), *y = realpath(b, NULL);
-    bool same = x && y && !strcmp(x, y);
-    free(x);
-    free(y);
-    return same;
-}
-
 /* Whether a path to resume from means the newest checkpoint of the very directory. */
 static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
     const char *newest = checkpoint_newest_step(dir, NULL, pool);
     if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, NULL, pool);
-    return newest && path && same_file(newest, path);
+    return newest && path && file_is_same(newest, path);
 }
 
 /* The next start of the job whose start before made this directory. It goes on where the run is; a

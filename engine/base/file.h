@@ -64,3 +64,5 @@ bool file_is_locked(const char *path);
 const char *file_of_code(void);
 bool file_exists(const char *path);
 bool file_is_folder(const char *path);
+/* Whether both paths lead to one file or folder. */
+bool file_is_same(const char *a, const char *b);

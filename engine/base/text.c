@@ -186,6 +186,12 @@ size_t text_utf8(const char *text, size_t n) {
     return code < least[need] || surrogate || code > 0x10FFFF ? 0 : need;
 }
 
+int text_columns(const char *s) {
+    int n = 0;
+    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
 char *text_defuse(char *text, const char *spared) {
     for (char *p = text; *p;) {
         unsigned char c = (unsigned char)*p;

@@ -27,6 +27,9 @@ const char *text_nearest(const char *name, const char *const *names, int n);
  * surrogates and what lies beyond U+10FFFF are none. */
 size_t text_utf8(const char *text, size_t n);
 
+/* How many columns of a terminal a text takes, where each character takes one. */
+int text_columns(const char *s);
+
 /* Puts '?' for what could steer a terminal, in place: control characters but those of 'spared', and
  * bytes that are no UTF-8. Gives the text. */
 char *text_defuse(char *text, const char *spared);

@@ -54,12 +54,6 @@ static bool utf8_continues(char c) {
     return ((unsigned char)c & 0xC0) == 0x80;
 }
 
-static int text_columns(const char *s) {
-    int n = 0;
-    for (; *s; s++) n += !utf8_continues(*s);
-    return n;
-}
-
 /* The numbered line of the text, shown from some columns before col when it is long. */
 static void take_excerpt(struct config_errors *e, struct entry *x, const char *file) {
     for (int line = 1; line < x->line && file; line++) {

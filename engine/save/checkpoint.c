@@ -260,17 +260,12 @@ static bool is_anothers(const char *path, const char *run_id, struct pool *pool)
     return of && strcmp(of, run_id) != 0;
 }
 
-static bool same_folder(const char *a, const char *b) {
-    struct stat s, t;
-    return stat(a, &s) == 0 && stat(b, &t) == 0 && s.st_dev == t.st_dev && s.st_ino == t.st_ino;
-}
-
 /* The run that is asked for: where none is, the one that the folder of these steps is recorded as.
  * If that has saved nothing yet, those that name no run are its own: "". */
 static const char *asked_run(const char *run_id, const char *steps, struct pool *pool) {
     const char *dir = pool_printf(pool, "%s/..", steps), *again = pool_printf(pool, "%s/../ckpt", steps);
     if (run_id) return run_id;
-    if (!dir || !again || !same_folder(steps, again)) dir = steps;
+    if (!dir || !again || !file_is_same(steps, again)) dir = steps;
     const char *own = run_record_read(dir, pool).run_id;
     if (!*own) return RUN_ANY;
     return checkpoint_newest_step(steps, own, pool) ? own : "";

@@ -1,5 +1,7 @@
 #include "lab/draw/table.h"
 
+#include "engine/base/text.h"
+
 #include <ctype.h>
 #include <string.h>
 
@@ -38,13 +40,6 @@ void table_html(const struct table *t, FILE *out) {
     fprintf(out, "</tbody></table></div>\n");
 }
 
-/* Characters, which a terminal gives one column each. */
-static int columns_of(const char *s) {
-    int n = 0;
-    for (; *s; s++) n += ((unsigned char)*s & 0xC0) != 0x80;
-    return n;
-}
-
 /* A column is words where a cell below its head begins with a letter, or is a list. */
 static bool is_words(const struct table *t, int column) {
     for (int r = 1; r <= t->rows; r++)
@@ -59,14 +54,14 @@ void table_text(const struct table *t, FILE *out) {
     for (int c = 0; c < t->columns && c < ALIGNED; c++) {
         words[c] = t->words == t->columns || is_words(t, c);
         for (int r = 0; r <= t->rows; r++) {
-            int n = columns_of(cell_text(t, r, c));
+            int n = text_columns(cell_text(t, r, c));
             width[c] = n > width[c] ? n : width[c];
         }
     }
     for (int r = 0; r <= t->rows; r++)
         for (int c = 0; c < t->columns; c++) {
             const char *cell = cell_text(t, r, c);
-            int room = c < ALIGNED ? width[c] - columns_of(cell) : 0;
+            int room = c < ALIGNED ? width[c] - text_columns(cell) : 0;
             bool left = c < ALIGNED && words[c], last = c == t->columns - 1;
             fprintf(out, "%*s%s", left ? 0 : room, "", cell);
             if (left && !last) fprintf(out, "%*s", room, "");

@@ -2,12 +2,10 @@
 
 #include "engine/settings/run_config.h"
 #include "engine/settings/sharing.h"
-#include "lab/numbers/statistics.h"
 #include "lab/predict/planned.h"
 #include "modes/bucket.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- where gradients become ready ----------------------------------------------------------- */
@@ -36,13 +34,9 @@ static void find_ready(const struct model *m, const struct plan *plan, double *r
 /* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
 static double typical(const struct run_result *r, double quantile) {
     enum { FEW = 20 };
-    int64_t n = r->nsteps - r->stretch;
-    double *ms = n >= FEW && n < INT32_MAX ? malloc((size_t)n * sizeof *ms) : NULL;
-    if (!ms) return r->p50_ms * 1e-3;
-    for (int64_t i = 0; i < n; i++) ms[i] = r->step[r->stretch + i].ms;
-    double q = statistics_quantile(ms, (int)n, quantile);
-    free(ms);
-    return q * 1e-3;
+    int64_t n;
+    double ms = run_result_quantile_ms(r, 0, quantile, &n);
+    return (n >= FEW ? ms : r->p50_ms) * 1e-3;
 }
 
 /* The phases are means over all steps, the first and the disturbed among them. */

@@ -45,13 +45,6 @@ static int64_t step_at(const struct run_result *run, enum curve what, int64_t i)
     return what == VAL_LOSS || what == VAL_ACCURACY ? run->val[i].step : run->step[i].step;
 }
 
-/* Of the steps alone, as 'time_to' has it. */
-static double seconds_at(const struct run_result *run, int64_t step) {
-    double ms = 0;
-    for (int64_t i = 0; i < run->nsteps && run->step[i].step <= step; i++) ms += run->step[i].ms;
-    return ms / 1e3;
-}
-
 struct bin { /* neighbours become one point */
     double sum, low, high;
     int n;
@@ -81,7 +74,7 @@ static struct bin bin_of(const struct report_cell *c, const int *run, int n, enu
 
 static double median_seconds(const struct report_cell *c, int64_t step) {
     double v[REPORT_RUNS];
-    for (int i = 0; i < c->nruns; i++) v[i] = seconds_at(&c->run[i], step);
+    for (int i = 0; i < c->nruns; i++) v[i] = run_result_seconds(&c->run[i], step);
     return statistics_median_of(v, c->nruns);
 }
 

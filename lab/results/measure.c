@@ -81,23 +81,16 @@ static double fastest(const struct run_result *r, int64_t warmup) {
     return least;
 }
 
-/* Time of steps alone: what measuring takes is no part of it. Of a command's run the first step's may not be known. */
-static double seconds_until(const struct run_result *r, int64_t step) {
-    double ms = 0;
-    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++)
-        if (i > 0 || !isnan(r->step[i].ms)) ms += r->step[i].ms;
-    return ms / 1000;
-}
-
 static double time_to(const struct measure *m, const struct run_result *r) {
     const struct metric *of = metric_find(m->of);
     if (!metric_is_val(of)) {
         for (int64_t i = 0; i < r->nsteps; i++)
-            if (r->step[i].loss <= m->target) return seconds_until(r, r->step[i].step);
+            if (r->step[i].loss <= m->target) return run_result_seconds(r, r->step[i].step);
         return INFINITY;
     }
     for (int64_t i = 0; i < r->nvals; i++)
-        if (metric_reaches(of, r->val[i].of[of - metric_table], m->target)) return seconds_until(r, r->val[i].step);
+        if (metric_reaches(of, r->val[i].of[of - metric_table], m->target))
+            return run_result_seconds(r, r->val[i].step);
     return r->nvals ? INFINITY : (double)NAN;
 }
 

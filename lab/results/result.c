@@ -349,6 +349,14 @@ int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
     return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
 }
 
+/* Of a command's run the first step's may not be known. */
+double run_result_seconds(const struct run_result *r, int64_t step) {
+    double ms = 0;
+    for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++)
+        if (i > 0 || !isnan(r->step[i].ms)) ms += r->step[i].ms;
+    return ms / 1000;
+}
+
 double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n) {
     int64_t from = run_result_warm(r, warmup);
     *n = 0;

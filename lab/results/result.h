@@ -87,6 +87,8 @@ bool run_result_same_vals(const struct run_result *a, const struct run_result *b
 int64_t run_result_stretch(const struct run_result *r);
 /* The first step after the stretch's first 'warmup' ones, at most nsteps. */
 int64_t run_result_warm(const struct run_result *r, int64_t warmup);
+/* Of the steps up to this one alone: what measuring takes is no part of it. */
+double run_result_seconds(const struct run_result *r, int64_t step);
 /* A quantile of the steps from there on, and their median; NaN when none is left. *n: how many. */
 double run_result_quantile_ms(const struct run_result *r, int64_t warmup, double q, int64_t *n);
 double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n);

@@ -31,7 +31,7 @@ static bool name_has(const char *name, const char *word) {
     return false;
 }
 
-/* Labels in a file of their own, which their set finds by the name of the samples. */
+/* Labels in a separate file, which their set finds by the name of the samples. */
 static bool is_labels(int kind, const char *name) {
     static const char *const words[] = {"y", "labels", "label", "targets", "target"};
     int count;

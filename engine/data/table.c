@@ -32,7 +32,7 @@ static char *closing_quote(char *cell, char separator) {
     return at && (!at[1 + blanks] || at[1 + blanks] == separator) ? at : NULL;
 }
 
-/* Cuts the next cell out of a line, without blanks and quotes around it; *line moves behind it,
+/* Cuts the next cell out of a line, without blanks and quotes around it; *line moves past it,
  * NULL at the end. Two quotes in quotes are one. */
 static enum error cell_next(const struct table *t, char **line, char **out) {
     char *cell = *line + strspn(*line, " "), separator = t->separator, *closing = closing_quote(cell, separator);

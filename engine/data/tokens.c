@@ -146,7 +146,7 @@ static void tokens_widen(const unsigned char *from, int width, int64_t n, int32_
     for (int64_t i = 0; i < n; i++) x[i] = token_at(from, width, i);
 }
 
-/* A window from the file, in pieces, so that no memory of its own is needed: x gets all but its
+/* A window from the file, in pieces, so that no buffer is needed: x gets all but its
  * last token, label all but its first. */
 static enum error window_read(const struct token_set *s, int64_t at, int64_t n, int32_t *out) {
     unsigned char piece[4096];

@@ -112,7 +112,7 @@ static struct threads *helpers(const struct device *d) {
     return d ? d->threads : NULL;
 }
 
-enum { GRAIN = 4096 }; /* floats that are worth a part of their own */
+enum { GRAIN = 4096 }; /* floats that are worth a separate part */
 
 struct addition {
     float *to;

@@ -59,7 +59,7 @@ static inline void norm_take(const struct op_args *a, int64_t c, double *first, 
     *count = a->sync->count;
 }
 
-/* A running moment behind one more batch. */
+/* A running moment after one more batch. */
 static inline float norm_follow(float running, double batch, float momentum) {
     return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
 }

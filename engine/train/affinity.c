@@ -1,4 +1,4 @@
-/* The cores that threads may use: a rank may be bound to cores of its own, and the threads that serve it must not be. */
+/* The cores that threads may use: a rank may be bound to some cores, and the threads that serve it must not be. */
 #include "engine/train/internal.h"
 
 #include <pthread.h>

@@ -54,7 +54,7 @@ static enum error cascade_ready(void *user, int64_t upto) {
 }
 
 /* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
- * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
+ * them. A rank that steps alone takes the mean of its samples (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
 static float sample_weight(const struct trainer *t, const struct step_batch *b) {
     bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS, alone = t->config->sharing.plan.alone;

@@ -15,7 +15,7 @@ static void fill_times(struct run *r, struct summary *s, const double *shared) {
 }
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
- * of a vector in which every rank fills places of its own. */
+ * of a vector in which every rank fills its own places. */
 static enum error summary_gather(struct run *r, struct summary *s) {
     enum { PER_RANK = 15 };
     struct trainer *t = r->t;

@@ -95,7 +95,7 @@ static bool is_local_key(const char *section, const char *key) {
     return !strcmp(section, "checkpoint") && !strcmp(key, "resume");
 }
 
-/* A long text is told by its digest. */
+/* A long text is shown as its digest. */
 static const char *short_text(const char *text, struct pool *pool) {
     enum { LONG = 200, SHOWN = 16 };
     char hex[SHA256_TEXT];

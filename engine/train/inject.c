@@ -63,7 +63,7 @@ enum error inject_strike(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* The first gradient that backward makes is of the last layer, behind which nothing can hide it. */
+/* The first gradient that backward makes is of the last layer, after which nothing can hide it. */
 enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
     static const float not_a_number = NAN;
     int64_t at = t->model->params[0].offset;

@@ -82,8 +82,8 @@ void answers_take(struct answers *a, const struct shard *s, int64_t classes, con
 MUST_CHECK enum error answers_conclude(struct trainer *t, bool measured);
 
 /* ---- tracing.c: log.trace's range of steps ---- */
-/* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed
- * while nobody can have written yet. What goes wrong, here and later, is only told: a run is as good without. */
+/* Rank 0, before the others receive its range: whether there is one ahead. What an earlier run has left is removed
+ * while nobody can have written yet. What goes wrong, here and later, is only reported: a run is as good without. */
 bool tracing_range(const struct trainer *t);
 /* Every rank, with rank 0's range. Gives t->trace, also where this rank will have nothing to write, since it is one of
  * those that compare clocks; NULL where 'first' is 0. */

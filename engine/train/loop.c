@@ -117,7 +117,7 @@ static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p
 /* Step 'step' had these sums, on every rank. */
 static enum error step_learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
-    t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
+    t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is recorded alike */
     r->samples += (double)sums->samples;
     r->ending = sums->stop;
     if (t->rank == 0) {
@@ -284,7 +284,7 @@ static void name_change(const struct job_change *c, char *out, int size) {
 }
 
 /* The first step with other devices has ended. Where another launcher has started these ranks, or a user, only the
- * checkpoint tells that there were others before. */
+ * checkpoint says that there were others before. */
 static void tell_change(struct run *r) {
     const struct trainer *t = r->t;
     const struct job_change own = {.began = t->at.devices, .from = t->at.devices, .to = t->standing.workers};
@@ -394,7 +394,8 @@ static enum error run_steps_and_end(struct run *r) {
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */
 static const double LAST_PATIENCE = 5;
 
-/* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
+/* Ends a run that failed with err: the other ranks learn it first; then what this rank holds and has recorded is written,
+ * without losing err's message. */
 static enum error run_fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[ERROR_WORDS];

@@ -1,5 +1,5 @@
 /* How long forward and backward took where they only were asked for. The host's clock has counted asking as forward
- * and backward, and the waiting as whatever came behind: what is missing in the first two is taken from the others,
+ * and backward, and the waiting as whatever came after: what is missing in the first two is taken from the others,
  * from communication first, since there the host has waited for gradients.
  *
  *   host      ask | ask |          wait           | update

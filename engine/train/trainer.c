@@ -202,7 +202,7 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
     return ERR_NONE;
 }
 
-/* Shards that are computed together, each into an arena of its own: grads where a subtree that leaves begins. */
+/* Shards that are computed together, each into its own arena: grads where a subtree that leaves begins. */
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int from = trainer_leaf(t, t->standing.worker), next = 0, subtree = 0;
@@ -287,7 +287,7 @@ static enum error prepare_sizes(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* Who is late tells why before the others, who wait for comm.timeout, give it up. */
+/* A rank that is late reports why before the others, which wait for comm.timeout, give it up. */
 static const double PATIENCE = 0.8;
 
 /* Of the machine's accelerators, for the device of that number. A launcher counts ranks, not what each of them sees:

@@ -1,5 +1,5 @@
 /* The trainer: one rank's engine and the loop that drives it. Model, data, optimizer, schedule,
- * checkpoint and metrics are the same code in every mode; what differs stands behind step_ops.
+ * checkpoint and metrics are the same code in every mode; what differs is in step_ops.
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
  *   trainer_compute  the next batch -> forward, backward of this rank's shards -> sum in grads[0]
@@ -54,7 +54,7 @@ struct lag {        /* of a device that is slow on purpose */
     int64_t unseen; /* ns slept that no phase has counted */
 };
 struct feed {                   /* what this rank computes with */
-    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+    struct dataset *data, *val; /* data: the training set, or what job->known says of it; then
                                    val is the set to evaluate, or NULL */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;

@@ -1,5 +1,5 @@
 /* One rank's part of an optimizer step, on its slices of the arena: the gradient's norm, the norms
- * of tensors, the update. Between these the mode exchanges what each rank has measured of its own
+ * of tensors, the update. Between these the mode exchanges what each rank has measured of its part
  * slices; what was measured lies in arrays that are the same on every rank, by block and by piece of
  * the whole arena, and zero where others measure. A piece is what a block and a tensor share.
  *
@@ -17,11 +17,11 @@
 struct update {
     struct pool *pool;        /* of these lists, and of what is the host's alone */
     struct slice all;         /* of a rank that has no slices of the mode's, but the whole arena */
-    int64_t *first_piece;     /* of each tensor, and behind the last, among all pieces of the arena */
+    int64_t *first_piece;     /* of each tensor, and after the last, among all pieces of the arena */
     struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
     struct rule_span *means;  /* the same, slot 0 being the average of the weights; NULL: there is none */
     int *tensor;              /* of each span */
-    int *first;               /* of each slice, and behind the last */
+    int *first;               /* of each slice, and after the last */
     struct rule_span *pieces; /* of all slices, where the optimizer measures */
     int64_t *place;           /* of each piece, among all pieces of the arena */
     int npieces;

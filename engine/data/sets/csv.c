@@ -89,7 +89,7 @@ static bool has_decimal_comma(const char *cell) {
     return end > cell && *end == ',' && end[1] && !end[1 + strspn(end + 1, "0123456789")];
 }
 
-/* What the target is: 'classes' so many, or a value. */
+/* What the target is: one of 'classes' classes, or a value. */
 static enum error target_set(struct csv *s, const struct table *t, int64_t classes) {
     const struct table_column *target = &s->columns.column[s->columns.inputs];
     struct dataset *d = &s->base;

@@ -2,7 +2,7 @@
  * FOLDER/CLASS/picture.jpg, or FOLDER/train/CLASS/... and FOLDER/val/CLASS/... Classes are numbered
  * in the order of their names (by bytes).
  *
- * Opening looks at the beginning of every file, so that what is no picture is told before anything
+ * Opening looks at the beginning of every file, so that what is no picture is reported before anything
  * is trained. With 'on_error: skip' it decodes every picture whole, and leaves out those that cannot be
  * decoded before any are held out: the set is then that of a folder without these files, whoever opens it.
  * Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
@@ -50,7 +50,7 @@ struct images {
 };
 enum { CLASSES_MOST = 1 << 16 };
 
-/* Which folder holds the classes: of training, and of validation (empty: none of its own). */
+/* Which folder holds the classes: of training, and of validation (empty: it has none). */
 static enum error roots_find(const struct images_config *c, char train[PATH_MAX], char val[PATH_MAX]) {
     static const char *const names[] = {"val", "valid", "validation", "test"};
     TRY(path_join(train, c->train, "train"));
@@ -383,7 +383,7 @@ static enum error images_fill(struct images *s, const struct dataset_ask *ask, u
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
-    bool own = roots[1][0] != '\0'; /* validation has a folder of its own */
+    bool own = roots[1][0] != '\0'; /* validation has a separate folder */
     const char *root = roots[!train && own];
     if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
     if (!train && own && !file_is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);

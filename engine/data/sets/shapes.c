@@ -1,5 +1,5 @@
 /* shapes: 32x32 colour pictures of ten plane figures, for networks that convolve. Colours, place,
- * size and turn are random, so that no pixel by itself tells much: a linear model stays near
+ * size and turn are random, so that no pixel by itself says much: a linear model stays near
  * chance.
  *
  * A figure is a function of the plane, negative inside, in units of its radius and with a slope of

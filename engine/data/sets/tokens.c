@@ -1,4 +1,4 @@
-/* tokens: numbers that another program has made of a text, one behind the other with no header, of
+/* tokens: numbers that another program has made of a text, one after the other with no header, of
  * 16 bits without a sign or 32 bits with one, little end first. */
 #include "engine/data/tokens.h"
 #include "engine/data/utf8.h"

@@ -81,7 +81,7 @@ static void norm_apply(const struct planes *p, struct line l, float least, const
         }
 }
 
-/* dz of n elements in a row: dy itself, or its copy behind the activation (y is NULL when there is
+/* dz of n elements in a row, the gradient before the activation: dy itself, or a copy of it (y is NULL when there is
  * none). A strip at a time, so that the loops of the sums have nothing to decide and vectorise. */
 enum { STRIP = 256 };
 

@@ -39,7 +39,7 @@ struct plan {
 /* For the pass, images before they are paired, how, groups and 'lanewise', all else. */
 void plan_make(struct plan *p, const struct op_desc *d, int64_t threads);
 
-/* The same for so many of the samples, at least one; not of pairs. */
+/* The same for n of the samples, at least one; not of pairs. */
 void plan_cut(struct plan *p, int64_t n, int64_t threads);
 
 /* Things that are cut in parts whose sizes differ by one at most. */

@@ -59,7 +59,7 @@ struct wino {
     struct plan plan[3];
 };
 
-/* A pass at work: memory of its own, then of each thread. */
+/* A pass at work: what its threads share, then what each of them has. */
 struct pass_run {
     const struct wino *c;
     const struct plan *p;
@@ -75,7 +75,7 @@ struct pass_run {
 
 /* ---- sizes: a vector more keeps what is read side by side out of the same places of the cache - */
 
-/* Transformed tiles of so many rows and columns. */
+/* Transformed tiles of 'rows' rows and 'width' columns: floats of a row, of a plane, of all. */
 static int64_t row_of(int64_t width) {
     return width > PANEL ? width + B : width;
 }

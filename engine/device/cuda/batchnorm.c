@@ -7,7 +7,7 @@
 struct batchnorm {
     struct op op;
     struct channels_cut cut;
-    size_t line; /* in scratch, behind the partial sums */
+    size_t line; /* in scratch, after the partial sums */
 };
 
 static struct norm_launch launch_of(const struct batchnorm *b, const struct op_args *a) {

@@ -27,7 +27,7 @@ struct cuda {
 };
 enum { BLAS_SPACE = 32 << 20 };
 
-/* What a kernel found wrong with data; told by the next wait as ERR_DATA. */
+/* What a kernel found wrong with data; the next wait reports it as ERR_DATA. */
 enum cuda_fault { FAULT_NONE, FAULT_LABEL, FAULT_TOKEN };
 
 /* The runtime's functions, and launches, are about the calling thread's current GPU. cuda_enter makes it this one;

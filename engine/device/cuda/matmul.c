@@ -2,7 +2,7 @@
  *
  * Which kernel computes a product is the library's advice for its shape, asked once and remembered for all ops of that
  * shape on that GPU. The same advice gives the same bits in every run: it depends on the shape, the GPU and the
- * library's version, and what is allowed to split k adds its parts in f32, in an order of its own. Splits that add in
+ * library's version, and what is allowed to split k adds its parts in f32, in its own order. Splits that add in
  * the output's type or in place are not allowed: they round more often. */
 #include "engine/device/cuda/matmul.h"
 

@@ -95,7 +95,7 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
                 text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
 }
 
-/* On a stream of its own: the lanes may be busy, or waiting for others. */
+/* On a stream made for this: the lanes may be busy, or waiting for others. */
 static enum error memory_clear(struct cuda *c, void *p, size_t bytes) {
     CU(cudaMemsetAsync(p, 0, bytes, c->setup), "zeroing new memory");
     return cuda_await(c, c->setup, NULL, "zeroing new memory");

@@ -106,7 +106,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
-/* The gradient behind pool and activation, one value for each of the convolution's own outputs. */
+/* The gradient before pool and activation, one value for each of the convolution's own outputs. */
 static void sums_gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *dz) {
     const float *y = d->conv.maxpool ? a->saved : a->y;
     if (d->conv.maxpool) {

@@ -40,7 +40,7 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* The gradient behind the activation, in scratch. */
+/* The gradient before the activation, in scratch. */
 static void act_backward_all(const struct pass *p) {
     float *dz = p->a->scratch;
     for (int64_t i = 0; i < p->rows; i++)

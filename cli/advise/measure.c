@@ -61,7 +61,8 @@ static void put_devices(struct advise_ask *ask, const int64_t *list, int n) {
     }
 }
 
-/* By itself: over described ports up to 64, else as many as this machine has. No device goes without a sample. */
+/* Chooses the counts of devices where none are given: up to 64 over described ports, else as many as this machine has. No
+ * device goes without a sample. */
 static enum error choose_devices(struct advising *g, int64_t here) {
     const struct run_config *c = &g->settings.config;
     int64_t usual[LIST_MOST], most = g->emulated ? 64 : here;

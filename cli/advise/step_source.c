@@ -89,6 +89,7 @@ static enum error measure(const struct step_ask *ask, const struct cli_config *o
 
 /* ---- the network ---------------------------------------------------------------------------- */
 
+/* Builds the network of the settings, and reads the measured step with it. */
 static enum error read_network(const struct step_ask *ask, struct step_source *s) {
     struct config_errors *e;
     enum error err = config_errors_create(&e);

@@ -14,7 +14,7 @@ struct duel { /* of two sides, of which the first is what is advised */
     const char *folder, *file;
 };
 
-/* Of one device alone and the modes of several the two that should be the fastest. */
+/* Chooses the two ways that should be the fastest, of one device alone and the modes of several. */
 static bool choose(const struct advising *g, struct duel *d) {
     const struct advice *a = &g->advice;
     for (int k = 0; k < g->ask.ndevices; k++)

@@ -140,7 +140,7 @@ static enum error start_processes(const struct bench_comm *o, const char *const 
     return result.signal ? FAIL(ERR_PEER, "rank %d was killed by signal %d", result.first, result.signal) : ERR_NONE;
 }
 
-/* This command again, for one algorithm. */
+/* Runs this command again in processes of their own, for one algorithm. */
 static enum error run_processes(const struct cli *cli, const struct bench_comm *o, struct bench_series *s, int *code) {
     const char **again = pool_alloc(cli->pool, ((size_t)cli->argc + 6) * sizeof *again);
     int n = 1;

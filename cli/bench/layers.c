@@ -204,7 +204,7 @@ int64_t (*bench_clock(const struct device *dev))(void) {
     return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns : clock_ns;
 }
 
-/* Of every 'stride'-th number. */
+/* The median of every 'stride'-th number. */
 static double times_median(const int64_t *of, int count, int64_t stride) {
     double v[PASSES_MOST];
     for (int i = 0; i < count; i++) v[i] = clock_seconds(of[i * stride]);

@@ -45,7 +45,7 @@ static enum error table_refresh(struct board_watch *w) {
     return ERR_NONE;
 }
 
-/* Its folder, and what the page calls it; false: there is no such run. */
+/* Finds a run's folder and its name on the page; false: there is no such run. */
 static bool run_find(struct board_watch *w, const char *id, const char **dir, const char **name) {
     *dir = w->path;
     *name = NULL;

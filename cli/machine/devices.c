@@ -78,7 +78,7 @@ static void print_units(const struct device_ops *kind, int count) {
     }
 }
 
-/* Of the device's kind; then, for accelerators, of the carriers. false: no more. */
+/* The i-th software of the device's kind; then, for accelerators, the carriers' software. false: no more. */
 static bool find_software(const struct device_ops *kind, int i, struct device_software *out) {
     int of_kind = 0, n;
     const struct carrier_ops *const *all = carrier_list(&n);

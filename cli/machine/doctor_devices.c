@@ -96,7 +96,7 @@ static enum error try_carrier(const struct device_ops *kind, const struct carrie
     return err;
 }
 
-/* Without it, mode ddp sends gradients through the host: it works, slower. */
+/* Tries every carrier that needs software. Without it, mode ddp sends gradients through the host: it works, slower. */
 static void check_carriers(struct doctor *d, const struct device_ops *kind) {
     int n;
     const struct carrier_ops *const *all = carrier_list(&n);

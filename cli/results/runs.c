@@ -93,7 +93,7 @@ static double number_at(const struct column *c, const struct listed *r) {
     return n < 0 ? (double)NAN : (double)n;
 }
 
-/* As the table has it. */
+/* The column's number of a run, as the table shows it. */
 static void put_number(const struct column *c, const struct listed *r, char out[CELL]) {
     double v = number_at(c, r);
     enum form form = c->form == BEST ? r->best_is_loss ? LOSS : SHARE : c->form;
@@ -198,7 +198,7 @@ static int text_width(const char *text) {
     return n;
 }
 
-/* So many characters of it. */
+/* Bytes of the text's first characters. */
 static int text_bytes_of(const char *text, int characters) {
     int n = 0;
     for (; text[n] && (characters > 0 || ((unsigned char)text[n] & 0xC0) == 0x80); n++)
@@ -220,7 +220,7 @@ struct widths {
     int left_out;       /* that hold something */
 };
 
-/* As wide as what is in it; 0 where there is nothing in it. */
+/* The width of the column's widest text; 0 where all are empty. */
 static int column_width(const struct column *c, const struct listing *all) {
     char cell[CELL];
     int width = 0;

@@ -38,7 +38,7 @@ static enum error settings_parse(const char *text, const char *path, struct pool
     return run_settings_from(tree, &(struct run_ask){.modes = mode_kinds(&n), .algorithms = algo_names()}, out, e);
 }
 
-/* As the file 'path'; run_settings_free in any case. */
+/* The settings of a configuration's text, as if it stood in the file 'path'; run_settings_free in any case. */
 static enum error settings_of(const char *text, const char *path, struct pool *pool, struct run_settings *out) {
     struct config_errors *e;
     *out = (struct run_settings){0};
@@ -172,7 +172,7 @@ static int64_t chosen_size(int64_t side) {
     return side <= 48 ? 32 : side < 160 ? 64 : 128;
 }
 
-/* So many tokens that there are some windows to train on. */
+/* The context that leaves some windows to train on. */
 static int64_t chosen_context(const char *data) {
     enum { MOST = 128, LEAST = 8, WINDOWS = 200 };
     FILE *f = fopen(data, "rb");

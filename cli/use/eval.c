@@ -49,7 +49,7 @@ static enum error known_read(struct cli_trained *t, const char *folder) {
     return preprocessing_parse(text, path, t->pool, &t->job.known);
 }
 
-/* Where ranks find the configuration. All that they write there, they tell here, too. */
+/* Makes the folder where ranks find the configuration. They also report here all that they write there. */
 static enum error make_place(struct cli_trained *t, char **folder) {
     TRY(file_make_temporary("eval", t->settings.pool, folder));
     t->job.run_dir = *folder;
@@ -77,7 +77,7 @@ static int evaluate(struct cli_trained *t) {
     return code;
 }
 
-/* In a process that evaluate() has started. */
+/* Evaluates in a process that evaluate() has started. */
 static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *self) {
     int code = 0;
     t->job.process = (struct rank_process){.rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
@@ -98,7 +98,7 @@ static void set_task(struct cli_trained *t, bool on_train) {
     t->job.command[2] = on_train ? "train" : "val";
 }
 
-/* Where a run was trained is no matter: this host evaluates it, unless it is asked for more. */
+/* Drops the hosts on which the run was trained: this host evaluates it, unless more are asked for. */
 static enum error forget_hosts(struct cli_trained *t) {
     TRY(cli_set_first(&t->config, "run.nodes=1"));
     TRY(cli_set_first(&t->config, "run.node_rank=0"));

@@ -175,7 +175,7 @@ static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
     return ERR_NONE;
 }
 
-/* Where the ranks were, from what their flight recorders left; nothing when there are none. */
+/* Prints where the ranks were, from what their flight recorders left; nothing when there are none. */
 static enum error show_flight(const char *dir, struct pool *pool) {
     struct recording ranks[RANKS_MAX];
     int n = 0;

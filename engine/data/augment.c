@@ -225,7 +225,7 @@ VECTORISED static void mix_grey(float *r, float *g, float *b, float factor, int6
     }
 }
 
-/* In LANES sums, so that it is the same at every width of vectors. */
+/* The sum of x (n), in LANES partial sums, so that it is the same at every width of vectors. */
 VECTORISED static float plane_sum(const float *x, int64_t n) {
     enum { LANES = 16 };
     float lane[LANES] = {0}, sum = 0;

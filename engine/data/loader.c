@@ -350,7 +350,7 @@ static enum error workers_start(struct loader *l, int count) {
     return code == 0 ? ERR_NONE : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
 }
 
-/* Where to begin, and when to end. */
+/* Sets the position at which the loader begins, and that at which it ends. */
 static enum error position_init(struct loader *l, const struct loader_params *p) {
     l->steps = sampler_steps(&l->sampler);
     if (l->steps == 0)
@@ -410,7 +410,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
 }
 
 /* ---- giving ---- */
-/* Who has to wait for a step, other than the first, has one more worker from then on, if there is
+/* Waits until a slot is filled. A caller that has to wait, other than for the first step, wakes one more worker, if there is
  * one that sleeps. */
 static void wait_for(struct loader *l, const struct slot *s) {
     enum { SHORT_NS = 100000 };

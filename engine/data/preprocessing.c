@@ -188,7 +188,7 @@ static bool read_type(const struct json_value *root, int *out) {
     return false;
 }
 
-/* Either classes, one label or one at each position, or targets. */
+/* Reads what a sample's answer is: a class, one at each position, or targets. */
 static bool read_counts(const struct json_value *root, struct dataset *d) {
     int64_t all = shape_count(&d->shape);
     if (!json_get_int(root, "classes", VOCABULARY_MAX, &d->classes) || !json_get_int(root, "labels", all, &d->labels) ||

@@ -115,7 +115,7 @@ static enum error columns_choose(struct table *t) {
     return finding_create(t);
 }
 
-/* Where a known column lies in this file: by its name, else by its place. -1: nowhere. */
+/* The index of a known column in this file: by its name, else by its place. -1: it has none. */
 static int64_t column_place(const struct table *t, const struct table_column *c, bool target) {
     if (!t->names || !c->name) {
         int64_t gone = t->ask.known->column[t->ask.known->inputs].place; /* the target's place, where that is missing */

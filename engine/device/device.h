@@ -72,7 +72,7 @@ static inline void device_note(struct device *d, const char *doing, int64_t step
     atomic_store_explicit(&d->step, step, memory_order_relaxed);
 }
 
-/* All kinds; device_find gives NULL for an unknown name. */
+/* All kinds of devices; device_find gives NULL for an unknown name. */
 const struct device_ops *const *device_kinds(int *count);
 const struct device_ops *device_find(const char *name);
 

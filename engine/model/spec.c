@@ -65,8 +65,8 @@ static enum error zoo_chain(struct scope *s, const struct node *name, struct nod
     return ERR_NONE;
 }
 
-/* Sets the parameters to the zoo file's defaults. *files[0] is the model's own, *base has the
- * layers; what is wrong is reported. */
+/* Opens the chain of a zoo model's files: files[0] is the model's, and the last has the layers, whose parameters get the
+ * files' defaults. What is wrong is reported. */
 static enum error zoo_open(struct scope *s, const struct node *name, struct node **files, int *count) {
     static const char *const none[] = {NULL};
     int errors = config_errors_count(s->e);

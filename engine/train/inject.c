@@ -78,7 +78,7 @@ enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
 /* Shorter sleeps are lengthened by the kernel, so they are saved up. */
 enum { SLEEP_LEAST_NS = 100000 };
 
-/* By how much this rank is slower in this step. */
+/* The factor by which this rank is slower in this step. */
 static double lag_drawn(const struct trainer *t) {
     const struct slow_config *c = &t->config->inject.slow;
     bool meant = t->standing.worker >= 0 && (c->device < 0 || c->device == t->standing.worker);

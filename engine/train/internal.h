@@ -17,7 +17,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
 MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
 /* ---- criterion.c ---- */
-/* That the data are as the loss needs them; t->feed.class_weights, where it has any. */
+/* Checks that the data are as the loss needs them; sets t->feed.class_weights, where it has any. */
 MUST_CHECK enum error criterion_open(struct trainer *t);
 MUST_CHECK enum error criterion_give(struct trainer *t); /* to t->graph, before anything is planned */
 struct summary;
@@ -104,7 +104,7 @@ void timers_close(struct trainer *t);
 MUST_CHECK enum error timers_mark(struct trainer *t, enum timed place); /* of one piece after another */
 /* Device and host at one point of time, from where the trace counts. */
 void timers_anchor(struct trainer *t);
-/* At a step's end, when the device has been waited for: the step's phases as they were. */
+/* Sets the step's phases from the timers, at a step's end, when the device has been waited for. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
 /* Says on the progress what run begins. */

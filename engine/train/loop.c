@@ -129,7 +129,7 @@ static enum error step_learn(struct run *r, int64_t step, const struct step_sums
                 (long long)step, (double)t->at.loss);
 }
 
-/* All ranks know that this step was the last, and now why: a signal is any rank's reason, time is when there was none.
+/* Makes all ranks agree on why this step was the last: a signal is any rank's reason, time is when there was none.
  * They end by SIGINT unless any was asked by SIGTERM.
  * What is saved then has spent the whole time, whichever rank's clock was the first to say so. */
 static enum error end_early(struct run *r) {
@@ -212,7 +212,7 @@ enum error run_evaluate(struct run *r) {
     return ERR_NONE;
 }
 
-/* Of the ranks' slices, straight into what the saver writes from. */
+/* Collects the optimizer state of the ranks' slices, straight into the memory that the saver writes from. */
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
     if (t->rank == 0 && !update_is_whole(t)) saver_state(r->saver, t->arena.whole);
@@ -236,7 +236,8 @@ enum error run_save(struct run *r, bool best) {
     return err;
 }
 
-/* Before a checkpoint is saved: what goes on from there has to end there, too. */
+/* Notes the metric that ends the run and its step, before a checkpoint is saved: a run that continues from it has to end
+ * there, too. */
 static void note_target(struct run *r) {
     const char *metric = r->t->config->train.until_metric;
     const struct metric *m = metric ? metric_find(metric) : NULL;

@@ -149,7 +149,7 @@ MUST_CHECK enum error trainer_load(const struct job *job, struct trainer **out);
 void trainer_unload(struct trainer *t); /* NULL is fine */
 
 /* ---- what modes call ---- */
-/* From mode->open, once worker (and where hosts are several, seat and seats) are known and before
+/* Opens the rank's device. Called from mode->open, once worker (and where hosts are several, seat and seats) are known and before
  * the group is: t->device, which the group may have to know. A rank that only serves has one where
  * their memory is apart from the host's. */
 MUST_CHECK enum error trainer_open_device(struct trainer *t);
@@ -170,9 +170,9 @@ MUST_CHECK enum error trainer_norm(struct trainer *t);
 int64_t trainer_norm_blocks(const struct trainer *t); /* 0: the norm is not needed */
 MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
-/* All of it, sums included, on a rank that has the whole arena. */
+/* The whole update, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
-/* That the optimizer has made that many updates beside one a step, for those that count them. */
+/* Notes that the optimizer has made 'more' updates beside one a step, for optimizers that count them. */
 void trainer_count_updates(struct trainer *t, int64_t more);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);

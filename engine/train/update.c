@@ -211,7 +211,7 @@ static enum error ask_partials(struct trainer *t) {
     return update_runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 
-/* With the partial sums, which trainer_norm then finds: one wait for both. */
+/* Takes the losses' sums together with the partial sums, which trainer_norm then finds: one wait for both. */
 enum error trainer_take_sums(struct trainer *t) {
     TRY(ask_sums(t));
     TRY(ask_partials(t));
@@ -311,7 +311,7 @@ static enum error update_slices(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* Where the host has nothing to say about the step, the device is asked for it before the host hears of the sums: one
+/* The update where the host does not decide on the step: it is started before the sums reach the host, so there is one
  * wait a step. */
 static enum error update_ask_first(struct trainer *t) {
     t->sums.skipped = false;

@@ -84,7 +84,7 @@ static void note_goal(struct compared *c, int measure) {
                     : pool_printf(c->pool, "%s was reached by no run", m->name));
 }
 
-/* Of the pairs, what is the worst is enough. */
+/* Adds the note about the validation set's size, for the pair whose error from it is the largest. */
 static void note_set(struct compared *c, int measure) {
     const char *words = NULL;
     double worst = 0;

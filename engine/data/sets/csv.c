@@ -161,7 +161,7 @@ static enum error train_read(const struct opening *o, struct pool *pool, struct 
     return err;
 }
 
-/* That the configuration does not ask for another target than the one that was trained. */
+/* Checks that the configuration does not ask for another target than the one that was trained. */
 static enum error target_check(const char *asked, const struct columns *known) {
     const struct table_column *target = &known->column[known->inputs];
     char words[96];

@@ -166,7 +166,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
     return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
 }
 
-/* That the validation folders are classes of training. */
+/* Checks that the validation folders are classes of training. */
 static enum error folders_check(struct images *s, const char *root) {
     struct listing l = {0};
     enum error err = listing_read(root, "", listing_wants_folder, s->pool, &l);
@@ -183,7 +183,7 @@ static void file_keep(struct images *s, int64_t i, int64_t *kept) {
     s->labels[(*kept)++] = s->labels[i];
 }
 
-/* With 'split: end': files at equal distances, since the files of a folder lie class by class. */
+/* Chooses the files that 'split: end' holds out: at equal distances, since the files of a folder lie class by class. */
 static void files_cut(struct images *s, int64_t held, bool train) {
     int64_t n = s->files.count, kept = 0;
     for (int64_t i = 0; i < n; i++)

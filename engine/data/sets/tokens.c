@@ -28,7 +28,7 @@ static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n
     return ERR_NONE;
 }
 
-/* As the config says, or the largest token of the training file and one. */
+/* Finds the vocabulary's size: the configured one, or the largest token of the training file plus one. */
 static enum error vocabulary_find(const struct tokens_config *c, int width, int64_t *out) {
     struct largest l = {.width = width};
     if ((*out = c->vocabulary)) return ERR_NONE;

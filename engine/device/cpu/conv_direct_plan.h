@@ -36,7 +36,7 @@ struct plan {
     bool in_place;         /* windows lie whole on 'from'; else it is copied, with its padding */
     bool lanewise;
 };
-/* For the pass, images before they are paired, how, groups and 'lanewise', all else. */
+/* Completes a plan that has its pass, images before they are paired, how, groups and 'lanewise'. */
 void plan_make(struct plan *p, const struct op_desc *d, int64_t threads);
 
 /* The same for n of the samples, at least one; not of pairs. */

@@ -291,7 +291,7 @@ static void part_whole(const struct pass_run *r, const struct wino_part *at) {
     wino_weights_out(&r->p->weights, r->dw, at, &sums);
 }
 
-/* Of all segments at work, added along the tree. */
+/* The part of dw of all segments at work, added along the tree. */
 static void part_tree(const struct pass_run *r, const struct wino_part *at) {
     const struct segments s = op_segments(&r->c->op.desc);
     float *slots = own_of(r) + floats_of(PANEL, PANEL);

@@ -41,7 +41,7 @@ MUST_CHECK static inline enum error cuda_enter(const struct cuda *c) {
 static inline struct cuda *cuda_of(const struct op *op) {
     return (struct cuda *)op->dev;
 }
-/* Where ops run. Enters the GPU: ask for it before anything is launched. Where that fails the launch fails as well,
+/* The stream on which ops run. Enters the GPU: ask for it before anything is launched. Where that fails the launch fails as well,
  * since the lane is another GPU's then. */
 static inline cudaStream_t cuda_stream(const struct op *op) {
     enum error err = cuda_enter(cuda_of(op));

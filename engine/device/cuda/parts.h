@@ -77,7 +77,7 @@ static inline struct cuda *cuda_device(const struct device *d) {
 #define CUDA_ENTERED(c, d)                                                                                             \
     struct cuda *c = cuda_device(d);                                                                                   \
     TRY(cuda_enter(c))
-/* For those that free: whether there is still something to free. Who frees what a GPU that hangs uses waits for it.
+/* Whether memory may still be freed: to free what a hanging GPU uses would wait for it.
  * Reports no error: an earlier one is about to be reported. */
 static inline bool cuda_may_free(const struct cuda *c) {
     int unit = c->base.params.unit;

@@ -15,7 +15,7 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
     return (struct pass){d, a, op_rows(d), shape_last(&d->x), shape_last(&d->y)};
 }
 
-/* Where the weight from input k to output o is. */
+/* The offset of the weight from input k to output o. */
 static int64_t weight_at(const struct pass *p, int64_t o, int64_t k) {
     return p->d->linear.transposed ? k * p->out + o : o * p->in + k;
 }

@@ -53,7 +53,7 @@ static void print_head(const struct simulate_options *o, const struct step_sourc
             "buckets", "step ms", "exposed ms", "formula ms", "speed-up", "effic.", "busiest port", "busy", "memory");
 }
 
-static void print_row(const struct simulate_row *r, FILE *out) {
+static void row_print(const struct simulate_row *r, FILE *out) {
     const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
     if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
@@ -113,7 +113,7 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 
 /* ---- for programs --------------------------------------------------------------------------- */
 
-static void put_row(struct json *j, const struct simulate_row *r) {
+static void row_json(struct json *j, const struct simulate_row *r) {
     const struct sweep_answer *a = &r->answer;
     char port[48];
     json_open(j, NULL, '{');
@@ -134,7 +134,7 @@ static void put_row(struct json *j, const struct simulate_row *r) {
     json_close(j, '}');
 }
 
-static void put_step(struct json *j, const struct step_source *s) {
+static void step_json(struct json *j, const struct step_source *s) {
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
     measured_json(&s->step, j);
@@ -148,14 +148,14 @@ static enum error show_json(const struct simulate_options *o, const struct step_
     json_open(&j, NULL, '{');
     json_string(&j, "name", s->settings.config.name);
     json_string(&j, "scaling", o->strong ? "strong" : "weak");
-    put_step(&j, s);
+    step_json(&j, s);
     json_real(&j, "bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN);
     json_real(&j, "latency_s", o->outside.alpha);
     json_real(&j, "fit_error", o->bench ? o->fit_error : (double)NAN);
     json_int(&j, "per_host", o->per_host);
     json_int(&j, "per_rack", o->per_rack);
     json_open(&j, "rows", '[');
-    for (int i = 0; i < n; i++) put_row(&j, &rows[i]);
+    for (int i = 0; i < n; i++) row_json(&j, &rows[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, out);
@@ -166,7 +166,7 @@ enum error simulate_show(const struct simulate_options *o, const struct step_sou
     if (o->json) TRY(show_json(o, s, rows, n, out));
     if (!o->json) {
         print_head(o, s, out);
-        for (int i = 0; i < n; i++) print_row(&rows[i], out);
+        for (int i = 0; i < n; i++) row_print(&rows[i], out);
         print_laws(o, rows, n, out);
         print_crossover(o, out);
     }

@@ -122,7 +122,7 @@ static int source_of(const struct bench_run *b, int part) {
 /* ---- known values ---- */
 
 /* Sums stay below 256 for 64 ranks, products below 2^7. */
-static double value_of(enum redop op, int rank, int64_t i) {
+static double test_value(enum redop op, int rank, int64_t i) {
     uint64_t h = (uint64_t)(i * 64 + rank + 1) * 0x9e3779b97f4a7c15u;
     if (op == REDOP_PROD) return rank < 6 ? (double)(1 + (h >> 63)) : 1;
     return (double)(h >> 62);
@@ -154,7 +154,7 @@ static uint16_t bits_rounded(uint32_t bits, int drop) {
 }
 
 /* No value here is so small or large that its exponent does not fit an f16. */
-static void store_value(enum dtype t, char *to, double v) {
+static void test_value_store(enum dtype t, char *to, double v) {
     const float f32 = (float)v;
     uint32_t bits;
     memcpy(&bits, &f32, sizeof bits);
@@ -177,12 +177,12 @@ static void make_patterns(struct bench_run *b) {
     for (int i = 0; i < PERIOD; i++) {
         double all = 0;
         for (int r = 0; r < b->size; r++) {
-            double v = value_of(b->o->op, r, i);
+            double v = test_value(b->o->op, r, i);
             all = r ? values_combine(b->o->op, all, v) : v;
-            store_value(b->o->type, pattern_of(b, r) + (size_t)i * width, v);
+            test_value_store(b->o->type, pattern_of(b, r) + (size_t)i * width, v);
         }
         if (b->o->op == REDOP_AVERAGE) all /= b->size;
-        store_value(b->o->type, pattern_of(b, REDUCED) + (size_t)i * width, all);
+        test_value_store(b->o->type, pattern_of(b, REDUCED) + (size_t)i * width, all);
     }
 }
 

@@ -19,12 +19,12 @@ void bench_fit(struct bench_series *s) {
 
 /* ---- figures ---- */
 
-static double algbw(const struct bench_row *r) {
+static double algorithm_bandwidth(const struct bench_row *r) {
     return r->seconds > 0 ? (double)r->bytes / r->seconds * 1e-9 : 0;
 }
 
-static double busbw(const struct bench_comm *o, const struct bench_row *r) {
-    return algbw(r) * bench_bus_factor(o->collective, o->ranks);
+static double bus_bandwidth(const struct bench_comm *o, const struct bench_row *r) {
+    return algorithm_bandwidth(r) * bench_bus_factor(o->collective, o->ranks);
 }
 
 static const char *op_text(const struct bench_comm *o) {
@@ -35,7 +35,7 @@ static const char *order_name(const struct bench_series *s) {
     return s->order == ORDER_RING ? "ring" : "tree";
 }
 
-static bool emulates(const struct bench_comm *o) {
+static bool ports_emulated(const struct bench_comm *o) {
     return o->emulate.bandwidth > 0 || o->emulate.latency > 0;
 }
 
@@ -45,7 +45,7 @@ static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
-    if (emulates(o)) fprintf(out, ", EMULATED ports:");
+    if (ports_emulated(o)) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));
@@ -53,17 +53,18 @@ static void print_head(const struct bench_comm *o, FILE *out) {
             "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
 }
 
-static void print_row(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
+static void row_print(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
     fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n", (long long)r->bytes,
-            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6, algbw(r), busbw(o, r),
-            (long long)r->wrong, r->model * 1e6, r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
+            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6,
+            algorithm_bandwidth(r), bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6,
+            r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
 }
 
 static void print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     print_head(o, out);
     for (int i = 0; i < n; i++) {
         const struct bench_series *s = &series[i];
-        for (int k = 0; k < s->rows; k++) print_row(o, &s->row[k], out);
+        for (int k = 0; k < s->rows; k++) row_print(o, &s->row[k], out);
         fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, order_name(s), s->alpha * 1e6);
         if (s->beta > 0) fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
         fprintf(out, "\n");
@@ -80,8 +81,8 @@ static void print_csv(const struct bench_comm *o, const struct bench_series *ser
             const struct bench_row *r = &series[i].row[k];
             fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
                     o->link->row->name, (long long)o->ranks, dtype_name(o->type), op_text(o), order_name(&series[i]),
-                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r), busbw(o, r),
-                    (long long)r->wrong, r->model * 1e6);
+                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algorithm_bandwidth(r),
+                    bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6);
         }
 }
 
@@ -91,8 +92,8 @@ static void row_json(const struct bench_comm *o, const struct bench_row *r, stru
     json_int(j, "bytes", r->bytes);
     json_int(j, "count", r->count);
     json_real(j, "time_s", r->seconds);
-    json_real(j, "algbw_gbs", algbw(r));
-    json_real(j, "busbw_gbs", busbw(o, r));
+    json_real(j, "algbw_gbs", algorithm_bandwidth(r));
+    json_real(j, "busbw_gbs", bus_bandwidth(o, r));
     json_int(j, "wrong", r->wrong);
     json_real(j, "model_s", r->model);
     json_close(j, '}');

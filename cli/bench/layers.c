@@ -269,7 +269,7 @@ static enum error net_bench(struct net *b, const struct bench_layers_options *o)
     return layers_report(&r, stdout);
 }
 
-static int run(const struct cli *cli) {
+static int layers_command(const struct cli *cli) {
     struct bench_layers_options *o = cli->options;
     struct net b = {0};
     enum error err = ERR_NONE;
@@ -309,5 +309,5 @@ const struct command command_bench_layers = {
              "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
              "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
     .standard = &(const struct bench_layers_options){.threads = 1, .seconds = 1},
-    .run = run,
+    .run = layers_command,
 };

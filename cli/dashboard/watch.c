@@ -73,7 +73,7 @@ static bool tell_runs(struct board_watch *w, FILE *body) {
 }
 
 /* A configuration that cannot be read leaves its fields empty: what else is there is shown. */
-static bool tell_run(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
+static bool run_json(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
     struct run_result settings = {0};
     if (run_result_settings(dir, pool, &settings) != ERR_NONE) settings.nsettings = 0;
     char *text = board_run(&settings, r->devices, dir, name);
@@ -88,8 +88,8 @@ static int64_t run_started(const struct listed *r) {
     return strptime(r->when, "%Y-%m-%dT%H:%M:%SZ", &t) ? (int64_t)timegm(&t) * 1000000000 : 0;
 }
 
-static int tell_one(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
-                    struct pool *pool, FILE *body) {
+static int run_answer(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
+                      struct pool *pool, FILE *body) {
     struct listed run;
     bool last, good;
     a->next = r->since;
@@ -104,11 +104,11 @@ static int tell_one(const char *dir, const char *name, const struct http_request
                                   .code = run.state == RUN_FINISHED ? 0 : -1,
                                   .state = run_state_names[run.state],
                                   .reason = run.reason};
-    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : tell_run(dir, name, &run, pool, body);
+    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : run_json(dir, name, &run, pool, body);
     return good ? 200 : 500;
 }
 
-static int tell(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
+static int watch_answer(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
     struct board_watch *w = user;
     struct pool *pool;
     const char *dir, *name;
@@ -116,7 +116,7 @@ static int tell(void *user, const struct http_request *r, struct board_answer *a
     if (r->page == HTTP_RUN && !w->one && !*r->run) return fputs("{\"folder\":true}\n", body) < 0 ? 500 : 200;
     if (!run_find(w, r->run, &dir, &name)) return 404;
     if (pool_create(&pool) != ERR_NONE) return 500;
-    int status = tell_one(dir, name, r, a, pool, body);
+    int status = run_answer(dir, name, r, a, pool, body);
     pool_free(pool);
     return status;
 }
@@ -132,7 +132,7 @@ static enum error board_serve(struct board_watch *w, const char *address) {
     sigemptyset(&end);
     for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++) sigaddset(&end, *s);
     pthread_sigmask(SIG_BLOCK, &end, NULL);
-    TRY(board_server_open(address, "--at ", tell, w, &place, &server));
+    TRY(board_server_open(address, "--at ", watch_answer, w, &place, &server));
     printf("%s at %s until Ctrl-C\n", w->path, place.url);
     fflush(stdout);
     sigwait(&end, &signal);
@@ -140,7 +140,7 @@ static enum error board_serve(struct board_watch *w, const char *address) {
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int watch_command(const struct cli *cli) {
     const struct dashboard_options *o = cli->options;
     struct board_watch w = {.path = o->path, .one = runs_is_one(o->path)};
     if (!run_is_address(o->at))
@@ -165,5 +165,5 @@ const struct command command_dashboard = {
     .notes = "It follows runs that still train. A run can show itself: engine run --dashboard.\n"
              "Exit codes: 0 ended by Ctrl-C or a signal; 64 usage; 66 no such folder; 69 the port is taken\n",
     .standard = &(const struct dashboard_options){.path = "runs", .at = DASHBOARD_STANDARD},
-    .run = run,
+    .run = watch_command,
 };

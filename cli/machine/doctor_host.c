@@ -91,7 +91,7 @@ static void check_network(struct doctor *d) {
         doctor_error(d, DOCTOR_MISSING);
 }
 
-static void check_name(struct doctor *d) {
+static void hostname_check(struct doctor *d) {
     char name[256] = "";
     struct addrinfo *found = NULL, want = {.ai_socktype = SOCK_STREAM};
     doctor_begin(d, "host name");
@@ -144,7 +144,7 @@ void doctor_host(struct doctor *d) {
     check_locked(d);
     check_shared(d);
     check_network(d);
-    check_name(d);
+    hostname_check(d);
     check_folder(d);
     check_launcher(d);
     check_mpi(d);

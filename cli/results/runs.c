@@ -368,7 +368,7 @@ static int listed_order(const void *a, const void *b, void *user) {
     return o->reverse ? -order : order;
 }
 
-static int run(const struct cli *cli) {
+static int runs_command(const struct cli *cli) {
     struct runs_options *o = cli->options;
     struct listing all;
     if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
@@ -407,5 +407,5 @@ const struct command command_runs = {
              "is damaged or missing).\n"
              "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
     .standard = &(const struct runs_options){.folder = "runs", .state = -1},
-    .run = run,
+    .run = runs_command,
 };

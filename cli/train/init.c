@@ -281,7 +281,7 @@ static enum error init_make(const struct init_options *o, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int init_command(const struct cli *cli) {
     int code = cli_end(init_make(cli->options, cli->pool));
     return code || !stop_signal() ? code : stop_exit_code(stop_signal());
 }
@@ -314,5 +314,5 @@ const struct command command_init = {
              "each line\n"
              "of the file says why. Then it trains for a second, in a folder that it removes, and prints how long the\n"
              "training will take here. Exit codes: 0; 64 usage; 65 bad data; 66 no such data; 73 the file is there\n",
-    .run = run,
+    .run = init_command,
 };

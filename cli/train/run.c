@@ -157,7 +157,7 @@ static int run_parsed(struct run_options *o) {
     return code;
 }
 
-static int run(const struct cli *cli) {
+static int train_command(const struct cli *cli) {
     struct run_options *o = cli->options;
     const char *path = o->config.path;
     enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
@@ -194,5 +194,5 @@ const struct command command_run = {
     .also = "train|fit|start",
     .summary = "trains a network: from a configuration, from defaults, or by resuming a run directory",
     OPTIONS(options),
-    .run = run,
+    .run = train_command,
 };

@@ -181,6 +181,7 @@ static bool part_ready(const struct loader *l) {
     return l->number < l->limit && l->number < l->end && (!o->index || o->epoch == l->epoch);
 }
 
+/* Gives the slot the loader's next step, of which no part is read yet. */
 static void slot_begin(struct loader *l, struct slot *s) {
     struct step_batch *b = &s->batch;
     b->epoch = l->epoch;

@@ -168,7 +168,7 @@ static struct value read_number(struct reader *r) {
     return v;
 }
 
-static struct value read_root(struct reader *r) {
+static struct value read_sqrt(struct reader *r) {
     r->at += strlen("sqrt(");
     struct value v = read_inner(r);
     if (v.is_word || v.number < 0) fail(r, "sqrt takes a number that is not below 0");
@@ -181,7 +181,7 @@ static struct value read_primary(struct reader *r) {
     char text[WORD_MAX];
     size_t n = word_length(r->at);
     if (*r->at == '$') return read_name(r);
-    if (!strncmp(r->at, "sqrt(", 5)) return read_root(r);
+    if (!strncmp(r->at, "sqrt(", 5)) return read_sqrt(r);
     if (*r->at == '(') {
         r->at++;
         return read_inner(r);

@@ -235,6 +235,7 @@ static const char *numbers_text(const struct lesson *l, const struct claim *c, c
     return text ? text : "";
 }
 
+/* Judges a claim about cells: it holds if it holds at each; the result is that of the cell where it holds the least. */
 static struct claim_result judge_places(const struct lesson *l, const struct claim *c,
                                         const struct lesson_outcome *outcome) {
     const struct experiment *x = l->step[c->term[0].step].experiment;

@@ -45,7 +45,8 @@ static const char *values(struct report *r, const struct report_data *d, int sid
     return all;
 }
 
-static enum error differences(struct report *r, struct report_section *s, const struct report_data *d) {
+/* The table of the keys whose values differ between cells. */
+static enum error differences_table(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *keys[64], *heads[REPORT_SIDES + 1] = {"key"};
     int n = differing(d, keys, 64);
     struct table *t;
@@ -76,7 +77,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
     s->fold = d->ncells > 1 ? FOLD_SHUT : FOLD_ASIDE; /* a run's resolved.yaml has it all */
-    return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
+    return d->ncells > 1 ? differences_table(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 
 /* ---- the machine ---- */

@@ -63,7 +63,7 @@ static struct element_range own_part(const struct collective *c) {
     return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
 }
 
-/* Of buf, which this rank gives. */
+/* The range of buf that this rank gives. */
 static struct element_range given_range(const struct collective *c) {
     const struct element_range none = {0, 0};
     switch (c->kind) {

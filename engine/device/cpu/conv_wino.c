@@ -233,7 +233,7 @@ static struct parts wino_parts(const struct pass_run *r) {
 }
 
 /* Tiles [begin, end), counted from the chunk's first. */
-static void transform_both(void *ctx, int64_t begin, int64_t end) {
+static void transform_x_and_dz(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     struct parts parts = wino_parts(r);
     parts.x.at += begin * parts.x.row;
@@ -337,7 +337,7 @@ static void run_segments(struct pass_run *r, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; at += p->chunk) {
         r->begin = at, r->end = at_most(at + p->chunk, end);
         r->add = at > begin;
-        cpu_parallel(dev, r->end - at, 1, transform_both, r);
+        cpu_parallel(dev, r->end - at, 1, transform_x_and_dz, r);
         if (p->by_panel)
             cpu_parallel(dev, squares, 1, gradients_by_panel, r);
         else

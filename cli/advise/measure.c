@@ -180,10 +180,6 @@ static int steps_for(double seconds) {
     return (int)fmax(STEPS_LEAST, fmin(STEPS_MOST, n));
 }
 
-static double step_seconds(const struct measured_step *m) {
-    return m->load + m->forward + m->backward + m->update;
-}
-
 static enum error open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
     struct cli_config c = g->config;
     char *text = pool_printf(g->pool, "precision=%s", precision);
@@ -199,7 +195,8 @@ static enum error measure_in(struct advising *g, const char *precision) {
     struct step_source *s = &g->source[g->nsources];
     advising_progress(g, "measuring a step on one device in %s", precision);
     enum error err = open_source(g, precision, PROBE, s);
-    int steps = err == ERR_NONE ? steps_for(step_seconds(&s->step)) : 0;
+    const struct measured_step *m = &s->step;
+    int steps = err == ERR_NONE ? steps_for(m->load + m->forward + m->backward + m->update) : 0;
     step_source_close(s);
     if (err == ERR_NONE) {
         err = open_source(g, precision, steps, s);

@@ -4,7 +4,6 @@
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,6 @@
 #include "engine/base/text.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *port_text(const struct busiest *b, char out[48]) {
     static const char *const kinds[] = {"device", "host", "rack"};

@@ -3,7 +3,6 @@
 
 #include "engine/base/file.h"
 #include "lab/process/process.h"
-#include "lab/report/data.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -6,7 +6,6 @@
  * at the wrong place shows; they are so small that every type adds them exactly in any order. */
 #include "cli/bench/bench.h"
 #include "engine/base/clock.h"
-#include "engine/base/text.h"
 #include "lab/numbers/statistics.h"
 
 #include <stdlib.h>

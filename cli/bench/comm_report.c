@@ -5,8 +5,6 @@
 #include "engine/base/text.h"
 #include "lab/numbers/fit.h"
 
-#include <math.h>
-
 /* ---- the model ---- */
 
 void bench_fit(struct bench_series *s) {
@@ -35,17 +33,13 @@ static const char *order_name(const struct bench_series *s) {
     return s->order == ORDER_RING ? "ring" : "tree";
 }
 
-static bool ports_emulated(const struct bench_comm *o) {
-    return o->emulate.bandwidth > 0 || o->emulate.latency > 0;
-}
-
 /* ---- the table ---- */
 
 static void print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
-    if (ports_emulated(o)) fprintf(out, ", EMULATED ports:");
+    if (o->emulate.bandwidth > 0 || o->emulate.latency > 0) fprintf(out, ", EMULATED ports:");
     if (o->emulate.bandwidth > 0) fprintf(out, " %g Mbit/s", o->emulate.bandwidth * 8e-6);
     if (o->emulate.latency > 0) fprintf(out, " latency %s", text_of_seconds(o->emulate.latency, latency));
     fprintf(out, "; busbw = algbw * %.4g\n", bench_bus_factor(o->collective, o->ranks));

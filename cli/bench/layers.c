@@ -5,7 +5,6 @@
 #include "cli/line/load.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
-#include "engine/base/text.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/run_config.h"
 #include "lab/numbers/statistics.h"

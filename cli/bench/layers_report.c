@@ -5,7 +5,6 @@
 #include "engine/model/graph.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *const layouts[] = {"plain", "blocked", "last"};
 static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};

@@ -6,7 +6,6 @@
 #include "cli/results/runs.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/file.h"
 #include "engine/settings/run_config.h"
 
 #include <signal.h>

@@ -4,7 +4,6 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/model/spec.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>

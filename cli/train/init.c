@@ -168,10 +168,6 @@ static enum error facts_look_once(const char *keys, const char *path, struct poo
     return err;
 }
 
-static int64_t chosen_size(int64_t side) {
-    return side <= 48 ? 32 : side < 160 ? 64 : 128;
-}
-
 /* The context that leaves some windows to train on. */
 static int64_t chosen_context(const char *data) {
     enum { MOST = 128, LEAST = 8, WINDOWS = 200 };
@@ -192,7 +188,7 @@ static enum error facts_look(const char *data, const char *path, struct pool *po
     f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
     if (!strcmp(f->set, "images")) {
         TRY(look_at_pictures(data, pool, &f->side, &count));
-        f->size = chosen_size(f->side);
+        f->size = f->side <= 48 ? 32 : f->side < 160 ? 64 : 128;
         keys = pool_printf(pool, ", size: %lld%s", (long long)f->size, count <= TRIED_MOST ? ", on_error: skip" : "");
     } else if (!strcmp(f->set, "text") || !strcmp(f->set, "tokens")) {
         f->context = chosen_context(data);

@@ -10,7 +10,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/job_check.h"
 #include "engine/train/stop.h"
-#include "engine/train/trainer.h"
 #include "modes/modes.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"

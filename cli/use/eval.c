@@ -14,7 +14,6 @@
 #include "transport/launch/launcher.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 struct eval_options {

@@ -2,7 +2,6 @@
 #include "cli/use/model.h"
 
 #include "cli/use/trained.h"
-#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/save/onnx.h"
 #include "engine/train/trainer.h"

@@ -6,7 +6,6 @@
 
 #include "engine/base/text.h"
 #include "engine/config/value.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { PARTS = 3, NAMES_MAX = 128 };

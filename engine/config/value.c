@@ -3,7 +3,6 @@
 
 #include "engine/base/text.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- words ---- */

@@ -1,7 +1,6 @@
 #include "engine/data/find.h"
 
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/data/image.h"
 #include "engine/data/listing.h"
 #include "engine/data/pair.h"

@@ -11,12 +11,8 @@
 
 #include "engine/base/rng.h"
 
-static int64_t round_up(int64_t n, int64_t to) {
-    return (n + to - 1) / to * to;
-}
-
 static int64_t sampler_padded(const struct sampler *s) {
-    return s->pad ? round_up(s->size, s->shards) : s->size;
+    return s->pad ? (s->size + s->shards - 1) / s->shards * s->shards : s->size;
 }
 
 int64_t sampler_total(const struct sampler *s) {

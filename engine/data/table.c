@@ -9,9 +9,6 @@
 #include "engine/data/dataset.h"
 #include "engine/data/input.h"
 
-#include "engine/base/text.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -8,8 +8,6 @@
  * A batch that nobody has staged is brought when its forward begins. */
 #include "engine/model/graph_run.h"
 
-#include <string.h>
-
 struct places { /* bytes into a slot */
     size_t x, labels, others, shares, target, ids, end;
 };

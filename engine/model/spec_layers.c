@@ -6,7 +6,6 @@
 #include "engine/model/expression.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {

@@ -1,7 +1,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/settings/section.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 

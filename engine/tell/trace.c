@@ -8,7 +8,6 @@
 #include "engine/base/file.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 struct trace_writer {

@@ -7,7 +7,6 @@
  *
  * Each rank's items are made and put into order alone; the file takes the earliest of all ranks'. */
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/tell/trace_file.h"
 
 #include <errno.h>

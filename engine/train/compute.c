@@ -14,9 +14,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/inject.h"
 #include "engine/train/internal.h"
-#include "engine/train/stop.h"
-
-#include <string.h>
 
 double tree_sum(double *v, int n) {
     for (int half; n > 1; n = half) {

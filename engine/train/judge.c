@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct verdict { /* what is printed about an evaluation */
     const struct trainer *t;

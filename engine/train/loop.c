@@ -6,7 +6,6 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
-#include "engine/base/text.h"
 #include "engine/optim/schedule.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/stop.h"

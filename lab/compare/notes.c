@@ -3,7 +3,6 @@
 #include "lab/compare/compare.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static void note_add(struct compared *c, const char *text) {
     if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;

@@ -2,7 +2,6 @@
 #include "lab/draw/svg.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static const char *value(enum plot_unit unit, double v, struct pool *pool) {
     char text[32];

@@ -1,7 +1,6 @@
 /* The question of an experiment and the places where it is asked: named sides, and the axes of the matrix. */
 #include "lab/experiment/impl.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* "cpu:2"; of a map "zoo=lenet depth=2". */

@@ -2,7 +2,6 @@
 #include "lab/experiment/impl.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 

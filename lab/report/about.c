@@ -1,7 +1,6 @@
 /* How the runs were made: what differed, on what machine, and how to do it again. */
 #include "lab/report/data.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Where a run lies differs by nature. */

@@ -5,7 +5,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Indices of a place's cells, A beside B, ascending by devices. */

@@ -6,7 +6,6 @@
 #include "transport/flight/recorder.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { RANKS_SHOWN = 8, LEAST_COUNT = 256 };

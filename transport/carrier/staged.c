@@ -7,7 +7,6 @@
 #include "transport/carrier/carrier.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct stage { /* host memory for one lane of the group: of buf, and of all_to_all's send */
     void *memory[2];

@@ -10,7 +10,6 @@
 
 #include "engine/base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -14,7 +14,6 @@
 #include "engine/data/drawn.h"
 #include "engine/data/tokens.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct grammar_config {

@@ -12,9 +12,6 @@ struct act_kernel {
     bool by_y;
 };
 extern const struct act_kernel act_kernels[];
-static inline void kernel_relu(int64_t n, const float *x, float *y) {
-    act_kernels[ACT_RELU].forward(n, x, 0, y);
-}
 static inline void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
     act_kernels[ACT_RELU].backward(n, y, dy, 0, dx);
 }

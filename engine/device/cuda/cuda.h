@@ -58,8 +58,6 @@ MUST_CHECK enum error cudnn_failed(cudnnStatus_t e, const char *what);
         cudaError_t cu_ = (call);                                                                                      \
         if (cu_ != cudaSuccess) return cuda_failed(cu_, what);                                                         \
     } while (0)
-/* After a launch: a configuration that the GPU does not take. */
-#define CU_LAUNCHED(what) CU(cudaGetLastError(), what)
 
 /* Takes of the implementations here: the types that ops of a precision compute with. */
 static inline bool cuda_is_half(const struct op_desc *d) {

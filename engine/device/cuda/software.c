@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 static void put_missing(struct device_software *out) {
     const char *hint = error_hint();

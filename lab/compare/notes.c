@@ -14,7 +14,7 @@ static bool needs_more(const struct compared_answer *a, const struct compared_an
     return mine != other ? mine > other : a->power < b->power;
 }
 
-/* Of the pairs that a measure leaves open, the one that needs the most; -1: none. */
+/* The pair that needs the most runs, of those that a measure leaves open; -1: none. */
 static int most_open(const struct compared *c, int measure) {
     int most = -1;
     for (int i = 0; i < c->x->npairs; i++) {

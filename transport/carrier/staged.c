@@ -83,7 +83,7 @@ static struct element_range given_range(const struct collective *c) {
     }
 }
 
-/* Of buf, which this rank receives: what comes is before and after its own part, or one range. */
+/* The ranges of buf that this rank receives: before and after its own part, or one range. */
 static void received_ranges(const struct collective *c, struct element_range out[2]) {
     bool root = c->rank == c->root;
     out[0] = out[1] = (struct element_range){0, 0};

@@ -301,7 +301,8 @@ static bool read_column(const struct json_value *v, int64_t width, struct pool *
     return names && right && isfinite(c->fill) && (!list || c->count > 0);
 }
 
-/* The columns give exactly the values of a sample, and the classes' names are the target's categories. */
+/* Reads a table's columns. They must give exactly the values of a sample, and the classes' names become the target's
+ * categories. */
 static bool read_table(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     const struct json_value *v = json_get(root, "table"), *list = json_get(v, "columns");
     struct dataset *d = &p->set.base;

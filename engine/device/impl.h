@@ -59,6 +59,16 @@ static inline void norm_take(const struct op_args *a, int64_t c, double *first, 
     *count = a->sync->count;
 }
 
+/* Checks that training has more than one value a channel to normalise by; count: those of this batch. */
+MUST_CHECK static inline enum error norm_check_count(const struct op_args *a, int64_t count) {
+    if (!a->training || count > 1 || a->sync) return ERR_NONE;
+    return FAIL(
+        ERR_CONFIG,
+        "batchnorm expected more than 1 value per channel when training, got %lld\nmake the batch of each shard "
+        "larger",
+        (long long)count);
+}
+
 /* A running moment after one more batch. */
 static inline float norm_follow(float running, double batch, float momentum) {
     return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);

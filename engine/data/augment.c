@@ -159,10 +159,6 @@ enum error augment_parse(const struct node *node, struct augment *out, const str
 /* ---- rotation and erasing ---- */
 enum { JITTER_BLOCK = 16, ROTATION_BLOCK, ERASING_BLOCK, ATTEMPTS = 10 }; /* of a visit's words: after box_draw's */
 
-static double draw_between(double low, double high, uint32_t word) {
-    return low + (high - low) * (double)rng_unit(word);
-}
-
 static int64_t fixed_point(double v) {
     return (int64_t)floor(v * 65536 + 0.5);
 }

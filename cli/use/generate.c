@@ -46,8 +46,8 @@ static int candidate_order(const void *a, const void *b) {
     return p->token - q->token;
 }
 
-/* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
- * temperature), among the first 'top'. */
+/* Draws a token in proportion to exp(y / temperature), among the first 'top' of the outputs y: the largest first, of equals
+ * the one with the lower number. */
 static int32_t token_draw(struct writer *w, const float *y, int64_t number) {
     const struct generate_options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);

@@ -229,7 +229,7 @@ static bool order_wanted(const struct loader *l) {
     return o->index && !l->ordering && l->next_order <= l->epoch + 1 && o->users == 0;
 }
 
-static void order_run(struct loader *l) {
+static void order_next_epoch(struct loader *l) {
     struct order *o = &l->orders[l->next_order & 1];
     l->ordering = true;
     pthread_mutex_unlock(&l->lock);
@@ -250,7 +250,7 @@ static void *worker_main(void *arg) {
         else if (part_ready(l))
             part_run(w);
         else if (order_wanted(l))
-            order_run(l);
+            order_next_epoch(l);
         else
             pthread_cond_wait(&l->work, &l->lock);
     pthread_mutex_unlock(&l->lock);

@@ -201,7 +201,7 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
     return ERR_NONE;
 }
 
-/* Shards that are computed together, each into its own arena: grads where a subtree that leaves begins. */
+/* Opens the arenas of shards that are computed together, one each: of arena.grads where a subtree that leaves begins. */
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int from = trainer_leaf(t, t->standing.worker), next = 0, subtree = 0;

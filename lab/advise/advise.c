@@ -237,6 +237,7 @@ static enum error find_turn(const struct search *s, double low, double high, int
     return ERR_NONE;
 }
 
+/* Finds where, along x (n) conditions, another mode becomes the best. */
 static enum error find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
     int before = advise_alone(), now;
     for (int i = 0; i < n; i++) {

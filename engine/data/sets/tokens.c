@@ -18,7 +18,7 @@ struct largest {
     int64_t value;
 };
 
-static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
+static enum error piece_find_largest(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
     (void)at;
     struct largest *l = ctx;
     for (int64_t i = 0; i < n / l->width; i++) {
@@ -32,7 +32,7 @@ static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n
 static enum error vocabulary_find(const struct tokens_config *c, int width, int64_t *out) {
     struct largest l = {.width = width};
     if ((*out = c->vocabulary)) return ERR_NONE;
-    TRY(token_scan(c->train, largest_piece, &l));
+    TRY(token_scan(c->train, piece_find_largest, &l));
     if (l.value >= VOCABULARY_MAX)
         return FAIL(ERR_DATA, "%s: token %lld, but all must be below %d\nis data.type right?", c->train,
                     (long long)l.value, VOCABULARY_MAX);

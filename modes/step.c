@@ -43,7 +43,7 @@ static enum error join_group(struct mode *m) {
     return buckets_init(&m->buckets, m->t->model, m->how->first, m->how->cap);
 }
 
-static void describe(struct mode *m) {
+static void mode_line(struct mode *m) {
     char *line = m->team.line;
     size_t used = strlen(line), size = sizeof m->team.line;
     snprintf(line + used, size - used, "%s%s, %d bucket%s%s", *m->how->title ? ", " : "", m->how->title, m->cut->count,
@@ -70,7 +70,7 @@ static enum error mode_open(struct trainer *t, struct standing *standing, struct
     if (m->how->plan.nbefore) m->leaving = m->how->compressed ? m->cut->count : buckets_before(m->cut, t->tensors.upto);
     standing->ncuts = m->cut->count;
     standing->cuts = m->cut->count ? m->cut->edge + 1 : NULL;
-    describe(m);
+    mode_line(m);
     return ERR_NONE;
 }
 
@@ -81,8 +81,8 @@ static enum error let_leave(struct mode *m, int64_t upto) {
     return ERR_NONE;
 }
 
-/* From backward: the gradients below 'upto' are final. */
-static enum error ready(void *user, int64_t upto) {
+/* Called by backward when the gradients below 'upto' are final. */
+static enum error gradients_ready(void *user, int64_t upto) {
     struct mode *m = user;
     bool backward;
     char doing[64];
@@ -94,10 +94,10 @@ static enum error ready(void *user, int64_t upto) {
 /* A rank computes in one of these ways, in every step. */
 static enum error compute_beside(struct mode *m) {
     mode_note(m, "forward", m->t->at.step);
-    return trainer_compute(m->t, ready, m);
+    return trainer_compute(m->t, gradients_ready, m);
 }
 
-static enum error compute_first(struct mode *m) {
+static enum error first_compute(struct mode *m) {
     mode_note(m, "forward and backward", m->t->at.step);
     return trainer_compute(m->t, NULL, NULL);
 }
@@ -118,7 +118,7 @@ static enum error mode_start(struct mode *m) {
     if (m->standing->worker < 0)
         m->compute = m->scatter ? serve_samples : compute_nothing;
     else
-        m->compute = m->leaving && m->how->overlap ? compute_beside : compute_first;
+        m->compute = m->leaving && m->how->overlap ? compute_beside : first_compute;
     return ERR_NONE;
 }
 

@@ -56,7 +56,7 @@ struct mode {
     struct scatter *scatter;   /* samples come through rank 0; else NULL */
     enum error (*compute)(struct mode *m); /* this rank's part of a step */
 };
-/* For shares: how the next call of a step runs, which carries what the label says; and the wait for all such calls,
+/* Gives a share how the next call of a step runs, which carries what the label says; and the wait for all such calls,
  * as share_ops.land. */
 enum error step_send(struct mode *m, int64_t label, struct dispatch *out);
 enum error step_land(struct mode *m);

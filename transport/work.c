@@ -11,7 +11,6 @@
 #include <fenv.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 struct queue {

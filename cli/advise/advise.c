@@ -62,7 +62,7 @@ static enum error show_json(const struct advice *a) {
     return err;
 }
 
-static enum error show(const struct advising *g) {
+static enum error advising_show(const struct advising *g) {
     const struct advise_options *o = g->o;
     struct report *r = pool_alloc(g->pool, sizeof *r);
     double bytes;
@@ -94,10 +94,10 @@ static enum error advise_in(struct advising *g) {
     put_notes(g);
     TRY(advise_check_here(g));
     if (g->o->verify) TRY(advise_verify(g));
-    return show(g);
+    return advising_show(g);
 }
 
-static enum error advise(struct advising *g) {
+static enum error advising_run(struct advising *g) {
     char *dir;
     TRY(file_make_temporary("advise", g->pool, &dir));
     g->dir = dir;
@@ -109,7 +109,7 @@ static enum error advise(struct advising *g) {
     return err == ERR_NONE || !text || !hint ? err : FAIL(err, "%s\n%s", text, hint);
 }
 
-static int run(const struct cli *cli) {
+static int advise_command(const struct cli *cli) {
     struct advise_options *o = cli->options;
     struct advising g = {.o = o, .pool = cli->pool, .notes.pool = cli->pool, .config = o->config};
     g.config.path = o->path;
@@ -117,7 +117,7 @@ static int run(const struct cli *cli) {
         return cli_usage(cli, "-o %s: a name that ends in .html, .md, .svg or .txt", o->out);
     if (o->verify && o->weak) return cli_usage(cli, "--verify is for ways that share one batch: --scaling strong");
     stop_install();
-    enum error err = advise(&g);
+    enum error err = advising_run(&g);
     if (stop_signal()) return stop_exit_code(stop_signal());
     return g.printed ? error_exit_code(err) : cli_end(err);
 }
@@ -177,5 +177,5 @@ const struct command command_advise = {
              "Exit codes: 0; 64 usage; 66 no such file; 69 no such device; 75 too slow to be measured;\n"
              "78 bad configuration, or nothing fits; those of a run that failed; 130/143 stopped\n",
     .size = sizeof(struct advise_options),
-    .run = run,
+    .run = advise_command,
 };

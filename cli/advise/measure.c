@@ -16,7 +16,7 @@ enum { STEPS_LEAST = 12, STEPS_MOST = 300, PROBE = 6 };
 
 /* ---- the configuration ---------------------------------------------------------------------- */
 
-static enum error load(struct advising *g) {
+static enum error settings_load(struct advising *g) {
     run_settings_free(&g->settings);
     g->settings = (struct run_settings){0};
     enum error err = cli_load(&g->config, &g->settings);
@@ -24,7 +24,7 @@ static enum error load(struct advising *g) {
     return err;
 }
 
-static enum error set(struct advising *g, const char *text) {
+static enum error config_add(struct advising *g, const char *text) {
     return text ? cli_set(&g->config, text) : ERR_MEMORY;
 }
 
@@ -38,8 +38,8 @@ static struct unsimulated left_out(const struct run_config *c) {
 static enum error leave_out(struct advising *g) {
     for (struct unsimulated u; (u = left_out(&g->settings.config)).key;) {
         advise_note(&g->notes, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
-        TRY(set(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
-        TRY(load(g));
+        TRY(config_add(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
+        TRY(settings_load(g));
     }
     return ERR_NONE;
 }
@@ -61,7 +61,8 @@ static void put_devices(struct advise_ask *ask, const int64_t *list, int n) {
     }
 }
 
-/* By itself: over described ports up to 64, else as many as this machine has. No device goes without a sample. */
+/* Chooses the counts of devices where none are given: up to 64 over described ports, else as many as this machine has. No
+ * device goes without a sample. */
 static enum error choose_devices(struct advising *g, int64_t here) {
     const struct run_config *c = &g->settings.config;
     int64_t usual[LIST_MOST], most = g->emulated ? 64 : here;
@@ -81,7 +82,7 @@ static enum error choose_devices(struct advising *g, int64_t here) {
     return ERR_NONE;
 }
 
-static int64_t largest(const struct advise_ask *ask, int64_t most) {
+static int64_t devices_largest(const struct advise_ask *ask, int64_t most) {
     int64_t n = 1;
     for (int i = 0; i < ask->ndevices; i++)
         if (ask->devices[i] <= most) n = ask->devices[i];
@@ -93,8 +94,8 @@ static enum error choose_threads(struct advising *g) {
     const struct node *threads = node_get(g->settings.tree, "threads");
     int cores = device_host_cores();
     if (has_units(g) || !threads || strcmp(threads->source, "auto") != 0) return ERR_NONE;
-    TRY(set(g, pool_printf(g->pool, "threads=%lld", (long long)(cores / largest(&g->ask, cores)))));
-    return load(g);
+    TRY(config_add(g, pool_printf(g->pool, "threads=%lld", (long long)(cores / devices_largest(&g->ask, cores)))));
+    return settings_load(g);
 }
 
 static enum error count_here(struct advising *g) {
@@ -102,7 +103,7 @@ static enum error count_here(struct advising *g) {
     int units = 0, cores = device_host_cores();
     if (has_units(g)) TRY(device_find(c->devices.kind)->units(&units));
     g->here = has_units(g) ? units : cores > c->threads ? cores / c->threads : 1;
-    g->check = largest(&g->ask, g->here);
+    g->check = devices_largest(&g->ask, g->here);
     if (g->check < 2) g->check = 0;
     g->ask.cores = g->emulated || has_units(g) ? 0 : (int)g->here;
     return ERR_NONE;
@@ -179,10 +180,6 @@ static int steps_for(double seconds) {
     return (int)fmax(STEPS_LEAST, fmin(STEPS_MOST, n));
 }
 
-static double whole(const struct measured_step *m) {
-    return m->load + m->forward + m->backward + m->update;
-}
-
 static enum error open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
     struct cli_config c = g->config;
     char *text = pool_printf(g->pool, "precision=%s", precision);
@@ -198,7 +195,8 @@ static enum error measure_in(struct advising *g, const char *precision) {
     struct step_source *s = &g->source[g->nsources];
     advising_progress(g, "measuring a step on one device in %s", precision);
     enum error err = open_source(g, precision, PROBE, s);
-    int steps = err == ERR_NONE ? steps_for(whole(&s->step)) : 0;
+    const struct measured_step *m = &s->step;
+    int steps = err == ERR_NONE ? steps_for(m->load + m->forward + m->backward + m->update) : 0;
     step_source_close(s);
     if (err == ERR_NONE) {
         err = open_source(g, precision, steps, s);
@@ -231,7 +229,7 @@ static enum error measure_steps(struct advising *g) {
 
 enum error advise_measure(struct advising *g) {
     g->ask = (struct advise_ask){.weak = g->o->weak, .usual = SCHEMES};
-    TRY(load(g));
+    TRY(settings_load(g));
     TRY(leave_out(g));
     g->emulated = is_described(g);
     int units = 0;

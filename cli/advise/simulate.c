@@ -4,7 +4,6 @@
 #include "engine/train/stop.h"
 #include "lab/predict/port_fit.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +15,8 @@ static int steps_of(const struct simulate_options *o, int64_t devices) {
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
-static struct sweep_place place_of(const struct simulate_options *o, const struct run_config *c, int64_t devices,
-                                   int64_t bucket) {
+static struct sweep_place sweep_place_of(const struct simulate_options *o, const struct run_config *c, int64_t devices,
+                                         int64_t bucket) {
     struct sweep_place p = sweep_place(c, devices);
     p.plan.net = (struct network_plan){.devices = (int)devices,
                                        .per_host = (int)(devices < o->per_host ? devices : o->per_host),
@@ -88,7 +87,7 @@ static enum error fill_rows(const struct simulate_options *o, const struct step_
                 struct simulate_row *row = &rows[*n];
                 *row = (struct simulate_row){
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
-                const struct sweep_place p = place_of(o, c, row->devices, row->bucket);
+                const struct sweep_place p = sweep_place_of(o, c, row->devices, row->bucket);
                 if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
                 TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
                 name_way(&ways[w], &row->answer.result, row);
@@ -98,7 +97,7 @@ static enum error fill_rows(const struct simulate_options *o, const struct step_
 }
 
 /* What was not asked for is as configured, or as is usual. */
-static enum error complete(struct simulate_options *o, const struct run_config *c) {
+static enum error options_complete(struct simulate_options *o, const struct run_config *c) {
     static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
     const struct emulate_config *e = &c->comm.emulate;
     bool emulated = e->bandwidth > 0 || e->latency > 0;
@@ -118,10 +117,10 @@ static enum error complete(struct simulate_options *o, const struct run_config *
     return ERR_NONE;
 }
 
-static enum error answer(struct simulate_options *o, const struct step_source *s) {
+static enum error simulate_answer(struct simulate_options *o, const struct step_source *s) {
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
-    TRY(complete(o, &s->settings.config));
+    TRY(options_complete(o, &s->settings.config));
     struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * WAYS, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
     enum error err = fill_rows(o, s, rows, &n);
@@ -130,7 +129,7 @@ static enum error answer(struct simulate_options *o, const struct step_source *s
     return err;
 }
 
-static int run(const struct cli *cli) {
+static int simulate_command(const struct cli *cli) {
     enum { STEPS = 40 };
     struct simulate_options *o = cli->options;
     struct step_source s;
@@ -138,7 +137,7 @@ static int run(const struct cli *cli) {
     const struct step_ask ask = {
         .path = o->path, .config = &o->config, .cores = (int)o->cores, .quantile = o->quantile, .steps = STEPS};
     enum error err = step_source_open(&ask, &s);
-    if (err == ERR_NONE) err = answer(o, &s);
+    if (err == ERR_NONE) err = simulate_answer(o, &s);
     int code = stop_signal() ? stop_exit_code(stop_signal()) : s.printed ? error_exit_code(err) : cli_end(err);
     step_source_close(&s);
     return code;
@@ -151,5 +150,5 @@ const struct command command_simulate = {
     .notes = "Exit codes: 0; 64 usage; 65 bad data; 66 no such file or run; 78 bad configuration\n",
     .size = sizeof(struct simulate_options),
     .standard = &simulate_standard,
-    .run = run,
+    .run = simulate_command,
 };

@@ -5,7 +5,6 @@
 #include "engine/base/text.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *port_text(const struct busiest *b, char out[48]) {
     static const char *const kinds[] = {"device", "host", "rack"};
@@ -53,7 +52,7 @@ static void print_head(const struct simulate_options *o, const struct step_sourc
             "buckets", "step ms", "exposed ms", "formula ms", "speed-up", "effic.", "busiest port", "busy", "memory");
 }
 
-static void print_row(const struct simulate_row *r, FILE *out) {
+static void row_print(const struct simulate_row *r, FILE *out) {
     const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
     if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
@@ -113,7 +112,7 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 
 /* ---- for programs --------------------------------------------------------------------------- */
 
-static void put_row(struct json *j, const struct simulate_row *r) {
+static void row_json(struct json *j, const struct simulate_row *r) {
     const struct sweep_answer *a = &r->answer;
     char port[48];
     json_object(j, NULL, JSON_INT("devices", r->devices), JSON_TEXT("mode", r->mode), JSON_TEXT("way", r->way),
@@ -125,7 +124,7 @@ static void put_row(struct json *j, const struct simulate_row *r) {
                 JSON_REAL("busiest_port_share", a->result.busy), JSON_REAL("memory_bytes", a->memory));
 }
 
-static void put_step(struct json *j, const struct step_source *s) {
+static void step_json(struct json *j, const struct step_source *s) {
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
     measured_json(&s->step, j);
@@ -138,12 +137,12 @@ static enum error show_json(const struct simulate_options *o, const struct step_
     json_open(&j, NULL, '{');
     json_string(&j, "name", s->settings.config.name);
     json_string(&j, "scaling", o->strong ? "strong" : "weak");
-    put_step(&j, s);
+    step_json(&j, s);
     json_put(&j, JSON_REAL("bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN),
              JSON_REAL("latency_s", o->outside.alpha), JSON_REAL("fit_error", o->bench ? o->fit_error : (double)NAN),
              JSON_INT("per_host", o->per_host), JSON_INT("per_rack", o->per_rack));
     json_open(&j, "rows", '[');
-    for (int i = 0; i < n; i++) put_row(&j, &rows[i]);
+    for (int i = 0; i < n; i++) row_json(&j, &rows[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, out);
@@ -154,7 +153,7 @@ enum error simulate_show(const struct simulate_options *o, const struct step_sou
     if (o->json) TRY(show_json(o, s, rows, n, out));
     if (!o->json) {
         print_head(o, s, out);
-        for (int i = 0; i < n; i++) print_row(&rows[i], out);
+        for (int i = 0; i < n; i++) row_print(&rows[i], out);
         print_laws(o, rows, n, out);
         print_crossover(o, out);
     }

@@ -76,7 +76,7 @@ static enum error measure_in(const struct step_ask *ask, const struct cli_config
     return err == ERR_NONE ? read_run(s, dir) : err;
 }
 
-static enum error measure(const struct step_ask *ask, const struct cli_config *of, struct step_source *s) {
+static enum error step_measure(const struct step_ask *ask, const struct cli_config *of, struct step_source *s) {
     char *dir, *run;
     stop_install();
     TRY(file_make_temporary("measure", s->pool, &dir));
@@ -90,6 +90,7 @@ static enum error measure(const struct step_ask *ask, const struct cli_config *o
 
 /* ---- the network ---------------------------------------------------------------------------- */
 
+/* Builds the network of the settings, and reads the measured step with it. */
 static enum error read_network(const struct step_ask *ask, struct step_source *s) {
     struct config_errors *e;
     enum error err = config_errors_create(&e);
@@ -113,7 +114,7 @@ static enum error read_network(const struct step_ask *ask, struct step_source *s
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-static enum error load(const struct step_ask *ask, const struct cli_config *c, struct step_source *s) {
+static enum error settings_load(const struct step_ask *ask, const struct cli_config *c, struct step_source *s) {
     if (ask->quiet) return step_source_read(c, &s->settings);
     enum error err = cli_load(c, &s->settings);
     s->printed = err != ERR_NONE;
@@ -127,8 +128,8 @@ enum error step_source_open(const struct step_ask *ask, struct step_source *out)
     TRY(pool_create(&out->pool));
     if (ask->path) TRY(cli_run_dir(ask->path, out->pool, &c.path, &run_dir));
     if (run_dir) TRY(read_run(out, run_dir));
-    TRY(load(ask, &c, out));
-    if (!run_dir) TRY(measure(ask, &c, out));
+    TRY(settings_load(ask, &c, out));
+    if (!run_dir) TRY(step_measure(ask, &c, out));
     return read_network(ask, out);
 }
 

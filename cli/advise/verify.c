@@ -3,7 +3,6 @@
 
 #include "engine/base/file.h"
 #include "lab/process/process.h"
-#include "lab/report/data.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -14,8 +13,8 @@ struct duel { /* of two sides, of which the first is what is advised */
     const char *folder, *file;
 };
 
-/* Of one device alone and the modes of several the two that should be the fastest. */
-static bool choose(const struct advising *g, struct duel *d) {
+/* Chooses the two ways that should be the fastest, of one device alone and the modes of several. */
+static bool duel_choose(const struct advising *g, struct duel *d) {
     const struct advice *a = &g->advice;
     for (int k = 0; k < g->ask.ndevices; k++)
         for (int m = 0; m < advise_modes() && g->ask.devices[k] == g->check; m++) {
@@ -56,7 +55,7 @@ struct words {
     const char *of[WORDS + 1];
 };
 
-static enum error add_set(struct words *w, const char *text) {
+static enum error words_add(struct words *w, const char *text) {
     if (!text) return ERR_MEMORY;
     if (w->n + 2 > WORDS) return FAIL(ERR_USAGE, "too many --set options for --verify");
     w->of[w->n++] = "--set";
@@ -70,34 +69,34 @@ static bool has_key(const char *set, const char *key) {
 }
 
 /* What both sides share; the axis says what they do not. */
-static enum error common(const struct advising *g, const struct duel *d, struct words *w) {
+static enum error duel_common(const struct advising *g, const struct duel *d, struct words *w) {
     int alone = advise_alone(), shares = d->side[0]->as.mode == alone ? 1 : 0;
     const char *axis = d->side[0]->as.mode != alone && d->side[1]->as.mode != alone ? "mode" : "devices";
     double step = fmax(d->side[0]->answer.result.step, d->side[1]->answer.result.step);
     const struct wire *port = &g->ask.port[d->side[shares]->as.mode];
     for (int i = 0; i < g->config.nsets; i++)
-        if (!has_key(g->config.sets[i], axis)) TRY(add_set(w, g->config.sets[i]));
+        if (!has_key(g->config.sets[i], axis)) TRY(words_add(w, g->config.sets[i]));
     for (int i = 0; i < 2; i++) {
         const char *sets[ADVISE_SETS];
         int n;
         TRY(advise_sets(&g->ask, &d->side[i]->as, g->pool, sets, &n));
         for (int k = 0; k < n && d->side[i]->as.mode != alone; k++)
-            if (!has_key(sets[k], axis)) TRY(add_set(w, sets[k]));
+            if (!has_key(sets[k], axis)) TRY(words_add(w, sets[k]));
     }
     if (!strcmp(axis, "mode"))
-        TRY(add_set(w, pool_printf(g->pool, "devices=%s:%d", g->settings.config.devices.kind, (int)g->check)));
-    TRY(add_set(w, pool_printf(g->pool, "threads=%lld", (long long)g->settings.config.threads)));
-    TRY(add_set(w, advise_batch(g, g->settings.config.devices.count)));
-    TRY(add_set(w, pool_printf(g->pool, "train=%dst", (int)fmax(30, fmin(300, 1 / step)))));
-    TRY(add_set(w, "eval=off"));
-    TRY(add_set(w, "checkpoint=off"));
+        TRY(words_add(w, pool_printf(g->pool, "devices=%s:%d", g->settings.config.devices.kind, (int)g->check)));
+    TRY(words_add(w, pool_printf(g->pool, "threads=%lld", (long long)g->settings.config.threads)));
+    TRY(words_add(w, advise_batch(g, g->settings.config.devices.count)));
+    TRY(words_add(w, pool_printf(g->pool, "train=%dst", (int)fmax(30, fmin(300, 1 / step)))));
+    TRY(words_add(w, "eval=off"));
+    TRY(words_add(w, "checkpoint=off"));
     if (!g->emulated) return ERR_NONE;
-    return add_set(w, pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
-                                  port->beta > 0 ? 1 / port->beta : 1e15, port->alpha));
+    return words_add(w, pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
+                                    port->beta > 0 ? 1 / port->beta : 1e15, port->alpha));
 }
 
 /* B against A: how many times as fast the second side is. */
-static enum error judge(struct advising *g, const struct duel *d) {
+static enum error duel_judge(struct advising *g, const struct duel *d) {
     struct advise_verified *v = &g->advice.verified;
     const struct json_value *root, *pairs, *pair;
     char *path = pool_printf(g->pool, "%s/results.json", d->folder);
@@ -123,17 +122,17 @@ enum error advise_verify(struct advising *g) {
     struct duel d = {.folder = pool_printf(g->pool, "runs/advise-%s", g->settings.config.name)};
     d.file = d.folder ? pool_printf(g->pool, "%s/experiment.yaml", d.folder) : NULL;
     if (!d.file) return ERR_MEMORY;
-    if (!g->check || !choose(g, &d))
+    if (!g->check || !duel_choose(g, &d))
         return FAIL(ERR_USAGE,
                     "--verify runs the best two ways here, and needs two devices of the list\n"
                     "this machine has %lld, with %lld threads each",
                     (long long)g->here, (long long)g->settings.config.threads);
     TRY(write_experiment(g, &d));
     struct words w = {7, {"compare", d.file, "--json", "--quiet", "--dir", d.folder, "--repeats=auto"}};
-    TRY(common(g, &d, &w));
+    TRY(duel_common(g, &d, &w));
     advising_progress(g, "verifying with engine compare, in %s", d.folder);
     const char *log = pool_printf(g->pool, "%s/compare.log", d.folder);
     if (!log) return ERR_MEMORY;
     TRY(process_engine(&(struct process){ENGINE_ITSELF, w.of, NULL, "/dev/null", log}, 0, g->pool));
-    return judge(g, &d);
+    return duel_judge(g, &d);
 }

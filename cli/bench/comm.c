@@ -26,6 +26,7 @@ static double memory_available(void) {
     return kb > 0 ? kb * 1024 : 1e18;
 }
 
+/* Checks that the algorithm can add in the order that --order names. */
 static enum error check_order(const struct bench_comm *o) {
     const struct algo_ops *algo = algo_find(o->algorithm);
     bool ring = o->order && !strcmp(o->order, "ring");
@@ -141,7 +142,7 @@ static enum error start_processes(const struct bench_comm *o, const char *const 
     return result.signal ? FAIL(ERR_PEER, "rank %d was killed by signal %d", result.first, result.signal) : ERR_NONE;
 }
 
-/* This command again, for one algorithm. */
+/* Runs this command again in processes of their own, for one algorithm. */
 static enum error run_processes(const struct cli *cli, const struct bench_comm *o, struct bench_series *s, int *code) {
     const char **again = pool_alloc(cli->pool, ((size_t)cli->argc + 6) * sizeof *again);
     int n = 1;
@@ -172,7 +173,7 @@ static int run_as_rank(const struct bench_comm *o, const struct launch_self *sel
 
 /* ---- all ---- */
 
-static int run_all(const struct cli *cli, const struct bench_comm *o) {
+static int algorithms_run(const struct cli *cli, const struct bench_comm *o) {
     struct bench_series series[SERIES_MOST];
     int n = choose_series(o, series), code = 0;
     int64_t wrong = 0;
@@ -198,7 +199,7 @@ static enum error find_link(int index, const struct link_ops **out) {
                 (*out)->row->name);
 }
 
-static int run(const struct cli *cli) {
+static int comm_command(const struct cli *cli) {
     struct bench_comm_options *asked = cli->options;
     struct bench_comm *o = &asked->o;
     int n;
@@ -210,7 +211,7 @@ static int run(const struct cli *cli) {
     if (!err && asked->link < 0) o->link = link_find("shm");
     if (!err && asked->link >= 0) err = find_link(asked->link, &o->link);
     if (err) return cli_fail(err);
-    return rank ? run_as_rank(o, &self) : run_all(cli, o);
+    return rank ? run_as_rank(o, &self) : algorithms_run(cli, o);
 }
 
 /* ---- options ---- */
@@ -317,5 +318,5 @@ const struct command command_bench_comm = {
                                                          .op = REDOP_SUM,
                                                          .seconds = 0.2},
                                                    .link = -1},
-    .run = run,
+    .run = comm_command,
 };

@@ -6,7 +6,6 @@
  * at the wrong place shows; they are so small that every type adds them exactly in any order. */
 #include "cli/bench/bench.h"
 #include "engine/base/clock.h"
-#include "engine/base/text.h"
 #include "lab/numbers/statistics.h"
 
 #include <stdlib.h>
@@ -122,7 +121,7 @@ static int source_of(const struct bench_run *b, int part) {
 /* ---- known values ---- */
 
 /* Sums stay below 256, as no more than 64 ranks give anything to one; products below 2^7. */
-static double value_of(const struct bench_run *b, int rank, int64_t i) {
+static double test_value(const struct bench_run *b, int rank, int64_t i) {
     enum redop op = b->o->op;
     uint64_t h = (uint64_t)(i * RANKS_MOST + rank + 1) * 0x9e3779b97f4a7c15u;
     if (op == REDOP_PROD) return rank < 6 ? (double)(1 + (h >> 63)) : 1;
@@ -156,7 +155,7 @@ static uint16_t bits_rounded(uint32_t bits, int drop) {
 }
 
 /* No value here is so small or large that its exponent does not fit an f16. */
-static void store_value(enum dtype t, char *to, double v) {
+static void test_value_store(enum dtype t, char *to, double v) {
     const float f32 = (float)v;
     uint32_t bits;
     memcpy(&bits, &f32, sizeof bits);
@@ -177,17 +176,17 @@ static char *pattern_at(const struct bench_run *b, int64_t i) {
 static char *pattern_of(const struct bench_run *b, int source) {
     if (source == b->rank) return pattern_at(b, 0);
     if (source == REDUCED) return pattern_at(b, PERIOD);
-    for (int i = 0; i < PERIOD; i++) store_value(b->o->type, pattern_at(b, 2 * PERIOD + i), value_of(b, source, i));
+    for (int i = 0; i < PERIOD; i++) store_value(b->o->type, pattern_at(b, 2 * PERIOD + i), test_value(b, source, i));
     return pattern_at(b, 2 * PERIOD);
 }
 
 static void make_patterns(struct bench_run *b) {
     for (int i = 0; i < PERIOD; i++) {
-        double all = value_of(b, 0, i);
-        for (int r = 1; r < b->size; r++) all = values_combine(b->o->op, all, value_of(b, r, i));
+        double all = test_value(b, 0, i);
+        for (int r = 1; r < b->size; r++) all = values_combine(b->o->op, all, test_value(b, r, i));
         if (b->o->op == REDOP_AVERAGE) all /= b->size;
-        store_value(b->o->type, pattern_at(b, i), value_of(b, b->rank, i));
-        store_value(b->o->type, pattern_at(b, PERIOD + i), all);
+        test_value_store(b->o->type, pattern_at(b, i), test_value(b, b->rank, i));
+        test_value_store(b->o->type, pattern_at(b, PERIOD + i), all);
     }
 }
 

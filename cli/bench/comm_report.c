@@ -5,8 +5,6 @@
 #include "engine/base/text.h"
 #include "lab/numbers/fit.h"
 
-#include <math.h>
-
 /* ---- the model ---- */
 
 void bench_fit(struct bench_series *s) {
@@ -19,12 +17,12 @@ void bench_fit(struct bench_series *s) {
 
 /* ---- figures ---- */
 
-static double algbw(const struct bench_row *r) {
+static double algorithm_bandwidth(const struct bench_row *r) {
     return r->seconds > 0 ? (double)r->bytes / r->seconds * 1e-9 : 0;
 }
 
-static double busbw(const struct bench_comm *o, const struct bench_row *r) {
-    return algbw(r) * bench_bus_factor(o->collective, o->ranks);
+static double bus_bandwidth(const struct bench_comm *o, const struct bench_row *r) {
+    return algorithm_bandwidth(r) * bench_bus_factor(o->collective, o->ranks);
 }
 
 static const char *op_text(const struct bench_comm *o) {
@@ -50,17 +48,18 @@ static void print_head(const struct bench_comm *o, FILE *out) {
             "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
 }
 
-static void print_row(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
+static void row_print(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
     fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n", (long long)r->bytes,
-            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6, algbw(r), busbw(o, r),
-            (long long)r->wrong, r->model * 1e6, r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
+            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6,
+            algorithm_bandwidth(r), bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6,
+            r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
 }
 
 static void print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     print_head(o, out);
     for (int i = 0; i < n; i++) {
         const struct bench_series *s = &series[i];
-        for (int k = 0; k < s->rows; k++) print_row(o, &s->row[k], out);
+        for (int k = 0; k < s->rows; k++) row_print(o, &s->row[k], out);
         fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, order_name(s), s->alpha * 1e6);
         if (s->beta > 0) fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
         fprintf(out, "\n");
@@ -77,15 +76,16 @@ static void print_csv(const struct bench_comm *o, const struct bench_series *ser
             const struct bench_row *r = &series[i].row[k];
             fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
                     o->link->row->name, (long long)o->ranks, dtype_name(o->type), op_text(o), order_name(&series[i]),
-                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algbw(r), busbw(o, r),
-                    (long long)r->wrong, r->model * 1e6);
+                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algorithm_bandwidth(r),
+                    bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6);
         }
 }
 
 static void row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
     json_object(j, NULL, JSON_TEXT("algorithm", r->algorithm), JSON_INT("bytes", r->bytes), JSON_INT("count", r->count),
-                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", algbw(r)), JSON_REAL("busbw_gbs", busbw(o, r)),
-                JSON_INT("wrong", r->wrong), JSON_REAL("model_s", r->model));
+                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", algorithm_bandwidth(r)),
+                JSON_REAL("busbw_gbs", bus_bandwidth(o, r)), JSON_INT("wrong", r->wrong),
+                JSON_REAL("model_s", r->model));
 }
 
 static void series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
@@ -102,8 +102,7 @@ static void put_json(const struct bench_comm *o, const struct bench_series *seri
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
              JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", op_text(o)),
-             JSON_TEXT("secure", secure_names[o->secure]),
-             JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
+             JSON_TEXT("secure", secure_names[o->secure]), JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
              JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');
     for (int i = 0; i < n; i++) series_json(o, &series[i], j);

@@ -5,7 +5,6 @@
 #include "cli/line/load.h"
 #include "engine/base/clock.h"
 #include "engine/base/rng.h"
-#include "engine/base/text.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/run_config.h"
 #include "lab/numbers/statistics.h"
@@ -204,7 +203,7 @@ int64_t (*bench_clock(const struct device *dev))(void) {
     return dev->params.threads == 1 && !device_runtime(dev)->asynchronous ? clock_thread_ns : clock_ns;
 }
 
-/* Of every 'stride'-th number. */
+/* The median of every 'stride'-th number. */
 static double times_median(const int64_t *of, int count, int64_t stride) {
     double v[PASSES_MOST];
     for (int i = 0; i < count; i++) v[i] = clock_seconds(of[i * stride]);
@@ -269,7 +268,7 @@ static enum error net_bench(struct net *b, const struct bench_layers_options *o)
     return layers_report(&r, stdout);
 }
 
-static int run(const struct cli *cli) {
+static int layers_command(const struct cli *cli) {
     struct bench_layers_options *o = cli->options;
     struct net b = {0};
     enum error err = ERR_NONE;
@@ -309,5 +308,5 @@ const struct command command_bench_layers = {
              "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
              "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
     .standard = &(const struct bench_layers_options){.threads = 1, .seconds = 1},
-    .run = run,
+    .run = layers_command,
 };

@@ -24,7 +24,8 @@ struct layers_result {
     double pass[2]; /* whole passes, medians */
     bool json;
 };
-/* With one thread its processor time, which other programs disturb less; else the wall time. */
+/* The clock to measure by: the thread's processor time where there is one thread, since other programs disturb it less;
+ * else the wall time. */
 int64_t (*bench_clock(const struct device *dev))(void);
 /* FLOP/s of multiply-adds in registers, on one core. */
 double peak_fma(void);

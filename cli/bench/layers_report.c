@@ -5,7 +5,6 @@
 #include "engine/model/graph.h"
 
 #include <math.h>
-#include <string.h>
 
 static const char *const layouts[] = {"plain", "blocked", "last"};
 static const char *const precisions[] = {"f32", "bf16", "fp16", "tf32"};
@@ -40,7 +39,7 @@ static struct layers_totals totals_of(const struct layers_result *r) {
     return t;
 }
 
-static double rate(double amount, double seconds) {
+static double per_second(double amount, double seconds) {
     return seconds > 0 ? amount / seconds : 0;
 }
 
@@ -48,16 +47,16 @@ static double rate(double amount, double seconds) {
 
 static void print_rates(const struct layers_result *r, const double flops[2], const double seconds[2], double all,
                         FILE *out) {
-    double now = rate(flops[0] + flops[1], seconds[0] + seconds[1]);
+    double now = per_second(flops[0] + flops[1], seconds[0] + seconds[1]);
     fprintf(out, "%9.3f %9.3f %6.1f %%", seconds[0] * 1e3, seconds[1] * 1e3,
-            rate((seconds[0] + seconds[1]) * 100, all));
+            per_second((seconds[0] + seconds[1]) * 100, all));
     if (now > 0)
         fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / result_peak(r) * 100);
     else
         fprintf(out, " %9s %8s", "-", "-");
 }
 
-static void print_row(const struct layers_result *r, const struct layer_row *row, double all, FILE *out) {
+static void row_print(const struct layers_result *r, const struct layer_row *row, double all, FILE *out) {
     const struct graph_step *s = &row->step;
     char op[64], shape[96], bytes[32];
     op_text(s->desc, op);
@@ -89,7 +88,7 @@ static void print_table(const struct layers_result *r, FILE *out) {
     double all = t.seconds[0] + t.seconds[1];
     char bytes[32];
     print_head(r, out);
-    for (int i = 0; i < r->count; i++) print_row(r, &r->rows[i], all, out);
+    for (int i = 0; i < r->count; i++) row_print(r, &r->rows[i], all, out);
     fprintf(out, "%-22s %-24s %-10s %-7s %-12s ", "all layers", "", "", "", "");
     print_rates(r, t.flops, t.seconds, all, out);
     fprintf(out, " %9s\n", text_of_bytes(t.bytes[0] + t.bytes[1], bytes));
@@ -107,7 +106,7 @@ static void json_pair(struct json *j, const char *key, const double v[2], double
 
 static void row_json(const struct layers_result *r, const struct layer_row *row, struct json *j) {
     const struct graph_step *s = &row->step;
-    double now = rate(s->flops[0] + s->flops[1], row->seconds[0] + row->seconds[1]);
+    double now = per_second(s->flops[0] + s->flops[1], row->seconds[0] + row->seconds[1]);
     char op[64], shape[96];
     op_text(s->desc, op);
     json_open(j, NULL, '{');
@@ -136,7 +135,7 @@ static enum error print_json(const struct layers_result *r, FILE *out) {
     json_pair(&j, "layers_ms", t.seconds, 1e3);
     json_pair(&j, "passes_ms", r->pass, 1e3);
     json_pair(&j, "flops", t.flops, 1);
-    json_real(&j, "gflops", rate(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
+    json_real(&j, "gflops", per_second(t.flops[0] + t.flops[1], r->pass[0] + r->pass[1]) * 1e-9);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, out);
 }

@@ -20,7 +20,7 @@ struct dashboard {
 };
 
 /* ---- answers ---- */
-static int tell(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
+static int dashboard_answer(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
     struct dashboard *d = user;
     bool good = true, last = false;
     if (*r->run || r->page == HTTP_RUNS) return 404; /* there is this one */
@@ -48,7 +48,7 @@ enum error dashboard_open(const char *address, struct dashboard **out) {
     clock_gettime(CLOCK_REALTIME, &now);
     d->state.since_wall = (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
     d->state.state = "running";
-    enum error err = board_server_open(address, "--dashboard=", tell, d, &d->place, &d->server);
+    enum error err = board_server_open(address, "--dashboard=", dashboard_answer, d, &d->place, &d->server);
     if (err != ERR_NONE) {
         pthread_mutex_destroy(&d->lock);
         free(d);

@@ -21,7 +21,7 @@ struct dashboard;
 MUST_CHECK enum error dashboard_open(const char *address, struct dashboard **out);
 /* "http://127.0.0.1:8080/" */
 const char *dashboard_url(const struct dashboard *d);
-/* From now on it shows this job's run directory. */
+/* Makes the dashboard show this job's run directory from now on. */
 void dashboard_follow(struct dashboard *d, const struct job *job);
 /* The run has ended with this code: waits until a page that is looking has seen that, at most 1 s,
  * and ends. NULL is fine. */

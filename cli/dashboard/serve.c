@@ -44,7 +44,7 @@ struct board_server {
     _Atomic bool done, stop;
 };
 
-static void drop(struct connection *c) {
+static void connection_close(struct connection *c) {
     if (c->fd >= 0) close(c->fd);
     free(c->out);
     *c = (struct connection){.fd = -1};
@@ -62,8 +62,8 @@ static const char common[] = "Connection: close\r\n"
                              "frame-ancestors 'none'\r\n";
 
 /* Head and body in one text. */
-static char *compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
-                     size_t *n) {
+static char *answer_compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
+                            size_t *n) {
     struct file_text text;
     if (file_text_open(&text) != ERR_NONE) return NULL;
     FILE *out = text.out;
@@ -84,7 +84,7 @@ static const char *const types[] = {[HTTP_PAGE] = "text/html; charset=utf-8",
                                     [HTTP_RANKS] = "application/json",
                                     [HTTP_METRICS] = "application/x-ndjson"};
 
-static void answer(struct board_server *s, struct connection *c, size_t head) {
+static void connection_answer(struct board_server *s, struct connection *c, size_t head) {
     struct http_request request;
     struct board_answer a = {.next = -1};
     const char *wrong = "the request's head is too long";
@@ -100,12 +100,12 @@ static void answer(struct board_server *s, struct connection *c, size_t head) {
     }
     if (out && status != 200) rewind(out), fprintf(out, "%d %s: %s\n", status, http_reason(status), wrong);
     if (out && fclose(out) == 0)
-        c->out =
-            compose(&a, status, status == 200 ? types[request.page] : "text/plain; charset=utf-8", body, n, &c->nout);
+        c->out = answer_compose(&a, status, status == 200 ? types[request.page] : "text/plain; charset=utf-8", body, n,
+                                &c->nout);
     free(body);
     c->last_words = a.last_words;
     c->deadline = clock_ns() + SEND_NS;
-    if (!c->out) drop(c);
+    if (!c->out) connection_close(c);
 }
 
 static bool is_later(int error) {
@@ -114,31 +114,31 @@ static bool is_later(int error) {
 
 /* Behind the head there is nothing that this server wants, but closing with it unread would take
  * the answer back: a client that says more than it should is heard for a while. */
-static void swallow(struct connection *c) {
+static void connection_swallow(struct connection *c) {
     char rest[HTTP_HEAD];
     ssize_t n = recv(c->fd, rest, sizeof rest, 0);
-    if (n == 0 || (n < 0 && !is_later(errno))) drop(c);
+    if (n == 0 || (n < 0 && !is_later(errno))) connection_close(c);
 }
 
-static void take(struct board_server *s, struct connection *c) {
+static void connection_receive(struct board_server *s, struct connection *c) {
     ssize_t n = recv(c->fd, c->in + c->nin, sizeof c->in - c->nin, 0);
     if (n < 0 && is_later(errno)) return;
     if (n <= 0) {
-        drop(c);
+        connection_close(c);
         return;
     }
     c->nin += (size_t)n;
     size_t head = http_head_end(c->in, c->nin);
     if (!head && c->nin < sizeof c->in) return;
     if (head) atomic_store(&s->asked, clock_ns());
-    answer(s, c, head);
+    connection_answer(s, c, head);
 }
 
-static void give(struct board_server *s, struct connection *c) {
+static void connection_send(struct board_server *s, struct connection *c) {
     ssize_t n = send(c->fd, c->out + c->sent, c->nout - c->sent, MSG_NOSIGNAL);
     if (n < 0 && is_later(errno)) return;
     if (n < 0) {
-        drop(c);
+        connection_close(c);
         return;
     }
     c->sent += (size_t)n;
@@ -148,7 +148,7 @@ static void give(struct board_server *s, struct connection *c) {
 }
 
 /* ---- all of them ---- */
-static void welcome(struct board_server *s) {
+static void connections_accept(struct board_server *s) {
     int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
     s->weary = fd < 0 && !is_later(errno);
     if (fd < 0) return;
@@ -157,27 +157,27 @@ static void welcome(struct board_server *s) {
         struct connection *c = &s->at[i];
         if (oldest->fd >= 0 && (c->fd < 0 || c->deadline < oldest->deadline)) oldest = c;
     }
-    drop(oldest);
+    connection_close(oldest);
     oldest->fd = fd;
     oldest->deadline = clock_ns() + ASK_NS;
 }
 
-static void serve(struct board_server *s, struct connection *c, int events) {
+static void connection_serve(struct board_server *s, struct connection *c, int events) {
     bool sending = c->out && c->sent < c->nout;
     if (clock_ns() > c->deadline || (events & (POLLERR | POLLNVAL)))
-        drop(c);
+        connection_close(c);
     else if (sending && (events & POLLOUT))
-        give(s, c);
+        connection_send(s, c);
     else if (!c->out && (events & (POLLIN | POLLHUP)))
-        take(s, c);
+        connection_receive(s, c);
     else if (c->out && !sending && (events & (POLLIN | POLLHUP)))
-        swallow(c);
+        connection_swallow(c);
     else if (events & POLLHUP)
-        drop(c);
+        connection_close(c);
 }
 
 /* Whoever is there is looked at once a second at least, for its deadline. */
-static int gather(struct board_server *s, struct pollfd wait[CONNECTIONS + 2]) {
+static int connections_poll(struct board_server *s, struct pollfd wait[CONNECTIONS + 2]) {
     bool busy = false;
     wait[0] = (struct pollfd){.fd = s->wake, .events = POLLIN};
     wait[1] = (struct pollfd){.fd = s->weary ? -1 : s->listener, .events = POLLIN};
@@ -195,11 +195,11 @@ static void *run(void *arg) {
     struct pollfd wait[CONNECTIONS + 2];
     (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone */
     while (!atomic_load(&s->stop)) {
-        int n = poll(wait, CONNECTIONS + 2, gather(s, wait));
+        int n = poll(wait, CONNECTIONS + 2, connections_poll(s, wait));
         s->weary = false;
         for (int i = 0; i < CONNECTIONS; i++)
-            if (s->at[i].fd >= 0) serve(s, &s->at[i], n > 0 ? wait[i + 2].revents : 0);
-        if (n > 0 && wait[1].revents) welcome(s);
+            if (s->at[i].fd >= 0) connection_serve(s, &s->at[i], n > 0 ? wait[i + 2].revents : 0);
+        if (n > 0 && wait[1].revents) connections_accept(s);
     }
     return NULL;
 }
@@ -235,7 +235,7 @@ void board_server_stop(struct board_server *s) {
     atomic_store(&s->stop, true);
     (void)!write(s->wake, &one, sizeof one);
     pthread_join(s->thread, NULL);
-    for (int i = 0; i < CONNECTIONS; i++) drop(&s->at[i]);
+    for (int i = 0; i < CONNECTIONS; i++) connection_close(&s->at[i]);
     close(s->wake);
     close(s->listener);
     free(s);

@@ -6,7 +6,6 @@
 #include "cli/results/runs.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/file.h"
 #include "engine/settings/run_config.h"
 
 #include <signal.h>
@@ -45,7 +44,7 @@ static enum error table_refresh(struct board_watch *w) {
     return ERR_NONE;
 }
 
-/* Its folder, and what the page calls it; false: there is no such run. */
+/* Finds a run's folder and its name on the page; false: there is no such run. */
 static bool run_find(struct board_watch *w, const char *id, const char **dir, const char **name) {
     *dir = w->path;
     *name = NULL;
@@ -72,7 +71,7 @@ static bool tell_runs(struct board_watch *w, FILE *body) {
 }
 
 /* A configuration that cannot be read leaves its fields empty: what else is there is shown. */
-static bool tell_run(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
+static bool run_json(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
     struct run_result settings = {0};
     if (run_result_settings(dir, pool, &settings) != ERR_NONE) settings.nsettings = 0;
     char *text = board_run(&settings, r->devices, dir, name);
@@ -87,8 +86,8 @@ static int64_t run_started(const struct listed *r) {
     return strptime(r->when, "%Y-%m-%dT%H:%M:%SZ", &t) ? (int64_t)timegm(&t) * 1000000000 : 0;
 }
 
-static int tell_one(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
-                    struct pool *pool, FILE *body) {
+static int run_answer(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
+                      struct pool *pool, FILE *body) {
     struct listed run;
     bool last, good;
     a->next = r->since;
@@ -103,11 +102,11 @@ static int tell_one(const char *dir, const char *name, const struct http_request
                                   .code = run.state == RUN_FINISHED ? 0 : -1,
                                   .state = run_state_names[run.state],
                                   .reason = run.reason};
-    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : tell_run(dir, name, &run, pool, body);
+    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : run_json(dir, name, &run, pool, body);
     return good ? 200 : 500;
 }
 
-static int tell(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
+static int watch_answer(void *user, const struct http_request *r, struct board_answer *a, FILE *body) {
     struct board_watch *w = user;
     struct pool *pool;
     const char *dir, *name;
@@ -115,7 +114,7 @@ static int tell(void *user, const struct http_request *r, struct board_answer *a
     if (r->page == HTTP_RUN && !w->one && !*r->run) return fputs("{\"folder\":true}\n", body) < 0 ? 500 : 200;
     if (!run_find(w, r->run, &dir, &name)) return 404;
     if (pool_create(&pool) != ERR_NONE) return 500;
-    int status = tell_one(dir, name, r, a, pool, body);
+    int status = run_answer(dir, name, r, a, pool, body);
     pool_free(pool);
     return status;
 }
@@ -131,7 +130,7 @@ static enum error board_serve(struct board_watch *w, const char *address) {
     sigemptyset(&end);
     for (const int *s = (const int[]){SIGINT, SIGTERM, SIGHUP, 0}; *s; s++) sigaddset(&end, *s);
     pthread_sigmask(SIG_BLOCK, &end, NULL);
-    TRY(board_server_open(address, "--at ", tell, w, &place, &server));
+    TRY(board_server_open(address, "--at ", watch_answer, w, &place, &server));
     printf("%s at %s until Ctrl-C\n", w->path, place.url);
     fflush(stdout);
     sigwait(&end, &signal);
@@ -139,7 +138,7 @@ static enum error board_serve(struct board_watch *w, const char *address) {
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int watch_command(const struct cli *cli) {
     const struct dashboard_options *o = cli->options;
     struct board_watch w = {.path = o->path, .one = runs_is_one(o->path)};
     if (!run_is_address(o->at))
@@ -164,5 +163,5 @@ const struct command command_dashboard = {
     .notes = "It follows runs that still train. A run can show itself: engine run --dashboard.\n"
              "Exit codes: 0 ended by Ctrl-C or a signal; 64 usage; 66 no such folder; 69 the port is taken\n",
     .standard = &(const struct dashboard_options){.path = "runs", .at = DASHBOARD_STANDARD},
-    .run = run,
+    .run = watch_command,
 };

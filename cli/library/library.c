@@ -12,7 +12,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 const char *engine_version(void) {
     return ENGINE_VERSION;

@@ -38,7 +38,7 @@ static int output_flushed(int code) {
     return error_exit_code(ERR_IO);
 }
 
-/* Where standard input, output or error is closed, the next file to be opened would get its number, and with it what is
+/* Opens /dev/null where standard input, output or error is closed: the next file to be opened would get its number, and with it what is
  * meant for the console. What holds the number instead fails as a closed descriptor does. */
 static void reserve_standard(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)

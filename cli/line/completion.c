@@ -25,18 +25,18 @@ void completion_print(int i) {
 /* ---- words ---- */
 
 /* Prints what begins as the user has begun. */
-static void offer(const char *word, const char *begun, const char *end) {
+static void word_offer(const char *word, const char *begun, const char *end) {
     if (!strncmp(word, begun, strlen(begun))) printf("%s%s\n", word, end);
 }
 
 static void offer_all(const char *(*word)(int i), const char *begun) {
-    for (int i = 0; word(i); i++) offer(word(i), begun, "");
+    for (int i = 0; word(i); i++) word_offer(word(i), begun, "");
 }
 
 static void offer_words(const struct option *o, const char *begun) {
     char text[OPTION_TEXT];
     const char *word;
-    for (int i = 0; (word = option_word(o, i, text)); i++) offer(word, begun, "");
+    for (int i = 0; (word = option_word(o, i, text)); i++) word_offer(word, begun, "");
 }
 
 /* ---- keys ---- */
@@ -93,10 +93,10 @@ static void offer_key(void *user, const struct config_key *key) {
     const char *names[KEYS_MOST];
     if (!key_is_new(s, key->path)) return;
     if (!s->key) {
-        offer(key->path, s->begun, s->end);
+        word_offer(key->path, s->begun, s->end);
     } else if (!strcmp(key->path, s->key)) {
         int n = config_key_words(key, s->pool, names, KEYS_MOST);
-        for (int i = 0; i < n; i++) offer(names[i], s->begun, "");
+        for (int i = 0; i < n; i++) word_offer(names[i], s->begun, "");
     }
 }
 
@@ -133,8 +133,8 @@ static const struct option *find_option(const struct command *c, const struct co
 static void offer_options(const struct command *form, const char *begun) {
     for (const struct option *o = form->options; o && o->name; o++) {
         if (option_is_word(o)) continue;
-        offer(o->name, begun, "");
-        if (o->also) offer(o->also, begun, "");
+        word_offer(o->name, begun, "");
+        if (o->also) word_offer(o->also, begun, "");
     }
 }
 
@@ -144,15 +144,15 @@ static enum error offer_next(const struct command *c, const struct command *form
     bool options = *begun == '-';
     for (int i = 0; options && form == c && (any = command_form(c, i)); i++) offer_options(any, begun);
     if (options && form != c) offer_options(form, begun);
-    if (options) return offer("--help", begun, ""), ERR_NONE;
-    for (int i = 0; form == c && c->forms && (any = command_form(c, i)); i++) offer(any->name, begun, "");
+    if (options) return word_offer("--help", begun, ""), ERR_NONE;
+    for (int i = 0; form == c && c->forms && (any = command_form(c, i)); i++) word_offer(any->name, begun, "");
     for (const struct option *o = form->options; o && o->name; o++)
         if (option_is_word(o)) offer_words(o, begun);
     return c == &command_help ? offer_keys(begun, "", pool) : ERR_NONE;
 }
 
 /* words: those after the program's name, of which the last is not complete. */
-static enum error complete(const char *const *words, int n, struct pool *pool) {
+static enum error words_complete(const char *const *words, int n, struct pool *pool) {
     const char *begun = words[n - 1], *equals = strchr(begun, '=');
     const struct command_alias *alias = command_alias(words[0]);
     const struct command *c = alias ? alias->command : command_find(words[0]), *form = c, *any;
@@ -173,9 +173,9 @@ struct complete_options {
 };
 #define OPTIONS_STRUCT struct complete_options
 
-static int run(const struct cli *cli) {
+static int completion_command(const struct cli *cli) {
     const struct complete_options *o = cli->options;
-    return cli_end(complete(o->words.of, o->words.count, cli->pool));
+    return cli_end(words_complete(o->words.of, o->words.count, cli->pool));
 }
 
 static const struct option options[] = {{"WORD", NULL,
@@ -188,5 +188,5 @@ const struct command command_complete = {
     .name = "complete",
     .summary = "prints what may come next on a command line, for the shells' scripts (engine help --completion)",
     OPTIONS(options),
-    .run = run,
+    .run = completion_command,
 };

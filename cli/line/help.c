@@ -4,7 +4,6 @@
 
 #include "engine/base/file.h"
 #include "engine/base/text.h"
-#include "engine/model/spec.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>
@@ -177,7 +176,7 @@ static void print_group(const char *title, enum command_group group) {
     }
 }
 
-static int overview(void) {
+static int help_overview(void) {
     static const char *const titles[GROUP_HIDDEN] = {[GROUP_TRAIN] = "train",
                                                      [GROUP_RESULTS] = "look at runs",
                                                      [GROUP_USE] = "use a trained network",
@@ -333,12 +332,12 @@ static int run_man(const struct cli *cli) {
     return err == ERR_USAGE ? cli_usage(cli, "%s", error_message()) : cli_end(err);
 }
 
-static int run(const struct cli *cli) {
+static int help_command(const struct cli *cli) {
     const struct help_options *o = cli->options;
     if (o->man) return run_man(cli);
     if (o->all) return cli_usage(cli, "--all is for --man");
     if (o->shell >= 0) return completion_print(o->shell), 0;
-    if (!o->topic) return overview();
+    if (!o->topic) return help_overview();
     if (o->key && command_find(o->topic) == &command_config) return help_print(o->key, about_key_alone);
     return help_on(o->topic);
 }
@@ -365,5 +364,5 @@ const struct command command_help = {
              "zsh:  into a file _engine in a folder of fpath\n"
              "fish: into ~/.config/fish/completions/engine.fish\n",
     .standard = &(const struct help_options){.shell = -1},
-    .run = run,
+    .run = help_command,
 };

@@ -66,16 +66,16 @@ static enum error print_layer(const struct layer_ops *layer, struct pool *pool) 
 }
 
 /* What follows the prefix, where the topic has it; else the topic. */
-static const char *without(const char *topic, const char *prefix) {
+static const char *prefix_skip(const char *topic, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(topic, prefix, n) ? topic : topic + n;
 }
 
 enum error layers_help(const char *topic, struct pool *pool, bool *found) {
-    const char *rest = without(topic, "model.");
+    const char *rest = prefix_skip(topic, "model.");
     *found = true;
     if (!strcmp(rest, "layers")) return print_list(pool);
-    rest = without(rest, "layers.");
+    rest = prefix_skip(rest, "layers.");
     const char *dot = strchr(rest, '.'), *name = pool_strndup(pool, rest, strcspn(rest, "."));
     const struct layer_ops *layer = name ? layer_find(name) : NULL;
     if (!layer) dot = NULL, layer = layer_find(rest); /* nn.Conv2d */

@@ -72,7 +72,7 @@ static int refuse_value(const struct cli *cli, const struct option *o, const cha
     return cli_fail(error_prefix(ERR_USAGE, "%s: ", name)); /* its reader has said it */
 }
 
-/* There is none. */
+/* Refuses an option that lacks its value. */
 static int refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
     bool general = !o->wants || o->read || o->word || o->choices;
     const char *wants = general ? "a value" : value_wanted(o, cli->pool);
@@ -208,7 +208,7 @@ static int take_flag(const struct cli *cli, const struct option *o) {
 
 /* ---- arguments ---- */
 
-/* Of a name that is a key of the configuration, or what other tools call one: the option that is short for it, else
+/* What to write instead of a name that is a key of the configuration, or another tool's name for one: the option that is short for it, else
  * '--set KEY=...', or what is to be done instead. "": it is neither. */
 static const char *key_option(const struct cli *cli, const char *name, const char *value) {
     struct config_place place;

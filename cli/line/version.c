@@ -32,7 +32,7 @@ static void print_features(void) {
     printf("compiler   %s, %s\n", ENGINE_COMPILER, ENGINE_BUILD_TYPE);
 }
 
-static int run(const struct cli *cli) {
+static int version_command(const struct cli *cli) {
     const struct version_options *o = cli->options;
     const char *commit = version_commit();
     printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "", commit ? ")" : "");
@@ -47,5 +47,5 @@ const struct command command_version = {
     .name = "version",
     .summary = "prints the version and the built-in features",
     OPTIONS(options),
-    .run = run,
+    .run = version_command,
 };

@@ -24,7 +24,7 @@ static int units_of(const struct device_ops *kind) {
 }
 
 /* The first accelerator that is here, as 'devices: auto' takes it; NULL: none. */
-static const struct device_ops *accelerator(void) {
+static const struct device_ops *first_accelerator(void) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
     for (int i = 0; i < n; i++)
@@ -34,7 +34,7 @@ static const struct device_ops *accelerator(void) {
 
 /* "cuda:0,1", "cpu:4"; out holds 320 bytes. */
 static const char *auto_text(char out[320]) {
-    const struct device_ops *kind = accelerator();
+    const struct device_ops *kind = first_accelerator();
     int used;
     if (!kind) {
         int cores = device_host_cores();
@@ -78,7 +78,7 @@ static void print_units(const struct device_ops *kind, int count) {
     }
 }
 
-/* Of the device's kind; then, for accelerators, of the carriers. false: no more. */
+/* The i-th software of the device's kind; then, for accelerators, the carriers' software. false: no more. */
 static bool find_software(const struct device_ops *kind, int i, struct device_software *out) {
     int of_kind = 0, n;
     const struct carrier_ops *const *all = carrier_list(&n);
@@ -116,7 +116,7 @@ static void print_kind(const struct device_ops *kind) {
 static void print_meaning(void) {
     char text[320];
     int cores = device_host_cores();
-    const struct device_ops *kind = accelerator();
+    const struct device_ops *kind = first_accelerator();
     printf("\n'devices: auto' means %s", auto_text(text));
     if (!kind) {
         printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores);

@@ -90,7 +90,7 @@ static enum error print_json(const struct doctor *d, bool well) {
     return cli_json(ERR_NONE, &j, stdout);
 }
 
-static int run(const struct cli *cli) {
+static int doctor_command(const struct cli *cli) {
     struct doctor *d = cli->options;
     int missing = 0, warnings = 0;
     if (d->devices && d->asked) return cli_usage(cli, "--devices shows all kinds of devices");
@@ -131,5 +131,5 @@ const struct command command_doctor = {
     .notes = "ok; none (not present, and not required); warning (works, could be better); missing.\n"
              "Exit code 69 when something is missing.\n",
     .size = sizeof(struct doctor),
-    .run = run,
+    .run = doctor_command,
 };

@@ -11,7 +11,7 @@
 #include <string.h>
 
 /* What of a kind nobody has asked for is missing is not wrong. */
-static enum doctor_level lack(const struct doctor *d, const struct device_ops *kind) {
+static enum doctor_level missing_level(const struct doctor *d, const struct device_ops *kind) {
     return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
 }
 
@@ -96,7 +96,7 @@ static enum error try_carrier(const struct device_ops *kind, const struct carrie
     return err;
 }
 
-/* Without it, mode ddp sends gradients through the host: it works, slower. */
+/* Tries every carrier that needs software. Without it, mode ddp sends gradients through the host: it works, slower. */
 static void check_carriers(struct doctor *d, const struct device_ops *kind) {
     int n;
     const struct carrier_ops *const *all = carrier_list(&n);
@@ -121,7 +121,7 @@ static void check_units(struct doctor *d, const struct device_ops *kind) {
     int count = 0;
     doctor_begin(d, kind->name);
     if (kind->units(&count) != ERR_NONE) {
-        doctor_error(d, lack(d, kind));
+        doctor_error(d, missing_level(d, kind));
         return;
     }
     doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count, visible ? ", by CUDA_VISIBLE_DEVICES=" : "",
@@ -135,7 +135,7 @@ static void check_kind(struct doctor *d, const struct device_ops *kind) {
     struct device_software s;
     int units;
     bool here = !kind->units || kind->units(&units) == ERR_NONE;
-    enum doctor_level lacking = here ? DOCTOR_MISSING : lack(d, kind);
+    enum doctor_level lacking = here ? DOCTOR_MISSING : missing_level(d, kind);
     for (int i = 0; kind->software && kind->software(i, &s); i++)
         if (lacking == DOCTOR_MISSING) say_software(d, lacking, &s);
     if (kind->units) check_units(d, kind);

@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <netdb.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -91,7 +90,7 @@ static void check_network(struct doctor *d) {
         doctor_error(d, DOCTOR_MISSING);
 }
 
-static void check_name(struct doctor *d) {
+static void hostname_check(struct doctor *d) {
     char name[256] = "";
     struct addrinfo *found = NULL, want = {.ai_socktype = SOCK_STREAM};
     doctor_begin(d, "host name");
@@ -144,7 +143,7 @@ void doctor_host(struct doctor *d) {
     check_locked(d);
     check_shared(d);
     check_network(d);
-    check_name(d);
+    hostname_check(d);
     check_folder(d);
     check_launcher(d);
     check_mpi(d);

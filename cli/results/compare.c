@@ -100,7 +100,7 @@ static char *command_text(const struct compare_options *o, struct pool *pool) {
     return text;
 }
 
-static int experiment(const struct cli *cli, const struct compare_options *o) {
+static int experiment_compare(const struct cli *cli, const struct compare_options *o) {
     int64_t repeats = 0;
     if (o->axis) return cli_usage(cli, "--axis is for finished runs");
     if (o->repeats && strcmp(o->repeats, "auto") != 0 &&
@@ -124,10 +124,10 @@ static int experiment(const struct cli *cli, const struct compare_options *o) {
     return source.path || source.text ? open_experiment(o, &source) : cli_fail(ERR_MEMORY);
 }
 
-static int run(const struct cli *cli) {
+static int compare_command(const struct cli *cli) {
     const struct compare_options *o = cli->options;
     if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
-    if (o->paths.count < 2) return experiment(cli, o);
+    if (o->paths.count < 2) return experiment_compare(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");
     return finished_runs(cli, o);
 }
@@ -204,5 +204,5 @@ const struct command command_compare = {
              "weights are copies of one training: of losses and accuracy they count as one.\n"
              "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
              "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
-    .run = run,
+    .run = compare_command,
 };

@@ -126,7 +126,7 @@ static int run_opened(const struct lab_options *o, const struct lesson *l) {
     return err == ERR_NONE ? result_exit_code(o, l, r) : cli_fail(err);
 }
 
-static int run(const struct cli *cli) {
+static int lab_command(const struct cli *cli) {
     struct lab_options *o = cli->options;
     const char *folder;
     o->pool = cli->pool;
@@ -160,7 +160,7 @@ static const struct command forms[] = {
     {"show", "shows what to run, what to look at, and the questions to answer", OPTIONS(show_options), .run = lab_show},
     {"run",
      "copies the lab's files into labs/NN-name, runs its steps there, and compares the results with the lab's claims",
-     OPTIONS(run_options), .run = run},
+     OPTIONS(run_options), .run = lab_command},
     {"copy", "copies its files into a new folder, to be changed and run by hand", OPTIONS(copy_options),
      .run = lab_copy}};
 

@@ -37,7 +37,7 @@ static enum error report_write_out(const struct report_options *o, const struct 
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int report_command(const struct cli *cli) {
     const struct report_options *o = cli->options;
     if (o->format < 0 && o->out && (text_ends(o->out, ".csv") || text_ends(o->out, ".json")))
         return cli_usage(cli,
@@ -69,5 +69,5 @@ const struct command command_report = {
     .notes = "Sections without data are left out; a line says how to get the data.\n"
              "Exit codes: 0; 64 usage; 65 damaged results; 66 no finished run; 73, 74 not written\n",
     .standard = &(const struct report_options){.format = -1},
-    .run = run,
+    .run = report_command,
 };

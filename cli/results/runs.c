@@ -93,7 +93,7 @@ static double number_at(const struct column *c, const struct listed *r) {
     return n < 0 ? (double)NAN : (double)n;
 }
 
-/* As the table has it. */
+/* The column's number of a run, as the table shows it. */
 static void put_number(const struct column *c, const struct listed *r, char out[CELL]) {
     double v = number_at(c, r);
     enum form form = c->form == BEST ? r->best_is_loss ? LOSS : SHARE : c->form;
@@ -185,7 +185,7 @@ static enum error print_csv(const struct listing *all, struct pool *pool) {
 
 /* ---- for people ---- */
 
-/* So many characters of it. */
+/* Bytes of the text's first characters. */
 static int text_bytes_of(const char *text, int characters) {
     int n = 0;
     for (; text[n] && (characters > 0 || ((unsigned char)text[n] & 0xC0) == 0x80); n++)
@@ -207,7 +207,7 @@ struct widths {
     int left_out;       /* that hold something */
 };
 
-/* As wide as what is in it; 0 where there is nothing in it. */
+/* The width of the column's widest text; 0 where all are empty. */
 static int column_width(const struct column *c, const struct listing *all) {
     char cell[CELL];
     int width = 0;
@@ -355,7 +355,7 @@ static int listed_order(const void *a, const void *b, void *user) {
     return o->reverse ? -order : order;
 }
 
-static int run(const struct cli *cli) {
+static int runs_command(const struct cli *cli) {
     struct runs_options *o = cli->options;
     struct listing all;
     if (o->json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
@@ -394,5 +394,5 @@ const struct command command_runs = {
              "is damaged or missing).\n"
              "Exit codes: 0, even if there are no runs; 64 usage; 66 no such folder\n",
     .standard = &(const struct runs_options){.folder = "runs", .state = -1},
-    .run = run,
+    .run = runs_command,
 };

@@ -41,7 +41,7 @@ static enum error config_check(const char *path, struct run_settings *s) {
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int config_command(const struct cli *cli) {
     struct config_options *o = cli->options;
     int code = 0;
     if (o->paths.count > 1 && !o->check)
@@ -68,5 +68,5 @@ const struct command command_config = {
     .also = "check|lint|verify",
     .summary = "prints the resolved configuration, each value with its origin (a valid configuration); or checks it",
     OPTIONS(options),
-    .run = run,
+    .run = config_command,
 };

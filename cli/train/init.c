@@ -38,7 +38,7 @@ static enum error settings_parse(const char *text, const char *path, struct pool
     return run_settings_from(tree, &(struct run_ask){.modes = mode_kinds(&n), .algorithms = algo_names()}, out, e);
 }
 
-/* As the file 'path'; run_settings_free in any case. */
+/* The settings of a configuration's text, as if it stood in the file 'path'; run_settings_free in any case. */
 static enum error settings_of(const char *text, const char *path, struct pool *pool, struct run_settings *out) {
     struct config_errors *e;
     *out = (struct run_settings){0};
@@ -168,11 +168,7 @@ static enum error facts_look_once(const char *keys, const char *path, struct poo
     return err;
 }
 
-static int64_t chosen_size(int64_t side) {
-    return side <= 48 ? 32 : side < 160 ? 64 : 128;
-}
-
-/* So many tokens that there are some windows to train on. */
+/* The context that leaves some windows to train on. */
 static int64_t chosen_context(const char *data) {
     enum { MOST = 128, LEAST = 8, WINDOWS = 200 };
     FILE *f = fopen(data, "rb");
@@ -192,7 +188,7 @@ static enum error facts_look(const char *data, const char *path, struct pool *po
     f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
     if (!strcmp(f->set, "images")) {
         TRY(look_at_pictures(data, pool, &f->side, &count));
-        f->size = chosen_size(f->side);
+        f->size = f->side <= 48 ? 32 : f->side < 160 ? 64 : 128;
         keys = pool_printf(pool, ", size: %lld%s", (long long)f->size, count <= TRIED_MOST ? ", on_error: skip" : "");
     } else if (!strcmp(f->set, "text") || !strcmp(f->set, "tokens")) {
         f->context = chosen_context(data);
@@ -281,7 +277,7 @@ static enum error init_make(const struct init_options *o, struct pool *pool) {
     return ERR_NONE;
 }
 
-static int run(const struct cli *cli) {
+static int init_command(const struct cli *cli) {
     int code = cli_end(init_make(cli->options, cli->pool));
     return code || !stop_signal() ? code : stop_exit_code(stop_signal());
 }
@@ -314,5 +310,5 @@ const struct command command_init = {
              "each line\n"
              "of the file says why. Then it trains for a second, in a folder that it removes, and prints how long the\n"
              "training will take here. Exit codes: 0; 64 usage; 65 bad data; 66 no such data; 73 the file is there\n",
-    .run = run,
+    .run = init_command,
 };

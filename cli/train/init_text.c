@@ -81,7 +81,8 @@ static void for_tokens(const struct init_facts *f, struct recipe *r) {
     recipe_length(f, r, 2000, 50);
 }
 
-/* Its one minimum is found by plain gradient descent, whose rate must fall with the number of inputs. */
+/* The recipe for few vectors: a linear model. Its one minimum is found by plain gradient descent, whose rate must fall with
+ * the number of inputs. */
 static void for_few_vectors(const struct init_facts *f, struct recipe *r, int64_t inputs, struct pool *pool) {
     r->model = "{zoo: mlp, hidden: []}";
     r->about = pool_printf(pool, "linear: %lld samples are few for %lld inputs; [64] is a hidden layer",

@@ -10,7 +10,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/job_check.h"
 #include "engine/train/stop.h"
-#include "engine/train/trainer.h"
 #include "modes/modes.h"
 #include "transport/launch/launch.h"
 #include "transport/launch/launcher.h"
@@ -168,7 +167,7 @@ static int run_parsed(struct run_options *o) {
     return code;
 }
 
-static int run(const struct cli *cli) {
+static int train_command(const struct cli *cli) {
     struct run_options *o = cli->options;
     const char *path = o->config.path;
     enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
@@ -208,5 +207,5 @@ const struct command command_run = {
     .also = "train|fit|start",
     .summary = "trains a network: from a configuration, from defaults, or by resuming a run directory",
     OPTIONS(options),
-    .run = run,
+    .run = train_command,
 };

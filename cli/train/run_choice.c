@@ -76,7 +76,7 @@ static enum error refuse_others(const struct run_place *p, struct pool *pool) {
                 p->dir, *of ? ", " : "", of, p->dir);
 }
 
-/* Of a run that goes on: what its checkpoint says, or else its record; "": neither does. */
+/* The id of a run that continues: its checkpoint's, or else its record's; "": neither has one. */
 static const char *id_of(const struct run_place *p, const struct run_record *r, struct pool *pool) {
     const char *saved = p->resume && !p->elsewhere ? checkpoint_run_id(p->resume, pool) : NULL;
     return saved && *saved ? saved : r->run_id;

@@ -5,7 +5,6 @@
 #include "engine/save/checkpoint.h"
 #include "engine/save/run_record.h"
 #include "engine/settings/run_config.h"
-#include "engine/tell/score.h"
 #include "engine/train/job_check.h"
 #include "lab/results/result.h"
 

@@ -14,7 +14,6 @@
 #include "transport/launch/launcher.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <string.h>
 
 struct eval_options {
@@ -49,7 +48,7 @@ static enum error known_read(struct cli_trained *t, const char *folder) {
     return preprocessing_parse(text, path, t->pool, &t->job.known);
 }
 
-/* Where ranks find the configuration. All that they write there, they tell here, too. */
+/* Makes the folder where ranks find the configuration. They also report here all that they write there. */
 static enum error make_place(struct cli_trained *t, char **folder) {
     TRY(file_make_temporary("eval", t->settings.pool, folder));
     t->job.run_dir = *folder;
@@ -57,7 +56,7 @@ static enum error make_place(struct cli_trained *t, char **folder) {
     return run_place_record(&(struct run_place){.dir = *folder}, &t->settings);
 }
 
-static int evaluate(struct cli_trained *t) {
+static int ranks_evaluate(struct cli_trained *t) {
     char *folder;
     int code = 0;
     struct job_facts facts;
@@ -77,7 +76,7 @@ static int evaluate(struct cli_trained *t) {
     return code;
 }
 
-/* In a process that evaluate() has started. */
+/* Evaluates in a process that ranks_evaluate() has started. */
 static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *self) {
     int code = 0;
     t->job.process = (struct rank_process){.rank = self->rank, .locals = self->locals, .meeting_fd = self->meeting_fd};
@@ -98,14 +97,14 @@ static void set_task(struct cli_trained *t, bool on_train) {
     t->job.command[2] = on_train ? "train" : "val";
 }
 
-/* Where a run was trained is no matter: this host evaluates it, unless it is asked for more. */
+/* Drops the hosts on which the run was trained: this host evaluates it, unless more are asked for. */
 static enum error forget_hosts(struct cli_trained *t) {
     TRY(cli_set_first(&t->config, "run.nodes=1"));
     TRY(cli_set_first(&t->config, "run.node_rank=0"));
     return cli_set_first(&t->config, "comm.link=auto");
 }
 
-static int eval(struct cli_trained *t, bool on_train) {
+static int set_evaluate(struct cli_trained *t, bool on_train) {
     bool rank;
     struct launch_self self;
     struct launcher launcher;
@@ -120,13 +119,13 @@ static int eval(struct cli_trained *t, bool on_train) {
     if (err != ERR_NONE) return error_exit_code(err);
     set_task(t, on_train);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is no rank that is lost */
-    return rank ? evaluate_as_rank(t, &self) : evaluate(t);
+    return rank ? evaluate_as_rank(t, &self) : ranks_evaluate(t);
 }
 
-static int run(const struct cli *cli) {
+static int eval_command(const struct cli *cli) {
     struct eval_options *o = cli->options;
     o->trained.pool = cli->pool;
-    int code = eval(&o->trained, o->split);
+    int code = set_evaluate(&o->trained, o->split);
     run_settings_free(&o->trained.settings);
     return code;
 }
@@ -146,5 +145,5 @@ const struct command command_eval = {
     OPTIONS(options),
     .notes = "Exit codes: 0; 64 usage; 65 bad data or checkpoint; 66 no such file, run or checkpoint;\n"
              "78 bad configuration, or weights of another model\n",
-    .run = run,
+    .run = eval_command,
 };

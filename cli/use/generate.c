@@ -46,8 +46,8 @@ static int candidate_order(const void *a, const void *b) {
     return p->token - q->token;
 }
 
-/* Largest first; of equals the one with the lower number. Then in proportion to exp(y /
- * temperature), among the first 'top'. */
+/* Draws a token in proportion to exp(y / temperature), among the first 'top' of the outputs y: the largest first, of equals
+ * the one with the lower number. */
 static int32_t token_draw(struct writer *w, const float *y, int64_t number) {
     const struct generate_options *o = w->o;
     if (o->temperature == 0) return (int32_t)score_best(y, w->vocabulary);
@@ -143,7 +143,7 @@ static enum error write_text(struct writer *w) {
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the text");
 }
 
-static int run(const struct cli *cli) {
+static int generate_command(const struct cli *cli) {
     struct generate_options *o = cli->options;
     struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
     enum error err = cli_trained_open(&o->trained, cli->pool, &w.t);
@@ -178,5 +178,5 @@ const struct command command_generate = {
              "Exit codes: 0; 64 usage; 65 bad data, checkpoint or prompt; 66 no such run or\n"
              "checkpoint; 78 bad configuration, weights of another model, or no text\n",
     .standard = &(const struct generate_options){.tokens = 500, .temperature = 0.8},
-    .run = run,
+    .run = generate_command,
 };

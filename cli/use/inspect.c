@@ -175,7 +175,7 @@ static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
     return ERR_NONE;
 }
 
-/* Where the ranks were, from what their flight recorders left; nothing when there are none. */
+/* Prints where the ranks were, from what their flight recorders left; nothing when there are none. */
 static enum error show_flight(const char *dir, struct pool *pool) {
     struct recording *ranks = NULL, one;
     int n = 0;
@@ -267,7 +267,7 @@ static enum error inspect_path(const char *path, bool json, struct pool *pool) {
     return err;
 }
 
-static int run(const struct cli *cli) {
+static int inspect_command(const struct cli *cli) {
     const struct inspect_options *o = cli->options;
     if (o->trace && !o->path) return cli_usage(cli, "--trace needs a run directory");
     if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
@@ -293,5 +293,5 @@ const struct command command_inspect = {
     .summary = "shows and checks a checkpoint, a safetensors file or a run directory; or where the ranks of a hung "
                "program are",
     OPTIONS(options),
-    .run = run,
+    .run = inspect_command,
 };

@@ -77,7 +77,7 @@ static bool has_calls(const struct flight_group *g) {
     return any;
 }
 
-/* Where the newest groups that have ended begin. */
+/* The index from which on the newest SHOWN groups that have ended lie. */
 static int first_ended(const struct flight_group *groups, int n) {
     enum { SHOWN = 3 };
     int i = n, ended = 0;

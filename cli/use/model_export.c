@@ -2,7 +2,6 @@
 #include "cli/use/model.h"
 
 #include "cli/use/trained.h"
-#include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/save/onnx.h"
 #include "engine/train/trainer.h"
@@ -23,7 +22,7 @@ static void export_report(const struct trainer *t, const char *path, size_t size
            shape_text(&t->model->output, output));
 }
 
-static int run(const struct cli *cli) {
+static int model_export_command(const struct cli *cli) {
     struct export_options *o = cli->options;
     struct trainer *t;
     size_t size;
@@ -53,5 +52,5 @@ const struct command model_export = {
     .name = "export",
     .summary = "writes a trained network as an ONNX file (opset 17), with its normalisation and class names",
     OPTIONS(options),
-    .run = run,
+    .run = model_export_command,
 };

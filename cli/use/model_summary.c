@@ -58,7 +58,7 @@ static struct summary_totals totals_of(const struct model_view *v, const struct 
 
 /* ---- for people --------------------------------------------------------------------------- */
 
-static void print_row(const struct summary_row *r, int width) {
+static void row_print(const struct summary_row *r, int width) {
     char shape[96], parameters[32], bytes[32];
     shape_text(&r->node->plan.y, shape);
     printf("%-*s  %-10s  %-12s  %12s", width, r->node->name, r->node->layer->section.name, shape,
@@ -114,7 +114,7 @@ static void print_order(const struct model *m) {
     }
 }
 
-static void print_all(const struct model_view *v, const struct summary_row *rows, const struct summary_totals *t) {
+static void summary_print(const struct model_view *v, const struct summary_row *rows, const struct summary_totals *t) {
     const struct model *m = v->network.model;
     int width = 5;
     char shape[96];
@@ -124,7 +124,7 @@ static void print_all(const struct model_view *v, const struct summary_row *rows
            (long long)v->data.classes, (long long)v->data.samples);
     printf("%-*s  %-10s  %-12s  %12s  %10s  %10s  %10s\n", width, "layer", "kind", "output", "parameters", "MFLOP fwd",
            "bwd", "activations");
-    for (int k = 0; k < m->nnodes; k++) print_row(&rows[k], width);
+    for (int k = 0; k < m->nnodes; k++) row_print(&rows[k], width);
     print_totals(v, t);
     print_order(m);
 }
@@ -137,7 +137,7 @@ static void put_shape(struct json *j, const char *key, const struct shape *s) {
     json_close(j, ']');
 }
 
-static void put_row(struct json *j, const struct summary_row *r) {
+static void row_json(struct json *j, const struct summary_row *r) {
     json_open(j, NULL, '{');
     json_string(j, "name", r->node->name);
     json_string(j, "kind", r->node->layer->section.name);
@@ -183,7 +183,7 @@ static enum error print_json(const struct model_view *v, const struct summary_ro
     json_int(&j, "classes", v->data.classes);
     json_int(&j, "samples", v->data.samples);
     json_open(&j, "layers", '[');
-    for (int k = 0; k < v->network.model->nnodes; k++) put_row(&j, &rows[k]);
+    for (int k = 0; k < v->network.model->nnodes; k++) row_json(&j, &rows[k]);
     json_close(&j, ']');
     put_totals(&j, v, t);
     put_order(&j, v->network.model);
@@ -200,7 +200,7 @@ enum error model_summarize(const struct model_view *v, bool json) {
     if (json)
         err = print_json(v, rows, &t);
     else
-        print_all(v, rows, &t);
+        summary_print(v, rows, &t);
     free(rows);
     return err;
 }

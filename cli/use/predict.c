@@ -238,7 +238,7 @@ static enum predict_form form_of(const struct predict_options *o) {
     return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
 }
 
-static int run(const struct cli *cli) {
+static int predict_command(const struct cli *cli) {
     struct predict_options *o = cli->options;
     struct asker *a = pool_alloc(cli->pool, sizeof *a);
     if (!a) return cli_fail(ERR_MEMORY);
@@ -284,5 +284,5 @@ const struct command command_predict = {
              "Exit codes: 0; 64 usage; 65 bad data or checkpoint, or some inputs could not be read;\n"
              "66 no such file, sample, run or checkpoint; 78 bad configuration, or weights of another model\n",
     .standard = &(const struct predict_options){.top = 3},
-    .run = run,
+    .run = predict_command,
 };

@@ -7,7 +7,7 @@
 
 /* ---- labels ---- */
 
-/* The largest that is below 'last', or equal and after it; 'last' -1: of all. */
+/* The index of the largest of y[n] that is below y[last], or equal to it and after 'last'; 'last' -1: of all. */
 static int64_t next_best(const float *y, int64_t n, int64_t last) {
     int64_t best = -1;
     for (int64_t k = 0; k < n; k++) {
@@ -104,7 +104,7 @@ static void say_text(const struct teller *t, const struct answer *a) {
 
 /* ---- CSV ---- */
 
-/* In quotes where it needs them, without what a terminal would obey. */
+/* Writes a cell of CSV: in quotes where it needs them, without what a terminal would obey. */
 static void csv_text(FILE *f, const char *before, const char *given) {
     char *copy = strdup(given);
     const char *text = copy ? text_defuse(copy, "\t\r\n") : "?";

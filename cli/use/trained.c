@@ -10,8 +10,6 @@
 #include "engine/train/trainer.h"
 #include "modes/modes.h"
 
-#include <stdio.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 

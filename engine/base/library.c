@@ -96,7 +96,7 @@ static void open_folder(struct search *s, const char *folder) {
         open_usual(s);
 }
 
-static void find(struct search *s) {
+static void symbols_find(struct search *s) {
     const char *given = getenv(variable);
     if (given && *given)
         each_folder(s, given, open_folder);
@@ -106,11 +106,11 @@ static void find(struct search *s) {
 
 void *library_open(const char *name) {
     struct search s = {.name = name};
-    find(&s);
+    symbols_find(&s);
     return s.handle;
 }
 
-static enum error missing(const struct library *l, const struct search *s) {
+static enum error library_missing(const struct library *l, const struct search *s) {
     const char *given = getenv(variable);
     if (s->refused[0])
         return FAIL(
@@ -129,7 +129,7 @@ static enum error missing(const struct library *l, const struct search *s) {
                 l->title, l->file, l->package, variable);
 }
 
-static enum error fill(const struct library *l, void *handle) {
+static enum error symbols_fill(const struct library *l, void *handle) {
     for (size_t i = 0; i < l->count; i++) {
         void *f = dlsym(handle, l->symbols[i].name);
         if (!f)
@@ -149,9 +149,9 @@ static enum error fill(const struct library *l, void *handle) {
 enum error library_fill(const struct library *l) {
     struct search s = {.name = l->file};
     if (l->version()) return ERR_NONE;
-    find(&s);
-    if (!s.handle) return missing(l, &s);
-    enum error err = fill(l, s.handle);
+    symbols_find(&s);
+    if (!s.handle) return library_missing(l, &s);
+    enum error err = symbols_fill(l, s.handle);
     if (err == ERR_NONE) return ERR_NONE;
     memset(l->table, 0, l->count * sizeof(void *));
     dlclose(s.handle);

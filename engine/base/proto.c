@@ -6,7 +6,7 @@
 enum { VARINT, BYTES = 2, FIXED32 = 5, VARINT_MOST = 10 };
 
 /* Makes room for n bytes more; where they go, or NULL. */
-static unsigned char *take(struct proto *p, size_t n) {
+static unsigned char *proto_reserve(struct proto *p, size_t n) {
     size_t room = p->room ? p->room : 1 << 16;
     while (room < p->n + n) room *= 2;
     p->failed |= p->n + n > PROTO_MOST;
@@ -19,21 +19,21 @@ static unsigned char *take(struct proto *p, size_t n) {
 }
 
 /* Seven bits a byte, the lowest first; the eighth says that more follow. */
-static size_t varint(uint64_t value, unsigned char out[VARINT_MOST]) {
+static size_t varint_encode(uint64_t value, unsigned char out[VARINT_MOST]) {
     size_t n = 0;
     for (; value >= 0x80; value >>= 7) out[n++] = (unsigned char)(value | 0x80);
     out[n++] = (unsigned char)value;
     return n;
 }
 
-static void put(struct proto *p, const void *data, size_t n) {
-    unsigned char *to = take(p, n);
+static void bytes_append(struct proto *p, const void *data, size_t n) {
+    unsigned char *to = proto_reserve(p, n);
     if (to && n) memcpy(to, data, n);
 }
 
 static void put_varint(struct proto *p, uint64_t value) {
     unsigned char bytes[VARINT_MOST];
-    put(p, bytes, varint(value, bytes));
+    bytes_append(p, bytes, varint_encode(value, bytes));
 }
 
 static void put_key(struct proto *p, int field, int kind) {
@@ -47,13 +47,13 @@ void proto_int(struct proto *p, int field, int64_t value) {
 
 void proto_float(struct proto *p, int field, float value) {
     put_key(p, field, FIXED32);
-    put(p, &value, sizeof value); /* little end first, as everything that the engine writes */
+    bytes_append(p, &value, sizeof value); /* little end first, as everything that the engine writes */
 }
 
 void proto_bytes(struct proto *p, int field, const void *data, size_t n) {
     put_key(p, field, BYTES);
     put_varint(p, n);
-    put(p, data, n);
+    bytes_append(p, data, n);
 }
 
 void proto_text(struct proto *p, int field, const char *text) {
@@ -62,7 +62,7 @@ void proto_text(struct proto *p, int field, const char *text) {
 
 void proto_append(struct proto *p, const struct proto *fields) {
     p->failed |= fields->failed;
-    if (fields->n) put(p, fields->data, fields->n);
+    if (fields->n) bytes_append(p, fields->data, fields->n);
 }
 
 size_t proto_open(struct proto *p, int field) {
@@ -73,8 +73,8 @@ size_t proto_open(struct proto *p, int field) {
 /* The length comes before what has been written: that moves up. */
 void proto_close(struct proto *p, size_t opened) {
     unsigned char bytes[VARINT_MOST];
-    size_t length = p->n - opened, n = varint(length, bytes);
-    if (p->failed || !take(p, n)) return;
+    size_t length = p->n - opened, n = varint_encode(length, bytes);
+    if (p->failed || !proto_reserve(p, n)) return;
     memmove(p->data + opened + n, p->data + opened, length);
     memcpy(p->data + opened, bytes, n);
 }

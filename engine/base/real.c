@@ -56,7 +56,7 @@ static struct number number_of(double x) {
 }
 
 /* Rounded to a double: half up, as a carry out of the mantissa is the next exponent. */
-static double rounded(struct number n) {
+static double number_round(struct number n) {
     uint64_t sign = n.negative ? top : 0;
     int drop = n.e < -1022 ? 11 - 1022 - n.e : 11;
     if (n.m == 0 || drop > 64) return with_bits(sign);
@@ -66,7 +66,7 @@ static double rounded(struct number n) {
 }
 
 /* ---- fractions ------------------------------------------------------------------------------- */
-static uint64_t product(uint64_t a, uint64_t b) { /* of two in units of 2^-64 */
+static uint64_t high_product(uint64_t a, uint64_t b) { /* of two in units of 2^-64 */
     return (uint64_t)((wide)a * b >> 64);
 }
 
@@ -75,7 +75,7 @@ static wide product_wide(wide a, wide b) { /* of two in units of 2^-128 */
     return ah * bh + (ah * bl >> 64) + (al * bh >> 64);
 }
 
-static uint64_t shifted(uint64_t m, int right) {
+static uint64_t shift_right(uint64_t m, int right) {
     return right < 64 ? m >> right : 0;
 }
 
@@ -124,11 +124,11 @@ static double exp_of(struct finer x) {
     int right = 62 - x.e; /* to units of 2^-64 */
     wide y = right < 128 ? product_wide(x.m, log2_e) >> right : 0;
     if (x.negative) y = -y;
-    uint64_t t = product((uint64_t)y, (uint64_t)(ln_2 >> 64)) >> 3, s = 0;
-    for (int k = 10; k >= 2; k--) s = part_of_factorial[k] + product(s, t);
-    s = t + product(t, product(t, s));
-    for (int twice = 0; twice < 3; twice++) s = 2 * s + product(s, s); /* (1 + s)^2 - 1 */
-    return rounded((struct number){false, (int)(int64_t)(y >> 64), top | s >> 1});
+    uint64_t t = high_product((uint64_t)y, (uint64_t)(ln_2 >> 64)) >> 3, s = 0;
+    for (int k = 10; k >= 2; k--) s = part_of_factorial[k] + high_product(s, t);
+    s = t + high_product(t, high_product(t, s));
+    for (int twice = 0; twice < 3; twice++) s = 2 * s + high_product(s, s); /* (1 + s)^2 - 1 */
+    return number_round((struct number){false, (int)(int64_t)(y >> 64), top | s >> 1});
 }
 
 /* x is above zero. The result has 61 bits or more; 'close', 67 or more. */
@@ -145,14 +145,16 @@ static inline struct finer log_of(struct number x, bool close) {
     uint64_t s = (uint64_t)(((wide)f << 64) / d); /* |m - 1| / (m + 1) in units of 2^-(66 + more) */
     wide fine = (wide)s << 64;
     if (close) fine |= (uint64_t)(((((wide)f << 64) - (wide)s * d) << 64) / d);
-    uint64_t narrow = shifted(s, more), z = product(narrow, narrow), z2 = product(z, z); /* s^2 in units of 2^-68 */
+    uint64_t narrow = shift_right(s, more), z = high_product(narrow, narrow),
+             z2 = high_product(z, z); /* s^2 in units of 2^-68 */
     uint64_t even = 0, odd = 0;
     for (int i = 10; i >= 0; i -= 2) { /* two chains, so that the one need not wait for the other */
-        even = part_of_odd[i] + (product(even, z2) >> 8);
-        odd = part_of_odd[i + 1] + (product(odd, z2) >> 8);
+        even = part_of_odd[i] + (high_product(even, z2) >> 8);
+        odd = part_of_odd[i + 1] + (high_product(odd, z2) >> 8);
     }
-    uint64_t sum = even + (product(odd, z) >> 4);
-    wide log = fine + (product_wide(fine, (wide)product(sum, z) << 64) >> 4); /* of m, in units of 2^-(129 + more) */
+    uint64_t sum = even + (high_product(odd, z) >> 4);
+    wide log =
+        fine + (product_wide(fine, (wide)high_product(sum, z) << 64) >> 4); /* of m, in units of 2^-(129 + more) */
     if (k == 0) return finer_of(below, -2 - more, log);
     wide whole = (wide)(uint64_t)(k < 0 ? -k : k) * (ln_2 >> 11); /* in units of 2^-117 */
     log = log >> 12 >> more;
@@ -172,7 +174,7 @@ double real_log(double x) {
     if (bits_of(x) & top) return (double)NAN;
     if (is_infinite(x)) return x;
     struct finer log = log_of(number_of(x), false);
-    return rounded((struct number){log.negative, log.e, (uint64_t)(log.m >> 64)});
+    return number_round((struct number){log.negative, log.e, (uint64_t)(log.m >> 64)});
 }
 
 static bool is_whole(double y, bool *odd) {
@@ -181,7 +183,7 @@ static bool is_whole(double y, bool *odd) {
     return n.m == 0 || (n.e >= 0 && (n.e >= 63 || n.m << n.e << 1 == 0));
 }
 
-/* Where x or y is zero, infinite or no number, or x is 1. */
+/* pow(x, y) where x or y is zero, infinite or no number, or x is 1; false: none of these. */
 static bool pow_of_ends(double x, double y, bool odd, double *out) {
     bool below = bits_of(y) & top;
     if (bits_of(y) << 1 == 0 || x == 1) return *out = 1, true;
@@ -255,33 +257,33 @@ static struct number part_of_turn(struct number n, int *quarters) {
 }
 
 /* The sine of n + quarters of a turn. */
-static double sine(struct number n, int quarters) {
+static double number_sine(struct number n, int quarters) {
     bool turned = n.negative;
     n.negative = false;
     int more = 0;
     if (n.e >= -1) n = part_of_turn(n, &more);
     if (turned) more = -more, n.negative = !n.negative;
     quarters += more;
-    uint64_t r = shifted(n.m, -1 - n.e), z = product(r, r), sum = 0; /* in units of 2^-64 */
+    uint64_t r = shift_right(n.m, -1 - n.e), z = high_product(r, r), sum = 0; /* in units of 2^-64 */
     bool across = quarters & 1;
-    for (int k = across ? 18 : 17; k >= 2; k -= 2) sum = part_of_factorial[k] - product(z, sum);
+    for (int k = across ? 18 : 17; k >= 2; k -= 2) sum = part_of_factorial[k] - high_product(z, sum);
     if (across)
-        n = (struct number){false, -1, ~product(z, sum)}; /* 1 - z (1 / 2 - z / 24 ...) */
+        n = (struct number){false, -1, ~high_product(z, sum)}; /* 1 - z (1 / 2 - z / 24 ...) */
     else
-        n.m -= product(n.m, product(z, sum)); /* r - r z (1 / 6 - z / 120 ...) */
+        n.m -= high_product(n.m, high_product(z, sum)); /* r - r z (1 / 6 - z / 120 ...) */
     if (n.m && !(n.m & top)) n.m <<= 1, n.e--;
     if (quarters & 2) n.negative = !n.negative;
-    return rounded(n);
+    return number_round(n);
 }
 
 double real_sin(double x) {
     if (is_nan(x) || is_infinite(x)) return (double)NAN;
-    return sine(number_of(x), 0);
+    return number_sine(number_of(x), 0);
 }
 
 double real_cos(double x) {
     if (is_nan(x) || is_infinite(x)) return (double)NAN;
-    return sine(number_of(x), 1);
+    return number_sine(number_of(x), 1);
 }
 
 /* ---- tanh and erf: in doubles ---------------------------------------------------------------- */

@@ -6,7 +6,6 @@
 
 #include "engine/base/text.h"
 #include "engine/config/value.h"
-#include <stdio.h>
 #include <string.h>
 
 enum { PARTS = 3, NAMES_MAX = 128 };
@@ -236,7 +235,7 @@ static enum error add_variant(struct reader *r, struct body *b, const struct con
     return ERR_NONE;
 }
 
-/* The variant that the map's name key tells, the field's standard one without it (the key is then
+/* The variant that the map's name key names, the field's standard one without it (the key is then
  * added). */
 static enum error choose_variant(struct reader *r, struct body *b, const struct config_field *f,
                                  struct config_variant *out) {
@@ -308,7 +307,7 @@ static const char *key_hint(struct reader *r, const struct body *b, const struct
     return did_you_mean(r, key, names, n);
 }
 
-/* ", which takes out, kernel, ..."; "" where help has no page of its own for the map. */
+/* ", which takes out, kernel, ..."; "" where help has no page for the map. */
 static const char *keys_taken(struct reader *r, const struct body *b) {
     const char *names[NAMES_MAX];
     int n = 0;

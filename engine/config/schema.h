@@ -25,7 +25,7 @@
  *   SECTION   the struct itself      a map; extra: struct config_section
  *   VARIANT   struct config_variant  sgd | {name: sgd, lr: 1}; extra: struct config_variants
  *   VARIANTS  struct config_list     of struct config_variant: [relu, {linear: 10}]; extra: too
- *   NODE      struct node *          anything, for a reader of its own; extra: the key (const
+ *   NODE      struct node *          anything, which the user of the section reads; extra: the key (const
  *                                    char *) that a bare scalar stands for, or NULL */
 enum config_type {
     CONFIG_BOOL,

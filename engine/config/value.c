@@ -3,7 +3,6 @@
 
 #include "engine/base/text.h"
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- words ---- */
@@ -197,7 +196,7 @@ bool value_is_list(enum config_type type) {
 
 /* ---- telling ---- */
 
-/* " >= 1", " > 0", " from 0 to 1", "". An upper bound too large to be met by accident is not told.
+/* " >= 1", " > 0", " from 0 to 1", "". An upper bound too large to be met by accident is left out.
  */
 static const char *range_text(const struct config_field *f, struct pool *pool) {
     bool least = has_minimum(f), most = has_maximum(f) && f->max < 1e6;

@@ -159,10 +159,6 @@ enum error augment_parse(const struct node *node, struct augment *out, const str
 /* ---- rotation and erasing ---- */
 enum { JITTER_BLOCK = 16, ROTATION_BLOCK, ERASING_BLOCK, ATTEMPTS = 10 }; /* of a visit's words: after box_draw's */
 
-static double draw_between(double low, double high, uint32_t word) {
-    return low + (high - low) * (double)rng_unit(word);
-}
-
 static int64_t fixed_point(double v) {
     return (int64_t)floor(v * 65536 + 0.5);
 }
@@ -225,7 +221,7 @@ VECTORISED static void mix_grey(float *r, float *g, float *b, float factor, int6
     }
 }
 
-/* In LANES sums, so that it is the same at every width of vectors. */
+/* The sum of x (n), in LANES partial sums, so that it is the same at every width of vectors. */
 VECTORISED static float plane_sum(const float *x, int64_t n) {
     enum { LANES = 16 };
     float lane[LANES] = {0}, sum = 0;

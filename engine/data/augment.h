@@ -35,7 +35,7 @@ void jitter_apply(const struct jitter *j, struct rng_key key, uint64_t id, int c
 struct turn {
     int64_t xx, xy, x, yx, yy, y;
 };
-/* By so many degrees against the clock, about the middle of width x height: the pixels that PIL's Image.rotate takes. */
+/* A rotation by some degrees against the clock, about the middle of width x height: the pixels that PIL's Image.rotate takes. */
 struct turn turn_make(double degrees, int64_t width, int64_t height);
 double rotation_draw(const struct rotation *r, struct rng_key key, uint64_t id);
 /* The pixel that comes to (x, y); it may lie outside. */

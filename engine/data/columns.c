@@ -65,7 +65,7 @@ static enum error categories_grow(struct categories *c) {
     return ERR_NONE;
 }
 
-/* Where a text is in the list, or would be. */
+/* The index of a text in the sorted list, or where it would be. */
 static int64_t category_place(const struct categories *c, const char *cell) {
     int64_t low = 0, high = c->count;
     while (low < high) {

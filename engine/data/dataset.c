@@ -150,7 +150,7 @@ static void warn_lacking(const struct dataset *d, const char *part, const int64_
     log_warn("%s no sample of class %s%s: %s", part, text_defuse(name, ""), more, so);
 }
 
-/* Where both parts know the classes of their samples. */
+/* Warns of classes that only one part has, where both know the classes of their samples. */
 static void tell_lacking(const struct dataset *train, const struct dataset *val) {
     if (!train || !val || train->labels != 1 || !train->ops->label || !val->ops->label) return;
     int64_t *counts = calloc((size_t)train->classes, 2 * sizeof *counts);

@@ -17,9 +17,9 @@ struct dataset_ask {    /* which part of a set is to be opened */
     bool values;        /* the loss is of values (mse): targets that may be either are values, not classes */
     uint64_t seed;      /* of generated samples */
     int64_t split;      /* from which held-out samples are drawn (part.h), or SPLIT_END: the file's end */
-    int64_t limit;      /* at most so many training samples; 0: all. Who cannot draw them opens all */
+    int64_t limit;      /* at most this many training samples; 0: all. A set that cannot draw them opens all */
     /* What a network was trained on, whose classes, targets and vocabulary the part then has; a validation part that has
-     * files of its own then needs no training files. NULL: the training files tell. */
+     * files of its own then needs no training files. NULL: the training files say what it needs. */
     const struct dataset *like;
 };
 struct dataset_ops {
@@ -110,7 +110,7 @@ MUST_CHECK enum error dataset_give(enum error err, struct dataset *d, struct dat
 const char *dataset_class_name(const struct dataset *d, int64_t k);
 /* Counts the samples of each class, (classes). ERR_CONFIG: the set does not know them without reading all its samples. */
 MUST_CHECK enum error dataset_counts(const struct dataset *d, int64_t *counts);
-/* "held out by data.split 0", "the end of the file", or "" where validation has files of its own. */
+/* "held out by data.split 0", "the end of the file", or "" where validation has separate files. */
 char *dataset_split_words(const struct dataset *d, char out[64]);
 /* Warns of the notes of both parts, and of classes that one of them lacks; either may be NULL. */
 void dataset_tell(const struct dataset *train, const struct dataset *val);

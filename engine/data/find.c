@@ -1,7 +1,6 @@
 #include "engine/data/find.h"
 
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/data/image.h"
 #include "engine/data/listing.h"
 #include "engine/data/pair.h"
@@ -31,7 +30,7 @@ static bool name_has(const char *name, const char *word) {
     return false;
 }
 
-/* Labels in a file of their own, which their set finds by the name of the samples. */
+/* Labels in a separate file, which their set finds by the name of the samples. */
 static bool is_labels(int kind, const char *name) {
     static const char *const words[] = {"y", "labels", "label", "targets", "target"};
     int count;
@@ -129,7 +128,7 @@ static enum error val_find(const struct folder *f, struct data_files *out) {
     return ERR_NONE;
 }
 
-static enum error folder_several(const struct folder *f) {
+static enum error folder_refuse_several(const struct folder *f) {
     enum { NAMED = 5 };
     const char *names = "";
     for (int64_t i = 0; names && i < f->samples.count && i < NAMED; i++)
@@ -153,7 +152,7 @@ static enum error folder_choose(const struct folder *f, struct data_files *out) 
                     f->all.count ? endings_text(&f->endings, endings) : "it is empty");
     int64_t train = f->samples.count == 1 ? 0 : sample_of(f, "train");
     if (train < 0) train = sample_of(f, "training");
-    if (train < 0 || f->mixed) return folder_several(f);
+    if (train < 0 || f->mixed) return folder_refuse_several(f);
     out->kind = f->kind;
     out->train = pool_printf(f->pool, "%s/%s", f->path, f->samples.name[train]);
     return out->train ? val_find(f, out) : ERR_MEMORY;

@@ -8,6 +8,6 @@ struct data_files {
     const char *train; /* the path, or the file in it to train on */
     const char *val;   /* the file in it to validate on; NULL: the set knows */
 };
-/* Of a folder: its only file of samples, or the one whose name has the word 'train'; with it the one of val, valid,
+/* Finds the data of a folder: its only file of samples, or the one whose name has the word 'train'; with it the one of val, valid,
  * validation, dev or test. The paths lie in the pool. ERR_DATA says what is there, and what would do. */
 MUST_CHECK enum error data_find(const char *path, struct pool *pool, struct data_files *out);

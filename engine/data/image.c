@@ -303,7 +303,7 @@ static void jpeg_begin_rows(struct image *im) {
     im->components = im->jpeg.output_components;
 }
 
-/* Rows before the first are overwritten; those behind the last are not decoded. */
+/* Rows before the first are overwritten; those after the last are not decoded. */
 static void jpeg_rows(struct image *im) {
     size_t stride = (size_t)im->jpeg.output_width * (size_t)im->components;
     for (im->row = 0; im->row < im->last; im->row++) {

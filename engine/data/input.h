@@ -14,7 +14,7 @@ MUST_CHECK enum error input_open(const char *path, struct input *in);
 void input_close(struct input *in);
 /* Exactly n bytes; ERR_DATA when the file ends before. buffer may be NULL: they are skipped. */
 MUST_CHECK enum error input_read(struct input *in, void *buffer, int64_t n);
-/* At most n bytes; *got is less only at the end. */
+/* Reads at most n bytes; *got is less only at the end. */
 MUST_CHECK enum error input_read_some(struct input *in, void *buffer, int64_t n, int64_t *got);
 /* Whether n more bytes, and no other, can follow: exact for plain files; for gzip no more than it
  * can expand to. */

@@ -181,6 +181,7 @@ static bool part_ready(const struct loader *l) {
     return l->number < l->limit && l->number < l->end && (!o->index || o->epoch == l->epoch);
 }
 
+/* Gives the slot the loader's next step, of which no part is read yet. */
 static void slot_begin(struct loader *l, struct slot *s) {
     struct step_batch *b = &s->batch;
     b->epoch = l->epoch;
@@ -228,7 +229,7 @@ static bool order_wanted(const struct loader *l) {
     return o->index && !l->ordering && l->next_order <= l->epoch + 1 && o->users == 0;
 }
 
-static void order_run(struct loader *l) {
+static void order_next_epoch(struct loader *l) {
     struct order *o = &l->orders[l->next_order & 1];
     l->ordering = true;
     pthread_mutex_unlock(&l->lock);
@@ -249,7 +250,7 @@ static void *worker_main(void *arg) {
         else if (part_ready(l))
             part_run(w);
         else if (order_wanted(l))
-            order_run(l);
+            order_next_epoch(l);
         else
             pthread_cond_wait(&l->work, &l->lock);
     pthread_mutex_unlock(&l->lock);
@@ -345,7 +346,7 @@ static enum error workers_start(struct loader *l, int count) {
     return code == 0 ? ERR_NONE : FAIL(ERR_MEMORY, "cannot start a loader thread: %s", strerror(code));
 }
 
-/* Where to begin, and when to end. */
+/* Sets the position at which the loader begins, and that at which it ends. */
 static enum error position_init(struct loader *l, const struct loader_params *p) {
     l->steps = sampler_steps(&l->sampler);
     if (l->steps == 0)
@@ -405,7 +406,7 @@ enum error loader_open(const struct loader_params *p, struct loader **out) {
 }
 
 /* ---- giving ---- */
-/* Who has to wait for a step, other than the first, has one more worker from then on, if there is
+/* Waits until a slot is filled. A caller that has to wait, other than for the first step, wakes one more worker, if there is
  * one that sleeps. */
 static void wait_for(struct loader *l, const struct slot *s) {
     enum { SHORT_NS = 100000 };

@@ -18,9 +18,9 @@ static inline bool mixing_on(const struct augment *a) {
 /* step: of the epoch; shape: of a sample, of MIX_CUT a picture. */
 struct mixing mixing_draw(const struct augment *a, struct rng_key key, int64_t epoch, int64_t step,
                           const struct shape *shape);
-/* Of MIX_CUT: the box about this pixel of a picture, for the part that is asked for, and the part that it leaves. */
+/* For MIX_CUT, sets the box about this pixel of a picture for the part that is asked for, and the part that it leaves. */
 void mixing_cut(struct mixing *m, int64_t x, int64_t y, int64_t width, int64_t height);
-/* Who is mixed with position 'at' of a batch of n samples. */
+/* The position whose sample is mixed with that at 'at', in a batch of n samples. */
 static inline int64_t mixing_partner(int64_t at, int64_t n) {
     return at > 0 ? at - 1 : n - 1;
 }

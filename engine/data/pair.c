@@ -77,7 +77,7 @@ static enum error train_paths(const struct pair_format *f, const struct pair_con
     return labels_path(f, c->train, c->labels, "labels", out->y);
 }
 
-/* How validation samples are held out, or NULL when they have files of their own. */
+/* How validation samples are held out, or NULL when they have separate files. */
 static const char *held_out(const struct pair_format *f, const struct pair_config *c) {
     if (c->val) return part_is_held(c->val) ? c->val : NULL;
     return f->folder && file_is_folder(c->train) ? NULL : "10%";
@@ -106,7 +106,7 @@ static int64_t row_elements(const struct array *a) {
     return n;
 }
 
-/* Opens an array whose header is fine and whose size is that of its file, behind the header. */
+/* Opens an array whose header is fine and whose size is that of its file without the header. */
 static enum error array_open(const struct pair_format *f, const char *path, struct input *in, struct array *a) {
     TRY(input_open(path, in));
     enum error err = f->header(in, a);
@@ -290,7 +290,7 @@ static enum error alike_check(const char *path, const struct dataset *d, const s
                 like->type == SAMPLE_U8 ? "bytes" : "floats");
 }
 
-/* Validation samples in files of their own. */
+/* Validation samples in separate files. */
 static enum error val_open(const struct pair_format *f, const struct pair_config *c, const struct dataset *like,
                            struct dataset **out) {
     struct pair_paths p;

@@ -1,4 +1,4 @@
-/* Samples are held out by a number of their own, data.split, and not by the seed of training: all seeds of an experiment
+/* Samples are held out by the seed data.split, and not by the seed of training: all seeds of an experiment
  * share one validation set, and evaluating a run with another seed never takes its training samples for new ones.
  *
  *   1. sort the samples by class, or by target; those of one class are in random order

@@ -6,7 +6,7 @@
 struct part {
     int64_t first, count;
     int64_t *index; /* (count), ascending; NULL: first, first + 1, ... */
-    int64_t held;   /* samples of the file that are held out; 0: validation has files of its own */
+    int64_t held;   /* samples of the file that are held out; 0: validation has separate files */
 };
 static inline int64_t part_at(const struct part *p, int64_t i) {
     return p->index ? p->index[i] : p->first + i;
@@ -16,7 +16,7 @@ void part_free(struct part *p);
 /* What the samples of a file are, by which each part gets its share: a class or a target each. */
 struct strata {
     int64_t count;        /* samples */
-    const int32_t *label; /* (count); NULL: 'value' tells */
+    const int32_t *label; /* (count); NULL: 'value' is the target */
     const float *value;   /* sample i's class or target is value[i * stride]; NULL: nothing is known */
     int64_t stride;
     bool classes; /* the values are classes */

@@ -15,10 +15,6 @@ struct box box_middle(double part, int width, int height) {
     return (struct box){(width - side) / 2, (height - side) / 2, side, side};
 }
 
-static double draw_between(double low, double high, uint32_t word) {
-    return low + (high - low) * (double)rng_unit(word);
-}
-
 /* What PyTorch takes when ten attempts did not fit: the largest part in the middle whose shape is
  * allowed. */
 static struct box box_fallback(const struct crop_rule *r, int width, int height) {

@@ -12,6 +12,9 @@ struct crop_rule {
     double scale[2]; /* of the picture's area */
     double ratio[2]; /* width / height; its logarithm is uniform */
 };
+static inline double draw_between(double low, double high, uint32_t word) {
+    return low + (high - low) * (double)rng_unit(word);
+}
 /* The data on which chance depends at a visit to a sample. */
 struct visit {
     struct crop_rule rule;

@@ -105,7 +105,7 @@ static enum error token_write(struct output *o, const int32_t *tokens, int64_t n
     return ERR_NONE;
 }
 
-/* Windows lie one behind the other, so what is missing is the last one's last label. */
+/* Windows lie one after the other, so what is missing is the last one's last label. */
 static enum error tokens_write(struct output *o, struct dataset *d, int32_t *x, int32_t *labels) {
     bool narrow = dataset_prepared_short(d);
     for (int64_t i = 0; i < d->size; i++) {

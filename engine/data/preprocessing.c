@@ -184,7 +184,7 @@ static bool read_type(const struct json_value *root, int *out) {
     return false;
 }
 
-/* Either classes, one label or one at each position, or targets. */
+/* Reads what a sample's answer is: a class, one at each position, or targets. */
 static bool read_counts(const struct json_value *root, struct dataset *d) {
     int64_t all = shape_count(&d->shape);
     if (!json_get_int(root, "classes", VOCABULARY_MAX, &d->classes) || !json_get_int(root, "labels", all, &d->labels) ||
@@ -292,7 +292,8 @@ static bool read_column(const struct json_value *v, int64_t width, struct pool *
     return names && right && isfinite(c->fill) && (!list || c->count > 0);
 }
 
-/* The columns give exactly the values of a sample, and the classes' names are the target's categories. */
+/* Reads a table's columns. They must give exactly the values of a sample, and the classes' names become the target's
+ * categories. */
 static bool read_table(const struct json_value *root, struct pool *pool, struct preprocessing *p) {
     const struct json_value *v = json_get(root, "table"), *list = json_get(v, "columns");
     struct dataset *d = &p->set.base;

@@ -9,9 +9,6 @@
 #include "engine/data/dataset.h"
 #include "engine/data/input.h"
 
-#include "engine/base/text.h"
-
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +29,7 @@ static char *closing_quote(char *cell, char separator) {
     return at && (!at[1 + blanks] || at[1 + blanks] == separator) ? at : NULL;
 }
 
-/* Cuts the next cell out of a line, without blanks and quotes around it; *line moves behind it,
+/* Cuts the next cell out of a line, without blanks and quotes around it; *line moves past it,
  * NULL at the end. Two quotes in quotes are one. */
 static enum error cell_next(const struct table *t, char **line, char **out) {
     char *cell = *line + strspn(*line, " "), separator = t->separator, *closing = closing_quote(cell, separator);
@@ -115,7 +112,7 @@ static enum error columns_choose(struct table *t) {
     return finding_create(t);
 }
 
-/* Where a known column lies in this file: by its name, else by its place. -1: nowhere. */
+/* The index of a known column in this file: by its name, else by its place. -1: it has none. */
 static int64_t column_place(const struct table *t, const struct table_column *c, bool target) {
     if (!t->names || !c->name) {
         int64_t gone = t->ask.known->column[t->ask.known->inputs].place; /* the target's place, where that is missing */

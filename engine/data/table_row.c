@@ -18,7 +18,7 @@ struct finding {
 };
 
 /* ---- cells ---- */
-/* Of any size; a float may be too small for it. */
+/* Reads a number of any size; a float may be too small for it. */
 static bool cell_any_number(const char *cell, double *out) {
     char *end;
     if (!*cell || cell[strspn(cell, "0123456789+-.eE")]) return false; /* no nan, inf, 0x10 */

@@ -50,7 +50,7 @@ void finding_free(struct table *t);
 MUST_CHECK enum error row_begin(struct table *t, float **row);
 /* Puts the cell of a column that is read into the row. */
 MUST_CHECK enum error row_put(struct table *t, float *row, int64_t column, const char *cell);
-/* Of a training file: the categories of the target get their numbers. */
+/* Gives the target's categories their numbers, when all of a training file has been read. */
 MUST_CHECK enum error table_finish_target(struct table *t);
 /* Then, once the rows to train on are known: their means fill what is missing, and the other categories get their
  * numbers. */

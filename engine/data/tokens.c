@@ -100,7 +100,7 @@ void token_close(struct dataset *d) {
     memory_free(s);
 }
 
-/* That n tokens, which begin with the part's 'at', are in the vocabulary. */
+/* Checks that n tokens, of which the first is the part's 'at'-th, are in the vocabulary. */
 static enum error tokens_check(const struct token_set *s, const void *tokens, int64_t n, int64_t at) {
     for (int64_t i = 0; i < n; i++) {
         int32_t token = token_at(tokens, s->width, i);
@@ -111,7 +111,7 @@ static enum error tokens_check(const struct token_set *s, const void *tokens, in
     return ERR_NONE;
 }
 
-/* It is read whole for that, so its digest costs next to nothing. */
+/* Checks the tokens of the whole file; as it is read for that, its digest costs next to nothing. */
 static enum error file_check(struct token_set *s) {
     unsigned char piece[1 << 16];
     int64_t most = (int64_t)sizeof piece / s->width;
@@ -146,7 +146,7 @@ static void tokens_widen(const unsigned char *from, int width, int64_t n, int32_
     for (int64_t i = 0; i < n; i++) x[i] = token_at(from, width, i);
 }
 
-/* A window from the file, in pieces, so that no memory of its own is needed: x gets all but its
+/* A window from the file, in pieces, so that no buffer is needed: x gets all but its
  * last token, label all but its first. */
 static enum error window_read(const struct token_set *s, int64_t at, int64_t n, int32_t *out) {
     unsigned char piece[4096];

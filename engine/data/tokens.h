@@ -1,5 +1,5 @@
 /* Sets of tokens: windows over one long sequence. Sample i is the tokens [i * context, (i + 1) *
- * context) of its part, its labels are the token behind each of them. */
+ * context) of its part, its labels are the token after each of them. */
 #pragma once
 #include "engine/data/part.h"
 
@@ -24,7 +24,7 @@ bool token_character(const struct dataset *d, int64_t token, uint32_t *code);
 enum error token_encode(const struct dataset *d, const char *text, size_t n, int32_t *tokens, int64_t *count);
 
 /* Which tokens of a file of 'tokens' are asked for: all of them, or with 'held' (as part_cut takes
- * it; NULL: a file of its own) the part of them. The windows' last token has its label among them. */
+ * it; NULL: a separate file) the part of them. The windows' last token has its label among them. */
 MUST_CHECK enum error token_part(const char *path, int64_t tokens, int64_t context, const char *held, bool train,
                                  struct part *out);
 /* A set of that many tokens of 'width' bytes; its memory and file are the caller's to fill in.

@@ -1,6 +1,6 @@
 /* Augmentation and normalisation.
  *
- * A visit to a sample has a counter of its own (its id), from which its random words come: one for
+ * Each visit to a sample has its own counter (its id), from which its random words come: one for
  * the flip, two for where the crop lies, others for a part of random size, an angle, colours and what is erased. What
  * moves goes first, then rotation, then colours, then the mean is taken off, and a part is erased at last. Padding is PyTorch's: the raw picture is padded with 0,
  * then normalised, so the border is what black becomes. The crop comes first and the flip second;

@@ -84,6 +84,7 @@ static enum error search_all(struct search *s) {
     return s->err == ERR_NONE ? ERR_NONE : FAIL(s->err, "%s", s->words);
 }
 
+/* Searches all files for unreadable ones, and makes the answer that is remembered under the key. */
 static enum error answer_make(const char *key, struct search *s, struct answer **out) {
     struct answer *a = calloc(1, sizeof *a);
     if (!a) return FAIL(ERR_MEMORY, "no memory to check %lld samples", (long long)s->n);

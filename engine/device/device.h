@@ -16,7 +16,7 @@ struct device_params {
     int threads;      /* of this device, >= 1 */
     double timeout;   /* asynchronous ones: seconds that the host waits before it gives up; 0: for ever */
     bool no_winograd; /* the cpu's convolutions never use Winograd's algorithm */
-    bool pin;         /* bind the calling thread and the device's own to cores of their own, if there are enough */
+    bool pin;         /* bind the calling thread and the device's threads each to one core, if there are enough */
 };
 
 struct device_ops {
@@ -50,7 +50,7 @@ struct device_ops {
 struct device_software {
     char name[24], version[64]; /* "cuDNN", "9.19.0" */
     char where[256];            /* the file that was loaded; "": it is part of the engine or of the system */
-    char missing[640];          /* "": it is there; else why it is not, and behind a '\n' what to do */
+    char missing[640];          /* "": it is there; else why it is not, and after a '\n' what to do */
 };
 struct device_unit {
     char name[96], bus[24], link[48]; /* "NVIDIA H200", "0000:1b:00.0", "NVLink x18" or "PCIe 5 x16" */
@@ -72,7 +72,7 @@ static inline void device_note(struct device *d, const char *doing, int64_t step
     atomic_store_explicit(&d->step, step, memory_order_relaxed);
 }
 
-/* All kinds; device_find gives NULL for an unknown name. */
+/* All kinds of devices; device_find gives NULL for an unknown name. */
 const struct device_ops *const *device_kinds(int *count);
 const struct device_ops *device_find(const char *name);
 
@@ -80,7 +80,7 @@ const struct device_ops *device_find(const char *name);
 int device_host_cores(void);
 
 /* Plans an op on the best implementation that takes it. ERR_DEVICE when none does: never a silent fallback
- * to another device. op_choice tells the graph whether a fusion is worth asking for. */
+ * to another device. op_choice says whether a fusion is worth asking for. */
 MUST_CHECK enum error op_create(struct device *dev, const struct op_desc *d, struct op **out);
 /* Whether any takes it, and which does: its place in the device's list, -1 when none but plain C. */
 bool op_takes(struct device *dev, const struct op_desc *d);

@@ -112,7 +112,7 @@ static struct threads *helpers(const struct device *d) {
     return d ? d->threads : NULL;
 }
 
-enum { GRAIN = 4096 }; /* floats that are worth a part of their own */
+enum { GRAIN = 4096 }; /* floats that are worth a separate part */
 
 struct addition {
     float *to;
@@ -123,7 +123,7 @@ static void add_part(void *ctx, int64_t begin, int64_t end) {
     floats_add(a->to + begin, a->from + begin, end - begin);
 }
 
-/* Only the computing lane is the thread's whose helpers these are. */
+/* A device's 'sum'. Helpers share it on the computing lane only, whose thread they serve. */
 static enum error host_sum(struct device *d, enum device_lane l, float *to, const float *const *terms, int count,
                            const uint8_t *adds, int64_t n) {
     struct addition a = {to, terms[count - 1]};

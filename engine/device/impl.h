@@ -59,7 +59,17 @@ static inline void norm_take(const struct op_args *a, int64_t c, double *first, 
     *count = a->sync->count;
 }
 
-/* A running moment behind one more batch. */
+/* Checks that training has more than one value a channel to normalise by; count: those of this batch. */
+MUST_CHECK static inline enum error norm_check_count(const struct op_args *a, int64_t count) {
+    if (!a->training || count > 1 || a->sync) return ERR_NONE;
+    return FAIL(
+        ERR_CONFIG,
+        "batchnorm expected more than 1 value per channel when training, got %lld\nmake the batch of each shard "
+        "larger",
+        (long long)count);
+}
+
+/* A running moment after one more batch. */
 static inline float norm_follow(float running, double batch, float momentum) {
     return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
 }
@@ -71,7 +81,7 @@ struct loss_target {
     double of_label, of_other;
 };
 struct loss_target loss_target(const struct op_desc *d, const struct op_args *a, int64_t row);
-/* Its value at class k. */
+/* The target's value at class k. */
 static inline double loss_target_at(const struct loss_target *t, int64_t k) {
     return (k == t->label ? t->of_label : 0) + (k == t->other ? t->of_other : 0);
 }
@@ -93,5 +103,5 @@ MUST_CHECK enum error labels_check(const struct op_desc *d, const struct op_args
 MUST_CHECK enum error label_check(int32_t label, int64_t classes);
 /* Whether a row's label is among the LOSS_TOP of its outputs, as op_args.top counts. */
 bool label_in_top(const float *x, int64_t classes, int32_t label);
-/* So does a token: unless it is one of 0, 1, ..., vocabulary - 1 it is ERR_DATA. */
+/* Checks a token: ERR_DATA unless it is one of 0, 1, ..., vocabulary - 1. */
 MUST_CHECK enum error token_check(float token, int64_t vocabulary);

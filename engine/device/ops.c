@@ -84,7 +84,8 @@ static bool desc_fits(const struct op_desc *d) {
     return row->fits ? row->fits(d) : shape_equal(&d->x, &d->y);
 }
 
-/* Only images have another layout; blocked are those of whole blocks. */
+/* Whether values of the shape may have the layout: only images have another than plain, and blocked ones need whole
+ * blocks. */
 static bool layout_fits(enum layout layout, const struct shape *s) {
     bool whole = layout != LAYOUT_BLOCKED || s->dim[0] % LAYOUT_BLOCK == 0;
     return layout == LAYOUT_PLAIN || (s->ndim == 3 && whole);

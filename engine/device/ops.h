@@ -23,7 +23,7 @@ enum op_kind {
     OP_KINDS
 };
 
-/* An op of its own, or fused: a part of linear, conv2d, batchnorm and add. */
+/* A separate op, or fused: a part of linear, conv2d, batchnorm and add. */
 enum activation {
 #define ACTIVATION(NAME, name, fused) ACT_##NAME,
 #include "engine/device/activations.def"
@@ -175,13 +175,13 @@ struct op_impl {
      * an error. NULL: nothing is left to do. */
     enum error (*plan)(struct op *op);
     /* Run on the calling thread (and the device's own). Allocate nothing. On a host device running does not change the op:
-     * several threads may run one at a time, with memory of their own. forward of a loss adds to sums;
+     * several threads may run one at a time, each with its own memory. forward of a loss adds to sums;
      * backward of a loss writes dx from what forward left in y (cross-entropy) or x (mse, bce), or, where y is
      * unread, from x and what was saved. */
     enum error (*forward)(struct op *op, const struct op_args *a);
     enum error (*backward)(struct op *op, const struct op_args *a);
     void (*fini)(struct op *op); /* NULL: nothing to free but the op */
-    /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has an op of its own. */
+    /* Whether it takes the description's segments, in one pass; else, as where it is NULL, each has its own op. */
     bool (*segments)(const struct op_desc *d);
 };
 /* What a row of y depends on, of the rows of x: for those that compute a sequence position by position. */

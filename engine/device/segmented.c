@@ -48,7 +48,7 @@ static struct op_args part_of(const struct segmented *s, const struct op_args *a
     return part;
 }
 
-/* Where slot 'slot' of dw[k] is. */
+/* The address of slot 'slot' of dw[k]. */
 static float *slot_of(const struct segmented *s, const struct op_args *a, int k, int slot) {
     float *slots = a->scratch;
     if (slot == 0) return a->dw[k];

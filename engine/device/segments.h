@@ -6,7 +6,7 @@
  *   then              [0+1]                   [0+1][2+3], [0+1+2+3]
  *
  * Each is computed into the slot segment_slot(i), and then slots are added to the one before them, from that one down
- * to the one behind segment_bottom(i). The sum of all ends in slot 0. What passes are to a device's shards, shards are
+ * to the one after segment_bottom(i). The sum of all ends in slot 0. What passes are to a device's shards, shards are
  * to a pass: the same two functions count there. */
 #pragma once
 #include <stdbool.h>
@@ -31,7 +31,7 @@ static inline int segment_bottom(int i) {
 static inline int segment_slots(int count) {
     return segment_slot(count - 1) + 1;
 }
-/* How many segments side by side, a power of two, have at most so many things whichever they are; at least one. */
+/* How many segments side by side, a power of two, hold at most 'most' things whichever they are; at least one. */
 static inline int segments_within(const struct segments *s, int64_t each, int64_t most) {
     int count = s->count;
     for (int i = 0; i < s->count && count > 1;) {

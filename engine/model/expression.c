@@ -26,8 +26,8 @@ struct reader {
     char *message;
 };
 
-static void fail(struct reader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-static void fail(struct reader *r, const char *fmt, ...) {
+static void reader_fail(struct reader *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void reader_fail(struct reader *r, const char *fmt, ...) {
     va_list ap;
     if (r->failed) return;
     r->failed = true;
@@ -78,7 +78,7 @@ static enum operator_kind operator_next(struct reader *r) {
     return OPERATORS;
 }
 
-static double compute(enum operator_kind kind, double a, double b) {
+static double numbers_compute(enum operator_kind kind, double a, double b) {
     switch (kind) {
     case OPERATOR_OR:
         return a != 0 || b != 0;
@@ -107,15 +107,15 @@ static double compute(enum operator_kind kind, double a, double b) {
     }
 }
 
-static void apply(struct reader *r, enum operator_kind kind, struct value *a, const struct value *b) {
+static void value_apply(struct reader *r, enum operator_kind kind, struct value *a, const struct value *b) {
     if (kind == OPERATOR_EQUAL || kind == OPERATOR_UNEQUAL) {
         bool equal = a->is_word == b->is_word && (a->is_word ? !strcmp(a->word, b->word) : a->number == b->number);
         *a = (struct value){.number = equal == (kind == OPERATOR_EQUAL)};
     } else if (a->is_word || b->is_word) {
-        fail(r, "'%s' takes numbers, and '%s' is a word", operators[kind].text, a->is_word ? a->word : b->word);
+        reader_fail(r, "'%s' takes numbers, and '%s' is a word", operators[kind].text, a->is_word ? a->word : b->word);
     } else {
-        a->number = compute(kind, a->number, b->number);
-        if (!isfinite(a->number)) fail(r, "the result of '%s' is not a number", operators[kind].text);
+        a->number = numbers_compute(kind, a->number, b->number);
+        if (!isfinite(a->number)) reader_fail(r, "the result of '%s' is not a number", operators[kind].text);
     }
 }
 
@@ -134,7 +134,7 @@ static struct value value_of(struct reader *r, const char *text) {
     if (text_real(text, &v.number)) return v;
     v.is_word = true;
     if (snprintf(v.word, sizeof v.word, "%s", text) >= (int)sizeof v.word)
-        fail(r, "'%.20s...' is too long to be compared", text);
+        reader_fail(r, "'%.20s...' is too long to be compared", text);
     return v;
 }
 
@@ -145,15 +145,15 @@ static struct value read_name(struct reader *r) {
     const char *text = n ? r->names->find(r->names->user, name, n) : NULL;
     if (text) return value_of(r, text);
     if (!r->failed) r->missing = n > 0;
-    fail(r, n ? "nothing is named '%.*s'" : "a parameter's name must follow '$'%.*s", (int)n, name);
+    reader_fail(r, n ? "nothing is named '%.*s'" : "a parameter's name must follow '$'%.*s", (int)n, name);
     return (struct value){0};
 }
 
 static struct value read_inner(struct reader *r) {
     struct value v = read_level(r, 1);
     skip_spaces(r);
-    if (!*r->at) fail(r, "a ')' is missing");
-    if (*r->at != ')') fail(r, "'%.20s' was not expected", r->at);
+    if (!*r->at) reader_fail(r, "a ')' is missing");
+    if (*r->at != ')') reader_fail(r, "'%.20s' was not expected", r->at);
     r->at += *r->at == ')';
     return v;
 }
@@ -163,15 +163,15 @@ static struct value read_number(struct reader *r) {
     size_t n = strspn(r->at, "0123456789.");
     struct value v = {0};
     snprintf(text, sizeof text, "%.*s", (int)n, r->at);
-    if (n >= sizeof text || !text_real(text, &v.number)) fail(r, "a number was expected at '%.20s'", r->at);
+    if (n >= sizeof text || !text_real(text, &v.number)) reader_fail(r, "a number was expected at '%.20s'", r->at);
     r->at += n;
     return v;
 }
 
-static struct value read_root(struct reader *r) {
+static struct value read_sqrt(struct reader *r) {
     r->at += strlen("sqrt(");
     struct value v = read_inner(r);
-    if (v.is_word || v.number < 0) fail(r, "sqrt takes a number that is not below 0");
+    if (v.is_word || v.number < 0) reader_fail(r, "sqrt takes a number that is not below 0");
     v.number = sqrt(v.number);
     return v;
 }
@@ -181,7 +181,7 @@ static struct value read_primary(struct reader *r) {
     char text[WORD_MAX];
     size_t n = word_length(r->at);
     if (*r->at == '$') return read_name(r);
-    if (!strncmp(r->at, "sqrt(", 5)) return read_root(r);
+    if (!strncmp(r->at, "sqrt(", 5)) return read_sqrt(r);
     if (*r->at == '(') {
         r->at++;
         return read_inner(r);
@@ -189,7 +189,7 @@ static struct value read_primary(struct reader *r) {
     if (*r->at == '-') {
         r->at++;
         struct value zero = {0}, v = read_level(r, operators[OPERATOR_POWER].level);
-        apply(r, OPERATOR_MINUS, &zero, &v);
+        value_apply(r, OPERATOR_MINUS, &zero, &v);
         return zero;
     }
     if (!isalpha((unsigned char)*r->at) || n >= sizeof text) return read_number(r);
@@ -199,14 +199,14 @@ static struct value read_primary(struct reader *r) {
 }
 
 static struct value read_level(struct reader *r, int level) {
-    if (r->depth++ >= DEPTH_MAX) fail(r, "too many brackets");
+    if (r->depth++ >= DEPTH_MAX) reader_fail(r, "too many brackets");
     struct value a = {0};
     if (!r->failed) a = read_primary(r);
     for (enum operator_kind kind; !r->failed && (kind = operator_next(r)) != OPERATORS;) {
         if (operators[kind].level < level) break;
         r->at += strlen(operators[kind].text);
         struct value b = read_level(r, operators[kind].level + 1);
-        if (!r->failed) apply(r, kind, &a, &b);
+        if (!r->failed) value_apply(r, kind, &a, &b);
     }
     r->depth--;
     return a;
@@ -214,12 +214,12 @@ static struct value read_level(struct reader *r, int level) {
 
 /* ---- results ------------------------------------------------------------------------------ */
 
-static bool evaluate(const char *text, const struct expression_names *names, struct value *out,
-                     char message[EXPRESSION_TEXT], bool *missing) {
+static bool expression_run(const char *text, const struct expression_names *names, struct value *out,
+                           char message[EXPRESSION_TEXT], bool *missing) {
     struct reader r = {.at = text, .names = names, .message = message};
     *out = read_level(&r, 1);
     skip_spaces(&r);
-    if (*r.at) fail(&r, "'%.20s' was not expected", r.at);
+    if (*r.at) reader_fail(&r, "'%.20s' was not expected", r.at);
     *missing = r.missing;
     return !r.failed;
 }
@@ -227,7 +227,7 @@ static bool evaluate(const char *text, const struct expression_names *names, str
 bool expression_text(const char *text, const struct expression_names *names, char out[EXPRESSION_TEXT], bool *missing) {
     const double whole = 1e15; /* up to here doubles are whole numbers exactly */
     struct value v;
-    if (!evaluate(text, names, &v, out, missing)) return false;
+    if (!expression_run(text, names, &v, out, missing)) return false;
     if (v.is_word)
         snprintf(out, EXPRESSION_TEXT, "%s", v.word);
     else if (v.number == floor(v.number) && fabs(v.number) < whole)
@@ -240,7 +240,7 @@ bool expression_text(const char *text, const struct expression_names *names, cha
 bool expression_truth(const char *text, const struct expression_names *names, bool *truth,
                       char message[EXPRESSION_TEXT], bool *missing) {
     struct value v;
-    if (!evaluate(text, names, &v, message, missing)) return false;
+    if (!expression_run(text, names, &v, message, missing)) return false;
     *truth = !v.is_word && v.number != 0;
     if (v.is_word) snprintf(message, EXPRESSION_TEXT, "'%s' is neither true nor false", v.word);
     return !v.is_word;

@@ -122,7 +122,7 @@ struct graph_step {   /* one op of a plan, with what is fused into it; borrowed 
     double flops[2]; /* of a batch: forward, backward */
     double bytes[2]; /* that it reads and writes, each once, likewise */
 };
-/* Of batches that were prepared as this one. */
+/* The number of steps for batches that were prepared as this one. */
 int graph_steps(const struct graph *g, const struct graph_batch *b);
 void graph_step(const struct graph *g, const struct graph_batch *b, int step, struct graph_step *out);
 /* Called before each op of each pass and after it ('done'), when the device has reached this point. NULL: no watcher,

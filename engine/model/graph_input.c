@@ -8,13 +8,11 @@
  * A batch that nobody has staged is brought when its forward begins. */
 #include "engine/model/graph_run.h"
 
-#include <string.h>
-
 struct places { /* bytes into a slot */
     size_t x, labels, others, shares, target, ids, end;
 };
 
-static size_t whole(size_t bytes) {
+static size_t aligned_bytes(size_t bytes) {
     return (bytes + DEVICE_ALIGNMENT - 1) / DEVICE_ALIGNMENT * DEVICE_ALIGNMENT;
 }
 
@@ -33,12 +31,12 @@ static size_t x_bytes(const struct graph *g, int64_t n) {
 
 static struct places places_of(const struct graph *g, int64_t n) {
     struct places p = {0};
-    p.labels = p.x + whole(x_bytes(g, n));
-    p.others = p.labels + whole(label_bytes(g, n));
-    p.shares = p.others + whole(label_bytes(g, n));
-    p.target = p.shares + whole((size_t)n * sizeof(float));
-    p.ids = p.target + whole(target_bytes(g, n));
-    p.end = p.ids + whole((size_t)n * sizeof(uint64_t));
+    p.labels = p.x + aligned_bytes(x_bytes(g, n));
+    p.others = p.labels + aligned_bytes(label_bytes(g, n));
+    p.shares = p.others + aligned_bytes(label_bytes(g, n));
+    p.target = p.shares + aligned_bytes((size_t)n * sizeof(float));
+    p.ids = p.target + aligned_bytes(target_bytes(g, n));
+    p.end = p.ids + aligned_bytes((size_t)n * sizeof(uint64_t));
     return p;
 }
 
@@ -63,7 +61,7 @@ void inputs_free(struct graph *g) {
     }
 }
 
-static enum error bring(struct graph *g, void *to, const void *from, size_t bytes, const void **there) {
+static enum error input_bring(struct graph *g, void *to, const void *from, size_t bytes, const void **there) {
     *there = from ? to : NULL;
     return from && bytes ? g->runtime->write(g->dev, LANE_COPY, to, from, bytes) : ERR_NONE;
 }
@@ -72,12 +70,12 @@ static enum error input_fill(struct graph *g, struct input_slot *in, const struc
     struct places at = places_of(g, b->n);
     char *base = in->memory.base;
     const void *x, *labels, *others, *shares, *target, *ids;
-    TRY(bring(g, base + at.x, b->x, x_bytes(g, b->n), &x));
-    TRY(bring(g, base + at.labels, b->labels, label_bytes(g, b->n), &labels));
-    TRY(bring(g, base + at.others, b->others, label_bytes(g, b->n), &others));
-    TRY(bring(g, base + at.shares, b->shares, (size_t)b->n * sizeof(float), &shares));
-    TRY(bring(g, base + at.target, b->target, target_bytes(g, b->n), &target));
-    TRY(bring(g, base + at.ids, b->ids, (size_t)b->n * sizeof(uint64_t), &ids));
+    TRY(input_bring(g, base + at.x, b->x, x_bytes(g, b->n), &x));
+    TRY(input_bring(g, base + at.labels, b->labels, label_bytes(g, b->n), &labels));
+    TRY(input_bring(g, base + at.others, b->others, label_bytes(g, b->n), &others));
+    TRY(input_bring(g, base + at.shares, b->shares, (size_t)b->n * sizeof(float), &shares));
+    TRY(input_bring(g, base + at.target, b->target, target_bytes(g, b->n), &target));
+    TRY(input_bring(g, base + at.ids, b->ids, (size_t)b->n * sizeof(uint64_t), &ids));
     in->there = (struct graph_batch){.n = b->n, .x = x, .labels = labels, .target = target, .ids = ids};
     in->there.others = others, in->there.shares = shares;
     return ERR_NONE;

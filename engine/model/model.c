@@ -276,7 +276,7 @@ static enum error read_layers(struct model *m, struct node *list, struct config_
     return config_errors_count(e) > errors ? FAIL(ERR_CONFIG, "the model is not valid") : ERR_NONE;
 }
 
-/* From the spec to layers with their configurations. */
+/* Makes layers with their configurations from the spec. */
 static enum error spec_read(struct model *m, const struct node *spec, int64_t classes, struct config_errors *e,
                             struct config_list *layers) {
     int errors = config_errors_count(e);
@@ -295,7 +295,7 @@ enum error model_check(const struct node *spec, struct config_errors *e) {
     return err;
 }
 
-static enum error build(struct builder *b, const struct node *spec, int64_t classes) {
+static enum error model_fill(struct builder *b, const struct node *spec, int64_t classes) {
     struct model *m = b->m;
     int errors = config_errors_count(b->e);
     struct config_list layers = {0};
@@ -321,7 +321,7 @@ enum error model_create(struct node *spec, const struct shape *input, int64_t cl
     if (m) {
         *m = (struct model){.input = *input, .pool = pool};
         struct builder b = {.m = m, .e = e};
-        err = build(&b, spec, classes);
+        err = model_fill(&b, spec, classes);
     }
     if (err == ERR_NONE)
         *out = m;

@@ -53,6 +53,7 @@ static enum error zoo_parse(const struct zoo_model *zoo, struct pool *pool, stru
 
 /* The files from the model's own to the base that has the layers. */
 enum { BASES_MAX = 4 };
+/* Parses the file of a zoo model and those that it is based on, in that order. */
 static enum error zoo_chain(struct scope *s, const struct node *name, struct node *files[BASES_MAX], int *count) {
     for (*count = 0; name && *count < BASES_MAX; name = node_get(files[*count - 1], "base")) {
         const struct zoo_model *zoo = zoo_find(name->text);
@@ -65,8 +66,8 @@ static enum error zoo_chain(struct scope *s, const struct node *name, struct nod
     return ERR_NONE;
 }
 
-/* Sets the parameters to the zoo file's defaults. *files[0] is the model's own, *base has the
- * layers; what is wrong is reported. */
+/* Opens the chain of a zoo model's files: files[0] is the model's, and the last has the layers, whose parameters get the
+ * files' defaults. What is wrong is reported. */
 static enum error zoo_open(struct scope *s, const struct node *name, struct node **files, int *count) {
     static const char *const none[] = {NULL};
     int errors = config_errors_count(s->e);

@@ -6,7 +6,6 @@
 #include "engine/model/expression.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 
 enum {
@@ -114,14 +113,14 @@ static void expand_variable(struct scope *s, struct node *to) {
 /* ---- copies ------------------------------------------------------------------------------- */
 
 /* Counts one more part of the model; the limit stops repeats in repeats. */
-static enum error count_part(struct scope *s, const struct node *at) {
+static enum error part_count(struct scope *s, const struct node *at) {
     if (s->parts++ < PARTS_MAX) return ERR_NONE;
     config_error(s->e, at, false, "the model has more than %d parts", PARTS_MAX);
     return FAIL(ERR_CONFIG, "the model has more than %d parts", PARTS_MAX);
 }
 
-static enum error copy(struct scope *s, const struct node *from, struct node **out) {
-    TRY(count_part(s, from));
+static enum error node_copy(struct scope *s, const struct node *from, struct node **out) {
+    TRY(part_count(s, from));
     struct node *to = pool_alloc(s->pool, sizeof *to);
     if (!to) return ERR_MEMORY;
     *to = *from;
@@ -134,11 +133,11 @@ static enum error copy(struct scope *s, const struct node *from, struct node **o
     }
     to->items = pool_alloc(s->pool, (size_t)from->count * sizeof(struct node *));
     if (!to->items) return ERR_MEMORY;
-    for (int i = 0; i < from->count; i++) TRY(copy(s, from->items[i], &to->items[i]));
+    for (int i = 0; i < from->count; i++) TRY(node_copy(s, from->items[i], &to->items[i]));
     return ERR_NONE;
 }
 
-static enum error append(struct scope *s, struct node *list, struct node *item) {
+static enum error list_append(struct scope *s, struct node *list, struct node *item) {
     bool full = (list->count & (list->count - 1)) == 0; /* capacities are powers of two */
     if (full) {
         size_t capacity = list->count ? 2 * (size_t)list->count : 1;
@@ -205,7 +204,7 @@ static enum error expand_repeat(struct scope *s, const struct node *repeat, stru
     int64_t n;
     struct node *each;
     if (!keys_known(s, repeat, "a repeat has 'each', 'as' and 'layers'", keys)) return ERR_NONE;
-    TRY(copy(s, node_get(repeat, "each"), &each));
+    TRY(node_copy(s, node_get(repeat, "each"), &each));
     bool named = !as || (as->kind == NODE_SCALAR && *as->text && !as->text[name_length(as->text)]);
     if (!layers || !named) {
         config_error(s->e, repeat, false, "a repeat is {each: LIST, as: NAME, layers: [...]}");
@@ -252,7 +251,7 @@ static enum error expand_set(struct scope *s, const struct node *item) {
     }
     for (int i = 0; i < set->count; i++) {
         struct node *value;
-        TRY(copy(s, set->items[i], &value));
+        TRY(node_copy(s, set->items[i], &value));
         scope_set(s, set->items[i], set->items[i]->key, value);
     }
     return ERR_NONE;
@@ -263,7 +262,7 @@ enum error spec_layers(struct scope *s, const struct node *list, struct node *ou
         config_error(s->e, list, false, "layers must be a list\nlayers: [flatten, {linear: 10}]");
         return ERR_NONE;
     }
-    TRY(count_part(s, list));
+    TRY(part_count(s, list));
     for (int i = 0; i < list->count; i++) {
         struct node *from = list->items[i], *item;
         if (node_get(from, "each")) {
@@ -273,8 +272,8 @@ enum error spec_layers(struct scope *s, const struct node *list, struct node *ou
         } else if (node_get(from, "set")) {
             TRY(expand_set(s, from));
         } else {
-            TRY(copy(s, from, &item));
-            TRY(append(s, out, item));
+            TRY(node_copy(s, from, &item));
+            TRY(list_append(s, out, item));
         }
     }
     return ERR_NONE;

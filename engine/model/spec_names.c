@@ -78,7 +78,7 @@ enum error scope_set_number(struct scope *s, const struct node *at, const char *
 /* ---- parameters --------------------------------------------------------------------------- */
 
 /* One value where the parameter is a list: a list of it. */
-static struct node *wrap(struct scope *s, const struct node *value) {
+static struct node *value_wrap(struct scope *s, const struct node *value) {
     struct node *list = pool_alloc(s->pool, sizeof *list), *item = pool_alloc(s->pool, sizeof *item);
     struct node **items = pool_alloc(s->pool, sizeof *items);
     if (!list || !item || !items) return NULL;
@@ -89,18 +89,18 @@ static struct node *wrap(struct scope *s, const struct node *value) {
     return list;
 }
 
-static void give(struct scope *s, struct node **place, struct node *value) {
+static void place_give(struct scope *s, struct node **place, struct node *value) {
     bool is_list = (*place)->kind == NODE_LIST, flat = value->kind != NODE_MAP;
     for (int k = 0; k < value->count; k++) flat = flat && value->items[k]->kind == NODE_SCALAR;
     if (!flat || (value->kind == NODE_LIST && !is_list)) {
         config_error(s->e, value, false, "'%s' must be %s", value->key, is_list ? "a list of values" : "one value");
         return;
     }
-    struct node *given = is_list && value->kind == NODE_SCALAR ? wrap(s, value) : value;
+    struct node *given = is_list && value->kind == NODE_SCALAR ? value_wrap(s, value) : value;
     if (given) *place = given;
 }
 
-static bool listed(const char *key, const char *const *names) {
+static bool name_listed(const char *key, const char *const *names) {
     while (*names && strcmp(key, *names) != 0) names++;
     return *names != NULL;
 }
@@ -110,11 +110,11 @@ void scope_give(struct scope *s, const struct node *values, const char *const *o
     int n = parameter_names(s, names);
     for (int i = 0; i < values->count; i++) {
         struct node *value = values->items[i], **place = NULL;
-        if (listed(value->key, others)) continue;
+        if (name_listed(value->key, others)) continue;
         for (int k = 0; s->parameters && k < s->parameters->count; k++)
             if (!strcmp(s->parameters->items[k]->key, value->key)) place = &s->parameters->items[k];
         if (place)
-            give(s, place, value);
+            place_give(s, place, value);
         else if (!strcmp(value->key, "pretrained"))
             config_error(s->e, value, true,
                          "unknown parameter 'pretrained'\nweights come from a file, as in 'init: FILE.safetensors'");

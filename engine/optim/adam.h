@@ -34,7 +34,7 @@ struct adam_config {
     int decay;                /* enum optim_tensors */
 };
 struct moment_numbers adam_moments(const struct adam_config *c, int64_t t);
-/* Without decay. */
+/* The numbers of a step, without decay. */
 struct adam_numbers adam_numbers(const struct adam_config *c, const struct optim_step *s);
 void adam_check(const void *config, const struct node *at, struct config_errors *e);
 

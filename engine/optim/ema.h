@@ -3,5 +3,5 @@
 #pragma once
 #include "engine/base/rule.h"
 
-/* Of update number t, from 1; the spans' kind is 0. */
+/* The rule of update number t, from 1; the spans' kind is 0. */
 void ema_rule(double decay, int64_t t, struct rule *out);

@@ -52,8 +52,8 @@ static const struct config_field *find_field(const struct optim_ops *ops, const 
 }
 
 /* The group's keys, then those of the optimizer that it does not give. */
-static struct node *merge(const struct optim_ops *ops, const struct node *own, const struct node *group,
-                          struct pool *pool) {
+static struct node *keys_merge(const struct optim_ops *ops, const struct node *own, const struct node *group,
+                               struct pool *pool) {
     struct node *map = pool_alloc(pool, sizeof *map);
     struct node **items = pool_alloc(pool, (size_t)(own->count + group->count + 1) * sizeof *items);
     if (!map || !items) return NULL;
@@ -94,7 +94,7 @@ static enum error read_group(const struct config_variant *optimizer, const struc
     }
     TRY(read_patterns("match", match, pool, e, &out->match));
     if (!check_keys(node, e)) return ERR_NONE;
-    struct node *map = merge(ops, optimizer->node, node, pool);
+    struct node *map = keys_merge(ops, optimizer->node, node, pool);
     void *config = pool_alloc(pool, ops->section.size);
     if (!map || !config) return ERR_MEMORY;
     out->config = config;
@@ -144,7 +144,7 @@ static void layer_of(const char *name, char out[NAME_MOST]) {
     snprintf(out, NAME_MOST, "%.*s", dot ? (int)(dot - name) : (int)strlen(name), name);
 }
 
-static const char *nearest(const char *pattern, const char *const *names, int n) {
+static const char *tensor_nearest(const char *pattern, const char *const *names, int n) {
     char layer[NAME_MOST], of[NAME_MOST];
     const char *near = text_nearest(pattern, names, n);
     layer_of(pattern, layer);
@@ -156,10 +156,10 @@ static const char *nearest(const char *pattern, const char *const *names, int n)
     return near;
 }
 
-static void refuse(const struct optim_pattern *p, const char *const *names, int n, struct config_errors *e) {
+static void pattern_refuse(const struct optim_pattern *p, const char *const *names, int n, struct config_errors *e) {
     char list[SHOWN * NAME_MOST] = "";
     int at = 0;
-    const char *near = nearest(p->text, names, n);
+    const char *near = tensor_nearest(p->text, names, n);
     for (int i = 0; i < n && i < SHOWN && !near; i++)
         at += snprintf(list + at, NAME_MOST, "%s%.180s", i ? ", " : "", names[i]);
     config_error(e, p->at, false, "no tensor of the model is named '%.80s'\n%s%.200s%s%s", p->text,
@@ -168,8 +168,8 @@ static void refuse(const struct optim_pattern *p, const char *const *names, int 
 }
 
 /* Gives 'mark' to what is unmarked and matches; a pattern of which there is no tensor is refused. */
-static void mark(const struct optim_patterns *p, const char *const *names, int n, int value, int *marks,
-                 struct config_errors *e) {
+static void tensors_mark(const struct optim_patterns *p, const char *const *names, int n, int value, int *marks,
+                         struct config_errors *e) {
     for (int k = 0; k < p->count; k++) {
         bool any = false;
         for (int i = 0; i < n; i++) {
@@ -177,7 +177,7 @@ static void mark(const struct optim_patterns *p, const char *const *names, int n
             any = true;
             if (!marks[i]) marks[i] = value;
         }
-        if (!any) refuse(&p->of[k], names, n, e);
+        if (!any) pattern_refuse(&p->of[k], names, n, e);
     }
 }
 
@@ -186,8 +186,8 @@ void optim_groups_match(const struct optim_groups *g, const char *const *names, 
     int left = n;
     memset(group, 0, (size_t)n * sizeof *group);
     memset(frozen, 0, (size_t)n * sizeof *frozen);
-    for (int k = 1; k < g->count; k++) mark(&g->of[k].match, names, n, k, group, e);
-    mark(&g->frozen, names, n, 1, frozen, e);
+    for (int k = 1; k < g->count; k++) tensors_mark(&g->of[k].match, names, n, k, group, e);
+    tensors_mark(&g->frozen, names, n, 1, frozen, e);
     for (int i = 0; i < n; i++) left -= frozen[i];
     if (!left && n)
         config_error(e, g->frozen.of[0].at, false, "'optimizer.freeze' leaves nothing to train: it names all tensors");

@@ -20,12 +20,12 @@ struct optim_groups {
     int count;
     struct optim_patterns frozen;
 };
-/* From the two nodes (NULL: not given) and the optimizer, which has been read without an error. What is wrong goes to
+/* Reads the groups from the two nodes (NULL: not given) and the optimizer, which has been read without an error. What is wrong goes to
  * e. */
 MUST_CHECK enum error optim_groups_read(const struct config_variant *optimizer, const struct node *groups,
                                         const struct node *freeze, struct pool *pool, struct config_errors *e,
                                         struct optim_groups *out);
-/* Of n tensors by name: which group has each (the first that matches), and which are frozen (1). A pattern that matches
+/* Finds for each of n tensors, by its name, its group (the first that matches), and whether it is frozen (1). A pattern that matches
  * none goes to e, and freezing all of them. */
 void optim_groups_match(const struct optim_groups *g, const char *const *names, int n, int *group, int *frozen,
                         struct config_errors *e);

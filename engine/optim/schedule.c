@@ -47,8 +47,8 @@ static double linear_factor(const struct schedule_config *c, const struct place 
     return 1 + (c->end - 1) * p->done;
 }
 
-/* From one factor to another, half a cosine. */
-static double anneal(double from, double to, double done) {
+/* The factor between two others along half a cosine; done: 0 to 1. */
+static double cosine_between(double from, double to, double done) {
     return to + (from - to) * (1 + real_cos(M_PI * done)) / 2;
 }
 
@@ -57,16 +57,16 @@ static double restarts_factor(const struct schedule_config *c, const struct plac
     if (at < 0) at = 0;
     if (c->growth == 1) at %= length;
     for (; at >= length; length *= c->growth) at -= length;
-    return anneal(1, c->end, (double)at / (double)length);
+    return cosine_between(1, c->end, (double)at / (double)length);
 }
 
-/* As torch's phases: the rise ends at a step that need not be whole, the fall at the last step. */
+/* The factor of one_cycle, with torch's phases: the rise ends at a step that need not be whole, the fall at the last step. */
 static double one_cycle_factor(const struct schedule_config *c, const struct place *p) {
     double step = (double)p->step, peak = c->rise * (double)p->steps - 1, last = (double)p->steps - 1;
     double first = 1 / c->begin;
     if (step > last) step = last;
-    if (step <= peak && peak > 0) return anneal(first, 1, step / peak);
-    return anneal(1, first / c->fall, last > peak ? (step - peak) / (last - peak) : 1);
+    if (step <= peak && peak > 0) return cosine_between(first, 1, step / peak);
+    return cosine_between(1, first / c->fall, last > peak ? (step - peak) / (last - peak) : 1);
 }
 
 #define WARMUP                                                                                                         \

@@ -73,7 +73,7 @@ struct checkpoint_counters { /* where the run is: plain numbers, the sampler's p
     int devices;        /* of a checkpoint that was loaded: with how many it was saved; else 0 */
     bool rescued;       /* saved after a loss: what was due after the step may not have been done */
 };
-/* Of a step's folder: the file of the network that it is about, into the pool. That is the averaged one where the
+/* Finds the file of the network's weights in a step's folder, into the pool. That is the averaged one where the
  * manifest names one, but for those who ask for the weights themselves, 'raw'. ERR_DATA: it is not there. */
 MUST_CHECK enum error checkpoint_weights(const char *step, bool raw, struct pool *pool, const char **out);
 /* Which samples were held out when the step folder was saved, as data.split says it. false: its weights cannot be read

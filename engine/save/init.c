@@ -36,7 +36,7 @@ static const struct tensor_info *tensor_at(const struct model *m, int i) {
     return i < m->nparams ? &m->params[i] : &m->buffers[i - m->nparams];
 }
 
-static bool wanted(const struct model *m, const char *name) {
+static bool model_wants(const struct model *m, const char *name) {
     for (int i = 0; i < m->nparams + m->nbuffers; i++)
         if (!strcmp(tensor_at(m, i)->name, name)) return true;
     return false;
@@ -87,14 +87,14 @@ void init_drop_prefix(struct st_file *f, const struct model *m) {
 
 /* The tensor of the file that may be meant: one whose name only has something before it
  * ("module.fc.weight"), or the nearest of those that the model does not want. */
-static const char *nearest(const struct st_file *f, const struct model *m, const char *name) {
+static const char *tensor_nearest(const struct st_file *f, const struct model *m, const char *name) {
     const char **names = pool_alloc(f->pool, ((size_t)f->count + 1) * sizeof *names);
     int n = 0;
     for (int i = 0; names && i < f->count; i++) {
         const char *theirs = f->tensors[i].name;
         size_t more = strlen(theirs) - strlen(name);
         if (strlen(theirs) > strlen(name) && text_ends(theirs, name) && theirs[more - 1] == '.') return theirs;
-        if (!wanted(m, theirs)) names[n++] = theirs;
+        if (!model_wants(m, theirs)) names[n++] = theirs;
     }
     return names ? text_nearest(name, names, n) : NULL;
 }
@@ -113,7 +113,7 @@ static void complain_of(const struct st_file *f, const struct model *m, const st
                         complain_fn complain, void *user) {
     char text[512], hint[320] = "", shape[96], theirs[128];
     const struct st_tensor *t = st_find(f, info->name);
-    const char *near = t ? NULL : nearest(f, m, info->name);
+    const char *near = t ? NULL : tensor_nearest(f, m, info->name);
     shape_text(&info->shape, shape);
     if (t)
         snprintf(text, sizeof text, "'%s' is %s there, and %s in this model", info->name, tensor_text(t, theirs),
@@ -125,7 +125,8 @@ static void complain_of(const struct st_file *f, const struct model *m, const st
 }
 
 /* How many tensors fit. */
-static int compare(const struct st_file *f, const struct model *m, bool strict, complain_fn complain, void *user) {
+static int tensors_compare(const struct st_file *f, const struct model *m, bool strict, complain_fn complain,
+                           void *user) {
     int fit = 0;
     for (int i = 0; i < m->nparams + m->nbuffers; i++) {
         const struct tensor_info *info = tensor_at(m, i);
@@ -137,7 +138,7 @@ static int compare(const struct st_file *f, const struct model *m, bool strict, 
     }
     for (int i = 0; strict && i < f->count; i++) {
         char text[512];
-        if (wanted(m, f->tensors[i].name) || may_be_extra(&f->tensors[i])) continue;
+        if (model_wants(m, f->tensors[i].name) || may_be_extra(&f->tensors[i])) continue;
         snprintf(text, sizeof text, "the file has '%.256s', but this model has no such tensor", f->tensors[i].name);
         complain(user, text, "");
     }
@@ -191,7 +192,7 @@ enum error init_check(const struct init_source *s, const struct model *m, struct
     struct complaints c = {s, e, 0}, none = {s, e, COMPLAINTS_MAX};
     if (!s->path) return ERR_NONE;
     TRY(open_source(s->path, m, &f));
-    int fit = compare(&f, m, s->strict, complain_to_errors, s->strict ? &c : &none);
+    int fit = tensors_compare(&f, m, s->strict, complain_to_errors, s->strict ? &c : &none);
     st_close(&f);
     if (c.count > COMPLAINTS_MAX)
         config_error(e, s->at, false, "model.init: and %d more tensors that do not fit", c.count - COMPLAINTS_MAX);
@@ -227,7 +228,7 @@ static float from_bfloat(uint16_t b) {
 }
 
 /* data: the tensor's bytes, of its type. false: a finite number became infinite. */
-static bool convert(const char *dtype, const void *data, int64_t n, float *to) {
+static bool values_convert(const char *dtype, const void *data, int64_t n, float *to) {
     const double *wide = data;
     const uint16_t *narrow = data;
     bool is_double = !strcmp(dtype, "F64"), is_half = !strcmp(dtype, "F16");
@@ -248,7 +249,7 @@ static enum error load_tensor(const struct st_file *f, const struct st_tensor *t
     enum error err = st_read(f, t, data);
     int64_t n = 1;
     for (int d = 0; d < t->ndim; d++) n *= t->dim[d];
-    if (err == ERR_NONE && !convert(t->dtype, data, n, to))
+    if (err == ERR_NONE && !values_convert(t->dtype, data, n, to))
         err = FAIL(ERR_DATA, "'%s': tensor '%s' has numbers that f32 cannot hold", f->path, t->name);
     memory_free(data);
     return err;
@@ -259,11 +260,11 @@ static void complain_to_log(void *user, const char *text, const char *hint) {
     if (c->count++ < COMPLAINTS_MAX) log_info("model.init: %s%s%s%s", text, *hint ? " (" : "", hint, *hint ? ")" : "");
 }
 
-/* Only where strict is false, or the file has changed since it was checked. */
-static enum error load_all(const struct init_source *s, const struct st_file *f, const struct model *m, float *values,
-                           float *buffers) {
+/* Loads the tensors that fit. Others are left out where strict is false, or where the file has changed since it was checked. */
+static enum error tensors_load(const struct init_source *s, const struct st_file *f, const struct model *m,
+                               float *values, float *buffers) {
     struct complaints c = {s, NULL, 0};
-    int fit = compare(f, m, s->strict, complain_to_log, &c), all = m->nparams + m->nbuffers;
+    int fit = tensors_compare(f, m, s->strict, complain_to_log, &c), all = m->nparams + m->nbuffers;
     if (fit == 0 || (s->strict && c.count))
         return FAIL(ERR_CONFIG, "the weights of '%s' do not fit model '%s'", s->path, m->name);
     if (fit < all) log_info("model.init: %d of %d tensors taken from '%s'", fit, all, s->path);
@@ -280,7 +281,7 @@ enum error init_load(const struct init_source *s, const struct model *m, float *
     struct st_file f;
     if (!s->path) return ERR_NONE;
     TRY(open_source(s->path, m, &f));
-    enum error err = load_all(s, &f, m, values, buffers);
+    enum error err = tensors_load(s, &f, m, values, buffers);
     st_close(&f);
     return err;
 }

@@ -96,7 +96,7 @@ static enum error list_all(struct snapshot *shot, const char *const *slot_names)
 }
 
 /* Arenas one after another; each begins aligned, since arenas are whole cache lines long. */
-static enum error allocate(struct snapshot *shot, bool averaged) {
+static enum error snapshot_allocate(struct snapshot *shot, bool averaged) {
     size_t arena = (size_t)align_floats(shot->model->arena_floats);
     size_t floats = arena * (size_t)(1 + shot->nslots + averaged) + (size_t)shot->model->buffer_floats, bytes;
     TRY(memory_size(floats, sizeof(float), "a checkpoint", &bytes));
@@ -119,7 +119,7 @@ enum error snapshot_create(const struct checkpoint_view *v, struct snapshot **ou
         if (v->patience) shot->patience = pool_printf(pool, PATIENCE_PREFIX "%s", v->patience);
         if (v->target) shot->target = pool_printf(pool, TARGET_PREFIX "%s", v->target);
         bool named = !v->patience == !shot->patience && !v->target == !shot->target;
-        err = named ? allocate(shot, v->average != NULL) : ERR_MEMORY;
+        err = named ? snapshot_allocate(shot, v->average != NULL) : ERR_MEMORY;
         if (err == ERR_NONE) err = list_all(shot, v->slot_names);
     }
     if (err == ERR_NONE) {

@@ -1,7 +1,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/settings/section.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,7 +51,7 @@ bool inject_is_slow(const struct slow_config *c) {
     return c->by > 0 && c->chance > 0;
 }
 
-static void add(char out[INJECT_TEXT], const char *text) {
+static void text_add(char out[INJECT_TEXT], const char *text) {
     size_t n = strlen(out);
     snprintf(out + n, INJECT_TEXT - n, "%s%s", n ? "; " : "", text);
 }
@@ -62,14 +61,14 @@ static void tell_slow(const struct slow_config *c, char out[INJECT_TEXT]) {
     if (c->device >= 0) snprintf(who, sizeof who, "device %lld", (long long)c->device);
     if (c->chance < 1) snprintf(when, sizeof when, " in %g %% of its steps", c->chance * 100);
     snprintf(text, sizeof text, "%s computes %g %% longer%s", who, c->by * 100, when);
-    add(out, text);
+    text_add(out, text);
 }
 
 void inject_fault_text(const struct fault_config *c, char out[INJECT_TEXT]) {
     static const char *const what[] = {"", "'s process is killed", "'s process is stopped", "'s gradient gets a NaN"};
     char text[160];
     snprintf(text, sizeof text, "device %lld%s at step %lld", (long long)c->device, what[c->kind], (long long)c->step);
-    add(out, text);
+    text_add(out, text);
 }
 
 enum mistake inject_mistake(const struct run_config *c) {
@@ -82,7 +81,7 @@ static void tell_mistake(enum mistake m, char out[INJECT_TEXT]) {
         [MISTAKE_NO_BROADCAST] = "no_broadcast: each rank begins with weights of its own",
         [MISTAKE_PADDED_EVAL] = "padded_eval: validation counts repeated samples",
         [MISTAKE_MEAN_OF_MEANS] = "mean_of_means: each device's mean weighs the same, of however many samples"};
-    add(out, what[m]);
+    text_add(out, what[m]);
 }
 
 char *inject_identity(const struct run_config *c, char out[INJECT_TEXT]) {

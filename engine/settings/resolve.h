@@ -22,7 +22,7 @@ void resolve_needs(struct resolve *r, const char *path, const char *other);
 /* Writes what was decided into the tree, with the source "auto". */
 MUST_CHECK enum error resolve_decide(struct resolve *r, const char *path, const char *text);
 
-/* That the value at path is one of the names, or the word (NULL: none). near: what may be meant; NULL: the nearest. */
+/* Checks that the value at path is one of the names, or the word (NULL: none). near: what may be meant; NULL: the nearest. */
 void resolve_check_name(struct resolve *r, const char *path, const char *const *names, const char *word,
                         const char *near);
 

@@ -9,7 +9,7 @@ static void check_device(struct resolve *r, const char *path, int64_t device) {
                  n == 1 ? "" : "s", resolve_place(r, resolve_find(r, "devices")));
 }
 
-/* Only a process of its own can be stopped alone, and only others notice. */
+/* Checks inject.stop: only a rank that is a process can be stopped alone, and only others notice. */
 static void check_stop(struct resolve *r) {
     if (r->c->inject.fault.kind != FAULT_STOP) return;
     if (r->c->sharing.place == PLACE_PROCESSES) {

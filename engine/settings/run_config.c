@@ -190,7 +190,7 @@ static enum error read_tree(const struct run_ask *ask, struct run_settings *s, s
     return ERR_NONE;
 }
 
-/* From the tree on. */
+/* Settles the settings whose tree has been read: expands it, reads its values and checks them. */
 static enum error settle(const struct run_ask *ask, struct run_settings *s, struct config_errors *e) {
     TRY(add_name(s, ask->path));
     TRY(expand_model(s));

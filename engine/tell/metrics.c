@@ -44,7 +44,7 @@ enum error metrics_open(const struct job *job, int64_t step, int64_t steps, stru
     return err;
 }
 
-/* Of one that has failed nothing is used any more. */
+/* Notes a sink's error: of a sink that has failed nothing is used any more. */
 static void sink_follow(struct metrics *m, int kind, enum error err) {
     if (err == ERR_NONE) return;
     log_warn("%s: the run continues without it", error_message());

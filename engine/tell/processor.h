@@ -2,7 +2,7 @@
 #pragma once
 #include <stddef.h>
 
-/* As /proc/cpuinfo, or a file like it, tells: its "model name"; on ARM, which has none, what each kind of core is called
+/* The processor's name by /proc/cpuinfo, or a file like it: its "model name"; on ARM, which has none, what each kind of core is called
  * ("Cortex-A76 + Cortex-A55"), or its numbers where no name is known here; where the file has neither, 'machine'
  * (uname's). Gives out. */
 const char *processor_name(const char *cpuinfo, const char *machine, char *out, size_t n);

@@ -2,7 +2,6 @@
 #include "engine/tell/tell.h"
 
 #include "engine/settings/job.h"
-#include "engine/settings/run_config.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"

@@ -23,7 +23,7 @@ const struct sink_ops *sink_find(enum sink_kind kind) {
 
 /* ---- files of lines ---- */
 
-/* Where the last whole line ends; -1: the file cannot be read. */
+/* The offset at which the last whole line ends; -1: the file cannot be read. */
 static off_t whole_lines(int fd, off_t size) {
     char piece[4096];
     while (size > 0) {

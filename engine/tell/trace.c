@@ -8,7 +8,6 @@
 #include "engine/base/file.h"
 
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 
 struct trace_writer {
@@ -124,13 +123,13 @@ struct names {
     uint32_t bytes;
 };
 
-static int find_name(const struct names *n, const char *name) {
+static int names_find(const struct names *n, const char *name) {
     for (int i = 0; i < n->count; i++)
         if (n->of[i] == name) return i;
     return -1;
 }
 
-static int add_name(struct names *n, const char *name) {
+static int names_add(struct names *n, const char *name) {
     n->of[n->count] = name;
     n->bytes += (uint32_t)strlen(name) + 1;
     return n->count++;
@@ -140,12 +139,12 @@ static int add_name(struct names *n, const char *name) {
 static int name_index(struct names *n, const char *name, bool layer) {
     static const char other[] = "other";
     if (!name) return -1;
-    int at = find_name(n, name), most = NAMES - 1 - (layer ? OF_CALLS : 0);
+    int at = names_find(n, name), most = NAMES - 1 - (layer ? OF_CALLS : 0);
     size_t bytes = n->bytes + strlen(name) + 1 + sizeof other + (layer ? BYTES_OF_CALLS : 0);
     if (at >= 0) return at;
-    if (n->count < most && bytes <= TRACE_NAMES_MOST) return add_name(n, name);
-    at = find_name(n, other);
-    return at >= 0 ? at : add_name(n, other);
+    if (n->count < most && bytes <= TRACE_NAMES_MOST) return names_add(n, name);
+    at = names_find(n, other);
+    return at >= 0 ? at : names_add(n, other);
 }
 
 static struct trace_record record_of(const struct trace_event *e, struct names *names) {
@@ -194,7 +193,7 @@ static char *put_events(const struct trace *tr, char *at, struct trace_head *h, 
     return at;
 }
 
-/* All of the file, into memory that has room for it; its bytes. */
+/* Fills memory that has room for it with the whole file; gives its bytes. */
 static size_t file_fill(const struct trace *tr, const struct trace_rank *r, char *file) {
     struct trace_head h = head_of(tr, r);
     struct names names = {0};

@@ -41,7 +41,7 @@ struct trace_clock {    /* how a rank's clock is compared with rank 0's */
 /* ---- recording: engine/tell/trace.c ---- */
 struct trace;
 enum { TRACE_WRITERS = 2 }; /* the rank's thread, its communication lane */
-/* With room for the events of so many steps, of so many events a step from each writer; nothing is recorded yet. */
+/* A trace with room for the events of 'steps' steps, events[w] a step from writer w; nothing is recorded yet. */
 MUST_CHECK enum error trace_create(int64_t steps, const int64_t events[TRACE_WRITERS], struct trace **out);
 void trace_free(struct trace *tr); /* NULL is fine */
 /* Starts or stops recording, and says whether it was on. */
@@ -55,7 +55,7 @@ int64_t trace_dropped(const struct trace *tr); /* events that there was no room 
 /* Any of these may be called with NULL, and outside of the range. The step is filled in. */
 void trace_put(struct trace *tr, const struct trace_event *e);
 void trace_span(struct trace *tr, enum trace_kind kind, enum trace_lane lane, int64_t begin, int64_t end);
-/* So many of the arena now; leave: what is done next is to send them. */
+/* Records that 'floats' of the arena are ready; leave: the next work is to send them. */
 void trace_ready(struct trace *tr, int64_t floats, bool leave);
 
 /* ---- reading: engine/tell/trace_read.c ---- */
@@ -84,12 +84,12 @@ struct trace_bucket {
     int64_t waited;      /* ns that the step waited for it, of those before 'taken' */
     bool beside;         /* the call ran on the communication lane */
 };
-/* By step and bucket; those that the trace has all of. */
+/* The buckets of a rank by step and bucket, those of which the trace has all events. */
 MUST_CHECK enum error trace_buckets(const struct trace_rank *r, struct pool *pool, struct trace_bucket **out, int *n);
-/* All files of RUN_DIR/trace, by rank; *n 0: there are none. ERR_DATA: one is damaged, or not of the same run. */
+/* Reads all files of RUN_DIR/trace, by rank; *n 0: there are none. ERR_DATA: one is damaged, or not of the same run. */
 MUST_CHECK enum error trace_read_all(const char *run_dir, struct pool *pool, struct trace_rank **out, int *n);
 
-/* All that was recorded, as a file of that rank; of 'as' without the events. */
+/* Writes all that was recorded as a file of the rank 'as', of which all but the events is taken. */
 MUST_CHECK enum error trace_write(const struct trace *tr, const struct trace_rank *as, const char *path);
 
 /* ---- merging: engine/tell/trace_merge.c ---- */

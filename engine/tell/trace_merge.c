@@ -7,7 +7,6 @@
  *
  * Each rank's items are made and put into order alone; the file takes the earliest of all ranks'. */
 #include "engine/base/file.h"
-#include "engine/base/text.h"
 #include "engine/tell/trace_file.h"
 
 #include <errno.h>
@@ -130,7 +129,7 @@ static void event_begin(struct trace_merging *m, const char *name, char phase, i
     m->comma = true;
 }
 
-static void name_of(const struct trace_event *e, char *out, size_t size) {
+static void event_name(const struct trace_event *e, char *out, size_t size) {
     static const char *const names[TRACE_KINDS] = {
         [TRACE_STEP] = "step", [TRACE_EVALUATION] = "evaluation", [TRACE_CHECKPOINT] = "checkpoint"};
     char bucket[40] = "";
@@ -158,7 +157,7 @@ static const char *category_of(const struct trace_event *e) {
 static void write_span(struct trace_merging *m, int pid, const struct trace_event *e) {
     char name[192];
     int64_t took = e->end - e->begin;
-    name_of(e, name, sizeof name);
+    event_name(e, name, sizeof name);
     event_begin(m, name, 'X', pid, TID_LANES + e->lane, e->begin - m->zero);
     fprintf(m->out, ",\"dur\":%" PRId64 ".%03d,\"cat\":\"%s\",\"args\":{\"step\":%" PRId64, took / 1000,
             (int)(took % 1000), category_of(e), e->step);
@@ -190,7 +189,7 @@ static void write_item(struct trace_merging *m, int pid, const struct item *i) {
 
 /* ---- what the rows are called ---- */
 
-static void write_name(struct trace_merging *m, const char *what, int pid, int tid, const char *name) {
+static void name_write(struct trace_merging *m, const char *what, int pid, int tid, const char *name) {
     event_begin(m, what, 'M', pid, tid, 0);
     fprintf(m->out, ",\"args\":{\"name\":\"%s\"}}", name);
 }
@@ -201,12 +200,12 @@ static void write_rank(struct trace_merging *m, const struct trace_rank *r) {
     bool used[TRACE_LANES] = {true};
     if (r->worker >= 0) snprintf(device, sizeof device, ", device %d", r->worker);
     snprintf(name, sizeof name, "rank %d%s%s, %s", r->rank, device, r->serves ? ", server" : "", r->host);
-    write_name(m, "process_name", r->rank, TID_PROCESS, name);
+    name_write(m, "process_name", r->rank, TID_PROCESS, name);
     event_begin(m, "process_sort_index", 'M', r->rank, TID_PROCESS, 0);
     fprintf(m->out, ",\"args\":{\"sort_index\":%d}}", r->rank);
     for (int i = 0; i < r->nevents; i++) used[r->events[i].lane] = true;
     for (int lane = 0; lane < TRACE_LANES; lane++)
-        if (used[lane]) write_name(m, "thread_name", r->rank, TID_LANES + lane, lanes[lane]);
+        if (used[lane]) name_write(m, "thread_name", r->rank, TID_LANES + lane, lanes[lane]);
 }
 
 static void write_about(struct trace_merging *m) {
@@ -237,7 +236,7 @@ static int lists_earliest(const struct trace_merging *m) {
     return best;
 }
 
-static void write_all(struct trace_merging *m) {
+static void merging_write(struct trace_merging *m) {
     write_about(m);
     for (int i = 0; i < m->n; i++) write_rank(m, &m->ranks[i]);
     for (int i; (i = lists_earliest(m)) >= 0;) write_item(m, m->ranks[i].rank, &m->lists[i].items[m->lists[i].next++]);
@@ -246,7 +245,7 @@ static void write_all(struct trace_merging *m) {
 
 static enum error write_stream(struct trace_merging *m, const struct file_new *f) {
     TRY(file_new_stream(f, &m->out));
-    write_all(m);
+    merging_write(m);
     bool whole = !ferror(m->out);
     whole = fclose(m->out) == 0 && whole;
     return whole ? ERR_NONE : FAIL(ERR_IO, "cannot write '%s': %s", f->path, strerror(errno));

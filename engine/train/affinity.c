@@ -1,4 +1,4 @@
-/* The cores that threads may use: a rank may be bound to cores of its own, and the threads that serve it must not be. */
+/* The cores that threads may use: a rank may be bound to some cores, and the threads that serve it must not be. */
 #include "engine/train/internal.h"
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 static cpu_set_t whole;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Of the main thread, before any rank is bound. */
+/* Reads the cores of the main thread, before any rank is bound. */
 static void read_whole(void) {
     if (sched_getaffinity(getpid(), sizeof whole, &whole) != 0) CPU_ZERO(&whole);
 }

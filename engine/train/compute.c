@@ -14,9 +14,6 @@
 #include "engine/settings/run_config.h"
 #include "engine/train/inject.h"
 #include "engine/train/internal.h"
-#include "engine/train/stop.h"
-
-#include <string.h>
 
 double tree_sum(double *v, int n) {
     for (int half; n > 1; n = half) {
@@ -53,8 +50,8 @@ static enum error cascade_ready(void *user, int64_t upto) {
     return c->ready ? c->ready(c->user, upto) : ERR_NONE;
 }
 
-/* By what a sample's loss and gradient are multiplied: all of the global batch weigh the same, whichever rank has
- * them. A rank that steps alone takes the mean of its own (one that has none has nothing to divide). The mistake is
+/* The factor of a sample's loss and gradient: all of the global batch weigh the same, whichever rank has
+ * them. A rank that steps alone takes the mean of its samples (one that has none has nothing to divide). The mistake is
  * each rank's mean, and then the mean of these. */
 static float sample_weight(const struct trainer *t, const struct step_batch *b) {
     bool mistaken = inject_mistake(t->config) == MISTAKE_MEAN_OF_MEANS, alone = t->config->sharing.plan.alone;
@@ -65,7 +62,7 @@ static float sample_weight(const struct trainer *t, const struct step_batch *b) 
     return 1.0f / (float)(alone ? own : own * t->standing.workers);
 }
 
-/* Of one subtree: laps into arenas from 'base' on; the last one ends in grads[to]. */
+/* Plans the laps of one subtree, into arenas from 'base' on; the last one ends in grads[to]. */
 static void plan_subtree(struct trainer *t, int first, int size, int base, int to) {
     int count = graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
     for (int i = 0; i < size / count; i++) {

@@ -35,7 +35,7 @@ static void share_out(struct summary *s, const double *all) {
 }
 
 /* Rank 0's summary needs the others' bytes, memory and (of the first that computes) phases: one sum
- * of a vector in which every rank fills places of its own. */
+ * of a vector in which every rank fills its own places. */
 static enum error summary_gather(struct run *r, struct summary *s) {
     struct trainer *t = r->t;
     int ranks = s->ranks, n = PHASES + 1 + PER_RANK * ranks;

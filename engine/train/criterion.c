@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* The set's counts become those of its training samples, in 'room', unless a checkpoint has told them. */
+/* The set's counts become those of its training samples, in 'room', unless a checkpoint had them. */
 static enum error weights_balance(struct trainer *t, int64_t *room, float *weights) {
     struct dataset *d = t->feed.data;
     int64_t all = 0;

@@ -95,7 +95,7 @@ static bool is_local_key(const char *section, const char *key) {
     return !strcmp(section, "checkpoint") && !strcmp(key, "resume");
 }
 
-/* A long text is told by its digest. */
+/* A long text is shown as its digest. */
 static const char *short_text(const char *text, struct pool *pool) {
     enum { LONG = 200, SHOWN = 16 };
     char hex[SHA256_TEXT];
@@ -138,8 +138,8 @@ static size_t whole_words(size_t bytes) {
     return (bytes + 15) / 16 * 16;
 }
 
-/* All samples, or of a large set as many as make LOOKED_AT bytes, from everywhere in it; of a drawn one, where each
- * tells of all the others, a few. */
+/* Adds samples to the digest: all, or of a large set as many as make LOOKED_AT bytes, from everywhere in it; of a drawn
+ * set, where one sample shows how all are drawn, a few. */
 static enum error look_at(struct dataset *d, unsigned char *x, uint32_t *crc) {
     size_t bytes = dataset_sample_bytes(d), targets = (size_t)d->targets * sizeof(float);
     float *target = (float *)(void *)(x + whole_words(bytes));

@@ -63,7 +63,7 @@ enum error inject_strike(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* The first gradient that backward makes is of the last layer, behind which nothing can hide it. */
+/* The first gradient that backward makes is of the last layer, after which nothing can hide it. */
 enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
     static const float not_a_number = NAN;
     int64_t at = t->model->params[0].offset;
@@ -78,7 +78,7 @@ enum error inject_spoil(struct trainer *t, int64_t from, int64_t upto) {
 /* Shorter sleeps are lengthened by the kernel, so they are saved up. */
 enum { SLEEP_LEAST_NS = 100000 };
 
-/* By how much this rank is slower in this step. */
+/* The factor by which this rank is slower in this step. */
 static double lag_drawn(const struct trainer *t) {
     const struct slow_config *c = &t->config->inject.slow;
     bool meant = t->standing.worker >= 0 && (c->device < 0 || c->device == t->standing.worker);

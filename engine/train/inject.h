@@ -23,5 +23,5 @@ void inject_waited(struct trainer *t, int64_t ns);
 /* For an accelerator, which computes asynchronously: whether this step must wait for it, and the sleep after that. */
 bool inject_holds(const struct trainer *t);
 MUST_CHECK enum error inject_hold(struct trainer *t);
-/* At a step's end: into backward what no phase has counted. */
+/* At a step's end, adds to the phase 'backward' the time that no phase has counted. */
 void inject_settle(struct trainer *t);

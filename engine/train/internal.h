@@ -17,7 +17,7 @@ const struct optim_ops *trainer_optim(const struct run_config *c);
 /* Gives t->tensors; of tasks but JOB_TRAIN all are alike. Names that the model lacks go to errors (ERR_CONFIG). */
 MUST_CHECK enum error tensors_choose(struct trainer *t, struct config_errors *errors);
 /* ---- criterion.c ---- */
-/* That the data are as the loss needs them; t->feed.class_weights, where it has any. */
+/* Checks that the data are as the loss needs them; sets t->feed.class_weights, where it has any. */
 MUST_CHECK enum error criterion_open(struct trainer *t);
 MUST_CHECK enum error criterion_give(struct trainer *t); /* to t->graph, before anything is planned */
 struct summary;
@@ -82,8 +82,8 @@ void answers_take(struct answers *a, const struct shard *s, int64_t classes, con
 MUST_CHECK enum error answers_conclude(struct trainer *t, bool measured);
 
 /* ---- tracing.c: log.trace's range of steps ---- */
-/* Rank 0, before the others are told of its range: whether there is one ahead. What an earlier run has left is removed
- * while nobody can have written yet. What goes wrong, here and later, is only told: a run is as good without. */
+/* Rank 0, before the others receive its range: whether there is one ahead. What an earlier run has left is removed
+ * while nobody can have written yet. What goes wrong, here and later, is only reported: a run is as good without. */
 bool tracing_range(const struct trainer *t);
 /* Every rank, with rank 0's range. Gives t->trace, also where this rank will have nothing to write, since it is one of
  * those that compare clocks; NULL where 'first' is 0. */
@@ -104,7 +104,7 @@ void timers_close(struct trainer *t);
 MUST_CHECK enum error timers_mark(struct trainer *t, enum timed place); /* of one piece after another */
 /* Device and host at one point of time, from where the trace counts. */
 void timers_anchor(struct trainer *t);
-/* At a step's end, when the device has been waited for: the step's phases as they were. */
+/* Sets the step's phases from the timers, at a step's end, when the device has been waited for. */
 void timers_settle(struct trainer *t, const int64_t before[PHASES]);
 
 /* Says on the progress what run begins. */

@@ -12,9 +12,8 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-struct verdict { /* what is told of an evaluation */
+struct verdict { /* what is printed about an evaluation */
     const struct trainer *t;
     const struct dataset *set;
     struct val_result result;
@@ -103,7 +102,7 @@ static void print_matrix(const struct verdict *v, FILE *f) {
     fprintf(f, "\n");
 }
 
-/* The largest count off the diagonal that is below 'limit' or, at the same count, behind 'after'. */
+/* The largest count off the diagonal that is below 'limit' or, at the same count, comes after 'after'. */
 static int64_t next_mistake(const struct verdict *v, double limit, int64_t after) {
     const double *counts = v->t->confusion;
     int64_t best = -1, n = v->classes;

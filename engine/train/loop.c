@@ -117,7 +117,7 @@ static void end_pause(struct run *r, enum trace_kind kind, const struct pause *p
 /* Step 'step' had these sums, on every rank. */
 static enum error step_learn(struct run *r, int64_t step, const struct step_sums *sums, struct step_record *record) {
     struct trainer *t = r->t;
-    t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is told alike */
+    t->at.loss = isnan(sums->loss) ? (float)NAN : sums->loss; /* of either sign, it is recorded alike */
     r->samples += (double)sums->samples;
     r->ending = sums->stop;
     if (t->rank == 0) {
@@ -129,7 +129,7 @@ static enum error step_learn(struct run *r, int64_t step, const struct step_sums
                 (long long)step, (double)t->at.loss);
 }
 
-/* All ranks know that this step was the last, and now why: a signal is any rank's reason, time is when there was none.
+/* Makes all ranks agree on why this step was the last: a signal is any rank's reason, time is when there was none.
  * They end by SIGINT unless any was asked by SIGTERM.
  * What is saved then has spent the whole time, whichever rank's clock was the first to say so. */
 static enum error end_early(struct run *r) {
@@ -212,7 +212,7 @@ enum error run_evaluate(struct run *r) {
     return ERR_NONE;
 }
 
-/* Of the ranks' slices, straight into what the saver writes from. */
+/* Collects the optimizer state of the ranks' slices, straight into the memory that the saver writes from. */
 static enum error collect_state(struct run *r) {
     struct trainer *t = r->t;
     if (t->rank == 0 && !update_is_whole(t)) saver_state(r->saver, t->arena.whole);
@@ -236,7 +236,8 @@ enum error run_save(struct run *r, bool best) {
     return err;
 }
 
-/* Before a checkpoint is saved: what goes on from there has to end there, too. */
+/* Notes the metric that ends the run and its step, before a checkpoint is saved: a run that continues from it has to end
+ * there, too. */
 static void note_target(struct run *r) {
     const char *metric = r->t->config->train.until_metric;
     const struct metric *m = metric ? metric_find(metric) : NULL;
@@ -284,7 +285,7 @@ static void name_change(const struct job_change *c, char *out, int size) {
 }
 
 /* The first step with other devices has ended. Where another launcher has started these ranks, or a user, only the
- * checkpoint tells that there were others before. */
+ * checkpoint says that there were others before. */
 static void tell_change(struct run *r) {
     const struct trainer *t = r->t;
     const struct job_change own = {.began = t->at.devices, .from = t->at.devices, .to = t->standing.workers};
@@ -394,7 +395,8 @@ static enum error run_steps_and_end(struct run *r) {
 /* Seconds that a device still has to end what it was asked for, once that is for nobody. */
 static const double LAST_PATIENCE = 5;
 
-/* The others are told first; what this rank holds and has recorded is written without losing what was wrong. */
+/* Ends a run that failed with err: the other ranks learn it first; then what this rank holds and has recorded is written,
+ * without losing err's message. */
 static enum error run_fail(struct run *r, enum error err) {
     struct trainer *t = r->t;
     char words[ERROR_WORDS];

@@ -1,4 +1,4 @@
-/* Which of the model's tensors have keys of their own, and which stay as they are: optimizer.groups and .freeze. */
+/* Which of the model's tensors have separate keys, and which stay as they are: optimizer.groups and .freeze. */
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
 

@@ -1,5 +1,5 @@
 /* How long forward and backward took where they only were asked for. The host's clock has counted asking as forward
- * and backward, and the waiting as whatever came behind: what is missing in the first two is taken from the others,
+ * and backward, and the waiting as whatever came after: what is missing in the first two is taken from the others,
  * from communication first, since there the host has waited for gradients.
  *
  *   host      ask | ask |          wait           | update
@@ -47,7 +47,7 @@ enum error timers_mark(struct trainer *t, enum timed place) {
     return device_runtime(t->device)->mark(t->device, LANE_COMPUTE, s->mark[piece][place]);
 }
 
-/* Of all pieces, between two places. */
+/* Nanoseconds between two places, over all pieces. */
 static int64_t timers_elapsed(const struct trainer *t, enum timed from, enum timed to) {
     const struct timers *s = t->timers;
     int timed = s->pieces < TIMED_PIECES ? s->pieces : TIMED_PIECES;

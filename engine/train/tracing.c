@@ -1,5 +1,5 @@
 /* When a rank traces: log.trace's range of steps, what is recorded in them beside what the mode puts there, and the
- * files behind it. What an earlier run of the folder has left is removed first. */
+ * files after it. What an earlier run of the folder has left is removed first. */
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
@@ -66,7 +66,7 @@ static enum error trace_clear(const struct trainer *t) {
     return err;
 }
 
-/* Other nodes have folders of their own, and in them what this rank has left there before. */
+/* Other nodes have their own folders, with what this rank has left there before. */
 static enum error clear_own(const struct trainer *t) {
     struct pool *pool;
     TRY(pool_create(&pool));

@@ -13,7 +13,6 @@
 #include "engine/optim/schedule.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -123,7 +122,7 @@ static enum error open_sets(struct trainer *t) {
     return normalization_find(t->feed.data, &c->data, &t->feed.norm);
 }
 
-/* Of a network that knows its data: the set to evaluate alone. */
+/* Opens only the set to evaluate, for a network that knows its data. */
 static enum error open_known(struct trainer *t) {
     const struct run_config *c = t->config;
     t->feed.data = &t->job->known->set.base;
@@ -202,7 +201,7 @@ static enum error alloc_floats(const struct allocator *a, int64_t n, float **out
     return ERR_NONE;
 }
 
-/* Shards that are computed together, each into an arena of its own: grads where a subtree that leaves begins. */
+/* Opens the arenas of shards that are computed together, one each: of arena.grads where a subtree that leaves begins. */
 static enum error open_members(struct trainer *t) {
     const struct allocator own = device_allocator(t->device);
     int from = trainer_leaf(t, t->standing.worker), next = 0, subtree = 0;
@@ -230,7 +229,7 @@ static void close_members(struct trainer *t) {
     memory_free(t->feed.members);
 }
 
-/* Those that leave lie side by side, as many on every rank. */
+/* Opens the arenas of the gradients that leave; they lie side by side, equally many on every rank. */
 static enum error open_leaving(struct trainer *t) {
     int most = 1;
     int64_t n = t->model->arena_floats;
@@ -302,10 +301,10 @@ static enum error open_shards(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* Who is late tells why before the others, who wait for comm.timeout, give it up. */
+/* A rank that is late reports why before the others, which wait for comm.timeout, give it up. */
 static const double PATIENCE = 0.8;
 
-/* Of the machine's accelerators, for the device of that number. A launcher counts ranks, not what each of them sees:
+/* Finds the accelerator of the device with this index. A launcher counts ranks, not what each of them sees:
  * all, or one of its own. */
 static enum error find_unit(const struct trainer *t, const struct device_ops *ops, int index, int *out) {
     const struct run_config *c = t->config;

@@ -1,5 +1,5 @@
 /* The trainer: one rank's engine and the loop that drives it. Model, data, optimizer, schedule,
- * checkpoint and metrics are the same code in every mode; what differs stands behind step_ops.
+ * checkpoint and metrics are the same code in every mode; what differs is in step_ops.
  *
  *   trainer_run      opens all, loops over steps, evaluates, saves, ends: the whole life of a rank
  *   trainer_compute  the next batch -> forward, backward of this rank's shards -> sum in grads[0]
@@ -54,7 +54,7 @@ struct lag {        /* of a device that is slow on purpose */
     int64_t unseen; /* ns slept that no phase has counted */
 };
 struct feed {                   /* what this rank computes with */
-    struct dataset *data, *val; /* data: the training set, or what job->known tells of it; then
+    struct dataset *data, *val; /* data: the training set, or what job->known says of it; then
                                    val is the set to evaluate, or NULL */
     const char *data_text;      /* rank 0, where checkpoints are read or saved: data_identity */
     struct normalization norm;
@@ -149,7 +149,7 @@ MUST_CHECK enum error trainer_load(const struct job *job, struct trainer **out);
 void trainer_unload(struct trainer *t); /* NULL is fine */
 
 /* ---- what modes call ---- */
-/* From mode->open, once worker (and where hosts are several, seat and seats) are known and before
+/* Opens the rank's device. Called from mode->open, once worker (and where hosts are several, seat and seats) are known and before
  * the group is: t->device, which the group may have to know. A rank that only serves has one where
  * their memory is apart from the host's. */
 MUST_CHECK enum error trainer_open_device(struct trainer *t);
@@ -170,9 +170,9 @@ MUST_CHECK enum error trainer_norm(struct trainer *t);
 int64_t trainer_norm_blocks(const struct trainer *t); /* 0: the norm is not needed */
 MUST_CHECK enum error trainer_measure(struct trainer *t);
 MUST_CHECK enum error trainer_update(struct trainer *t, int slice);
-/* All of it, sums included, on a rank that has the whole arena. */
+/* The whole update, sums included, on a rank that has the whole arena. */
 MUST_CHECK enum error trainer_update_all(struct trainer *t);
-/* That the optimizer has made that many updates beside one a step, for those that count them. */
+/* Notes that the optimizer has made 'more' updates beside one a step, for optimizers that count them. */
 void trainer_count_updates(struct trainer *t, int64_t more);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);

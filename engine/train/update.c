@@ -1,5 +1,5 @@
 /* One rank's part of an optimizer step, on its slices of the arena: the gradient's norm, the norms
- * of tensors, the update. Between these the mode exchanges what each rank has measured of its own
+ * of tensors, the update. Between these the mode exchanges what each rank has measured of its part
  * slices; what was measured lies in arrays that are the same on every rank, by block and by piece of
  * the whole arena, and zero where others measure. A piece is what a block and a tensor share.
  *
@@ -17,11 +17,11 @@
 struct update {
     struct pool *pool;        /* of these lists, and of what is the host's alone */
     struct slice all;         /* of a rank that has no slices of the mode's, but the whole arena */
-    int64_t *first_piece;     /* of each tensor, and behind the last, among all pieces of the arena */
+    int64_t *first_piece;     /* of each tensor, and after the last, among all pieces of the arena */
     struct rule_span *spans;  /* what each slice shares with each tensor, slice after slice */
     struct rule_span *means;  /* the same, slot 0 being the average of the weights; NULL: there is none */
     int *tensor;              /* of each span */
-    int *first;               /* of each slice, and behind the last */
+    int *first;               /* of each slice, and after the last */
     struct rule_span *pieces; /* of all slices, where the optimizer measures */
     int64_t *place;           /* of each piece, among all pieces of the arena */
     int npieces;
@@ -211,7 +211,7 @@ static enum error ask_partials(struct trainer *t) {
     return update_runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 
-/* With the partial sums, which trainer_norm then finds: one wait for both. */
+/* Takes the losses' sums together with the partial sums, which trainer_norm then finds: one wait for both. */
 enum error trainer_take_sums(struct trainer *t) {
     TRY(ask_sums(t));
     TRY(ask_partials(t));
@@ -311,7 +311,7 @@ static enum error update_slices(struct trainer *t) {
     return ERR_NONE;
 }
 
-/* Where the host has nothing to say about the step, the device is asked for it before the host hears of the sums: one
+/* The update where the host does not decide on the step: it is started before the sums reach the host, so there is one
  * wait a step. */
 static enum error update_ask_first(struct trainer *t) {
     t->sums.skipped = false;

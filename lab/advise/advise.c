@@ -170,7 +170,8 @@ static int fastest_of(const struct advice *a, struct filter f) {
     return best;
 }
 
-/* devices, measured: as in a filter; one device alone always counts. */
+/* The simplest row whose rate is near the fastest row's. devices, measured: those that count (0, -1: all); one device alone
+ * always does. */
 static int simplest_near(const struct advice *a, int fastest, int64_t devices, int measured) {
     int best = fastest;
     for (int i = 0; i < a->nrows && fastest >= 0; i++) {
@@ -236,6 +237,7 @@ static enum error find_turn(const struct search *s, double low, double high, int
     return ERR_NONE;
 }
 
+/* Finds where, along x (n) conditions, another mode becomes the best. */
 static enum error find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
     int before = advise_alone(), now;
     for (int i = 0; i < n; i++) {

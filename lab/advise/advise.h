@@ -123,6 +123,6 @@ const char *advise_words(const struct advice *a, const struct advise_way *w);
 enum { ADVISE_SETS = 6 };
 MUST_CHECK enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, struct pool *pool,
                                   const char *out[ADVISE_SETS], int *n);
-/* In sentences, tables and a picture. */
+/* Reports the advice in sentences, tables and a picture. */
 MUST_CHECK enum error advise_report(const struct advice *a, struct report *out);
 MUST_CHECK enum error advise_json(const struct advice *a, struct json *j);

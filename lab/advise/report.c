@@ -121,7 +121,7 @@ static void put_advice(struct report *r, const struct advice *a) {
 
 /* ---- each number of devices ----------------------------------------------------------------- */
 
-/* Without what the head of its row and column say already. */
+/* The words for a row of the advice, without those that the heads of its line and column show. */
 static const char *shown(const struct advice *a, int row, bool mode) {
     const char *text = row < 0 ? "-" : advise_text(a, &a->row[row].as);
     bool alone = row >= 0 && a->row[row].as.mode == advise_alone();

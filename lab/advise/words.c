@@ -2,7 +2,6 @@
 #include "lab/advise/advise.h"
 
 #include "engine/base/text.h"
-#include "engine/settings/exchange.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>

@@ -96,7 +96,7 @@ struct compared {
 };
 /* Makes room for the runs; the caller puts them in (cell[i].run[nruns++]). folder: where the experiment lies. */
 MUST_CHECK enum error compare_begin(const struct experiment *x, const char *folder, struct compared *out);
-/* From the runs to everything else. */
+/* Computes answers and verdicts from the runs. */
 MUST_CHECK enum error compare_judge(struct compared *c);
 /* How many runs of each cell the first measure asks for, by the spread of those that there are: what tells a practical
  * difference of every pair with COMPARE_CHANCE, at least c->repeats and at most x->most. After compare_judge. */

@@ -71,7 +71,7 @@ static void doubt_machine(struct compared *c) {
         compare_warn(c, "the processor's clock is governed by '%s', so it changes during the runs", first->governor);
 }
 
-static void doubt_again(struct compared *c) {
+static void doubt_restarts(struct compared *c) {
     int runs = 0, again = 0;
     for (int i = 0; i < c->x->ncells; i++)
         for (int k = 0; k < c->cell[i].nruns; k++) {
@@ -85,7 +85,7 @@ static void doubt_again(struct compared *c) {
 
 void compare_doubts(struct compared *c) {
     c->nwarnings = 0;
-    doubt_again(c);
+    doubt_restarts(c);
     doubt_spread(c);
     doubt_cores(c);
     doubt_machine(c);

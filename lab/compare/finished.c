@@ -100,7 +100,7 @@ static void set_measures(struct experiment *x, const struct run_result *result) 
     }
 }
 
-/* As many first steps are left out as the shortest can spare. */
+/* The number of first steps to leave out: as many as the shortest run can spare. */
 static int64_t warmup_of(const struct run_result *result, int n) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < n; i++)

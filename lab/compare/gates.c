@@ -2,8 +2,6 @@
 #include "lab/compare/compare.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* The pair of side A and this cell; NULL: it is A's own. */
 static const struct compared_pair *pair_of(const struct compared *c, int cell) {

@@ -249,7 +249,7 @@ bool compare_is_tested(const struct compared_answer *a) {
     return a->judged && !a->equal && a->samples[0] >= EXPERIMENT_LEAST_RUNS && a->samples[1] >= EXPERIMENT_LEAST_RUNS;
 }
 
-/* By how much more samples would help. */
+/* Foretells how much more samples would help. */
 static void answer_foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
     const struct questions q = {experiment_questions(c->x), c->x->confidence};
     double shift = statistics_shift(m->scale, m->practical);

@@ -3,7 +3,6 @@
 #include "lab/compare/compare.h"
 
 #include <math.h>
-#include <stdio.h>
 
 static void note_add(struct compared *c, const char *text) {
     if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
@@ -15,7 +14,7 @@ static bool needs_more(const struct compared_answer *a, const struct compared_an
     return mine != other ? mine > other : a->power < b->power;
 }
 
-/* Of the pairs that a measure leaves open, the one that needs the most; -1: none. */
+/* The pair that needs the most runs, of those that a measure leaves open; -1: none. */
 static int most_open(const struct compared *c, int measure) {
     int most = -1;
     for (int i = 0; i < c->x->npairs; i++) {
@@ -84,7 +83,7 @@ static void note_goal(struct compared *c, int measure) {
                     : pool_printf(c->pool, "%s was reached by no run", m->name));
 }
 
-/* Of the pairs, what is the worst is enough. */
+/* Adds the note about the validation set's size, for the pair whose error from it is the largest. */
 static void note_set(struct compared *c, int measure) {
     const char *words = NULL;
     double worst = 0;

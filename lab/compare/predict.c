@@ -85,7 +85,7 @@ static enum error read_source(const struct compared *c, int cell, struct predict
     return ERR_NONE;
 }
 
-static const char *told(const struct compared *c) {
+static const char *predicted_words(const struct compared *c) {
     const char *text = pool_printf(c->pool, "%s", error_message());
     return text ? text : "no memory";
 }
@@ -94,7 +94,7 @@ static void open_source(const struct compared *c, int cell, struct predict_sourc
     if (s->open) return;
     s->open = true;
     s->known = read_source(c, cell, s) == ERR_NONE;
-    if (!s->known) s->why = told(c);
+    if (!s->known) s->why = predicted_words(c);
 }
 
 /* ---- a cell's ------------------------------------------------------------------------------- */
@@ -131,7 +131,7 @@ static void predict_from(struct compared *c, int cell, const struct predict_sour
     if (err == ERR_NONE)
         err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, cores_of(c, p->from), &simulated, &p->formula);
     if (err != ERR_NONE) {
-        p->why = told(c);
+        p->why = predicted_words(c);
         p->formula = (double)NAN;
         return;
     }
@@ -152,7 +152,7 @@ static void predict_cell(struct compared *c, int cell, struct predict_source *so
     else if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)
-        p->why = told(c);
+        p->why = predicted_words(c);
     else if (p->from < 0)
         p->why = "no cell with the same computation has run";
     else if (link_fit_needed(c->x, cell) && !c->x->model_fit)

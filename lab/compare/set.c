@@ -4,8 +4,6 @@
 #include "lab/compare/right.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 /* The files of both runs; false: one left none, or they were measured on other samples. */
 static bool read_both(const struct compared *c, const struct compared_run *a, const struct compared_run *b,

@@ -208,7 +208,7 @@ static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
 
 /* ---- all ---- */
 
-/* Of runs that were there: which they are, and what a reader may not know of them. */
+/* Prints, for runs that had finished before, which run each side is and in which keys it differs from A. */
 static void print_finished(const struct compared *c, FILE *f) {
     const struct experiment *x = c->x;
     for (int i = 0; i < x->ncells; i++) fprintf(f, "%s%s is %s", i ? ", " : "", x->axis[0].label[i], x->cell[i].label);

@@ -158,7 +158,7 @@ static const char *with_effect(const struct compared *c, const struct compared_p
     return pool_printf(c->pool, "%s (%s)%s%s", verdict, effect, *doubt ? ", but " : "", doubt);
 }
 
-/* Where a pair's verdict stands in the sentence. */
+/* The place of a pair's verdict in the sentence. */
 static int place_of(const struct compared *c, const struct compared_answer *a) {
     static const int places[] = {[VERDICT_FASTER] = 0,
                                  [VERDICT_SLOWER] = 1,

@@ -2,9 +2,8 @@
 #include "lab/draw/svg.h"
 
 #include <math.h>
-#include <stdio.h>
 
-static const char *value(enum plot_unit unit, double v, struct pool *pool) {
+static const char *value_text(enum plot_unit unit, double v, struct pool *pool) {
     char text[32];
     plot_value_text(unit, v, text);
     return pool_printf(pool, "%s", text);
@@ -41,7 +40,7 @@ static enum error line_table(const struct plot *p, struct pool *pool, struct tab
     table_row(t, 0)[0] = p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (double x = next_x(p, -INFINITY); isfinite(x); x = next_x(p, x), r++) {
-        table_row(t, r)[0] = value(p->x.unit, x, pool);
+        table_row(t, r)[0] = value_text(p->x.unit, x, pool);
         for (int i = 0; i < p->nseries; i++) table_row(t, r)[1 + i] = line_cell(p, &p->series[i], x, pool);
     }
     return ERR_NONE;
@@ -81,9 +80,9 @@ static enum error span_table(const struct plot *p, struct pool *pool, struct tab
         const char **row = table_row(t, i + 1);
         row[0] = p->category[s->row];
         row[1] = p->series[s->series].name;
-        row[2] = value(p->x.unit, s->from, pool);
-        row[3] = value(p->x.unit, s->to, pool);
-        row[4] = value(p->x.unit, s->to - s->from, pool);
+        row[2] = value_text(p->x.unit, s->from, pool);
+        row[3] = value_text(p->x.unit, s->to, pool);
+        row[4] = value_text(p->x.unit, s->to - s->from, pool);
     }
     return ERR_NONE;
 }

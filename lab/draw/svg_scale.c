@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <string.h>
 
 struct scale_unit {
     double least, factor; /* from this value on */

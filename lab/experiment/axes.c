@@ -1,7 +1,6 @@
 /* The question of an experiment and the places where it is asked: named sides, and the axes of the matrix. */
 #include "lab/experiment/impl.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* "cpu:2"; of a map "zoo=lenet depth=2". */
@@ -18,7 +17,7 @@ static const char *label_of(struct pool *pool, const struct node *value) {
     return label ? label : "(nothing)";
 }
 
-static enum error add_value(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
+static enum error axis_add(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
     const char *label = label_of(r->x->pool, value);
     int same = 1;
     for (int i = 0; i < axis->count; i++) {
@@ -46,7 +45,7 @@ static enum error read_axis(struct experiment_reader *r, const struct node *valu
                      values->key, EXPERIMENT_VALUES);
         return ERR_NONE;
     }
-    for (int i = 0; i < values->count; i++) TRY(add_value(r, axis, values->items[i]));
+    for (int i = 0; i < values->count; i++) TRY(axis_add(r, axis, values->items[i]));
     return ERR_NONE;
 }
 
@@ -65,7 +64,7 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ma
 
 /* ---- named sides ---- */
 
-static void ask(struct experiment_reader *r, const struct node *at, const char *key) {
+static void reader_ask(struct experiment_reader *r, const struct node *at, const char *key) {
     struct experiment *x = r->x;
     int n = 0;
     for (; x->asked[n]; n++)
@@ -85,7 +84,7 @@ static void read_side(struct experiment_reader *r, const struct node *side) {
         config_error(r->e, side, false,
                      "sides: '%.60s' needs a map of keys\nfor example int8: {mode: ddp, comm.compress: int8}",
                      side->key);
-    for (int i = 0; i < side->count && side->kind == NODE_MAP; i++) ask(r, side->items[i], side->items[i]->key);
+    for (int i = 0; i < side->count && side->kind == NODE_MAP; i++) reader_ask(r, side->items[i], side->items[i]->key);
     if (!label || axis->count == EXPERIMENT_VALUES) return;
     axis->value[axis->count] = side, axis->label[axis->count++] = label;
 }

@@ -17,27 +17,27 @@ struct check_reader {
     char *wrong; /* what; "" when nothing is */
 };
 
-static void skip(struct check_reader *r) {
+static void blanks_skip(struct check_reader *r) {
     while (isspace((unsigned char)*r->at)) r->at++;
 }
 
-static void refuse(struct check_reader *r, const char *what, const char *at, int n) {
+static void check_refuse(struct check_reader *r, const char *what, const char *at, int n) {
     if (!*r->wrong) snprintf(r->wrong, CHECK_WRONG, "%s '%.*s'", what, n < 80 ? n : 80, at);
 }
 
 static enum relation read_op(struct check_reader *r) {
-    skip(r);
+    blanks_skip(r);
     for (int i = 0; i < RELATIONS; i++)
         if (!strncmp(r->at, op_texts[i], strlen(op_texts[i]))) {
             r->at += strlen(op_texts[i]);
             return (enum relation)i;
         }
-    refuse(r, "one of > >= < <= == != is expected at", r->at, (int)strlen(r->at));
+    check_refuse(r, "one of > >= < <= == != is expected at", r->at, (int)strlen(r->at));
     return IS_EQ;
 }
 
-static void keep(struct check_reader *r, char out[CHECK_TEXT], const char *from, int n) {
-    if (n >= CHECK_TEXT) refuse(r, "too long:", from, n);
+static void text_keep(struct check_reader *r, char out[CHECK_TEXT], const char *from, int n) {
+    if (n >= CHECK_TEXT) check_refuse(r, "too long:", from, n);
     snprintf(out, CHECK_TEXT, "%.*s", n, from);
 }
 
@@ -51,17 +51,17 @@ static int quantity_length(const char *from) {
 
 static void read_quantity(struct check_reader *r, struct check_term *t) {
     int n = quantity_length(r->at);
-    if (n == 0) refuse(r, "a quantity is expected at", r->at, (int)strlen(r->at));
-    keep(r, t->quantity, r->at, n);
+    if (n == 0) check_refuse(r, "a quantity is expected at", r->at, (int)strlen(r->at));
+    text_keep(r, t->quantity, r->at, n);
     r->at += n;
-    skip(r);
+    blanks_skip(r);
     char sign = *r->at, *end;
     if ((sign != '+' && sign != '-') || !isspace((unsigned char)r->at[1])) return;
     r->at++;
-    skip(r);
+    blanks_skip(r);
     t->plus = isdigit((unsigned char)*r->at) ? strtod(r->at, &end) : (double)NAN;
     if (isnan(t->plus)) {
-        refuse(r, "a number is expected at", r->at, (int)strlen(r->at));
+        check_refuse(r, "a number is expected at", r->at, (int)strlen(r->at));
         return;
     }
     if (sign == '-') t->plus = -t->plus;
@@ -69,7 +69,7 @@ static void read_quantity(struct check_reader *r, struct check_term *t) {
 }
 
 static void read_term(struct check_reader *r, struct check_term *t) {
-    skip(r);
+    blanks_skip(r);
     char *end;
     *t = (struct check_term){.factor = 1};
     bool digit = isdigit((unsigned char)r->at[*r->at == '-']);
@@ -81,27 +81,27 @@ static void read_term(struct check_reader *r, struct check_term *t) {
     }
     t->factor = number;
     r->at = end;
-    skip(r);
+    blanks_skip(r);
     if (*r->at != '*') return;
     r->at++;
-    skip(r);
+    blanks_skip(r);
     read_quantity(r, t);
 }
 
 static void read_condition(struct check_reader *r, struct check_condition *c) {
-    skip(r);
+    blanks_skip(r);
     const char *key = r->at;
     int n = (int)strcspn(key, " \t<>=!");
-    keep(r, c->axis, key, n);
+    text_keep(r, c->axis, key, n);
     r->at += n;
     c->op = read_op(r);
-    skip(r);
+    blanks_skip(r);
     n = (int)strcspn(r->at, ",");
     int used = n;
     while (used > 0 && isspace((unsigned char)r->at[used - 1])) used--;
-    keep(r, c->value, r->at, used);
+    text_keep(r, c->value, r->at, used);
     r->at += n;
-    if (!used) refuse(r, "a value is expected after", key, (int)(r->at - key));
+    if (!used) check_refuse(r, "a value is expected after", key, (int)(r->at - key));
 }
 
 bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
@@ -111,14 +111,14 @@ bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
     read_term(&r, &out->term[0]);
     out->op = read_op(&r);
     read_term(&r, &out->term[1]);
-    skip(&r);
+    blanks_skip(&r);
     bool more = *r.at == '@';
     while (more && !*wrong && out->nconditions < CHECK_CONDITIONS) {
         r.at++;
         read_condition(&r, &out->condition[out->nconditions++]);
         more = *r.at == ',';
     }
-    if (*r.at) refuse(&r, "not understood:", r.at, (int)strlen(r.at));
+    if (*r.at) check_refuse(&r, "not understood:", r.at, (int)strlen(r.at));
     return !*wrong;
 }
 

@@ -48,7 +48,7 @@ bool settings_of_command(const struct result_setting *s, int n) {
     return false;
 }
 
-static const char *value_of(const struct experiment_cell *c, const char *key) {
+static const char *cell_value(const struct experiment_cell *c, const char *key) {
     for (int i = 0; i < c->nsettings; i++)
         if (!strcmp(c->setting[i].key, key)) return c->setting[i].value;
     return NULL;
@@ -68,7 +68,7 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
         const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
         for (int i = 0; i < mine->nsettings && n < most; i++) {
             const char *key = mine->setting[i].key, *value = mine->setting[i].value;
-            const char *beside = value_of(other, key);
+            const char *beside = cell_value(other, key);
             if (is_any(key, names) || (asked && is_any(key, asked))) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";

@@ -31,9 +31,10 @@ struct quantity {
     int asked;               /* of an answer: which of the experiment's measures it is about */
     int at[EXPERIMENT_AXES]; /* -1: as at the place that is looked at; the first is the side */
 };
+/* Reads SIDE.METRIC, with [AXIS=VALUE] after the side to fix other axes; false: 'wrong' says why. */
 bool quantity_read(const struct experiment *x, const char *text, struct quantity *out, char wrong[CHECK_WRONG]);
 bool quantity_timed(const struct experiment *x, const struct quantity *q); /* it depends on how fast the machine is */
-/* Its cell at the place of another one (-1: at none, so all its axes are to be fixed); -1: there is none. */
+/* The quantity's cell at the place of another cell (-1: at none, so all its axes are to be fixed); -1: there is none. */
 int quantity_cell(const struct experiment *x, const struct quantity *q, int place);
 
 /* Finds the axes that the conditions of a check name; false: wrong[] names the missing one. */

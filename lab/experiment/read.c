@@ -162,7 +162,7 @@ static void read_practical(struct experiment_reader *r, const struct node *at) {
     }
 }
 
-/* Of characters that a folder's name may have. */
+/* The text with only characters that a folder's name may have. */
 static const char *clean_name(struct pool *pool, const char *text, size_t n) {
     char *name = pool_strndup(pool, text, n < 60 ? n : 60);
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
@@ -171,7 +171,8 @@ static const char *clean_name(struct pool *pool, const char *text, size_t n) {
     return name && *name ? name : "experiment";
 }
 
-static const char *name_of(const struct experiment_source *s, const struct experiment_raw *raw, struct pool *pool) {
+static const char *experiment_name_of(const struct experiment_source *s, const struct experiment_raw *raw,
+                                      struct pool *pool) {
     if (raw->name) return clean_name(pool, raw->name, strlen(raw->name));
     const char *file = s->path ? s->path : "experiment";
     if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
@@ -216,7 +217,7 @@ static enum error read_base(struct experiment_reader *r, const struct experiment
 
 /* ---- metrics and gates ---- */
 
-static enum error add_measure(struct experiment_reader *r, const struct measure *m) {
+static enum error measure_add(struct experiment_reader *r, const struct measure *m) {
     if (r->x->nmeasures < EXPERIMENT_MEASURES) r->x->measure[r->x->nmeasures++] = *m;
     return ERR_NONE;
 }
@@ -234,7 +235,7 @@ static enum error read_time_to(struct experiment_reader *r, const struct node *i
         return ERR_NONE;
     }
     m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of, goal->text);
-    return m.name ? add_measure(r, &m) : ERR_MEMORY;
+    return m.name ? measure_add(r, &m) : ERR_MEMORY;
 }
 
 static enum error read_measure(struct experiment_reader *r, const struct node *item) {
@@ -244,7 +245,7 @@ static enum error read_measure(struct experiment_reader *r, const struct node *i
     const struct measure *all = measure_list(&n), *m;
     for (int i = 0; i < n; i++) names[i] = all[i].name;
     m = measure_find(item->text, (int)strlen(item->text));
-    if (m) return add_measure(r, m);
+    if (m) return measure_add(r, m);
     const char *near = text_nearest(item->text, names, n);
     config_error(r->e, item, false, "no metric '%s'\n%s%s%s", item->text, near ? "did you mean '" : "",
                  near ? near : "see engine help compare", near ? "'?" : "");
@@ -301,7 +302,7 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     if (err == ERR_CONFIG && root->count == 0) return err;
     TRY(go_on(err));
     TRY(go_on(config_read(&schema, root, x->pool, r->e, &raw)));
-    x->name = name_of(s, &raw, x->pool);
+    x->name = experiment_name_of(s, &raw, x->pool);
     x->model_fit = raw.model_fit, x->timeout = raw.timeout;
     if (!(x->folder = folder_of(s->path, x->pool))) return ERR_MEMORY;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;

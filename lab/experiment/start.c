@@ -2,7 +2,6 @@
 #include "lab/experiment/impl.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -132,7 +131,7 @@ static bool is_ours(const char *key) {
     return false;
 }
 
-static struct node *split(struct experiment_reader *r, struct node *tree) {
+static struct node *tree_split(struct experiment_reader *r, struct node *tree) {
     struct node *keys = pool_alloc(r->x->pool, sizeof *keys);
     struct node **items = pool_alloc(r->x->pool, ((size_t)tree->count + 1) * sizeof *items);
     int left = 0;
@@ -148,7 +147,7 @@ static struct node *split(struct experiment_reader *r, struct node *tree) {
 }
 
 enum error experiment_start_take(struct experiment_reader *r, struct node *tree, struct experiment_start *out) {
-    struct node *keys = split(r, tree);
+    struct node *keys = tree_split(r, tree);
     *out = (struct experiment_start){.keys = keys};
     if (!keys) return ERR_MEMORY;
     const struct node *command = node_get(keys, "command"), *env = node_get(keys, "env");

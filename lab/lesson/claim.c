@@ -105,7 +105,7 @@ static int count_places(const struct lesson *l, const struct claim *c) {
     return places;
 }
 
-/* In a JSON path a name with a unit of time is one: alpha_s, step_ms.p50, beta_s_per_byte. */
+/* Whether a JSON path leads to a time: a name in it has a unit of time, as in alpha_s, step_ms.p50, beta_s_per_byte. */
 static bool path_timed(const char *path) {
     for (const char *at = path; (at = strchr(at, '_')); at++) {
         size_t n = at[1] == 'm' ? 2 : 1;
@@ -143,7 +143,7 @@ enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
 
 /* ---- values ---- */
 
-static const struct json_value *element(const struct json_value *array, const char *part) {
+static const struct json_value *array_element(const struct json_value *array, const char *part) {
     int64_t at;
     if (!strcmp(part, "last"))
         at = array->count - 1;
@@ -162,7 +162,7 @@ static const struct json_value *path_walk(const struct json_value *at, const cha
     char copy[CHECK_TEXT], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", path);
     for (char *part = strtok_r(copy, ".", &rest); part && at; part = strtok_r(NULL, ".", &rest))
-        at = at->kind == JSON_OBJECT ? json_get(at, part) : at->kind == JSON_ARRAY ? element(at, part) : NULL;
+        at = at->kind == JSON_OBJECT ? json_get(at, part) : at->kind == JSON_ARRAY ? array_element(at, part) : NULL;
     return at;
 }
 
@@ -187,8 +187,8 @@ static void path_value(const struct lesson_outcome *o, const char *path, struct 
 }
 
 /* cell: of a comparison's. */
-static void value_of(const struct claim *c, int term, const struct lesson_outcome *outcome, int cell,
-                     struct check_value *out) {
+static void term_value(const struct claim *c, int term, const struct lesson_outcome *outcome, int cell,
+                       struct check_value *out) {
     const struct term *t = &c->term[term];
     const struct check_term *as = &c->check.term[term];
     const struct lesson_outcome *o = &outcome[t->step];
@@ -235,6 +235,7 @@ static const char *numbers_text(const struct lesson *l, const struct claim *c, c
     return text ? text : "";
 }
 
+/* Judges a claim about cells: it holds if it holds at each; the result is that of the cell where it holds the least. */
 static struct claim_result judge_places(const struct lesson *l, const struct claim *c,
                                         const struct lesson_outcome *outcome) {
     const struct experiment *x = l->step[c->term[0].step].experiment;
@@ -245,8 +246,8 @@ static struct claim_result judge_places(const struct lesson *l, const struct cla
         struct check_value v[2];
         if (!claim_stands(l, c, i, &second)) continue;
         if (!c->beside && c->term[1].kind == TERM_CELL) second = term_alone(l, &c->term[1]);
-        value_of(c, 0, outcome, i, &v[0]);
-        value_of(c, 1, outcome, second, &v[1]);
+        term_value(c, 0, outcome, i, &v[0]);
+        term_value(c, 1, outcome, second, &v[1]);
         int holds = check_holds(&v[0], c->check.op, &v[1]);
         places++;
         bool decides = holds < r.holds || (holds == r.holds && values_margin(&v[0], &v[1]) < least);
@@ -267,8 +268,8 @@ struct claim_result claim_judge(const struct lesson *l, int i, const struct less
     struct claim_result r = {-1, ""};
     if (!read_claim(l, l->claim[i].check, &c, wrong)) return r;
     if (c.term[0].kind == TERM_CELL) return judge_places(l, &c, outcome);
-    value_of(&c, 0, outcome, 0, &v[0]);
-    value_of(&c, 1, outcome, c.term[1].kind == TERM_CELL ? term_alone(l, &c.term[1]) : 0, &v[1]);
+    term_value(&c, 0, outcome, 0, &v[0]);
+    term_value(&c, 1, outcome, c.term[1].kind == TERM_CELL ? term_alone(l, &c.term[1]) : 0, &v[1]);
     r.holds = check_holds(&v[0], c.check.op, &v[1]);
     r.numbers = numbers_text(l, &c, "", v, r.holds);
     return r;

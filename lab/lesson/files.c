@@ -28,7 +28,7 @@ const char *lesson_readme(const char *full) {
 
 /* ---- the list ---- */
 
-static const char *scalar(const struct node *map, const char *key) {
+static const char *map_scalar(const struct node *map, const char *key) {
     const struct node *at = node_get(map, key);
     return at && at->kind == NODE_SCALAR ? at->text : "";
 }
@@ -40,13 +40,13 @@ static enum error read_about(const char *path, const char *text, struct pool *po
     enum error err = tree_parse(text, strlen(text), path, pool, e, &root);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), scalar(root, "title"),
-                                 scalar(root, "question"), 0};
+    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), map_scalar(root, "title"),
+                                 map_scalar(root, "question"), 0};
     if (!out->name) return ERR_MEMORY;
-    return text_real(scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
+    return text_real(map_scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
 }
 
-/* Of "00-hello/lab.yaml" what its folder is called; 0: the file is another. */
+/* The length of the folder's name in "00-hello/lab.yaml"; 0: the file is another. */
 static size_t name_length(const char *path) {
     const char *slash = strchr(path, '/');
     return slash && !strcmp(slash, "/lab.yaml") ? (size_t)(slash - path) : 0;

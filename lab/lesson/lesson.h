@@ -64,7 +64,7 @@ enum { LESSONS_MOST = 64 };
 MUST_CHECK enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n);
 /* The name of the i-th lab; NULL: there are fewer. The text is static until the next call. */
 const char *lesson_name(int i);
-/* By number or name: "3", "03", "ps-vs-ring", "03-ps-vs-ring". ERR_INPUT, with what may have been meant. */
+/* Finds a lesson by number or name: "3", "03", "ps-vs-ring", "03-ps-vs-ring". ERR_INPUT, with what may have been meant. */
 MUST_CHECK enum error lesson_find(const char *name, struct pool *pool, const char **full);
 const char *lesson_readme(const char *full);
 /* Writes its files into the folder, which is made; those that are there stay as they are. *kept: how many of these

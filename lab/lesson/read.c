@@ -7,7 +7,6 @@
 #include "lab/process/process.h"
 
 #include <ctype.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -52,7 +52,7 @@ static enum error make_words(const struct lesson_state *t, const struct lesson_s
     return ERR_NONE;
 }
 
-/* As a shell takes it. */
+/* The command as one would type it in a shell, in quotes where needed. */
 static const char *words_typed(struct pool *pool, const char *const *under, const char *const *words) {
     const char *text = "";
     for (int i = 0; under[i] && text; i++) text = pool_printf(pool, "%s%s ", text, under[i]);

@@ -75,7 +75,7 @@ struct outermost {
 
 /* The outermost sums, from the least one up, that have together at most half of what confidence leaves; where all ranks
  * differ. */
-static struct outermost outermost(int count, int of, double confidence) {
+static struct outermost outermost_ranks(int count, int of, double confidence) {
     int rank[2 * STATISTICS_RUNS], most = 0, least = 0;
     double total = 0, sum = 0;
     struct outermost out = {0};
@@ -117,7 +117,7 @@ struct shift statistics_paired(const double *d, int n, double confidence) {
         for (int k = 0; k <= i; k++) average[averages++] = (d[i] + d[k]) / 2;
     }
     if (signs) out.p = as_far(rank, signs, -1, all / 2.0, mine);
-    take_middle(average, averages, outermost(n, -1, confidence).sums, &out);
+    take_middle(average, averages, outermost_ranks(n, -1, confidence).sums, &out);
     return out;
 }
 
@@ -140,7 +140,7 @@ struct shift statistics_unpaired(const double *a, int n, const double *b, int m,
     for (int i = 0; i < n; i++)
         for (int k = 0; k < m; k++) difference[count++] = a[i] - b[k];
     out.p = mann_whitney(a, n, b, m);
-    take_middle(difference, count, outermost(n + m, n, confidence).sums, &out);
+    take_middle(difference, count, outermost_ranks(n + m, n, confidence).sums, &out);
     return out;
 }
 
@@ -212,7 +212,7 @@ static double above_t(double t, double away, double freedom) {
 }
 
 double statistics_power(double shift, double spread, int n, bool paired, int tests, double confidence) {
-    struct outermost o = outermost(paired ? n : 2 * n, paired ? -1 : n, 1 - (1 - confidence) / tests);
+    struct outermost o = outermost_ranks(paired ? n : 2 * n, paired ? -1 : n, 1 - (1 - confidence) / tests);
     if (!o.sums) return 0;
     if (!(spread > 0)) return shift > 0;
     double freedom = paired ? n - 1 : 2 * n - 2, t = student_quantile(1 - o.level / 2, freedom);
@@ -238,11 +238,11 @@ const char *verdict_text(enum verdict v) {
 /* Shifts beyond this are of values that are zero or infinite. */
 static const double SHIFT_MOST = 1e9;
 
-static double shifted(enum scale scale, double v) {
+static double scale_shift(enum scale scale, double v) {
     return fmax(-SHIFT_MOST, fmin(SHIFT_MOST, scale == SCALE_RATIO ? log(v) : v));
 }
 
-static double unshifted(enum scale scale, double shift) {
+static double scale_unshift(enum scale scale, double shift) {
     if (fabs(shift) > SHIFT_MOST / 4) shift = shift > 0 ? INFINITY : -INFINITY;
     return scale == SCALE_RATIO ? exp(shift) : shift;
 }
@@ -253,7 +253,7 @@ double statistics_shift(enum scale scale, double practical) {
 
 /* The values of a side (n), as what is shifted. */
 static void take_shifts(const double *v, int n, enum scale scale, double out[STATISTICS_RUNS]) {
-    for (int i = 0; i < n; i++) out[i] = shifted(scale, v[i]);
+    for (int i = 0; i < n; i++) out[i] = scale_shift(scale, v[i]);
 }
 
 /* The differences of pairs (n), in place of the first side. */
@@ -261,8 +261,8 @@ static void take_differences(double *a, const double *b, int n) {
     for (int i = 0; i < n; i++) a[i] -= b[i];
 }
 
-/* By the mean distance of two values, which a few outliers do not rule. */
-static double deviation(const double *v, int n) {
+/* The deviation by the mean distance of two values, which a few outliers do not rule. */
+static double robust_deviation(const double *v, int n) {
     double sum = 0;
     for (int i = 0; i < n; i++)
         for (int k = 0; k < i; k++) sum += fabs(v[i] - v[k]);
@@ -274,7 +274,7 @@ double statistics_spread(const double *a, int n, const double *b, int m, enum sc
     take_shifts(a, n, scale, side[0]);
     take_shifts(b, m, scale, side[1]);
     if (paired) take_differences(side[0], side[1], n);
-    return paired ? deviation(side[0], n) : hypot(deviation(side[0], n), deviation(side[1], m));
+    return paired ? robust_deviation(side[0], n) : hypot(robust_deviation(side[0], n), robust_deviation(side[1], m));
 }
 
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
@@ -287,9 +287,9 @@ struct comparison statistics_compare(const double *a, int n, const double *b, in
         paired ? statistics_paired(side[0], n, confidence) : statistics_unpaired(side[0], n, side[1], m, confidence);
     return (struct comparison){.scale = scale,
                                .paired = paired,
-                               .estimate = unshifted(scale, s.estimate),
-                               .low = unshifted(scale, s.low),
-                               .high = unshifted(scale, s.high),
+                               .estimate = scale_unshift(scale, s.estimate),
+                               .low = scale_unshift(scale, s.low),
+                               .high = scale_unshift(scale, s.high),
                                .p = s.p,
                                .p_all = s.p,
                                .error = (double)NAN};
@@ -300,7 +300,7 @@ static double no_difference(const struct comparison *c) {
 }
 
 /* The values' own noise and the error that they share are independent: their squares add up. */
-static void widen(const struct comparison *c, double confidence, double *low, double *high) {
+static void interval_widen(const struct comparison *c, double confidence, double *low, double *high) {
     double more = c->error > 0 ? normal_quantile((1 + confidence) / 2) * c->error : 0;
     *low = more > 0 ? c->estimate - hypot(c->estimate - c->low, more) : c->low;
     *high = more > 0 ? c->estimate + hypot(c->high - c->estimate, more) : c->high;
@@ -312,7 +312,7 @@ static bool is_significant(const struct comparison *c, double confidence) {
 
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {
     double most = no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low, high;
-    widen(c, confidence, &low, &high);
+    interval_widen(c, confidence, &low, &high);
     if (low >= least && high <= most) return VERDICT_SAME;
     if (!is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
     return c->estimate > no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
@@ -320,6 +320,6 @@ enum verdict statistics_verdict(const struct comparison *c, double confidence, d
 
 bool statistics_differs(const struct comparison *c, double confidence) {
     double low, high;
-    widen(c, confidence, &low, &high);
+    interval_widen(c, confidence, &low, &high);
     return is_significant(c, confidence) && (low > no_difference(c) || high < no_difference(c));
 }

@@ -23,7 +23,7 @@ struct shift {
     double low, high; /* NaN: so few values have no interval of this confidence */
     double p;         /* two-sided, exact, of no shift; 1 where there is nothing to test */
 };
-/* Of d[i], a run of A less the run of B that belongs to it. Equal differences share their ranks, and those of 0 have no
+/* The shift of d[i], each a run of A less the run of B that belongs to it. Equal differences share their ranks, and those of 0 have no
  * sign. */
 struct shift statistics_paired(const double *d, int n, double confidence);
 /* The effect of a over b, whose runs are not paired. */

@@ -36,7 +36,7 @@ int cost_leaves(int leaves, int devices) {
 }
 
 /* The formulas ask a place for its sizes alone, so there may be more devices than ranks can be. */
-static void survey(const struct ground *g, struct places *p, struct terrain *t) {
+static void ground_survey(const struct ground *g, struct places *p, struct terrain *t) {
     int leaves = cost_leaves(g->leaves, g->devices), locals = g->devices / g->hosts;
     p->size = g->devices;
     p->hosts = g->hosts;
@@ -47,11 +47,11 @@ static void survey(const struct ground *g, struct places *p, struct terrain *t) 
     *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);
 }
 
-static bool several(const struct places *p) {
+static bool several_hosts(const struct places *p) {
     return p->terms > p->size;
 }
 
-static double textbook(enum scheme s, const struct terrain *t, double bytes) {
+static double formula_time(enum scheme s, const struct terrain *t, double bytes) {
     int others = t->places->size - 1;
     double message = t->alpha + bytes * t->beta;
     if (s == SCHEME_STAR_DUPLEX) return t->alpha + others * message;
@@ -61,22 +61,23 @@ static double textbook(enum scheme s, const struct terrain *t, double bytes) {
 double cost_share(enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
-    survey(g, &p, &t);
+    ground_survey(g, &p, &t);
     if (g->devices == 1) return 0;
-    if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return textbook(s, &t, bytes);
+    if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return formula_time(s, &t, bytes);
     const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
     if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;
     bool tree = a->orders[ORDER_TREE]; /* else a rank gives one sum */
-    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && several(&p))) return INFINITY;
+    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && several_hosts(&p))) return INFINITY;
     return a->cost[KIND_ALL_REDUCE](&t, bytes);
 }
 
 enum scheme cost_cheapest(const struct ground *g, bool ring_order, double bytes) {
     struct places p;
     struct terrain t;
-    survey(g, &p, &t);
+    ground_survey(g, &p, &t);
     enum order order = ring_order ? ORDER_RING : ORDER_TREE;
-    return scheme_find(algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && several(&p), (size_t)bytes)->name);
+    return scheme_find(
+        algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && several_hosts(&p), (size_t)bytes)->name);
 }
 
 double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {
@@ -131,7 +132,7 @@ struct wire cost_fit(const struct cost_point *points, int n) {
 static double move_cost(enum move_by by, enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
-    survey(g, &p, &t);
+    ground_survey(g, &p, &t);
     double gather = (g->devices - 1) * (t.alpha + bytes / g->devices * t.beta);
     switch (by) {
     case MOVE_REDUCE:

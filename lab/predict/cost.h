@@ -64,7 +64,7 @@ struct step_cost {
     int64_t every;                    /* steps between two meetings of ranks that step alone; else 1 */
     bool ring_order;
 };
-/* s: of the all-reduces; SCHEMES is for each bucket the cheapest of them. */
+/* Seconds of a step. s: the scheme of the all-reduces; SCHEMES takes for each bucket the cheapest. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
 /* Bytes that all ranks together send in a step, for each byte of the gradients. */
 double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks);

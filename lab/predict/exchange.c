@@ -79,8 +79,8 @@ static void run_round(struct exchange *e, int n, bool adds) {
     e->after = was;
 }
 
-/* By how much all ranks have moved on since they were at 'was'; < 0: not all by the same. */
-static double moved(const struct exchange *e, const double *was, bool level) {
+/* The time by which all ranks have moved on since they were at 'was'; < 0: not all by the same. */
+static double ranks_moved(const struct exchange *e, const double *was, bool level) {
     double d = e->at[0] - was[0], most = 1e-7 * d;
     for (int r = 1; r < e->size; r++) {
         if (fabs(e->at[r] - was[r] - d) > most) return -1;
@@ -98,8 +98,8 @@ static void one_shift(struct exchange *e, int distance, double bytes, bool adds)
     e->net.shared = shared;
 }
 
-/* So many rounds more like those since the mark, of which there were 'done'. */
-static void repeat(struct exchange *e, const struct port_mark *since, int done, int times, double each) {
+/* Adds 'times' more rounds like those since the mark, of which there were 'done'. */
+static void rounds_repeat(struct exchange *e, const struct port_mark *since, int done, int times, double each) {
     for (int r = 0; r < e->size; r++) e->at[r] += each * times;
     network_repeat(&e->net, since, (double)times / done, each * times);
 }
@@ -114,7 +114,7 @@ static int period_of(const struct exchange *e) {
 /* Each rank sends to the one 'distance' further, or when that is 0, to the one 1, 2, ... further, round after round.
  * When all ranks have twice moved on by the same time, the rest of the rounds does so too, because the rounds are the
  * same (or, of other distances, when ranks and ports are all alike and level): so it is added at once. */
-static enum error alike(struct exchange *e, int distance, double bytes, bool adds) {
+static enum error rounds_alike(struct exchange *e, int distance, double bytes, bool adds) {
     struct port_mark mark;
     int count = e->size - 1, period = period_of(e);
     double last = -1;
@@ -122,11 +122,11 @@ static enum error alike(struct exchange *e, int distance, double bytes, bool add
     TRY(network_mark(&e->net, &mark));
     for (int k = 0; k < count; k++) {
         if (k % period == 0 && !found) {
-            double d = k ? moved(e, e->was, !distance) : -1;
+            double d = k ? ranks_moved(e, e->was, !distance) : -1;
             int more = (count - k) / period;
             found = d > 0 && fabs(d - last) <= 1e-7 * d;
             last = d;
-            if (found) repeat(e, &mark, k / period, more, d);
+            if (found) rounds_repeat(e, &mark, k / period, more, d);
             if (found && (k += more * period) == count) break;
             memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
         }
@@ -138,7 +138,7 @@ static enum error alike(struct exchange *e, int distance, double bytes, bool add
 
 /* Where ports are shared, every distance has other neighbours; of many distances some are tried, and each stands for
  * those that follow it. An odd stride does not miss what repeats with the size of hosts. */
-static enum error sampled(struct exchange *e, double bytes) {
+static enum error rounds_sampled(struct exchange *e, double bytes) {
     enum { TRIED = 128 };
     int count = e->size - 1, stride = e->plain ? 1 : (count + TRIED - 1) / TRIED | 1;
     for (int k = 0; k < count; k += stride) {
@@ -148,20 +148,20 @@ static enum error sampled(struct exchange *e, double bytes) {
         TRY(network_mark(&e->net, &mark));
         one_shift(e, k + 1, bytes, false);
         for (int r = 0; r < e->size; r++) each += (e->at[r] - e->after[r]) / e->size;
-        repeat(e, &mark, 1, more, each);
+        rounds_repeat(e, &mark, 1, more, each);
         network_mark_free(&mark);
     }
     return ERR_NONE;
 }
 
-static enum error circle(struct exchange *e, double bytes, bool adds) {
-    if (!e->plain) return alike(e, 1, bytes, adds);
+static enum error ring_rounds(struct exchange *e, double bytes, bool adds) {
+    if (!e->plain) return rounds_alike(e, 1, bytes, adds);
     for (int k = 1; k < e->size; k++) one_shift(e, 1, bytes, adds);
     return ERR_NONE;
 }
 
 static enum error all_distances(struct exchange *e, double bytes) {
-    return e->plain || e->net.shared ? sampled(e, bytes) : alike(e, 0, bytes, false);
+    return e->plain || e->net.shared ? rounds_sampled(e, bytes) : rounds_alike(e, 0, bytes, false);
 }
 
 static double part_of(const struct exchange *e) {
@@ -225,9 +225,9 @@ void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes) {
     }
 }
 
-static enum error ring(struct exchange *e, double bytes) {
-    TRY(circle(e, bytes / e->size, true));
-    return circle(e, bytes / e->size, false);
+static enum error exchange_ring(struct exchange *e, double bytes) {
+    TRY(ring_rounds(e, bytes / e->size, true));
+    return ring_rounds(e, bytes / e->size, false);
 }
 
 /* ---- trees and halves ----------------------------------------------------------------------- */
@@ -256,13 +256,13 @@ static void exchange_pairs(struct exchange *e, struct lots lots, struct pairing 
     run_round(e, n, adds);
 }
 
-static void climb(struct exchange *e, struct lots lots, double bytes) {
+static void tree_climb(struct exchange *e, struct lots lots, double bytes) {
     int d = 1;
     for (; d * lots.each < e->size; d *= 2) exchange_pairs(e, lots, (struct pairing){d, false, UP}, bytes, true);
     while ((d /= 2) > 0) exchange_pairs(e, lots, (struct pairing){d, false, DOWN}, bytes, false);
 }
 
-static void halve(struct exchange *e, struct lots lots, double bytes) {
+static void lots_halve(struct exchange *e, struct lots lots, double bytes) {
     int d = 1;
     for (; d * lots.each < e->size; d *= 2) exchange_pairs(e, lots, (struct pairing){d, true, BOTH}, bytes /= 2, true);
     for (; (d /= 2) > 0; bytes *= 2) exchange_pairs(e, lots, (struct pairing){d, true, BOTH}, bytes, false);
@@ -280,7 +280,7 @@ static void near_phase(struct exchange *e, double bytes) {
     }
 }
 
-/* In pipes: to the neighbour 1, 2, ... further within the host. */
+/* Adds the rounds in pipes within a host, each to the neighbour 1, 2, ... further. */
 static void near_rounds(struct exchange *e, double slice, bool adds) {
     int per = e->net.plan.per_host;
     for (int k = 1; k < per; k++) {
@@ -291,7 +291,7 @@ static void near_rounds(struct exchange *e, double slice, bool adds) {
 }
 
 /* A small buffer is one slice, local rank 0's; the others only wait. */
-static enum error hierarchical(struct exchange *e, double bytes) {
+static enum error exchange_hierarchical(struct exchange *e, double bytes) {
     int per = e->net.plan.per_host, hosts = e->size / per;
     bool whole = bytes <= HIERARCHICAL_ONE_SLICE;
     double slice = whole ? bytes : bytes / per;
@@ -299,7 +299,7 @@ static enum error hierarchical(struct exchange *e, double bytes) {
         near_phase(e, (per - 1) * slice);
     else
         near_rounds(e, slice, true);
-    (is_power_of_two(hosts) ? halve : climb)(e, (struct lots){per, whole ? 1 : per}, slice);
+    (is_power_of_two(hosts) ? lots_halve : tree_climb)(e, (struct lots){per, whole ? 1 : per}, slice);
     if (e->near)
         near_phase(e, (per - 1) * slice);
     else
@@ -314,17 +314,17 @@ enum error exchange_all_reduce(struct exchange *e, enum scheme s, double bytes) 
     if (e->size == 1) return ERR_NONE;
     switch (s) {
     case SCHEME_ring:
-        return ring(e, bytes);
+        return exchange_ring(e, bytes);
     case SCHEME_tree:
         if (several) break;
-        climb(e, (struct lots){1, 1}, bytes);
+        tree_climb(e, (struct lots){1, 1}, bytes);
         return ERR_NONE;
     case SCHEME_halving_doubling:
         if (!is_power_of_two(e->size)) break;
-        halve(e, (struct lots){1, 1}, bytes);
+        lots_halve(e, (struct lots){1, 1}, bytes);
         return ERR_NONE;
     case SCHEME_hierarchical:
-        if (e->net.plan.per_host < e->size && e->locals) return hierarchical(e, bytes);
+        if (e->net.plan.per_host < e->size && e->locals) return exchange_hierarchical(e, bytes);
         break;
     case SCHEME_star:
         exchange_reduce(e, 0, bytes);

@@ -52,5 +52,5 @@ struct unsimulated {
 struct unsimulated measured_unknown(const struct run_config *c);
 /* ERR_CONFIG as above, with what to set instead. */
 MUST_CHECK enum error measured_refuse(const struct run_config *c);
-/* Its times, bytes and trace as members of the object that is open. */
+/* Writes a step's times, bytes and trace as members of the object that is open. */
 void measured_json(const struct measured_step *m, struct json *j);

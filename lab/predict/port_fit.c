@@ -22,7 +22,7 @@ static int take_rows(const struct json_value *series, int devices, struct cost_p
     return n;
 }
 
-/* How far the fit is from the calls, in the middle. */
+/* The median relative error of the fit's times of the calls. */
 static double error_of(const struct wire *w, const struct cost_point *points, int n) {
     double off[POINTS_MOST];
     int known = 0;

@@ -51,7 +51,7 @@ static bool takes_direct(const struct run_config *c) {
 }
 
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
-static struct measured_step recut(const struct measured_step *m, const struct run_config *c, double batches) {
+static struct measured_step step_recut(const struct measured_step *m, const struct run_config *c, double batches) {
     struct measured_step own = *m;
     own.passes = llround((double)planned_passes(c) * c->devices.count / batches);
     return own;
@@ -75,7 +75,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double batches = (double)c->batch.size / (double)m->batch;
-    struct measured_step own = recut(m, c, batches);
+    struct measured_step own = step_recut(m, c, batches);
     double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
     enum error err = measured_shape(&own, share, c->sharing.first, c->sharing.cap, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);

@@ -23,7 +23,7 @@ static double crowd_of(const struct simulate_plan *p, int devices) {
     return p->cores && devices > p->cores ? (double)devices / p->cores : 1;
 }
 
-static enum error doubles(int n, double **out) {
+static enum error doubles_alloc(int n, double **out) {
     void *memory;
     TRY(memory_alloc((size_t)n * sizeof **out, &memory));
     *out = memory;
@@ -40,9 +40,9 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
     if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.plain = plan->plain;
-    TRY(doubles(net.devices, &r->start));
-    TRY(doubles(net.devices, &r->done));
-    return doubles(net.devices, &r->slow);
+    TRY(doubles_alloc(net.devices, &r->start));
+    TRY(doubles_alloc(net.devices, &r->done));
+    return doubles_alloc(net.devices, &r->slow);
 }
 
 static void replay_close(struct replay *r) {
@@ -55,7 +55,7 @@ static void replay_close(struct replay *r) {
 /* ---- a step --------------------------------------------------------------------------------- */
 
 /* Sets the times of all ranks in this step; a dedicated server has nothing to compute. */
-static void begin_step(struct replay *r, int64_t step) {
+static void replay_begin(struct replay *r, int64_t step) {
     const struct simulate_plan *p = r->plan;
     struct rng_key key = rng_key(p->seed, RNG_ORDER);
     for (int i = 0; i < r->e.size; i++) {
@@ -106,7 +106,7 @@ static double all_bytes(const struct step_shape *s) {
     return all;
 }
 
-static enum error run_move(struct replay *r, const struct move *v, double bytes, int64_t meeting) {
+static enum error replay_move(struct replay *r, const struct move *v, double bytes, int64_t meeting) {
     switch (v->by) {
     case MOVE_ALL_REDUCE:
         return exchange_all_reduce(&r->e, scheme_of(r->plan, bytes), bytes);
@@ -132,7 +132,7 @@ static enum error move_gradients(struct replay *r) {
     const struct exchange_plan *p = &r->plan->moves;
     for (int b = 0; b < r->shape->buckets && p->nbefore; b++) {
         await_bucket(r, b);
-        for (int i = 0; i < p->nbefore; i++) TRY(run_move(r, &p->before[i], r->shape->bytes[b], 0));
+        for (int i = 0; i < p->nbefore; i++) TRY(replay_move(r, &p->before[i], r->shape->bytes[b], 0));
     }
     return ERR_NONE;
 }
@@ -140,9 +140,9 @@ static enum error move_gradients(struct replay *r) {
 static enum error move_weights(struct replay *r, int64_t meeting) {
     const struct exchange_plan *p = &r->plan->moves;
     for (int i = 0; i < p->nafter; i++) {
-        if (p->after[i].whole) TRY(run_move(r, &p->after[i], all_bytes(r->shape), meeting));
+        if (p->after[i].whole) TRY(replay_move(r, &p->after[i], all_bytes(r->shape), meeting));
         for (int b = 0; b < r->shape->buckets && !p->after[i].whole; b++)
-            TRY(run_move(r, &p->after[i], r->shape->bytes[b], meeting));
+            TRY(replay_move(r, &p->after[i], r->shape->bytes[b], meeting));
     }
     return ERR_NONE;
 }
@@ -153,9 +153,9 @@ static void add_steps(struct replay *r, int64_t steps) {
     for (int i = 0; i < r->e.size; i++) r->e.at[i] += each * (double)steps;
 }
 
-static enum error run_step(struct replay *r, int64_t step) {
+static enum error replay_step(struct replay *r, int64_t step) {
     int64_t every = r->plan->every;
-    begin_step(r, step);
+    replay_begin(r, step);
     if (r->e.size == 1) {
         await_backward(r);
         r->e.at[0] += r->shape->update;
@@ -169,7 +169,7 @@ static enum error run_step(struct replay *r, int64_t step) {
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static double last_of(const double *v, int n) {
+static double latest(const double *v, int n) {
     double last = v[0];
     for (int i = 1; i < n; i++) last = fmax(last, v[i]);
     return last;
@@ -178,7 +178,7 @@ static double last_of(const double *v, int n) {
 /* What the slowest device computes in a step, and then updates. */
 static double longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
-    double compute = last_of(r->slow, r->workers) * (s->before + s->backward), each = s->update;
+    double compute = latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;
     enum update_by by = r->plan->moves.update;
     if (by == UPDATE_BY_ROOT) return compute + each;
     return compute + each * r->crowd / (by == UPDATE_BY_OWNERS ? r->workers : 1);
@@ -207,10 +207,10 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
     double largest = 0, count = (double)steps;
     for (int64_t i = alike; i < steps; i += 1 + alike) {
         add_steps(r, alike);
-        TRY(run_step(r, i));
+        TRY(replay_step(r, i));
         out->compute += longest_compute(r) * (double)(1 + alike) / count;
     }
-    out->step = last_of(r->e.at, r->e.size) / count + moving_of(r->shape, r->plan);
+    out->step = latest(r->e.at, r->e.size) / count + moving_of(r->shape, r->plan);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
     out->port.seconds /= count;
@@ -220,7 +220,7 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
     return ERR_NONE;
 }
 
-static enum error check(const struct simulate_plan *p) {
+static enum error plan_check(const struct simulate_plan *p) {
     int n = p->net.devices, per = p->net.per_host;
     if (p->moves.by_turns || p->every < 1) return FAIL(ERR_BUG, "a plan that cannot be simulated");
     if (n < 1 || n > SIMULATE_DEVICES)
@@ -234,7 +234,7 @@ static enum error check(const struct simulate_plan *p) {
 enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan, struct simulated *out) {
     struct replay r;
     *out = (struct simulated){0};
-    TRY(check(plan));
+    TRY(plan_check(plan));
     enum error err = replay_open(&r, shape, plan);
     if (err == ERR_NONE) err = replay_all(&r, out);
     replay_close(&r);

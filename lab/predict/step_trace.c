@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- reading ---- */
 
@@ -96,7 +95,7 @@ int64_t step_trace_typical(const struct step_trace *t) {
 
 /* ---- when gradients are ready ---- */
 
-/* Of one step, into column 'sample' of all: one row of 'most' for each parameter. False: it does not tell. */
+/* Takes when a step's gradients were ready into column 'sample' of all (parameters, most). False: the step does not say. */
 static bool take_ready(const struct trace_rank *r, const struct traced_step *s, const struct model *m, double *all,
                        int sample, int most) {
     int64_t whole = s->backward_end - s->backward_begin, end;

@@ -20,7 +20,7 @@ struct step_trace {
 MUST_CHECK enum error step_trace_read(const char *run_dir, struct pool *pool, struct step_trace *out);
 /* NULL: it is not there. rank: an index into out->rank. */
 const struct traced_step *step_trace_find(const struct step_trace *t, int rank, int64_t step);
-/* The step that took the first rank neither long nor short, of those that all ranks have; 0: there are none. */
+/* The step of the first rank's median duration, of the steps that all ranks have; 0: there are none. */
 int64_t step_trace_typical(const struct step_trace *t);
 /* Which share of the last backward was done when parameter i had its gradient: the median over steps and ranks. Returns
  * the number of steps of ranks that it is known from; 0: of none, as on accelerators, and nothing is changed. */

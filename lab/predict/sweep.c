@@ -37,8 +37,8 @@ bool way_suits(const struct way *w, const struct sweep_place *p) {
     return isfinite(cost_share(w->scheme, &g, 1));
 }
 
-static enum error cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
-                      const struct sweep_place *p, double share, struct step_shape *out) {
+static enum error way_cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
+                          const struct sweep_place *p, double share, struct step_shape *out) {
     bool one = w->of->in_one && !plan->overlap;
     int64_t cap = one ? INT64_MAX : p->cap;
     return measured_shape(m, share, one || p->first > cap ? cap : p->first, cap, out);
@@ -56,7 +56,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
-    enum error err = cut(m, &plan, w, p, share, shape);
+    enum error err = way_cut(m, &plan, w, p, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;

@@ -44,7 +44,7 @@ static bool variables_set(const char *const *variables, const char *old) {
 }
 
 /* This process's environment with the variables in place of those of the same names. */
-static char **environment(const char *const *variables, struct pool *pool) {
+static char **process_environment(const char *const *variables, struct pool *pool) {
     size_t n = 0, more = 0;
     if (!variables) return environ;
     while (environ[n]) n++;
@@ -69,7 +69,7 @@ static void place_files(const struct process *p, int input, posix_spawn_file_act
 }
 
 static enum error process_spawn(const struct process *p, pid_t group, int input, struct pool *pool, pid_t *pid) {
-    char *words[WORDS_MOST + 2], **variables = environment(p->variables, pool);
+    char *words[WORDS_MOST + 2], **variables = process_environment(p->variables, pool);
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     if (!variables) return ERR_MEMORY;
@@ -212,7 +212,7 @@ enum error process_error(int code) {
 }
 
 /* What it said: its error and hint, or else the end of its log. */
-static enum error failure(const struct process *p, struct pool *pool, int code) {
+static enum error process_failure(const struct process *p, struct pool *pool, int code) {
     char *text = NULL;
     size_t n = 0;
     if (file_read(p->err, LOG_MOST, pool, &text, &n) != ERR_NONE || n == 0)
@@ -230,5 +230,5 @@ enum error process_engine(const struct process *p, double timeout, struct pool *
     TRY(processes_run(p, 1, (struct process_limits){timeout, 10}, pool, &end));
     if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
     if (end.late) return FAIL(ERR_TIMEOUT, "'engine %s' has not ended within %g s", p->args[0], timeout);
-    return end.code ? failure(p, pool, end.code) : ERR_NONE;
+    return end.code ? process_failure(p, pool, end.code) : ERR_NONE;
 }

@@ -1,10 +1,9 @@
 /* How the runs were made: what differed, on what machine, and how to do it again. */
 #include "lab/report/data.h"
 
-#include <stdio.h>
 #include <string.h>
 
-/* Where a run lies differs by nature. */
+/* Whether a key is about the place of a run, which differs by nature. */
 static bool of_the_place(const char *key) {
     static const char *const keys[] = {"name", "log.dir", "run.port", "run.token", "checkpoint.resume"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
@@ -12,27 +11,27 @@ static bool of_the_place(const char *key) {
     return false;
 }
 
-static bool varies(const struct report_data *d, const char *key) {
+static bool key_varies(const struct report_data *d, const char *key) {
     for (int i = 1; i < d->ncells; i++)
         if (strcmp(run_result_setting(d->cell[i].run, key), run_result_setting(d->cell[0].run, key)) != 0) return true;
     return false;
 }
 
 /* The keys of any cell that are not the same in all, each once; gives how many. */
-static int differing(const struct report_data *d, const char **key, int most) {
+static int keys_differing(const struct report_data *d, const char **key, int most) {
     int n = 0;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0; k < d->cell[i].run[0].nsettings && n < most; k++) {
             const char *name = d->cell[i].run[0].setting[k].key;
             int seen = 0;
             while (seen < n && strcmp(key[seen], name) != 0) seen++;
-            if (seen == n && !of_the_place(name) && varies(d, name)) key[n++] = name;
+            if (seen == n && !of_the_place(name) && key_varies(d, name)) key[n++] = name;
         }
     return n;
 }
 
 /* The values that a key has in the cells of a side: "cpu:1, cpu:2". */
-static const char *values(struct report *r, const struct report_data *d, int side, const char *key) {
+static const char *key_values(struct report *r, const struct report_data *d, int side, const char *key) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++) {
         if (d->cell[i].side != side) continue;
@@ -45,16 +44,17 @@ static const char *values(struct report *r, const struct report_data *d, int sid
     return all;
 }
 
-static enum error differences(struct report *r, struct report_section *s, const struct report_data *d) {
+/* The table of the keys whose values differ between cells. */
+static enum error differences_table(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *keys[64], *heads[REPORT_SIDES + 1] = {"key"};
-    int n = differing(d, keys, 64);
+    int n = keys_differing(d, keys, 64);
     struct table *t;
     for (int i = 0; i < d->nsides; i++) heads[1 + i] = d->side[i];
     TRY(report_table(r, s, "Keys whose values differ between cells", 1 + d->nsides, n, heads, &t));
     t->words = t->columns;
     for (int i = 0; i < n; i++) {
         table_row(t, i + 1)[0] = keys[i];
-        for (int k = 0; k < d->nsides; k++) table_row(t, i + 1)[1 + k] = values(r, d, k, keys[i]);
+        for (int k = 0; k < d->nsides; k++) table_row(t, i + 1)[1 + k] = key_values(r, d, k, keys[i]);
     }
     report_paragraph(s, "All other keys have the same values everywhere; each run's resolved.yaml has them.");
     return ERR_NONE;
@@ -76,7 +76,7 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
     s->fold = d->ncells > 1 ? FOLD_SHUT : FOLD_ASIDE; /* a run's resolved.yaml has it all */
-    return d->ncells > 1 ? differences(r, s, d) : all_settings(r, s, d->cell[0].run);
+    return d->ncells > 1 ? differences_table(r, s, d) : all_settings(r, s, d->cell[0].run);
 }
 
 /* ---- the machine ---- */

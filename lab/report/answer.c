@@ -108,7 +108,7 @@ static const char *tally_clause(struct report *r, const struct report_data *d, i
     return others ? report_say(r, "%s (%d more in doubt)", text, others) : text;
 }
 
-/* Of the only pair, which nobody wins. */
+/* The answer for the only pair, where neither side wins. */
 static const char *no_winner(struct report *r, const struct report_data *d, int metric, int pair) {
     const struct report_answer *a = &d->pair[pair].answer[metric];
     const char *text = how_far(r, d, metric, pair, false, false);

@@ -11,12 +11,12 @@
 enum { RESULTS_MOST = 64 << 20 };
 static const struct json_limits limits = {12, 1 << 20, 1 << 16};
 
-static int64_t whole(const struct json_value *in, const char *key, int64_t otherwise) {
+static int64_t member_whole(const struct json_value *in, const char *key, int64_t otherwise) {
     int64_t n;
     return json_get_int(in, key, INT64_MAX, &n) ? n : otherwise;
 }
 
-static enum error wrong(const struct report_data *d, const char *what) {
+static enum error data_wrong(const struct report_data *d, const char *what) {
     return FAIL(ERR_DATA, "'%s/results.json' has %s\nengine compare writes it anew from the runs", d->path, what);
 }
 
@@ -50,7 +50,7 @@ static enum error cell_place(const struct report_data *d, const struct json_valu
 static enum error cell_run(const struct report_data *d, const struct json_value *v, struct pool *pool,
                            struct report_cell *c) {
     const char *dir = json_text(v, "dir");
-    if (!*dir) return wrong(d, "a run without its directory");
+    if (!*dir) return data_wrong(d, "a run without its directory");
     char *path = *dir == '/' ? pool_printf(pool, "%s", dir) : pool_printf(pool, "%s/%s", d->path, dir);
     if (!path) return ERR_MEMORY;
     struct run_result *run = &c->run[c->nruns];
@@ -81,13 +81,13 @@ static double median_rate(const struct report_data *d, const struct report_cell 
 static enum error cell_read(const struct report_data *d, const struct json_value *v, struct pool *pool,
                             struct report_cell *c) {
     const struct json_value *runs = json_member(v, "runs", JSON_ARRAY);
-    if (!runs) return wrong(d, "a cell without runs");
-    if (runs->count > REPORT_RUNS) return wrong(d, "a cell of too many runs");
+    if (!runs) return data_wrong(d, "a cell without runs");
+    if (runs->count > REPORT_RUNS) return data_wrong(d, "a cell of too many runs");
     const char *side = json_text(v, "side");
     for (c->side = 0; c->side < d->nsides && strcmp(d->key[c->side], side) != 0;) c->side++;
-    if (c->side == d->nsides) return wrong(d, "a cell of no side");
+    if (c->side == d->nsides) return data_wrong(d, "a cell of no side");
     c->label = json_text(v, "label");
-    c->devices = whole(v, "devices", 0);
+    c->devices = member_whole(v, "devices", 0);
     c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
     c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
     if (!c->run || !c->step_s) return ERR_MEMORY;
@@ -145,7 +145,7 @@ static struct report_answer answer_read(const struct json_value *v, const char *
                               .words = json_text(v, "words"),
                               .doubt = json_text(v, "doubt"),
                               .paired = json_truth(v, "paired"),
-                              .needed = whole(v, "needed", 0)};
+                              .needed = member_whole(v, "needed", 0)};
     a.won = won_by(a.verdict);
     for (int i = 0; un && i < 2 && i < un->count; i++)
         if (un->children[i].is_integer) a.unreached[i] = un->children[i].integer;
@@ -168,8 +168,8 @@ static enum error answers_read(const struct report_data *d, const struct json_va
 
 static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
                             const int place[REPORT_CELLS], struct pool *pool) {
-    int64_t a = whole(v, "a", -1), b = whole(v, "b", -1);
-    if (a < 0 || b < 0 || a >= ncells || b >= ncells) return wrong(d, "a pair of no cells");
+    int64_t a = member_whole(v, "a", -1), b = member_whole(v, "b", -1);
+    if (a < 0 || b < 0 || a >= ncells || b >= ncells) return data_wrong(d, "a pair of no cells");
     if (place[a] < 0 || place[b] < 0) return ERR_NONE;
     struct report_pair *p = &d->pair[d->npairs++];
     *p = (struct report_pair){.a = place[a],
@@ -191,20 +191,20 @@ static enum error read_sides(struct report_data *d, struct pool *pool) {
     const struct json_value *sides = json_member(d->root, "sides", JSON_ARRAY);
     d->axis = json_text(d->root, "axis");
     for (int i = 0; sides && i < sides->count; i++) {
-        if (sides->children[i].kind != JSON_STRING) return wrong(d, "sides that are no words");
-        if (d->nsides == REPORT_SIDES) return wrong(d, "more sides than a plot has colours");
+        if (sides->children[i].kind != JSON_STRING) return data_wrong(d, "sides that are no words");
+        if (d->nsides == REPORT_SIDES) return data_wrong(d, "more sides than a plot has colours");
         d->key[d->nsides] = sides->children[i].text;
         d->side[d->nsides] = side_name(d, d->key[d->nsides], pool);
         if (!d->side[d->nsides++]) return ERR_MEMORY;
     }
-    return d->nsides ? ERR_NONE : wrong(d, "no sides");
+    return d->nsides ? ERR_NONE : data_wrong(d, "no sides");
 }
 
 static enum error read_experiment(const char *file, struct pool *pool, struct report_data *d) {
     TRY(json_read(file, RESULTS_MOST, limits, pool, &d->root));
     const struct json_value *cells = json_member(d->root, "cells", JSON_ARRAY);
     const struct json_value *pairs = json_member(d->root, "pairs", JSON_ARRAY);
-    if (!cells || !cells->count || cells->count > REPORT_CELLS) return wrong(d, "no cells, or too many");
+    if (!cells || !cells->count || cells->count > REPORT_CELLS) return data_wrong(d, "no cells, or too many");
     TRY(read_sides(d, pool));
     TRY(report_metrics_read(d, pool));
     d->experiment = true;
@@ -213,7 +213,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     const struct json_value *seeds = json_member(d->root, "seeds", JSON_ARRAY);
     d->seeds = seeds ? seeds->count : 0;
     d->command = json_text(d->root, "command");
-    d->warmup = whole(d->root, "warmup", 0);
+    d->warmup = member_whole(d->root, "warmup", 0);
     d->confidence = json_number(d->root, "confidence");
     if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
     d->environment = json_member(d->root, "environment", JSON_OBJECT);
@@ -236,7 +236,7 @@ static enum error read_environment(const char *path, struct pool *pool, struct r
     return ERR_NONE;
 }
 
-static enum error read_run(struct pool *pool, struct report_data *d) {
+static enum error run_read(struct pool *pool, struct report_data *d) {
     struct report_cell *c = d->cell = pool_alloc(pool, sizeof *c);
     if (!c) return ERR_MEMORY;
     c->run = pool_alloc(pool, sizeof *c->run);
@@ -264,7 +264,7 @@ enum error report_data_read(const char *path, struct pool *pool, struct report_d
         return FAIL(ERR_INPUT,
                     "no directory '%s'\ngive the directory of a run (engine run) or of an experiment (engine compare)",
                     path);
-    TRY(file_exists(file) ? read_experiment(file, pool, out) : read_run(pool, out));
+    TRY(file_exists(file) ? read_experiment(file, pool, out) : run_read(pool, out));
     if (out->environment || !out->experiment) return ERR_NONE;
     return read_environment(out->cell[0].run[0].dir, pool, out);
 }

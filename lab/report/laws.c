@@ -48,14 +48,14 @@ static const char *share_text(struct report *r, double p) {
     return report_say(r, "%s", scaling_share_text(p, text));
 }
 
-/* Of the row's so many devices; NaN where they are not there, or one device is not. */
+/* The serial share (Karp and Flatt) by the row's speedup on 'devices' devices; NaN where that time, or that of one device, is missing. */
 static double row_serial(const struct laws_row *w, int devices) {
     for (int i = 1; i < w->n; i++)
         if (w->devices[0] == 1 && w->devices[i] == devices) return scaling_karp_flatt(w->speedup[i], devices);
     return (double)NAN;
 }
 
-/* From the fewest of several devices to the most. */
+/* Whether the serial share rises from the fewest of several devices to the most; e: the two shares. */
 static bool row_rises(const struct laws_row *w, double e[2]) {
     if (w->n < 3 || w->devices[0] != 1) return false;
     e[0] = row_serial(w, w->devices[1]);

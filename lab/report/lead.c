@@ -4,7 +4,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- the question ---- */
@@ -102,6 +101,7 @@ static void place_of(struct report *r, const struct report_data *d, const struct
         strcmp(axis, "devices") != 0 ? json_text(c->settings, axis) : report_say(r, "%lld", (long long)c->devices);
 }
 
+/* Finds the rows and columns of the grid that has a cell for each pair. */
 static void find_places(struct report *r, const struct report_data *d, const char *axis, struct map_grid *g) {
     *g = (struct map_grid){0};
     for (int i = 0; i < d->npairs; i++) {

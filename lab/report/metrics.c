@@ -90,7 +90,7 @@ static const char *values_of(struct report *r, const char *place) {
     return out;
 }
 
-/* There is little room beside a plot: what is the same in all rows is left out. */
+/* A cell's name beside a plot, where there is little room: without what is the same in all rows. */
 static const char *row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
     double counts[REPORT_COUNTS];
     if (!*c->place) return report_where(r, c);

@@ -6,7 +6,7 @@
 
 enum { FEW = 3 }; /* fewer points make no plot */
 
-static int predicted(const struct report_data *d) {
+static int count_predicted(const struct report_data *d) {
     int n = 0;
     for (int i = 0; i < d->ncells; i++) n += isfinite(d->cell[i].predicted_s);
     return n;
@@ -15,7 +15,7 @@ static int predicted(const struct report_data *d) {
 /* ---- in words ---- */
 
 /* The cells that the others are predicted from. */
-static const char *sources(struct report *r, const struct report_data *d) {
+static const char *source_names(struct report *r, const struct report_data *d) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].reference)
@@ -26,7 +26,7 @@ static const char *sources(struct report *r, const struct report_data *d) {
 }
 
 static void say_where_from(struct report *r, struct report_section *s, const struct report_data *d) {
-    const char *from = sources(r, d);
+    const char *from = source_names(r, d);
     report_paragraph(
         s, *from
                ? report_say(r,
@@ -110,7 +110,7 @@ static enum error side_points(struct report *r, const struct report_data *d, int
     return ERR_NONE;
 }
 
-static enum error diagonal(struct report *r, struct plot *p) {
+static enum error plot_diagonal(struct report *r, struct plot *p) {
     double *ends, low = INFINITY, high = 0;
     TRY(report_take(r, 2, sizeof *ends, &ends));
     for (int i = 0; i < p->nseries; i++)
@@ -135,7 +135,7 @@ static const char *why_none(struct report *r, const struct report_data *d) {
 
 enum error report_predicted(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "model", "Predicted against measured");
-    int n = predicted(d);
+    int n = count_predicted(d);
     if (!n) {
         s->missing = why_none(r, d);
         return ERR_NONE;
@@ -149,6 +149,6 @@ enum error report_predicted(struct report *r, const struct report_data *d) {
     p->x = (struct plot_axis){.label = "predicted", .unit = PLOT_SECONDS, .log = true};
     p->y = (struct plot_axis){.label = "measured", .unit = PLOT_SECONDS, .log = true};
     for (int side = 0; side < d->nsides; side++) TRY(side_points(r, d, side, p));
-    TRY(diagonal(r, p));
+    TRY(plot_diagonal(r, p));
     return predicted_table(r, s, d, n);
 }

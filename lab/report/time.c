@@ -5,7 +5,6 @@
 #include "lab/report/data.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* Indices of a place's cells, A beside B, ascending by devices. */
@@ -28,7 +27,7 @@ static int cells_of(const struct report_data *d, const char *place, int index[RE
 /* ---- phases ---- */
 
 /* The step time is a median; it is divided as the time of all the steps is. */
-static double part_of(const struct report_cell *c, int p) {
+static double time_part(const struct report_cell *c, int p) {
     const struct run_result *run = &c->run[0];
     double all = 0;
     for (int i = 0; i < PHASES; i++) all += run->time_s[i];
@@ -63,7 +62,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     for (int k = 0; k < PHASES; k++) {
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
-        for (int i = 0; i < n; i++) y[i] = part_of(&d->cell[index[i]], k);
+        for (int i = 0; i < n; i++) y[i] = time_part(&d->cell[index[i]], k);
         p->series[k] = (struct plot_series){.name = phase_names[k].words, .y = y, .n = n, .colour = colours[k]};
     }
     return ERR_NONE;
@@ -75,7 +74,7 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
     t->fold = d->ncells > 4 ? FOLD_ASIDE : FOLD_NOT;
     for (int i = 0; i < d->ncells; i++) {
-        double out = part_of(&d->cell[i], PHASE_COMM), in = part_of(&d->cell[i], RESULT_COMM_HIDDEN);
+        double out = time_part(&d->cell[i], PHASE_COMM), in = time_part(&d->cell[i], RESULT_COMM_HIDDEN);
         const char **row = table_row(t, i + 1);
         row[0] = report_say(r, "%s%s", report_cell_name(r, d, &d->cell[i]), report_in(r, d->cell[i].place));
         row[1] = report_ms(r, out + in);
@@ -85,7 +84,7 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
     return ERR_NONE;
 }
 
-/* Where a device has more shards than another: once each number of devices. */
+/* Reports where a device has more shards than another, once for each number of devices. */
 static void say_imbalance(struct report *r, struct report_section *s, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
@@ -106,7 +105,7 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     bool many = false, told = false;
     int n = report_places(d, place);
     for (int i = 0; i < d->ncells; i++)
-        many |= d->cell[i].devices > 1, told |= isfinite(part_of(&d->cell[i], PHASE_BACKWARD));
+        many |= d->cell[i].devices > 1, told |= isfinite(time_part(&d->cell[i], PHASE_BACKWARD));
     if (!told) {
         s->missing = "The runs did not report the parts of a step; runs of engine run do.";
         return ERR_NONE;
@@ -126,7 +125,7 @@ enum error report_phases(struct report *r, const struct report_data *d) {
 /* ---- speed-up ---- */
 
 /* One device that does the same work: it sends nothing, so it stands for all links. side: -1 is any. */
-static int alone(const struct report_data *d, int side, const char *work) {
+static int cell_alone(const struct report_data *d, int side, const char *work) {
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) && !strcmp(d->cell[i].work, work))
             return i;
@@ -139,8 +138,8 @@ int report_base(const struct report_data *d, int side, const char *place) {
         if (d->cell[i].side == side && !strcmp(d->cell[i].place, place) &&
             (least < 0 || d->cell[i].devices < d->cell[least].devices))
             least = i;
-    if (k < 0 && least >= 0) k = alone(d, side, d->cell[least].work);
-    if (k < 0 && least >= 0 && setting_shares(d->axis)) k = alone(d, -1, d->cell[least].work);
+    if (k < 0 && least >= 0) k = cell_alone(d, side, d->cell[least].work);
+    if (k < 0 && least >= 0 && setting_shares(d->axis)) k = cell_alone(d, -1, d->cell[least].work);
     return k >= 0 ? k : least;
 }
 

@@ -6,7 +6,6 @@
 #include "transport/flight/recorder.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { RANKS_SHOWN = 8, LEAST_COUNT = 256 };
@@ -97,7 +96,7 @@ static enum error cell_timeline(struct report *r, struct report_section *s, cons
     return ERR_NONE;
 }
 
-/* Of each side the cell with the most devices, where ranks are few enough to be read. */
+/* A side's cell with the most devices, where ranks are few enough to be read. */
 static int shown_cell(const struct report_data *d, int side) {
     int best = -1;
     for (int i = 0; i < d->ncells; i++) {

@@ -30,23 +30,23 @@ struct field {
     struct event_bytes held; /* of the others */
 };
 
-static uint64_t fixed(const uint8_t *p, size_t n) {
+static uint64_t fixed_read(const uint8_t *p, size_t n) {
     uint64_t v = 0;
     for (size_t i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
     return v;
 }
 
-static bool take(struct event_bytes *b, size_t n, struct event_bytes *out) {
+static bool bytes_take(struct event_bytes *b, size_t n, struct event_bytes *out) {
     if (n > b->n) return false;
     *out = (struct event_bytes){b->at, n};
     b->at += n, b->n -= n;
     return true;
 }
 
-static bool varint(struct event_bytes *b, uint64_t *out) {
+static bool varint_read(struct event_bytes *b, uint64_t *out) {
     struct event_bytes one;
     *out = 0;
-    for (unsigned shift = 0; shift < 64 && take(b, 1, &one); shift += 7) {
+    for (unsigned shift = 0; shift < 64 && bytes_take(b, 1, &one); shift += 7) {
         *out |= (uint64_t)(*one.at & 127) << shift;
         if (!(*one.at & 128)) return true;
     }
@@ -57,15 +57,16 @@ static bool varint(struct event_bytes *b, uint64_t *out) {
 static bool next_field(struct event_bytes *b, struct field *f) {
     struct event_bytes rest = *b;
     uint64_t key, n = 0;
-    if (!rest.n || !varint(&rest, &key) || key >> 3 == 0 || key >> 3 > 1 << 28) return false;
+    if (!rest.n || !varint_read(&rest, &key) || key >> 3 == 0 || key >> 3 > 1 << 28) return false;
     *f = (struct field){.number = (int)(key >> 3), .wire = (int)(key & 7)};
-    bool good = f->wire == WIRE_VARINT  ? varint(&rest, &f->value)
-                : f->wire == WIRE_64    ? take(&rest, 8, &f->held)
-                : f->wire == WIRE_32    ? take(&rest, 4, &f->held)
-                : f->wire == WIRE_BYTES ? varint(&rest, &n) && n <= rest.n && take(&rest, (size_t)n, &f->held)
-                                        : false;
+    bool good = f->wire == WIRE_VARINT ? varint_read(&rest, &f->value)
+                : f->wire == WIRE_64   ? bytes_take(&rest, 8, &f->held)
+                : f->wire == WIRE_32   ? bytes_take(&rest, 4, &f->held)
+                : f->wire == WIRE_BYTES
+                    ? varint_read(&rest, &n) && n <= rest.n && bytes_take(&rest, (size_t)n, &f->held)
+                    : false;
     if (!good) return false;
-    if (f->wire == WIRE_64 || f->wire == WIRE_32) f->value = fixed(f->held.at, f->held.n);
+    if (f->wire == WIRE_64 || f->wire == WIRE_32) f->value = fixed_read(f->held.at, f->held.n);
     *b = rest;
     return true;
 }
@@ -89,12 +90,13 @@ static double tensor_value(struct event_bytes b) {
     double v = (double)NAN;
     while (next_field(&b, &f)) {
         bool floats = f.number == TENSOR_CONTENT || f.number == TENSOR_FLOATS;
-        if (floats && (f.wire == WIRE_BYTES || f.wire == WIRE_32) && f.held.n == 4) v = real32(fixed(f.held.at, 4));
+        if (floats && (f.wire == WIRE_BYTES || f.wire == WIRE_32) && f.held.n == 4)
+            v = real32(fixed_read(f.held.at, 4));
     }
     return v;
 }
 
-static bool take_value(struct event_bytes b, struct told_row *r) {
+static bool value_take(struct event_bytes b, struct told_row *r) {
     struct field f;
     int field = -1;
     double v = (double)NAN;
@@ -122,7 +124,7 @@ static enum error take_event(struct event_bytes b, struct told *t) {
     if (!summary.n) return ERR_NONE;
     TRY(told_add(t, (double)step, &r));
     while (next_field(&summary, &f))
-        if (f.number == SUMMARY_VALUE && f.wire == WIRE_BYTES && !take_value(f.held, r))
+        if (f.number == SUMMARY_VALUE && f.wire == WIRE_BYTES && !value_take(f.held, r))
             return FAIL(ERR_DATA, "a value that is none");
     if (summary.n) return FAIL(ERR_DATA, "a summary that is none");
     bool any = false;
@@ -132,21 +134,21 @@ static enum error take_event(struct event_bytes b, struct told *t) {
     return ERR_NONE;
 }
 
-static bool sealed(struct event_bytes b, const uint8_t *seal) {
+static bool seal_fits(struct event_bytes b, const uint8_t *seal) {
     uint32_t crc = crc32c(0, b.at, b.n);
-    return (uint32_t)fixed(seal, 4) == (crc >> 15 | crc << 17) + 0xa282ead8u;
+    return (uint32_t)fixed_read(seal, 4) == (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
 static enum error read_records(struct event_bytes b, struct told *t) {
     for (size_t all = b.n; b.n >= 12;) {
         struct event_bytes length, seal, data;
         size_t at = all - b.n;
-        (void)take(&b, 8, &length), (void)take(&b, 4, &seal);
-        if (!sealed(length, seal.at)) return FAIL(ERR_DATA, "no record of an event at byte %zu", at);
-        uint64_t n = fixed(length.at, 8);
+        (void)bytes_take(&b, 8, &length), (void)bytes_take(&b, 4, &seal);
+        if (!seal_fits(length, seal.at)) return FAIL(ERR_DATA, "no record of an event at byte %zu", at);
+        uint64_t n = fixed_read(length.at, 8);
         if (n > b.n || b.n - n < 4) return ERR_NONE;
-        (void)take(&b, (size_t)n, &data), (void)take(&b, 4, &seal);
-        if (!sealed(data, seal.at)) return FAIL(ERR_DATA, "the record at byte %zu is damaged", at);
+        (void)bytes_take(&b, (size_t)n, &data), (void)bytes_take(&b, 4, &seal);
+        if (!seal_fits(data, seal.at)) return FAIL(ERR_DATA, "the record at byte %zu is damaged", at);
         enum error err = take_event(data, t);
         if (err != ERR_NONE) return error_prefix(err, "the record at byte %zu: ", at);
     }

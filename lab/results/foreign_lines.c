@@ -72,6 +72,7 @@ static enum error take_object(struct told *t, const struct json_value *root) {
     return ERR_NONE;
 }
 
+/* Takes a line's JSON object, if it has one. all: every line must have one; number: of the line, for messages. */
 static enum error take_line(struct told *t, char *line, size_t n, bool all, int64_t number) {
     const struct json_value *root;
     struct pool *pool;

@@ -77,7 +77,7 @@ static int by_step(const void *a, const void *b) {
     return x->order < y->order ? -1 : 1;
 }
 
-static enum error merge(struct told_row *to, const struct told_row *from, bool again) {
+static enum error rows_merge(struct told_row *to, const struct told_row *from, bool again) {
     bool times = false; /* a step's time stays beside that of its validation */
     for (int f = 0; f < TOLD_COUNT; f++) {
         if (isnan(from->of[f]) || (f == TOLD_TIME && !isnan(to->of[f]))) continue;
@@ -99,7 +99,7 @@ enum error told_settle(struct told *t, bool again) {
     qsort(t->row, t->n, sizeof *t->row, by_step);
     for (size_t i = 1; i < t->n; i++) {
         if (t->row[i].step == t->row[n].step)
-            TRY(merge(&t->row[n], &t->row[i], again));
+            TRY(rows_merge(&t->row[n], &t->row[i], again));
         else
             t->row[++n] = t->row[i];
     }

@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -52,7 +51,7 @@ static char *text_kept(struct pool *pool, const char *text) {
     return copy ? text_defuse(copy, "") : NULL;
 }
 
-static bool said(const char *event, const char *name) {
+static bool event_is(const char *event, const char *name) {
     return !strcmp(event, name);
 }
 
@@ -88,7 +87,7 @@ static int64_t devices_of(const char *text) {
     return !strncmp(text, "cpu:", 4) && text_int(text + 4, &n) && n > 0 ? n : -1;
 }
 
-/* Of a run without a summary, what it was asked to be. A start that is not yet that far has nothing to read. */
+/* Reads the settings of a run without a summary. A start that is not yet that far has nothing to read. */
 static enum error take_settings(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
     struct run_result r = {0};
     char *path = pool_printf(scratch, "%s/resolved.yaml", dir);
@@ -108,7 +107,7 @@ static void run_judge(const struct run_record *record, const struct run_result *
         out->reason = *record->error ? text_kept(pool, record->error)
                                      : pool_printf(pool, "exit code %lld", (long long)record->code);
     } else if (ours) {
-        out->state = said(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
+        out->state = event_is(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
     } else {
         out->state = RUN_UNFINISHED;
         out->reason = run_event_is_end(r->event)
@@ -118,7 +117,7 @@ static void run_judge(const struct run_record *record, const struct run_result *
     if (!out->reason) out->reason = "";
 }
 
-/* Of a run that goes on, the numbers are left out where only its state is asked for. */
+/* Reads a run's row; of a run that continues, numbers are left out where only its state is asked for. */
 static enum error read_run(const char *dir, const struct marks *m, struct pool *scratch, struct pool *pool,
                            struct listed *out) {
     struct run_result r = {.event = "", .run_id = ""};
@@ -317,7 +316,8 @@ static enum error search_folder(struct runs_search *s, const char *dir, const ch
     size_t skip = strlen(dir) + 1;
     for (struct names *f = folders; f && err == ERR_NONE && depth < DEPTH; f = f->next) {
         const char *last = f->name + skip;
-        char *inner = said(name, ".") ? pool_printf(s->pool, "%s", last) : pool_printf(s->pool, "%s/%s", name, last);
+        char *inner =
+            event_is(name, ".") ? pool_printf(s->pool, "%s", last) : pool_printf(s->pool, "%s/%s", name, last);
         err = inner ? search_folder(s, f->name, inner, depth + 1) : ERR_MEMORY;
     }
     return err;

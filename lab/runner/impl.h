@@ -16,7 +16,7 @@ struct one_run {
 MUST_CHECK enum error one_run(const struct one_run *r, struct process_end *end);
 /* The file with the messages of a process of the run: its standard error. NULL: no memory. */
 char *one_run_log(const struct one_run *r, int which);
-/* Its folder, and those that its other hosts make beside it. */
+/* Removes a run's folder, and those that its other hosts make beside it. */
 MUST_CHECK enum error one_run_remove(const struct one_run *r);
 /* Whether a rank or a host was lost, so that the same run may end well another time. */
 bool one_run_lost(const struct one_run *r, const struct process_end *end);

@@ -21,21 +21,21 @@ struct start_list { /* of words; ended by NULL */
     bool failed; /* no memory, or too many */
 };
 
-static void add(struct start_list *l, const char *text) {
+static void word_add(struct start_list *l, const char *text) {
     l->failed |= !text || l->n == LIST_MOST - 1;
     if (!l->failed) l->of[l->n++] = text;
 }
 
-static void add_all(struct start_list *l, const char *const *texts) {
-    for (; texts && *texts; texts++) add(l, *texts);
+static void words_add(struct start_list *l, const char *const *texts) {
+    for (; texts && *texts; texts++) word_add(l, *texts);
 }
 
-static void add_set(struct start_list *l, const char *text) {
-    add(l, "--set");
-    add(l, text);
+static void set_add(struct start_list *l, const char *text) {
+    word_add(l, "--set");
+    word_add(l, text);
 }
 
-static enum error check(const struct start_list *l) {
+static enum error list_check(const struct start_list *l) {
     return !l->failed ? ERR_NONE
                       : FAIL(ERR_MEMORY, "more than %d words or variables, or no memory for them", LIST_MOST);
 }
@@ -43,7 +43,7 @@ static enum error check(const struct start_list *l) {
 /* ---- 'engine run' ---- */
 
 /* A YAML text in double quotes. */
-static char *quoted(struct pool *pool, const char *key, const char *text) {
+static char *yaml_quoted(struct pool *pool, const char *key, const char *text) {
     char *out = pool_printf(pool, "%s=\"", key);
     for (; *text && out; text++)
         out = pool_printf(pool, "%s%s%c", out, *text == '"' || *text == '\\' ? "\\" : "", *text);
@@ -51,7 +51,7 @@ static char *quoted(struct pool *pool, const char *key, const char *text) {
 }
 
 /* The same file from everywhere. */
-static const char *absolute(struct pool *pool, const char *path) {
+static const char *path_absolute(struct pool *pool, const char *path) {
     char full[PATH_MAX];
     if (*path == '/') return path;
     return getcwd(full, sizeof full) ? pool_printf(pool, "%s/%s", full, path) : path;
@@ -61,22 +61,22 @@ static void add_engine(const struct one_run *r, struct start_list *l) {
     const char *paths[] = {r->config, r->dir};
     bool far = r->cell->start.under || r->cell->start.nhosts;
     for (int i = 0; i < 2 && far; i++)
-        if (!(paths[i] = absolute(r->pool, paths[i]))) l->failed = true;
+        if (!(paths[i] = path_absolute(r->pool, paths[i]))) l->failed = true;
     if (l->failed) return;
-    add_all(l, r->cell->start.under);
-    add(l, far ? process_path(r->program, r->pool) : r->program);
-    add(l, "run");
-    add(l, paths[0]);
-    add(l, "--json");
-    add(l, "--quiet");
-    add_set(l, quoted(r->pool, "log.dir", paths[1]));
-    add_set(l, "checkpoint.resume=never");
-    add_set(l, "log.dashboard=off");
-    if (r->x->nseeds) add_set(l, pool_printf(r->pool, "seed=%lld", (long long)r->x->seeds[r->repeat]));
+    words_add(l, r->cell->start.under);
+    word_add(l, far ? process_path(r->program, r->pool) : r->program);
+    word_add(l, "run");
+    word_add(l, paths[0]);
+    word_add(l, "--json");
+    word_add(l, "--quiet");
+    set_add(l, yaml_quoted(r->pool, "log.dir", paths[1]));
+    set_add(l, "checkpoint.resume=never");
+    set_add(l, "log.dashboard=off");
+    if (r->x->nseeds) set_add(l, pool_printf(r->pool, "seed=%lld", (long long)r->x->seeds[r->repeat]));
 }
 
 /* Ranks on several hosts need a secret in common; the user's own, or one of this run. */
-static const char *secret(const struct one_run *r) {
+static const char *secret_name(const struct one_run *r) {
     const char *token = getenv(TOKEN_VARIABLE);
     return token || token_random(r->pool, &token) == ERR_NONE ? token : NULL;
 }
@@ -85,10 +85,10 @@ static enum error run_engine(const struct one_run *r, struct process_limits limi
     const struct experiment_start *s = &r->cell->start;
     struct start_list words = {0}, variables = {0};
     add_engine(r, &words);
-    add_all(&variables, s->variables);
-    if (s->under) add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", secret(r)));
-    TRY(check(&words));
-    TRY(check(&variables));
+    words_add(&variables, s->variables);
+    if (s->under) word_add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", secret_name(r)));
+    TRY(list_check(&words));
+    TRY(list_check(&variables));
     const struct process p = {words.of[0], words.of + 1, NULL, "/dev/null", r->log, variables.of, NULL};
     return processes_run(&p, 1, limits, r->pool, end);
 }
@@ -104,10 +104,10 @@ static char *shell_word(struct pool *pool, char *before, const char *word) {
 
 /* The secret comes as the first line that the shell reads, so that no list of processes shows it. That there is an end
  * of what it reads says that the experiment has gone, or wants it to end: then the engine is asked to stop. */
-static char *script(const struct one_run *r, int host) {
+static char *start_script(const struct one_run *r, int host) {
     struct start_list words = {0};
     add_engine(r, &words);
-    add_set(&words, pool_printf(r->pool, "run.node_rank=%d", host));
+    set_add(&words, pool_printf(r->pool, "run.node_rank=%d", host));
     char *text = words.failed ? NULL
                               : pool_printf(r->pool, "exec 3<&0; IFS= read -r " TOKEN_VARIABLE
                                                      "; export " TOKEN_VARIABLE "; env");
@@ -124,10 +124,10 @@ static enum error run_hosts(const struct one_run *r, struct process_limits limit
     const struct experiment_start *s = &r->cell->start;
     struct process p[PROCESSES_MOST];
     const char *args[PROCESSES_MOST][5];
-    const char *token = secret(r), *input = token ? pool_printf(r->pool, "%s\n", token) : NULL;
+    const char *token = secret_name(r), *input = token ? pool_printf(r->pool, "%s\n", token) : NULL;
     if (!input) return ERR_MEMORY;
     for (int i = 0; i < s->nhosts; i++) {
-        const char *const words[5] = {"-o", "BatchMode=yes", s->hosts[i], script(r, i), NULL};
+        const char *const words[5] = {"-o", "BatchMode=yes", s->hosts[i], start_script(r, i), NULL};
         char *log = one_run_log(r, i);
         if (!words[3] || !log) return ERR_MEMORY;
         memcpy(args[i], words, sizeof words);
@@ -138,7 +138,7 @@ static enum error run_hosts(const struct one_run *r, struct process_limits limit
 
 /* ---- a command ---- */
 
-static const char *setting(const struct experiment_cell *cell, const char *key) {
+static const char *cell_setting(const struct experiment_cell *cell, const char *key) {
     for (int i = 0; i < cell->nsettings; i++)
         if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
     return NULL;
@@ -146,12 +146,12 @@ static const char *setting(const struct experiment_cell *cell, const char *key) 
 
 static const char *seed_of(const struct one_run *r) {
     if (r->x->nseeds) return pool_printf(r->pool, "%lld", (long long)r->x->seeds[r->repeat]);
-    const char *given = setting(r->cell, "seed");
+    const char *given = cell_setting(r->cell, "seed");
     return given ? given : "0";
 }
 
 static void add_variable(const struct one_run *r, struct start_list *l, const char *name, const char *value) {
-    add(l, value ? pool_printf(r->pool, "ENGINE_%s=%s", name, value) : NULL);
+    word_add(l, value ? pool_printf(r->pool, "ENGINE_%s=%s", name, value) : NULL);
 }
 
 /* What it ran with, as its keys were given. */
@@ -177,21 +177,21 @@ static enum error finish_command(const struct one_run *r, const struct foreign *
 
 static enum error run_command(const struct one_run *r, struct process_limits limits, struct process_end *end) {
     struct start_list words = {0}, variables = {0};
-    const char *dir = absolute(r->pool, r->dir), *out = pool_printf(r->pool, "%s/output.txt", r->dir);
+    const char *dir = path_absolute(r->pool, r->dir), *out = pool_printf(r->pool, "%s/output.txt", r->dir);
     const char *metrics = dir ? pool_printf(r->pool, "%s/command.jsonl", dir) : NULL;
     struct node *settings;
     if (!metrics || !out) return ERR_MEMORY;
-    add_all(&words, r->cell->start.under);
-    add_all(&words, r->cell->start.command);
-    add_all(&variables, r->cell->start.variables);
+    words_add(&words, r->cell->start.under);
+    words_add(&words, r->cell->start.command);
+    words_add(&variables, r->cell->start.variables);
     add_variable(r, &variables, "SEED", seed_of(r));
     add_variable(r, &variables, "REPEAT", pool_printf(r->pool, "%d", r->repeat + 1));
     add_variable(r, &variables, "DEVICES", pool_printf(r->pool, "%d", r->cell->settings.config.devices.count));
     add_variable(r, &variables, "RUN_DIR", dir);
     add_variable(r, &variables, "METRICS", metrics);
-    add_variable(r, &variables, "CONFIG", absolute(r->pool, r->config));
-    TRY(check(&words));
-    TRY(check(&variables));
+    add_variable(r, &variables, "CONFIG", path_absolute(r->pool, r->config));
+    TRY(list_check(&words));
+    TRY(list_check(&variables));
     TRY(settings_of(r, &settings));
     TRY(foreign_begin(r->dir, r->pool));
     const struct process p = {words.of[0], words.of + 1, r->x->folder, out, r->log, variables.of, NULL};

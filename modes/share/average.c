@@ -113,7 +113,7 @@ static enum error average_arena(struct share *l, float *arena, enum move_by by) 
     return ERR_NONE;
 }
 
-/* All ranks learn what the steps since the last meeting have come to. */
+/* Shares the sums of the steps since the last meeting among all ranks. */
 static enum error share_sums(struct share *l) {
     struct trainer *t = l->m->t;
     double *stop = l->sums + SUMS * l->held;
@@ -132,7 +132,7 @@ static enum error share_sums(struct share *l) {
     return ERR_NONE;
 }
 
-static enum error meet(struct share *l, enum move_by by) {
+static enum error weights_average(struct share *l, enum move_by by) {
     struct trainer *t = l->m->t;
     group_note(l->m->team.group, l->m->how->plan.after[0].doing, t->at.step);
     TRY(average_arena(l, t->arena.values, by));
@@ -150,7 +150,7 @@ enum error average_update(struct mode *m) {
     trainer_phase(t, PHASE_UPDATE, &mark);
     m->learned.count = 0;
     if (!all && done % m->how->every != 0) return ERR_NONE;
-    TRY(meet(l, all ? MOVE_ALL_REDUCE : m->how->plan.after[0].by));
+    TRY(weights_average(l, all ? MOVE_ALL_REDUCE : m->how->plan.after[0].by));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
 }

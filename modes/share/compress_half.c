@@ -21,13 +21,13 @@ static enum error half_open(struct compress *c, struct packet *p) {
     return compress_alloc(c, (size_t)p->n * sizeof(uint16_t), &p->wire);
 }
 
-static enum error add(struct compress *c, struct packet *p, enum dtype type, struct dispatch how) {
+static enum error halves_add(struct compress *c, struct packet *p, enum dtype type, struct dispatch how) {
     return group_all_reduce(c->group, how, p->wire, p->n, type, REDOP_SUM);
 }
 
 static enum error bf16_send(struct compress *c, struct packet *p, struct dispatch how) {
     to_bf16(p->g, p->wire, p->n);
-    return add(c, p, DTYPE_BF16, how);
+    return halves_add(c, p, DTYPE_BF16, how);
 }
 
 static void bf16_receive(struct compress *c, struct packet *p) {
@@ -37,7 +37,7 @@ static void bf16_receive(struct compress *c, struct packet *p) {
 
 static enum error fp16_send(struct compress *c, struct packet *p, struct dispatch how) {
     to_f16(p->g, p->wire, p->n);
-    return add(c, p, DTYPE_F16, how);
+    return halves_add(c, p, DTYPE_F16, how);
 }
 
 static void fp16_receive(struct compress *c, struct packet *p) {

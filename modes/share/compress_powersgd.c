@@ -30,13 +30,13 @@ struct matrix { /* of a tensor, in the order of the model's */
     int64_t p, q; /* where its factors begin in wire (or the tensor itself) and in back */
 };
 
-static struct matrix *matrices(struct compress *c) {
+static struct matrix *matrices_of(struct compress *c) {
     return c->own;
 }
 
 /* ---- vectors ---- */
 
-VECTORISED static float dot(const float *restrict a, const float *restrict b, int64_t n) {
+VECTORISED static float rows_dot(const float *restrict a, const float *restrict b, int64_t n) {
     float sum[DOTS] = {0};
     int64_t whole = n / DOTS * DOTS;
     for (int64_t i = 0; i < whole; i += DOTS)
@@ -52,7 +52,7 @@ VECTORISED static void add_times(float *restrict y, float a, const float *restri
     for (int64_t i = 0; i < n; i++) y[i] += a * x[i];
 }
 
-VECTORISED static void multiply(float *x, float a, int64_t n) {
+VECTORISED static void row_scale(float *x, float a, int64_t n) {
     for (int64_t i = 0; i < n; i++) x[i] *= a;
 }
 
@@ -62,21 +62,21 @@ VECTORISED static void take_off(float *restrict left, const float *restrict sum,
 }
 
 /* Makes row x orthogonal to the rows before it and of length 1. False: nothing is left of it. */
-static bool orthonormal(float *rows, int64_t n, int64_t at) {
+static bool row_orthonormal(float *rows, int64_t n, int64_t at) {
     enum { TWICE = 2 }; /* once more, for what rounding has left */
     static const double lost = 1e-10;
     float *x = rows + at * n;
     double before = squares_sum(x, n), after = before;
     if (!(before > 0)) return isnan(before);
     for (int pass = 0; pass < TWICE; pass++)
-        for (int64_t k = 0; k < at; k++) add_times(x, -dot(x, rows + k * n, n), rows + k * n, n);
+        for (int64_t k = 0; k < at; k++) add_times(x, -rows_dot(x, rows + k * n, n), rows + k * n, n);
     after = squares_sum(x, n);
     if (after <= lost * before) return false;
-    multiply(x, (float)(1 / sqrt(after)), n);
+    row_scale(x, (float)(1 / sqrt(after)), n);
     return true;
 }
 
-static void draw(struct compress *c, float *row, int64_t n, uint64_t tensor, uint64_t column) {
+static void column_draw(struct compress *c, float *row, int64_t n, uint64_t tensor, uint64_t column) {
     struct rng_key key = rng_key((uint64_t)c->t->config->seed, RNG_COMPRESS);
     uint64_t step = (uint64_t)c->t->at.step << 32 | column << 24;
     for (int64_t i = 0; i < n; i++) row[i] = rng_normal(key, step + tensor, (uint64_t)i);
@@ -104,7 +104,7 @@ static enum error lay_out(struct compress *c) {
     const struct model *m = c->t->model;
     TRY(memory_alloc((size_t)m->nparams * sizeof(struct matrix), &memory));
     c->own = memory;
-    for (int i = 0; i < m->nparams; i++) matrices(c)[i] = shape_of(c, &m->params[i]);
+    for (int i = 0; i < m->nparams; i++) matrices_of(c)[i] = shape_of(c, &m->params[i]);
     return ERR_NONE;
 }
 
@@ -112,7 +112,7 @@ static enum error powersgd_open(struct compress *c, struct packet *p) {
     if (!c->own) TRY(lay_out(c));
     for (int i = 0; i < c->t->model->nparams; i++) {
         const struct tensor_info *t = &c->t->model->params[i];
-        struct matrix *x = &matrices(c)[i];
+        struct matrix *x = &matrices_of(c)[i];
         if (!is_within(p, t)) continue;
         x->p = p->nwire, x->q = p->nback;
         p->nwire += x->r ? x->n * x->r : t->count;
@@ -133,24 +133,24 @@ struct factors {
 static void make_p(struct compress *c, const struct factors *f, int tensor) {
     int64_t n = f->x->n, m = f->x->m;
     for (int64_t k = 0; k < f->x->r; k++)
-        if (!orthonormal(f->q, m, k)) {
-            draw(c, f->q + k * m, m, (uint64_t)tensor, (uint64_t)k);
-            if (!orthonormal(f->q, m, k)) memset(f->q + k * m, 0, (size_t)m * sizeof(float));
+        if (!row_orthonormal(f->q, m, k)) {
+            column_draw(c, f->q + k * m, m, (uint64_t)tensor, (uint64_t)k);
+            if (!row_orthonormal(f->q, m, k)) memset(f->q + k * m, 0, (size_t)m * sizeof(float));
         }
     for (int64_t i = 0; i < n; i++)
-        for (int64_t k = 0; k < f->x->r; k++) f->p[k * n + i] = dot(f->left + i * m, f->q + k * m, m);
+        for (int64_t k = 0; k < f->x->r; k++) f->p[k * n + i] = rows_dot(f->left + i * m, f->q + k * m, m);
 }
 
 static void make_q(const struct factors *f) {
     int64_t n = f->x->n, m = f->x->m;
     for (int64_t k = 0; k < f->x->r; k++)
-        if (!orthonormal(f->p, n, k)) memset(f->p + k * n, 0, (size_t)n * sizeof(float));
+        if (!row_orthonormal(f->p, n, k)) memset(f->p + k * n, 0, (size_t)n * sizeof(float));
     memset(f->q, 0, (size_t)(m * f->x->r) * sizeof(float));
     for (int64_t i = 0; i < n; i++)
         for (int64_t k = 0; k < f->x->r; k++) add_times(f->q + k * m, f->p[k * n + i], f->left + i * m, m);
 }
 
-static void make_sum(const struct factors *f, int ranks) {
+static void factors_sum(const struct factors *f, int ranks) {
     int64_t n = f->x->n, m = f->x->m;
     memset(f->g, 0, (size_t)(n * m) * sizeof(float));
     for (int64_t i = 0; i < n; i++)
@@ -164,7 +164,7 @@ enum stage { SEND, TURN, RECEIVE };
 
 static void run_matrix(struct compress *c, struct packet *p, int tensor, enum stage stage) {
     const struct tensor_info *t = &c->t->model->params[tensor];
-    const struct matrix *x = &matrices(c)[tensor];
+    const struct matrix *x = &matrices_of(c)[tensor];
     int64_t at = t->offset - p->begin;
     struct factors f = {x, p->rest + at, p->g + at, (float *)p->wire + x->p, (float *)p->back + x->q};
     size_t bytes = (size_t)t->count * sizeof(float);
@@ -179,7 +179,7 @@ static void run_matrix(struct compress *c, struct packet *p, int tensor, enum st
     } else if (stage == TURN)
         make_q(&f);
     else
-        make_sum(&f, c->t->standing.ranks);
+        factors_sum(&f, c->t->standing.ranks);
 }
 
 static void run_bucket(struct compress *c, struct packet *p, enum stage stage) {

@@ -18,7 +18,7 @@
 
 enum { CLASSES = 1 << 15 };
 
-static int64_t wanted(const struct compress *c, const struct packet *p) {
+static int64_t count_wanted(const struct compress *c, const struct packet *p) {
     int64_t k = (int64_t)ceil(c->config->ratio * (double)p->n);
     return k < p->n ? k : p->n;
 }
@@ -31,7 +31,7 @@ static enum error topk_open(struct compress *c, struct packet *p) {
         c->own = memory;
     }
     size_t pair = sizeof(uint32_t) + sizeof(float);
-    return compress_alloc(c, (size_t)c->t->standing.ranks * (size_t)wanted(c, p) * pair, &p->wire);
+    return compress_alloc(c, (size_t)c->t->standing.ranks * (size_t)count_wanted(c, p) * pair, &p->wire);
 }
 
 static uint32_t class_of(float x) {
@@ -48,7 +48,7 @@ static uint32_t find_class(const float *x, int64_t n, int64_t k, int64_t *count,
     return class;
 }
 
-static void choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *place, float *value) {
+static void largest_choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *place, float *value) {
     int64_t left, found = 0;
     uint32_t least = find_class(x, n, k, count, &left);
     for (int64_t i = 0; i < n; i++) {
@@ -61,16 +61,16 @@ static void choose(float *x, int64_t n, int64_t k, int64_t *count, uint32_t *pla
 }
 
 static enum error topk_send(struct compress *c, struct packet *p, struct dispatch how) {
-    int64_t k = wanted(c, p);
+    int64_t k = count_wanted(c, p);
     uint32_t *mine = (uint32_t *)p->wire + 2 * k * c->t->rank;
     floats_add(p->rest, p->g, p->n);
-    choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
+    largest_choose(p->rest, p->n, k, c->own, mine, (float *)(void *)(mine + k));
     for (int r = 0; r <= c->t->standing.ranks; r++) c->parts[r] = 2 * k * r;
     return group_all_gather(c->group, how, p->wire, c->parts, DTYPE_I32);
 }
 
 static void topk_receive(struct compress *c, struct packet *p) {
-    int64_t k = wanted(c, p);
+    int64_t k = count_wanted(c, p);
     memset(p->g, 0, (size_t)p->n * sizeof *p->g);
     for (int r = 0; r < c->t->standing.ranks; r++) {
         const uint32_t *place = (const uint32_t *)p->wire + 2 * k * r;

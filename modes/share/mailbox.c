@@ -42,7 +42,7 @@ static void wake_worker(struct group *g, int worker) {
 
 /* ---- workers ---- */
 
-static void start(struct slot *s, int64_t now) {
+static void slot_start(struct slot *s, int64_t now) {
     s->state = COMPUTING;
     s->since = now;
 }
@@ -103,22 +103,22 @@ static bool server_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
     return true;
 }
 
-static enum error await(struct mailbox *m, struct group *g, int worker,
-                        bool (*met)(const struct mailbox *m, const struct slot *s)) {
+static enum error worker_await(struct mailbox *m, struct group *g, int worker,
+                               bool (*met)(const struct mailbox *m, const struct slot *s)) {
     struct look l = {.m = m, .worker = worker, .met = met, .began = clock_ns()};
     return group_await(g, &(struct group_wait){is_met, server_late, &l});
 }
 
 enum error mailbox_await_taking(struct mailbox *m, struct group *g, int worker) {
-    return await(m, g, worker, is_taken);
+    return worker_await(m, g, worker, is_taken);
 }
 
 enum error mailbox_await(struct mailbox *m, struct group *g, int worker) {
-    return await(m, g, worker, in_turn);
+    return worker_await(m, g, worker, in_turn);
 }
 
 enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker) {
-    return await(m, g, worker, all_have);
+    return worker_await(m, g, worker, all_have);
 }
 
 /* A worker that waits on is not woken. */
@@ -126,7 +126,7 @@ void mailbox_received(struct mailbox *m, struct group *g, int worker) {
     pthread_mutex_lock(&m->mutex);
     m->alive = clock_ns();
     m->received++;
-    start(&m->slot[worker], m->alive);
+    slot_start(&m->slot[worker], m->alive);
     for (int w = 0; w < m->workers; w++) {
         struct slot *s = &m->slot[w];
         if (in_turn(m, s)) s->since = m->alive;
@@ -143,7 +143,7 @@ void mailbox_begin(struct mailbox *m, int64_t step) {
     for (int w = 0; w < m->workers; w++) {
         struct slot *s = &m->slot[w];
         s->step = step;
-        if (s->state == COMPUTING) start(s, now); /* it may have posted already */
+        if (s->state == COMPUTING) slot_start(s, now); /* it may have posted already */
     }
     pthread_mutex_unlock(&m->mutex);
 }
@@ -159,7 +159,7 @@ void mailbox_answer(struct mailbox *m, struct group *g, int worker) {
     pthread_mutex_lock(&m->mutex);
     m->alive = clock_ns();
     s->step++;
-    start(s, m->alive);
+    slot_start(s, m->alive);
     s->state = ANSWERED;
     s->ticket = m->answers++;
     pthread_mutex_unlock(&m->mutex);
@@ -167,7 +167,7 @@ void mailbox_answer(struct mailbox *m, struct group *g, int worker) {
 }
 
 /* The worker whose gradient is to be taken next, -1: there is none. */
-static int find_ready(const struct mailbox *m, int worker) {
+static int ready_find(const struct mailbox *m, int worker) {
     int found = -1;
     for (int w = 0; w < m->workers; w++) {
         const struct slot *s = &m->slot[w];
@@ -177,17 +177,17 @@ static int find_ready(const struct mailbox *m, int worker) {
     return found;
 }
 
-static bool take_ready(void *user) {
+static bool mailbox_ready(void *user) {
     struct look *l = user;
     pthread_mutex_lock(&l->m->mutex);
     l->m->alive = clock_ns();
-    l->taken = find_ready(l->m, l->worker);
+    l->taken = ready_find(l->m, l->worker);
     if (l->taken >= 0) l->m->slot[l->taken].state = TAKEN;
     pthread_mutex_unlock(&l->m->mutex);
     return l->taken >= 0;
 }
 
-/* Of those that are awaited, the one that began first. */
+/* The worker that began first, of those that are awaited: the group's words on who is late. */
 static bool worker_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
     const struct look *l = user;
     int late = -1;
@@ -206,7 +206,7 @@ static bool worker_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
 
 enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out) {
     struct look l = {.m = m, .worker = worker, .taken = -1};
-    enum error err = group_await(g, &(struct group_wait){take_ready, worker_late, &l});
+    enum error err = group_await(g, &(struct group_wait){mailbox_ready, worker_late, &l});
     *out = l.taken;
     if (err == ERR_NONE) wake_worker(g, l.taken);
     return err;

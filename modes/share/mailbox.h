@@ -16,20 +16,20 @@ void mailbox_free(struct mailbox *m);
 /* ---- workers ---- */
 /* The gradient of this worker's next step is ready. */
 void mailbox_post(struct mailbox *m, struct group *g, int worker);
-/* Until the server takes it, and so receives it next: what is sent sooner would have its deadline run
+/* Waits until the server takes the worker's gradient, and so receives it next: what is sent sooner would have its deadline run
  * while others are served. */
 MUST_CHECK enum error mailbox_await_taking(struct mailbox *m, struct group *g, int worker);
-/* Until it has been answered, and all that were answered before it have received. */
+/* Waits until the worker has been answered, and all that were answered before it have received. */
 MUST_CHECK enum error mailbox_await(struct mailbox *m, struct group *g, int worker);
-/* It has its weights: it computes now, and the next one's leave. */
+/* Notes that the worker has its weights: it computes now, and the next worker's leave. */
 void mailbox_received(struct mailbox *m, struct group *g, int worker);
 /* Waits until all have received what this rank has, where all meet. */
 MUST_CHECK enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker);
 
 /* ---- the server ---- */
-/* All workers begin to compute now, 'step' being their next. */
+/* Notes that all workers begin to compute now, 'step' being their next. */
 void mailbox_begin(struct mailbox *m, int64_t step);
-/* Until a gradient is ready: the one that has been so for longest, or that of one worker. It is
+/* Waits until a gradient is ready, and takes the one that has been so for longest, or that of one worker. It is
  * then the server's. */
 MUST_CHECK enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out);
 /* The server works on something else: no wait for it is in vain. */

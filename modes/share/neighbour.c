@@ -20,7 +20,7 @@ static int neighbour_of(int rank, int ranks, int64_t meeting) {
     return other < 0 || other >= ranks ? rank : other;
 }
 
-/* Of two ranks the lower one sends first. */
+/* The mean of two ranks' weights: the lower rank sends first. */
 enum error neighbour_mean(struct mode *m, const struct span *span) {
     int me = m->t->rank, other = neighbour_of(me, m->standing->ranks, m->t->at.step / m->how->every);
     int64_t n = span->end - span->begin;

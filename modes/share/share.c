@@ -79,7 +79,7 @@ static enum error start_as_planned(struct mode *m) {
     return m->team.group && m->how->plan.update == UPDATE_BY_ALL ? team_share_state(&m->team, m->t) : ERR_NONE;
 }
 
-static void note_move(struct mode *m, const struct move *v) {
+static void move_note(struct mode *m, const struct move *v) {
     if (*v->doing) mode_note(m, v->doing, m->t->at.step);
 }
 
@@ -88,7 +88,7 @@ static enum error leave_as_planned(struct mode *m, int b) {
     const struct span bucket = share_bucket(m, m->t->arena.grads[0], b);
     for (int i = 0; i < p->nbefore; i++) {
         struct dispatch how;
-        if (b == 0 && m->lane == LANE_INLINE) note_move(m, &p->before[i]);
+        if (b == 0 && m->lane == LANE_INLINE) move_note(m, &p->before[i]);
         TRY(step_send(m, LABEL_GRADIENTS(b), &how));
         how.apart = m->t->arena.apart;
         TRY(share_move(m, p->before[i].by, &bucket, how));
@@ -97,11 +97,11 @@ static enum error leave_as_planned(struct mode *m, int b) {
 }
 
 static enum error land_as_planned(struct mode *m) {
-    if (m->how->plan.nbefore) note_move(m, &m->how->plan.before[0]);
+    if (m->how->plan.nbefore) move_note(m, &m->how->plan.before[0]);
     return step_land(m);
 }
 
-/* Of weights that only the root has updated: all are one message, whose header has the sums of the step. */
+/* Brings all ranks the weights that only the root has updated: they are one message, whose header has the sums of the step. */
 static enum error bring_weights(struct mode *m) {
     const struct exchange_plan *p = &m->how->plan;
     const struct span all = {.arena = m->t->arena.values, .end = m->t->tensors.upto};

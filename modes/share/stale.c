@@ -117,7 +117,7 @@ static bool may_go_on(const struct share *a, const struct worker *w, int64_t lea
     return meets ? least == w->done : w->done - least <= a->bound;
 }
 
-/* All workers that may go on get the weights, and with them the sums of the step so far. */
+/* Gives the weights to all workers that may go on, and with them the sums of the step so far. */
 static enum error give_weights(struct share *a, const struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t least = least_done(a), n = t->model->arena_floats;
@@ -136,7 +136,7 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
     return ERR_NONE;
 }
 
-static void choose_stop(struct share *a) {
+static void stop_choose(struct share *a) {
     for (int w = 0; w < a->t->standing.workers; w++)
         if (a->worker[w].given >= a->stop_at) a->stop_at = a->worker[w].given + 1;
 }
@@ -156,7 +156,7 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     return ERR_NONE;
 }
 
-static enum error apply(struct share *a, int i, struct worker *w, struct step_sums *sums) {
+static enum error update_apply(struct share *a, int i, struct worker *w, struct step_sums *sums) {
     struct trainer *t = a->t;
     int64_t old = a->updates - w->from, mark = clock_ns();
     group_note(a->group, "update", t->at.step);
@@ -169,12 +169,12 @@ static enum error apply(struct share *a, int i, struct worker *w, struct step_su
     sums->loss += t->sums.loss;
     sums->correct += t->sums.correct;
     sums->samples += t->sums.samples;
-    if (t->sums.stop && !a->stop_at) choose_stop(a);
+    if (t->sums.stop && !a->stop_at) stop_choose(a);
     trainer_phase(t, PHASE_UPDATE, &mark);
     return ERR_NONE;
 }
 
-static void begin(struct share *a) {
+static void stale_begin(struct share *a) {
     int64_t step = a->t->at.step;
     if (a->begun && !trainer_meets(a->t, step)) return;
     for (int w = 0; w < a->t->standing.workers; w++)
@@ -184,14 +184,14 @@ static void begin(struct share *a) {
 }
 
 /* A loss that is not finite ends the run: who waits for weights then waits in vain. */
-static enum error serve(struct share *a) {
+static enum error server_serve(struct share *a) {
     struct trainer *t = a->t;
     struct step_sums sums = {0};
-    begin(a);
+    stale_begin(a);
     for (int i = 0; i < t->standing.workers && isfinite(sums.loss); i++) {
         struct worker *w = NULL;
         TRY(take_gradient(a, i, &w));
-        TRY(apply(a, i, w, &sums));
+        TRY(update_apply(a, i, w, &sums));
         if (isfinite(sums.loss)) TRY(give_weights(a, &sums));
     }
     sums.stop = t->at.step + 1 == a->stop_at;
@@ -202,7 +202,7 @@ static enum error serve(struct share *a) {
 
 /* ---- a worker ---- */
 
-static enum error exchange(struct share *a) {
+static enum error worker_exchange(struct share *a) {
     struct trainer *t = a->t;
     struct work *work;
     int64_t n = t->model->arena_floats;
@@ -225,7 +225,7 @@ static enum error exchange(struct share *a) {
 static enum error work_on(struct mode *m) {
     struct share *a = m->share;
     int64_t mark = clock_ns(), computed = mark;
-    TRY(exchange(a));
+    TRY(worker_exchange(a));
     trainer_phase(a->t, PHASE_COMM, &mark);
     a->waited_ns += mark - computed;
     a->stepped_ns += mark - m->began;
@@ -233,7 +233,7 @@ static enum error work_on(struct mode *m) {
 }
 
 static enum error stale_update(struct mode *m) {
-    return m->t->standing.worker < 0 ? serve(m->share) : work_on(m);
+    return m->t->standing.worker < 0 ? server_serve(m->share) : work_on(m);
 }
 
 static enum error stale_settle(struct mode *m) {

@@ -7,7 +7,6 @@
 #include "transport/carrier/carrier.h"
 
 #include <stdio.h>
-#include <string.h>
 
 struct stage { /* host memory for one lane of the group: of buf, and of all_to_all's send */
     void *memory[2];
@@ -63,7 +62,7 @@ static struct element_range own_part(const struct collective *c) {
     return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
 }
 
-/* Of buf, which this rank gives. */
+/* The range of buf that this rank gives. */
 static struct element_range given_range(const struct collective *c) {
     const struct element_range none = {0, 0};
     switch (c->kind) {
@@ -84,7 +83,7 @@ static struct element_range given_range(const struct collective *c) {
     }
 }
 
-/* Of buf, which this rank receives: what comes is before and after its own part, or one range. */
+/* The ranges of buf that this rank receives: before and after its own part, or one range. */
 static void received_ranges(const struct collective *c, struct element_range out[2]) {
     bool root = c->rank == c->root;
     out[0] = out[1] = (struct element_range){0, 0};

@@ -64,5 +64,5 @@ static inline uint32_t record_check(const struct flight_record *r) {
 
 /* The record's call: false where it is torn or damaged. place: where it lies, of all lanes' records. */
 bool record_read(const struct record_head *h, const struct flight_record *e, size_t place, struct recording_call *out);
-/* Of the head's part that is written once. */
+/* The checksum of the head's part that is written once. */
 uint32_t record_head_check(const struct record_head *h);

@@ -1,6 +1,6 @@
 /* cifar: the binary files of CIFAR-10 and CIFAR-100, gzipped or not: records of the label (of
  * CIFAR-100 two: of 20 coarse classes and of 100 fine ones), then 32x32 pixels of red, of green, of
- * blue. There is no header: what tells the two apart is the name of the files, and what tells a
+ * blue. There is no header: the two differ in the names of their files, and what tells a
  * damaged one is its size and its labels. https://www.cs.toronto.edu/~kriz/cifar.html */
 #include "engine/data/pair.h"
 

@@ -10,7 +10,6 @@
 
 #include "engine/base/text.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -89,7 +88,7 @@ static bool has_decimal_comma(const char *cell) {
     return end > cell && *end == ',' && end[1] && !end[1 + strspn(end + 1, "0123456789")];
 }
 
-/* What the target is: 'classes' so many, or a value. */
+/* What the target is: one of 'classes' classes, or a value. */
 static enum error target_set(struct csv *s, const struct table *t, int64_t classes) {
     const struct table_column *target = &s->columns.column[s->columns.inputs];
     struct dataset *d = &s->base;
@@ -161,7 +160,7 @@ static enum error train_read(const struct opening *o, struct pool *pool, struct 
     return err;
 }
 
-/* That the configuration does not ask for another target than the one that was trained. */
+/* Checks that the configuration does not ask for another target than the one that was trained. */
 static enum error target_check(const char *asked, const struct columns *known) {
     const struct table_column *target = &known->column[known->inputs];
     char words[96];

@@ -14,7 +14,6 @@
 #include "engine/data/drawn.h"
 #include "engine/data/tokens.h"
 
-#include <stdio.h>
 #include <string.h>
 
 struct grammar_config {
@@ -45,7 +44,7 @@ static int writer_pick(struct writer *w, int n) {
     return draw_below(&w->draw, n);
 }
 
-/* True so many times of 8. */
+/* True with a chance of 'eighths' in 8. */
 static bool writer_chance(struct writer *w, int eighths) {
     return draw_below(&w->draw, 8) < eighths;
 }
@@ -103,7 +102,7 @@ static void write_text(struct rng_key key, uint64_t split, unsigned char *out, i
     for (uint64_t k = 0; w.n < w.room; k++) {
         w.draw = (struct draw){.key = key, .sample = k, .block = split << 32};
         writer_sentence(&w, 0);
-        w.n -= w.n < w.room; /* the blank behind the last word */
+        w.n -= w.n < w.room; /* the blank after the last word */
         writer_put(&w, ".\n");
     }
 }

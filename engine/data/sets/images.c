@@ -2,7 +2,7 @@
  * FOLDER/CLASS/picture.jpg, or FOLDER/train/CLASS/... and FOLDER/val/CLASS/... Classes are numbered
  * in the order of their names (by bytes).
  *
- * Opening looks at the beginning of every file, so that what is no picture is told before anything
+ * Opening looks at the beginning of every file, so that what is no picture is reported before anything
  * is trained. With 'on_error: skip' it decodes every picture whole, and leaves out those that cannot be
  * decoded before any are held out: the set is then that of a folder without these files, whoever opens it.
  * Pictures are decoded at every visit, by whichever thread reads: decoders lie in a
@@ -50,7 +50,7 @@ struct images {
 };
 enum { CLASSES_MOST = 1 << 16 };
 
-/* Which folder holds the classes: of training, and of validation (empty: none of its own). */
+/* Which folder holds the classes: of training, and of validation (empty: it has none). */
 static enum error roots_find(const struct images_config *c, char train[PATH_MAX], char val[PATH_MAX]) {
     static const char *const names[] = {"val", "valid", "validation", "test"};
     TRY(path_join(train, c->train, "train"));
@@ -166,7 +166,7 @@ static enum error files_list(struct images *s, const char *root, bool must) {
     return s->files.count ? ERR_NONE : FAIL(ERR_DATA, "%s holds no pictures", root);
 }
 
-/* That the validation folders are classes of training. */
+/* Checks that the validation folders are classes of training. */
 static enum error folders_check(struct images *s, const char *root) {
     struct listing l = {0};
     enum error err = listing_read(root, "", listing_wants_folder, s->pool, &l);
@@ -183,7 +183,7 @@ static void file_keep(struct images *s, int64_t i, int64_t *kept) {
     s->labels[(*kept)++] = s->labels[i];
 }
 
-/* With 'split: end': files at equal distances, since the files of a folder lie class by class. */
+/* Chooses the files that 'split: end' holds out: at equal distances, since the files of a folder lie class by class. */
 static void files_cut(struct images *s, int64_t held, bool train) {
     int64_t n = s->files.count, kept = 0;
     for (int64_t i = 0; i < n; i++)
@@ -383,7 +383,7 @@ static enum error images_fill(struct images *s, const struct dataset_ask *ask, u
     char roots[2][PATH_MAX];
     TRY(pool_create(&s->pool));
     TRY(roots_find(c, roots[0], roots[1]));
-    bool own = roots[1][0] != '\0'; /* validation has a folder of its own */
+    bool own = roots[1][0] != '\0'; /* validation has a separate folder */
     const char *root = roots[!train && own];
     if (!(s->folder = pool_printf(s->pool, "%s", root))) return ERR_MEMORY;
     if (!train && own && !file_is_folder(root)) return FAIL(ERR_INPUT, "data.val: no folder %s", root);

@@ -1,5 +1,5 @@
 /* shapes: 32x32 colour pictures of ten plane figures, for networks that convolve. Colours, place,
- * size and turn are random, so that no pixel by itself tells much: a linear model stays near
+ * size and turn are random, so that no pixel by itself says much: a linear model stays near
  * chance.
  *
  * A figure is a function of the plane, negative inside, in units of its radius and with a slope of
@@ -98,7 +98,7 @@ static void canvas_paint(struct canvas *c, int place, const struct colour *colou
     for (int k = 0; k < COLOURS; k++) c->at[k][place] += (colour->of[k] - c->at[k][place]) * cover;
 }
 
-/* From one colour to another near it, along a line of any direction; gives the one between. */
+/* Draws the ground, from one colour to another near it along a line of any direction; gives the colour between. */
 static struct colour ground_draw(struct draw *d, struct canvas *c) {
     struct colour middle = colour_draw(d, 130);
     float dx = draw_range(d, -2, 2) / SIDE, dy = draw_range(d, -2, 2) / SIDE;

@@ -5,8 +5,6 @@
 #include "engine/base/rng.h"
 #include "engine/data/dataset.h"
 
-#include <math.h>
-
 struct spirals_config {
     int64_t classes, train, val;
     double noise;

@@ -30,6 +30,7 @@ struct scan { /* over the characters of a file */
     unsigned char *out;
 };
 
+/* Takes the character that ends before byte 'at': notes it for the vocabulary, or writes its number to the part. */
 static enum error scan_character(struct scan *s, int64_t at) {
     int64_t i = s->count++ - s->part.first;
     uint32_t *number = &s->number[s->utf8.code];

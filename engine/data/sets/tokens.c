@@ -1,4 +1,4 @@
-/* tokens: numbers that another program has made of a text, one behind the other with no header, of
+/* tokens: numbers that another program has made of a text, one after the other with no header, of
  * 16 bits without a sign or 32 bits with one, little end first. */
 #include "engine/data/tokens.h"
 #include "engine/data/utf8.h"
@@ -18,7 +18,7 @@ struct largest {
     int64_t value;
 };
 
-static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
+static enum error piece_find_largest(void *ctx, const unsigned char *bytes, int64_t n, int64_t at) {
     (void)at;
     struct largest *l = ctx;
     for (int64_t i = 0; i < n / l->width; i++) {
@@ -28,11 +28,11 @@ static enum error largest_piece(void *ctx, const unsigned char *bytes, int64_t n
     return ERR_NONE;
 }
 
-/* As the config says, or the largest token of the training file and one. */
+/* Finds the vocabulary's size: the configured one, or the largest token of the training file plus one. */
 static enum error vocabulary_find(const struct tokens_config *c, int width, int64_t *out) {
     struct largest l = {.width = width};
     if ((*out = c->vocabulary)) return ERR_NONE;
-    TRY(token_scan(c->train, largest_piece, &l));
+    TRY(token_scan(c->train, piece_find_largest, &l));
     if (l.value >= VOCABULARY_MAX)
         return FAIL(ERR_DATA, "%s: token %lld, but all must be below %d\nis data.type right?", c->train,
                     (long long)l.value, VOCABULARY_MAX);

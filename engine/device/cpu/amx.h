@@ -1,4 +1,4 @@
-/* AMX's instructions, behind macros that a test replaces by plain C (AMX_MODEL names its header). They have not run on a
+/* AMX's instructions, as macros that a test replaces by plain C (AMX_MODEL names its header). They have not run on a
  * processor that has them. */
 #pragma once
 #if defined(AMX_MODEL)
@@ -20,7 +20,7 @@
 
 enum { AMX_ROWS = 16, AMX_TILES = 8 };
 
-/* A thread has its own tiles, each of so many rows of so many floats or pairs. */
+/* A thread has its own tiles, each of at most 16 rows of 16 floats or pairs. */
 static inline void amx_begin(const uint8_t rows[AMX_TILES], const uint8_t columns[AMX_TILES]) {
     _Alignas(64) struct {
         uint8_t palette, begin, unused[14];

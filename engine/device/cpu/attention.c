@@ -3,7 +3,7 @@
  * (sample, head) pairs, each with all its positions: no bit depends on threads.
  *
  * Queries, keys and values are copied out of x, where they are interleaved, into
- *   rows     (positions, wide), wide the head's size in whole vectors, zeros behind it
+ *   rows     (positions, wide), wide the head's size in whole vectors, zeros after it
  *   panels   PANEL positions each, turned: (size, PANEL)
  * Scores are kept turned, (keys, queries): then a vector has queries side by side, and what
  * softmax does along the keys is never done across a vector.
@@ -66,7 +66,7 @@ static void copy_rows(struct rows r, float by, const float *restrict from, float
     }
 }
 
-/* Behind the last row, and behind the head's size, zeros. */
+/* to (rows, wide) = by * from (positions, size); zeros after the last row, and after a row's 'size' values. */
 static void pack_rows(const struct attention *t, int64_t ld, float by, const float *from, float *to) {
     int64_t behind = t->wide > t->size ? 0 : t->positions;
     memset(to + behind * t->wide, 0, (size_t)((t->rows - behind) * t->wide) * sizeof *to);
@@ -141,7 +141,7 @@ static void cache_append(const struct pass *pass, int64_t head) {
 
 /* ---- forward -------------------------------------------------------------------------------- */
 /* s (keys, PANEL) = e^(s - max) where a query sees the key, else 0; all see the first 'free' keys,
- * query c the c + 1 behind them. */
+ * query c the c + 1 after them. */
 static void panel_softmax(int64_t free, int64_t keys, float *restrict s, struct moments *restrict m) {
     float max[PANEL], sum[PANEL];
     for (int c = 0; c < PANEL; c++) max[c] = -INFINITY, sum[c] = 0;

@@ -12,7 +12,6 @@
 #include "engine/device/cpu/cpu.h"
 #include "engine/device/cpu/gemm.h"
 
-#include <inttypes.h>
 #include <math.h>
 
 struct batchnorm {
@@ -81,7 +80,7 @@ static void norm_apply(const struct planes *p, struct line l, float least, const
         }
 }
 
-/* dz of n elements in a row: dy itself, or its copy behind the activation (y is NULL when there is
+/* dz of n elements in a row, the gradient before the activation: dy itself, or a copy of it (y is NULL when there is
  * none). A strip at a time, so that the loops of the sums have nothing to decide and vectorise. */
 enum { STRIP = 256 };
 
@@ -215,12 +214,7 @@ static void turn_back(const struct batchnorm *b, const float *from, float *to) {
 
 static enum error norm_forward(struct op *op, const struct op_args *a) {
     const struct batchnorm *b = (const struct batchnorm *)op;
-    int64_t count = b->planes.count * b->planes.area;
-    if (a->training && count < 2 && !a->sync)
-        return FAIL(ERR_CONFIG,
-                    "batchnorm expected more than 1 value per channel when training, got %" PRId64
-                    "\nmake the batch of each shard larger",
-                    count);
+    TRY(norm_check_count(a, b->planes.count * b->planes.area));
     struct pass p = {.b = b, .a = a, .x = a->x[0], .to = a->y};
     if (b->turned) p.x = channels_first(b, a, 0, a->x[0]), p.to = turned_copy(b, a, 1);
     cpu_parallel(op->dev, b->channels, 1, forward_channels, &p);

@@ -7,7 +7,6 @@
  * still in the cache; and where y > 0 is found from x, as forward found it, without reading y. */
 #include "engine/device/cpu/cpu.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -255,12 +254,7 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
 
 static enum error norm_forward(struct op *op, const struct op_args *a) {
     struct pass p = pass_of(op, a);
-    int64_t count = op->desc.n * p.area;
-    if (a->training && count < 2 && !a->sync)
-        return FAIL(ERR_CONFIG,
-                    "batchnorm expected more than 1 value per channel when training, got %" PRId64
-                    "\nmake the batch of each shard larger",
-                    count);
+    TRY(norm_check_count(a, op->desc.n * p.area));
     cpu_parallel(op->dev, p.blocks, 1, forward_blocks, &p);
     return ERR_NONE;
 }

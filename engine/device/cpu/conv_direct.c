@@ -77,7 +77,7 @@ static struct room room_of_thread(const struct job *j) {
 }
 
 /* ---- weights -------------------------------------------------------------------------------- */
-/* Of a group; of the last block of channels lane by lane there may be less. */
+/* The weights of a group; lane by lane the last block of channels may be smaller. */
 static struct direct_weights weights_of(const struct direct *c, int64_t group) {
     struct direct_weights s = c->weights;
     if (c->plan->lanewise) s.in = at_most(B, c->op.desc.x.dim[0] - group * B);

@@ -37,7 +37,7 @@ struct copying {
     float *to;
 };
 
-/* Where a channel of a sample of the op's image begins, and the distance of its pixels. */
+/* The offset of a sample's channel in the op's image, and the distance of its pixels. */
 static int64_t channel_at(const struct grouped *g, int64_t sample, int64_t channel, int64_t *step) {
     int64_t area = g->h * g->w, plain = (sample * g->all + channel) * area;
     *step = g->layout == LAYOUT_BLOCKED ? B : 1;

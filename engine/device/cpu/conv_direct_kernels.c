@@ -192,7 +192,7 @@ void direct_unpack(const struct direct_weights *s, const float *from, int64_t fi
     }
 }
 
-/* Of one tap: rows are what they were. */
+/* Packs weights of one tap, whose rows are copied as they lie. */
 static void tap_pack(const struct direct_weights *s, const float *w, int64_t first, int64_t begin, int64_t count,
                      float *to) {
     for (int64_t out = begin; out < begin + count; out++)

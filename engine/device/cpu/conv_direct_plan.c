@@ -63,7 +63,8 @@ static void chunks_choose(struct plan *p, int64_t threads) {
     p->chunks = p->rows < all ? n * parts_of(all, p->rows) : parts_of(n, p->samples);
 }
 
-/* For the weights pixels are summed, so samples make pairs; else channels, which lie side by side in blocks alone. */
+/* Chooses what makes a pair: samples where pixels are summed (for the weights); else channels, which lie side by side only
+ * in blocks. */
 static void pairs_choose(struct plan *p) {
     p->whole_n = p->n, p->whole_units = p->from.units;
     if (p->how != PACK_PAIRS) return;

@@ -36,10 +36,10 @@ struct plan {
     bool in_place;         /* windows lie whole on 'from'; else it is copied, with its padding */
     bool lanewise;
 };
-/* For the pass, images before they are paired, how, groups and 'lanewise', all else. */
+/* Completes a plan that has its pass, images before they are paired, how, groups and 'lanewise'. */
 void plan_make(struct plan *p, const struct op_desc *d, int64_t threads);
 
-/* The same for so many of the samples, at least one; not of pairs. */
+/* The same for n of the samples, at least one; not of pairs. */
 void plan_cut(struct plan *p, int64_t n, int64_t threads);
 
 /* Things that are cut in parts whose sizes differ by one at most. */
@@ -90,7 +90,8 @@ int64_t plan_places(const struct plan *p);
 /* The runs of 'units' units in a phase, unit by unit; at most plan_taps() for each. */
 int64_t plan_runs(const struct plan *p, int64_t units, int64_t phase, struct direct_run *run);
 
-/* For the weights: the terms of 'units' units as rows, and the pixels of a chunk as runs. */
+/* For the weights' gradient: the offsets of a product's rows in the windows and in the sums, a row for each term (unit, tap,
+ * channel) of 'units' units, and its runs, the pixels of a chunk. */
 int64_t plan_terms(const struct plan *p, int64_t units, int64_t *a_at, int64_t *c_at);
 int64_t plan_pixels(const struct plan *p, const struct chunk *k, struct direct_run *run);
 

@@ -205,7 +205,7 @@ static enum error conv_plan(struct op *op) {
 
 /* ---- weights as the kernels want them -------------------------------------------------------- */
 
-/* w[tap][oc_step] and the bias behind it. */
+/* w[tap][oc_step] and the bias after it. */
 static void pack_forward(const struct conv_plan *p, const struct op_args *a, float *shared) {
     memset(shared, 0, p->shared * sizeof *shared);
     for (int o = 0; o < p->oc; o++)
@@ -216,7 +216,7 @@ static void pack_forward(const struct conv_plan *p, const struct op_args *a, flo
 }
 
 /* Sparse: w[o][row][kw * c, in whole vectors]. Else w[o, row, column, turned round][c] and zeros
- * behind it. */
+ * after it. */
 static void pack_backward(const struct conv_plan *p, const float *w, float *shared) {
     memset(shared, 0, p->shared * sizeof *shared);
     for (int o = 0; o < p->oc; o++)
@@ -320,7 +320,7 @@ static float sums_add(const float *v) {
     return half[0];
 }
 
-/* Sums of dw of output channel o in segment i, as they are packed, or tap by tap; db behind them. */
+/* Sums of dw of output channel o in segment i, as they are packed, or tap by tap; db after them. */
 static void channel_sum(const struct pass *f, int i, int o, int64_t weights, float *to) {
     const struct conv_plan *p = &f->op->plan;
     const float *from = sums_at(f, f->op->sums[i]);

@@ -27,7 +27,7 @@ struct conv_flat {
 struct conv_plan {
     int c, h, w;    /* x */
     int oc, oh, ow; /* the convolution's own output */
-    int yh, yw;     /* y: the same, or half of it behind the pool */
+    int yh, yw;     /* y: the same, or half of it after the pool */
     int kh, kw, ph, pw;
     bool relu, pool, first;
     bool round;         /* factors to bf16 */

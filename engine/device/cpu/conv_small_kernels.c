@@ -165,7 +165,7 @@ static void pool_rows(const float *u, const float *v, int n, bool relu, float *y
     }
 }
 
-/* The gradient of one of the two rows (row 0 or 1) behind n pooled pixels; what is written beyond
+/* The gradient of one of the two rows (row 0 or 1) that n pooled pixels come from; what is written beyond
  * 2 n, less than two vectors, is zero. */
 static void unpool_row(const float *dy, const uint8_t *codes, int n, int row, float *to) {
     const ints lane = {COUNT};

@@ -42,7 +42,7 @@ static inline void channel_write(float *to, const float *from, int step, int n) 
     UNROLL_SOME for (int j = 0; j < n; j++) to[(size_t)j * step] = from[j];
 }
 
-/* Where b takes a's place as a maximum, by pool.c's rule: a NaN takes anything's. */
+/* All bits in the lanes where b replaces a as the maximum, by pool.c's rule: a NaN replaces anything. */
 static inline ints above(vec a, vec b) {
     return (b > a) | (b != b);
 }

@@ -59,7 +59,7 @@ struct wino {
     struct plan plan[3];
 };
 
-/* A pass at work: memory of its own, then of each thread. */
+/* A pass at work: what its threads share, then what each of them has. */
 struct pass_run {
     const struct wino *c;
     const struct plan *p;
@@ -75,7 +75,7 @@ struct pass_run {
 
 /* ---- sizes: a vector more keeps what is read side by side out of the same places of the cache - */
 
-/* Transformed tiles of so many rows and columns. */
+/* Transformed tiles of 'rows' rows and 'width' columns: floats of a row, of a plane, of all. */
 static int64_t row_of(int64_t width) {
     return width > PANEL ? width + B : width;
 }
@@ -233,7 +233,7 @@ static struct parts wino_parts(const struct pass_run *r) {
 }
 
 /* Tiles [begin, end), counted from the chunk's first. */
-static void transform_both(void *ctx, int64_t begin, int64_t end) {
+static void transform_x_and_dz(void *ctx, int64_t begin, int64_t end) {
     const struct pass_run *r = ctx;
     struct parts parts = wino_parts(r);
     parts.x.at += begin * parts.x.row;
@@ -291,7 +291,7 @@ static void part_whole(const struct pass_run *r, const struct wino_part *at) {
     wino_weights_out(&r->p->weights, r->dw, at, &sums);
 }
 
-/* Of all segments at work, added along the tree. */
+/* The part of dw of all segments at work, added along the tree. */
 static void part_tree(const struct pass_run *r, const struct wino_part *at) {
     const struct segments s = op_segments(&r->c->op.desc);
     float *slots = own_of(r) + floats_of(PANEL, PANEL);
@@ -337,7 +337,7 @@ static void run_segments(struct pass_run *r, int64_t begin, int64_t end) {
     for (int64_t at = begin; at < end; at += p->chunk) {
         r->begin = at, r->end = at_most(at + p->chunk, end);
         r->add = at > begin;
-        cpu_parallel(dev, r->end - at, 1, transform_both, r);
+        cpu_parallel(dev, r->end - at, 1, transform_x_and_dz, r);
         if (p->by_panel)
             cpu_parallel(dev, squares, 1, gradients_by_panel, r);
         else

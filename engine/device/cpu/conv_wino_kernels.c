@@ -80,7 +80,7 @@ INLINE struct spot spot_of(const struct wino_image *g, int64_t tile) {
                          .x = place % g->across * OUT - g->pad};
 }
 
-/* Of a sample of an image: where the channels from 'lane' of 'block' on begin. */
+/* The offset of a sample's channels from 'lane' of 'block' on. */
 INLINE int64_t image_at(const struct wino_image *g, int64_t sample, int64_t block, int lane) {
     return (sample * g->blocks + block) * g->h * g->w * B + lane;
 }

@@ -153,7 +153,7 @@ static bool cpu_bf16(void) {
     return cpu_level_choose(&level) == ERR_NONE && level->bf16;
 }
 
-/* Its kernels, and the instructions that they will use here. */
+/* The i-th software of the device: its kernels, with the instructions that they will use here. */
 static bool cpu_software(int i, struct device_software *out) {
     const struct cpu_level *level;
     if (i > 0) return false;

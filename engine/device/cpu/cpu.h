@@ -24,7 +24,7 @@ struct cpu_level {
     size_t (*gemm_pack_bytes)(const struct device *dev);
 };
 
-/* Those of this build that this machine can run, best first; there may be none. */
+/* The levels of this build that this machine can run, best first; there may be none. */
 const struct cpu_level *const *cpu_levels(int *count);
 /* The one that the device "cpu" runs: the best, or what the variable ENGINE_ISA names; ERR_CONFIG when there is no such
  * level, or it is more than the machine or the build has; ERR_DEVICE when the machine runs none of the build's. */

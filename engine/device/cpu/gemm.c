@@ -225,6 +225,7 @@ static void pack_left(const struct run *r, const struct block *b, int64_t k) {
     memset(r->a + b->rows * b->k, 0, (size_t)(beyond * b->k) * sizeof *r->a);
 }
 
+/* Computes the block's tiles of C, panel of B by panel of B. */
 static void panels_run(const struct run *r, struct block b) {
     for (b.panel = r->b; b.j < b.end; b.panel += b.k * b.wide, b.j += b.columns) {
         const struct gemm *g = r->g;

@@ -11,7 +11,7 @@ static void amx_enter(void) {
     amx_begin(whole, whole);
 }
 
-/* As TILE(one) of gemm_tile.h; k is a multiple of 16. */
+/* One tile of a product, like TILE(one) of gemm_tile.h; k is a multiple of 16. */
 static inline __attribute__((always_inline)) void amx_one(const bool low, const bool right, const struct tile *t,
                                                           const float *a, float *c) {
     const int64_t size = sizeof(float), lda = t->lda * size, ldb = t->ldb * size, ldc = t->ldc * size;

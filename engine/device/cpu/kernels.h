@@ -12,13 +12,10 @@ struct act_kernel {
     bool by_y;
 };
 extern const struct act_kernel act_kernels[];
-static inline void kernel_relu(int64_t n, const float *x, float *y) {
-    act_kernels[ACT_RELU].forward(n, x, 0, y);
-}
 static inline void kernel_relu_backward(int64_t n, const float *y, const float *dy, float *dx) {
     act_kernels[ACT_RELU].backward(n, y, dy, 0, dx);
 }
-/* y = x0 + x1, behind act. */
+/* y = act(x0 + x1). */
 void kernel_add(int64_t n, const float *x0, const float *x1, enum activation act, float *y);
 /* sums (cols) = the sum of the rows of x (rows, cols), whose distance is ld, in order of rows. */
 void kernel_column_sums(int64_t rows, int64_t cols, const float *x, int64_t ld, float *sums);

@@ -19,7 +19,7 @@ struct summing {
     float *sums;
 };
 
-/* Of 'area' runs of B floats, lane by lane. */
+/* Adds x (area, B) to the sums, lane by lane. */
 static void lanes_add(int64_t area, const float *x, double sums[B]) {
     for (int64_t k = 0; k < area; k++)
         for (int lane = 0; lane < B; lane++) sums[lane] += (double)x[k * B + lane];

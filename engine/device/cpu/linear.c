@@ -30,7 +30,7 @@ struct linear {
 struct pass { /* of one call: the scratch is (pack, z) */
     const struct linear *l;
     const struct op_args *a;
-    float *z; /* y' (out, rows), or the gradient behind the activation */
+    float *z; /* y' (out, rows), or the gradient before the activation */
 };
 
 static struct pass pass_of(const struct linear *l, const struct op_args *a) {

@@ -79,7 +79,7 @@ INLINE void row_spread(const struct row *r, float share, const float *restrict d
 }
 
 /* ---- planes --------------------------------------------------------------------------------- */
-/* Before any place of the window: nothing is less than -inf, which is at the window's first place
+/* Begins a row of maxima, before any place of the window: nothing is less than -inf, which is at the window's first place
  * inside x. */
 static void row_begin(const struct op_desc *d, int64_t oy, float *y, int32_t *from) {
     const struct window *w = &d->pool.window;

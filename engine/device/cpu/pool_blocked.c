@@ -45,7 +45,7 @@ static inline __attribute__((always_inline)) struct place place_of(const struct 
     return p;
 }
 
-/* Where place (ky, kx) of a window is in a plane of x. */
+/* The offset of place (ky, kx) of a window in a plane of x. */
 static inline int64_t place_at(const struct op_desc *d, const struct place *p, int ky, int kx) {
     return ((p->row + ky) * d->x.dim[2] + p->col + kx) * B;
 }

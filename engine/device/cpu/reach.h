@@ -1,4 +1,4 @@
-/* Whether this machine runs a level of instructions (cpu.h). A header of its own, because CMakeLists.txt asks the building
+/* Whether this machine runs a level of instructions (cpu.h). A separate header, because CMakeLists.txt asks the building
  * machine the same questions before anything is built (cmake/level.c). */
 #pragma once
 #include <stdbool.h>

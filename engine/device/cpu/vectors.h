@@ -62,7 +62,7 @@ INLINE vec all(float x) {
     return x - (vec){0};
 }
 
-/* To the nearest bf16, of two the even one; NaN stays NaN. */
+/* v rounded to the nearest bf16, to the even one of two; NaN stays NaN. */
 INLINE vec rounded(vec v) {
     words bits = (words)v, number = (words)(v == v);
     words near = bits + 0x7fff + (bits >> 16 & 1);

@@ -116,7 +116,7 @@ template <typename T, bool WHOLE> static __global__ void attention_delta_kernel(
 }
 
 /* ---- which of them --------------------------------------------------------------------------- */
-/* As forward, with two arrays of scores: of 32 keys each. Beyond size 64 tiles are of 32 keys too, as q and dy leave
+/* The kernel with its launch sizes: as forward, with two arrays of scores of 32 keys each. Beyond size 64 tiles are of 32 keys too, as q and dy leave
  * two blocks no room for more. */
 template <class P, int WARPS, int KEYS, int BLOCKS> static attention_kernel queries_kernel(void) {
     attention_kernel k;

@@ -2,12 +2,10 @@
  * saved are means, then 1 / sqrt(var + eps). */
 #include "engine/device/cuda/image.h"
 
-#include <inttypes.h>
-
 struct batchnorm {
     struct op op;
     struct channels_cut cut;
-    size_t line; /* in scratch, behind the partial sums */
+    size_t line; /* in scratch, after the partial sums */
 };
 
 static struct norm_launch launch_of(const struct batchnorm *b, const struct op_args *a) {
@@ -36,11 +34,7 @@ static enum error norm_forward(struct op *op, const struct op_args *a) {
     if (a->sync)
         return FAIL(ERR_DEVICE, "batchnorm over several batches is not to be had on a GPU\n"
                                 "set sync_batchnorm: false, or train on the CPU");
-    if (a->training && b->cut.rows < 2)
-        return FAIL(ERR_CONFIG,
-                    "batchnorm expected more than 1 value per channel when training, got %" PRId64
-                    "\nmake the batch of each shard larger",
-                    b->cut.rows);
+    TRY(norm_check_count(a, b->cut.rows));
     for (int i = 0; i < 2; i++) l.running[i] = a->training && !a->update_buffers ? NULL : a->buffer[i];
     if (a->training) CU(norm_measure_launch(&l, cuda_stream(op)), "a batchnorm's moments");
     CU(norm_apply_launch(&l, a->training, cuda_stream(op)), "a batchnorm");

@@ -38,7 +38,7 @@ struct follow { /* running moments; NULL: they stay */
     float *mean, *var, momentum;
 };
 
-/* A running moment behind one more batch, as on the host. */
+/* A running moment after one more batch, as on the host. */
 static __device__ __forceinline__ float follow(float running, double batch, float momentum) {
     return (float)((1 - (double)momentum) * (double)running + (double)momentum * batch);
 }

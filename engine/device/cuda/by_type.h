@@ -1,4 +1,4 @@
-/* From the types that a launcher is told to its template. */
+/* From the types that a launcher is given to its template. */
 #pragma once
 #include "engine/device/cuda/element.h"
 #include "engine/device/cuda/kernel.h"

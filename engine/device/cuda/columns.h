@@ -10,7 +10,7 @@ static inline int64_t column_groups(int64_t rows) {
     int64_t groups = (rows + COLUMN_ROWS - 1) / COLUMN_ROWS;
     return groups < COLUMN_GROUPS ? groups : (int64_t)COLUMN_GROUPS;
 }
-/* Of the sums of all groups. */
+/* Bytes of the sums of all groups. */
 static inline size_t columns_bytes(int64_t rows, int64_t width) {
     return (size_t)(column_groups(rows) * width) * sizeof(float);
 }

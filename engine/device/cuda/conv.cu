@@ -33,7 +33,7 @@ cudaError_t conv_finish_launch(const struct channels_cut *c, void *y, const floa
     return BY_CUT(c, finish_run, c, y, bias, relu, stream);
 }
 
-/* ---- the gradient behind relu, and its sums ------------------------------------------------- */
+/* ---- the gradient before relu, and its sums ------------------------------------------------- */
 template <typename T, int V>
 static __global__ void gradient_kernel(struct channels_cut c, const T *__restrict__ y, const T *__restrict__ dy,
                                        T *__restrict__ dz, float *part) {

@@ -1,7 +1,6 @@
 /* The device "cuda": NVIDIA GPUs. What it holds, how it opens, and the words of its errors. */
 #include "engine/device/cuda/parts.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

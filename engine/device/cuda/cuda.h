@@ -31,7 +31,7 @@ struct cuda {
 };
 enum { BLAS_SPACE = 32 << 20 };
 
-/* What a kernel found wrong with data; told by the next wait as ERR_DATA. */
+/* What a kernel found wrong with data; the next wait reports it as ERR_DATA. */
 enum cuda_fault { FAULT_NONE, FAULT_LABEL, FAULT_TOKEN };
 
 /* The runtime's functions, and launches, are about the calling thread's current GPU. cuda_enter makes it this one;
@@ -45,7 +45,7 @@ MUST_CHECK static inline enum error cuda_enter(const struct cuda *c) {
 static inline struct cuda *cuda_of(const struct op *op) {
     return (struct cuda *)op->dev;
 }
-/* Where ops run. Enters the GPU: ask for it before anything is launched. Where that fails the launch fails as well,
+/* The stream on which ops run. Enters the GPU: ask for it before anything is launched. Where that fails the launch fails as well,
  * since the lane is another GPU's then. */
 static inline cudaStream_t cuda_stream(const struct op *op) {
     enum error err = cuda_enter(cuda_of(op));
@@ -62,8 +62,6 @@ MUST_CHECK enum error cudnn_failed(cudnnStatus_t e, const char *what);
         cudaError_t cu_ = (call);                                                                                      \
         if (cu_ != cudaSuccess) return cuda_failed(cu_, what);                                                         \
     } while (0)
-/* After a launch: a configuration that the GPU does not take. */
-#define CU_LAUNCHED(what) CU(cudaGetLastError(), what)
 
 /* Takes of the implementations here: the types that ops of a precision compute with. */
 static inline bool cuda_is_half(const struct op_desc *d) {

@@ -1,4 +1,4 @@
-/* What launchers are told of a tensor's type; plain C and .cu include this. */
+/* A tensor's type, as launchers take it; plain C and .cu include this. */
 #pragma once
 #include "engine/device/ops.h"
 

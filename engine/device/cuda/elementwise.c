@@ -93,7 +93,7 @@ static enum error add_forward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* Without an activation a side that is dy itself is done already. */
+/* dx of both sides: without an activation a side that is dy itself is done already. */
 static enum error add_backward(struct op *op, const struct op_args *a) {
     struct elements e = elements_of(&op->desc);
     e.y = a->y, e.dy = a->dy;

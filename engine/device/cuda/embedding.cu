@@ -4,7 +4,7 @@
  * sort of DIGITS values at a time, whose every step is a function of the tokens alone:
  *   count    how often each digit is in each tile of TILE pairs
  *   scan     where the tile's pairs of that digit begin: all of smaller digits, and of that digit in tiles before
- *   scatter  a pair goes behind those of its tile and digit before it
+ *   scatter  a pair goes after those of its tile and digit before it
  * Then 'bounds' finds where each token begins and ends, and 'add' gives each row of dw to a block: a short list is
  * added by one warp for a stripe of columns, a long one by all, each having every WARPS-th row. */
 #include "engine/device/cuda/by_type.h"

@@ -3,6 +3,7 @@
 #include "engine/device/cuda/cuda.h"
 #include "engine/device/cuda/image_launch.h"
 
+/* How kernels of channels are cut into blocks and vectors, for rows of 'channels' elements. */
 struct channels_cut channels_cut(int64_t rows, int64_t channels, enum element type);
 int64_t channels_part_floats(const struct channels_cut *c); /* of the partial sums of two values a channel */
 /* Whether it is an image that lies as wanted, or no image: rows lie in one way only. */

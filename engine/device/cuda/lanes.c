@@ -16,7 +16,7 @@ struct device_recording {
     cudaGraphExec_t graph;
 };
 
-/* None waits for the legacy default stream, which libraries use unasked. What is exchanged holds others up, so it
+/* Makes the lanes' streams. None waits for the legacy default stream, which libraries use unasked. What is exchanged holds others up, so it
  * goes first. */
 enum error cuda_lanes_open(struct cuda *c) {
     int least = 0, greatest = 0;

@@ -1,5 +1,5 @@
 /* How a GPU reaches the others: by NVLink, which NVIDIA's management library knows (it comes with the driver, and is
- * not needed), else over PCIe, of which Linux tells. */
+ * not needed), else over PCIe, which Linux describes. */
 #include "engine/base/library.h"
 #include "engine/device/cuda/parts.h"
 
@@ -45,7 +45,7 @@ static bool bus_word(const char *bus, const char *file, char word[32]) {
     return got;
 }
 
-/* The rate of one lane tells the generation: 32.0 GT/s is the fifth. */
+/* The rate of one lane gives the generation: 32.0 GT/s is the fifth. */
 static void find_pcie(struct device_unit *u) {
     static const double rates[] = {2.5, 5, 8, 16, 32, 64, 128};
     char rate[32], width[32];

@@ -58,7 +58,7 @@ static __device__ __forceinline__ targets soft_targets(const loss_call &c, int64
     return t;
 }
 
-/* Whether an output that is as large as the label's lies before it, or a larger one behind it. 'most' is the largest
+/* Whether an output that is as large as the label's lies before it, or a larger one after it. 'most' is the largest
  * of v = x[at, at + N). */
 template <int N>
 static __device__ __forceinline__ bool beaten(const float *v, float most, int64_t at, int64_t label, float own) {

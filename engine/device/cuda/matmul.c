@@ -2,13 +2,12 @@
  *
  * Which kernel computes a product is the library's advice for its shape, asked once and remembered for all ops of that
  * shape on that GPU. The same advice gives the same bits in every run: it depends on the shape, the GPU and the
- * library's version, and what is allowed to split k adds its parts in f32, in an order of its own. Splits that add in
+ * library's version, and what is allowed to split k adds its parts in f32, in its own order. Splits that add in
  * the output's type or in place are not allowed: they round more often. */
 #include "engine/device/cuda/matmul.h"
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <string.h>
 
 #define BLAS(call, what)                                                                                               \
     do {                                                                                                               \
@@ -19,10 +18,6 @@
 static cudaDataType_t type_of(enum precision p) {
     if (p == PRECISION_BF16) return CUDA_R_16BF;
     return p == PRECISION_FP16 ? CUDA_R_16F : CUDA_R_32F;
-}
-
-static bool has_bias(cublasLtEpilogue_t e) {
-    return e & CUBLASLT_EPILOGUE_BIAS;
 }
 
 static bool has_aux(cublasLtEpilogue_t e) {
@@ -37,7 +32,8 @@ static enum error desc_set(struct matmul *m, cublasLtMatmulDescAttributes_t what
 
 /* The library reads alignment from pointers: here are some that are as badly aligned as they may become. */
 static enum error desc_pointers(struct matmul *m, const void *bias, void *aux) {
-    if (has_bias(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
+    if (m->product.epilogue & CUBLASLT_EPILOGUE_BIAS)
+        TRY(desc_set(m, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias));
     if (has_aux(m->product.epilogue)) TRY(desc_set(m, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, &aux, sizeof aux));
     return ERR_NONE;
 }

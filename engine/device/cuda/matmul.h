@@ -28,5 +28,5 @@ enum { MATMUL_ALIGNMENT = 16 };
 /* ERR_DEVICE when cuBLASLt knows no way; m is then as matmul_fini leaves it. */
 MUST_CHECK enum error matmul_init(struct matmul *m, struct cuda *c, const struct matmul_product *p);
 void matmul_fini(struct matmul *m); /* a zeroed one is fine */
-/* On LANE_COMPUTE. */
+/* Computes the product, on LANE_COMPUTE. */
 MUST_CHECK enum error matmul_run(struct matmul *m, struct cuda *c, const struct matmul_args *a);

@@ -95,7 +95,7 @@ static enum error out_of_memory(struct cuda *c, size_t bytes) {
                 text_of_bytes((double)left, free_text), text_of_bytes((double)all, all_text));
 }
 
-/* On a stream of its own: the lanes may be busy, or waiting for others. */
+/* Zeroes memory on a stream made for this: the lanes may be busy, or waiting for others. */
 static enum error memory_clear(struct cuda *c, void *p, size_t bytes) {
     CU(cudaMemsetAsync(p, 0, bytes, c->setup), "zeroing new memory");
     return cuda_await(c, c->setup, NULL, "zeroing new memory");
@@ -174,7 +174,7 @@ enum error cuda_zero(struct device *d, enum device_lane l, void *p, size_t bytes
     return ERR_NONE;
 }
 
-/* Where two GPUs cannot reach each other the driver copies by way of the host: so no failure here is one. */
+/* Lets a GPU reach its peer's memory. Where it cannot, the driver copies by way of the host: so no failure here is one. */
 static void peer_reach(const struct cuda *c, const struct cuda *peer) {
     int can = 0, unit = peer->base.params.unit;
     if (cuda_enter(c) != ERR_NONE) return;

@@ -1,7 +1,7 @@
 /* layernorm and rmsnorm, backward. With h = (x - mean) r, g = dy w, n the row's length:
  *   dx = r (g - sum(g) / n - h sum(g h) / n), rmsnorm without sum(g)
  *   dw = sum over rows of dy h, db = sum over rows of dy
- * Rows that a warp holds: each warp goes through rows of its own and adds their part of dw and db up in registers, so
+ * Rows that a warp holds: each warp goes through its own rows and adds their part of dw and db up in registers, so
  * that x and dy are read once; a block's warps are added in order, and the blocks by columns_finish.
  * Longer rows: dx by a block a row, dw and db by a second pass over x and dy. */
 #include "engine/device/cuda/columns.h"

@@ -52,7 +52,7 @@ enum error cuda_record(struct device *d);
 enum error cuda_recorded(struct device *d, struct device_recording **out);
 enum error cuda_replay(struct device *d, struct device_recording *r);
 void cuda_recording_free(struct device_recording *r);
-/* What may not stand in a recording would spoil it, and be told of at its end as something else. */
+/* ERR_BUG while a recording is made: what may not stand in one would spoil it, and be reported at its end as something else. */
 MUST_CHECK enum error cuda_not_recording(const struct cuda *c, const char *what);
 
 /* vector.c */
@@ -78,8 +78,8 @@ static inline struct cuda *cuda_device(const struct device *d) {
 #define CUDA_ENTERED(c, d)                                                                                             \
     struct cuda *c = cuda_device(d);                                                                                   \
     TRY(cuda_enter(c))
-/* For those that free: whether there is still something to free. Who frees what a GPU that hangs uses waits for it.
- * Tells no error: one before it is about to be told. */
+/* Whether memory may still be freed: to free what a hanging GPU uses would wait for it.
+ * Reports no error: an earlier one is about to be reported. */
 static inline bool cuda_may_free(const struct cuda *c) {
     int unit = c->base.params.unit;
     if (given_up() || (cuda_current != unit && cudaSetDevice(unit) != cudaSuccess)) return false;

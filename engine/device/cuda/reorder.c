@@ -14,7 +14,7 @@ static enum error samples_copy(struct op *op, const struct turn *t) {
     return cuda_copy(op->dev, LANE_COMPUTE, t->to, op->dev, t->from, (size_t)op_xs(d) * element_bytes(t->to_type));
 }
 
-/* From images of that layout. A sample that lies plain is (channels, places). */
+/* Describes the turn from images of that layout. A sample that lies plain is (channels, places). */
 static enum error turn_from(struct op *op, enum layout layout, struct turn *t) {
     const struct op_desc *d = &op->desc;
     int64_t c = d->x.dim[0];

@@ -9,13 +9,13 @@ static bool is_plain(const struct op_desc *d) {
     return d->x_layout == LAYOUT_PLAIN && d->y_layout == LAYOUT_PLAIN;
 }
 
-/* Where y is no image, and its layout says nothing. */
+/* Whether x and y lie plain or channels last, as the GPU's images do; where y is no image, its layout says nothing. */
 static bool is_gpu_image(const struct op_desc *d) {
     return (d->x_layout == LAYOUT_PLAIN || d->x_layout == LAYOUT_LAST) &&
            (d->y_layout == LAYOUT_PLAIN || d->y_layout == LAYOUT_LAST);
 }
 
-/* From x to y: rows of y's length. */
+/* The call that moves rows of y's length from x to y. */
 static struct rows_call rows_forward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
     const struct op_desc *d = &op->desc;
     return (struct rows_call){.kind = kind,
@@ -29,7 +29,7 @@ static struct rows_call rows_forward(const struct op *op, const struct op_args *
                               .y = a->y};
 }
 
-/* From dy to dx. */
+/* The call that moves rows from dy to dx. */
 static struct rows_call rows_backward(const struct op *op, const struct op_args *a, enum rows_kind kind) {
     const struct op_desc *d = &op->desc;
     enum element type = element_of(d->precision);

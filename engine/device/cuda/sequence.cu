@@ -7,7 +7,7 @@
 
 enum { WARPS = 8, THREADS = WARP * WARPS };
 
-/* Blocks of WARPS warps each for so many warps' work; what does not fit is done by grid-stride loops. */
+/* Blocks of WARPS warps each for the work of 'warps' warps; what does not fit is done by grid-stride loops. */
 static unsigned blocks_for(int64_t warps) {
     const int64_t most = 1 << 20;
     int64_t blocks = (warps + WARPS - 1) / WARPS;

@@ -23,7 +23,7 @@ struct rows_call {
     const float *w;
     void *y;
     const float *token; /* 'fault' becomes fault_code, unless it is something already, at one that is none of 0, 1,
-                           ..., vocabulary - 1, which counts as 0; NULL: it is not told */
+                           ..., vocabulary - 1, which counts as 0; NULL: it is not reported */
     int64_t vocabulary;
     int *fault, fault_code;
 };

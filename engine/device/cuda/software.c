@@ -4,7 +4,6 @@
 
 #include <dlfcn.h>
 #include <stdio.h>
-#include <string.h>
 
 static void put_missing(struct device_software *out) {
     const char *hint = error_hint();
@@ -42,7 +41,7 @@ static void put_file(struct device_software *out, void (*function)(void)) {
         snprintf(out->where, sizeof out->where, "%s", from.dli_fname);
 }
 
-/* The first that fails keeps those behind it from being looked for: these tell of it, too. */
+/* The first library that fails keeps those after it from being looked for: these report it, too. */
 static void about_library(struct device_software *out, const char *name, size_t (*version)(void),
                           void (*const *function)(void)) {
     snprintf(out->name, sizeof out->name, "%s", name);

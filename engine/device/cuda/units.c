@@ -3,7 +3,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The runtime calls a driver that is missing one that is too old. */
 static enum error no_driver(void) {

@@ -117,7 +117,7 @@ static __device__ __forceinline__ void make_direction(const typename F::numbers 
     if constexpr (F::SLOTS > 1) s.slot[1][i] = e.v;
 }
 
-/* A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */
+/* The directions of some rules, and sums of squares of weights and directions. A warp a span. Lane l has elements l, l + 32, ..., for the direction as for the sum, so none waits for another. */
 template <class F>
 static __global__ void direct_kernel(struct update_numbers r, const struct update_span *spans, int count,
                                      double *squares) {

@@ -53,7 +53,7 @@ template <typename V> static __device__ __forceinline__ V linear(const struct ve
     return v;
 }
 
-enum { LINEAR = 0, TREE_OF_ANY = -1 }; /* else an even tree of so many */
+enum { LINEAR = 0, TREE_OF_ANY = -1 }; /* else the count of an even tree */
 template <int COUNT, typename V>
 static __device__ __forceinline__ V sum_at(const struct vector_terms &t, int count, int64_t i) {
     if constexpr (COUNT == LINEAR)

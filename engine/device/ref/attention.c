@@ -137,7 +137,7 @@ static bool attention_fits(const struct op_desc *d) {
            op_rows_fit(d, all) && cache_fits(d);
 }
 
-/* Those of q k' and p v; half of them where it is causal. */
+/* Multiply-adds of q k' and p v; half of them where it is causal. */
 static double attention_products(const struct op_desc *d) {
     return (double)shape_count(&d->y) * (double)d->y.dim[0] * (d->attention.causal ? 1 : 2);
 }

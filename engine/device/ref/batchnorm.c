@@ -5,7 +5,6 @@
 
 #include "engine/base/onnx_graph.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 
@@ -68,12 +67,7 @@ static void norm_channel(const struct op_desc *d, const struct op_args *a, int64
 
 static enum error norm_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    int64_t count = op_xs(d) / d->x.dim[0];
-    if (a->training && count < 2 && !a->sync)
-        return FAIL(ERR_CONFIG,
-                    "batchnorm expected more than 1 value per channel when training, "
-                    "got %" PRId64 "\nmake the batch of each shard larger",
-                    count);
+    TRY(norm_check_count(a, op_xs(d) / d->x.dim[0]));
     for (int64_t c = 0; c < d->x.dim[0]; c++) norm_channel(d, a, c);
     return ERR_NONE;
 }

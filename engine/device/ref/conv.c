@@ -106,7 +106,7 @@ static enum error conv_forward(struct op *op, const struct op_args *a) {
 }
 
 /* ---- backward ------------------------------------------------------------------------------- */
-/* The gradient behind pool and activation, one value for each of the convolution's own outputs. */
+/* The gradient before pool and activation, one value for each of the convolution's own outputs. */
 static void sums_gradient(const struct op_desc *d, const struct dims *c, const struct op_args *a, float *dz) {
     const float *y = d->conv.maxpool ? a->saved : a->y;
     if (d->conv.maxpool) {
@@ -171,7 +171,7 @@ static void conv_weights(const struct op_desc *d, int64_t count[2]) {
     count[1] = d->conv.bias ? d->y.dim[0] : 0;
 }
 
-/* Of every place of the window, also where a fused pool makes y smaller. */
+/* Multiply-adds at every place of the window, also where a fused pool makes y smaller. */
 static double conv_products(const struct op_desc *d) {
     const struct window *w = &d->conv.window;
     double products = (double)d->x.dim[0] / d->conv.groups * (double)d->y.dim[0];

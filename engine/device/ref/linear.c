@@ -15,7 +15,7 @@ static struct pass pass_of(const struct op *op, const struct op_args *a) {
     return (struct pass){d, a, op_rows(d), shape_last(&d->x), shape_last(&d->y)};
 }
 
-/* Where the weight from input k to output o is. */
+/* The offset of the weight from input k to output o. */
 static int64_t weight_at(const struct pass *p, int64_t o, int64_t k) {
     return p->d->linear.transposed ? k * p->out + o : o * p->in + k;
 }
@@ -40,7 +40,7 @@ static enum error linear_forward(struct op *op, const struct op_args *a) {
     return ERR_NONE;
 }
 
-/* The gradient behind the activation, in scratch. */
+/* The gradient before the activation, in scratch. */
 static void act_backward_all(const struct pass *p) {
     float *dz = p->a->scratch;
     for (int64_t i = 0; i < p->rows; i++)

@@ -1,7 +1,7 @@
 /* y is x in the other layout; dx is dy, back. The one op of plain C that knows of blocks. */
 #include "engine/device/ref/ref.h"
 
-/* Where element k of a plain batch lies in this layout. */
+/* The offset in this layout of element k of a plain batch. */
 static int64_t place_of(const struct op_desc *d, enum layout layout, int64_t k) {
     int64_t area = d->x.ndim == 3 ? d->x.dim[1] * d->x.dim[2] : 1;
     if (layout == LAYOUT_PLAIN) return k;

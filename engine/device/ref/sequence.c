@@ -176,7 +176,7 @@ const struct op_row op_select = {
 };
 
 /* ---- tokens --------------------------------------------------------------------------------- */
-/* Where element k of a sample (channel, pixel) lies in (pixel, channel). */
+/* The offset in (pixel, channel) of element k of a sample (channel, pixel). */
 static int64_t turned_place(const struct op_desc *d, int64_t k) {
     int64_t channels = d->x.dim[0], pixels = d->y.dim[0];
     return k % pixels * channels + k / pixels;

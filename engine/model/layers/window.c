@@ -1,8 +1,6 @@
 /* Reading and fitting windows, and what the two pools share. */
 #include "engine/model/layers/window.h"
 
-#include <stdio.h>
-
 static enum error read_pair(const char *key, const struct config_list *list, int out[2]) {
     const int64_t *v = list->items;
     if (list->count < 1 || list->count > 2)

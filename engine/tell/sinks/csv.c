@@ -25,39 +25,39 @@ struct csv_sink {
     off_t at, end;         /* where the last row begins; what has been written ends */
 };
 
-static enum error cut(const struct csv_sink *c) {
+static enum error file_cut(const struct csv_sink *c) {
     if (ftruncate(fileno(c->file.f), c->end) == 0) return ERR_NONE;
     return FAIL(ERR_IO, "metrics.csv cannot be cut: %s", strerror(errno));
 }
 
 /* ---- rows ---- */
 
-static int put(char *to, int n, const char *form, double v) {
+static int cell_put(char *to, int n, const char *form, double v) {
     if (!isfinite(v)) return n + snprintf(to + n, (size_t)(ROW - n), ",");
     return n + snprintf(to + n, (size_t)(ROW - n), form, v);
 }
 
 static void format_step(char *to, const struct step_record *r) {
     int n = snprintf(to, ROW, "%lld,%lld", (long long)r->step, (long long)r->epoch);
-    n = put(to, n, ",%.9g", (double)r->loss);
-    n = put(to, n, ",%.6g", (double)r->accuracy);
-    n = put(to, n, ",%.9g", r->lr);
-    n = put(to, n, ",%.6g", r->norm);
-    n = put(to, n, ",%.0f", r->samples);
-    n = put(to, n, ",%.4f", r->ms);
-    for (int i = 0; i < PHASES; i++) n = put(to, n, ",%.4f", r->phase_ms[i]);
-    n = put(to, n, ",%.9g", r->loss_scale > 0 ? r->loss_scale : (double)NAN);
-    put(to, n, ",%.0f", r->skipped);
+    n = cell_put(to, n, ",%.9g", (double)r->loss);
+    n = cell_put(to, n, ",%.6g", (double)r->accuracy);
+    n = cell_put(to, n, ",%.9g", r->lr);
+    n = cell_put(to, n, ",%.6g", r->norm);
+    n = cell_put(to, n, ",%.0f", r->samples);
+    n = cell_put(to, n, ",%.4f", r->ms);
+    for (int i = 0; i < PHASES; i++) n = cell_put(to, n, ",%.4f", r->phase_ms[i]);
+    n = cell_put(to, n, ",%.9g", r->loss_scale > 0 ? r->loss_scale : (double)NAN);
+    cell_put(to, n, ",%.0f", r->skipped);
 }
 
 static void format_val(char *to, const struct val_result *v) {
     int n = 0;
-    for (int i = 0; i < VAL_METRICS; i++) n = put(to, n, ",%.9g", v->of[i]);
+    for (int i = 0; i < VAL_METRICS; i++) n = cell_put(to, n, ",%.9g", v->of[i]);
     snprintf(to + n, (size_t)(ROW - n), ",%lld", (long long)v->samples);
 }
 
 /* The last row, where it belongs. */
-static enum error put_row(struct csv_sink *c) {
+static enum error last_row_put(struct csv_sink *c) {
     char val[ROW] = "";
     if (c->step < 0 || c->written) return ERR_NONE;
     memset(val, ',', VAL_METRICS + 1);
@@ -68,13 +68,13 @@ static enum error put_row(struct csv_sink *c) {
     c->written = true;
     if (!again) return sink_file_check(&c->file);
     TRY(sink_file_flush(&c->file));
-    return cut(c); /* it may have been longer */
+    return file_cut(c); /* it may have been longer */
 }
 
 /* ---- what is there already ---- */
 
-/* Of a row that is to stay; false: it goes, as do those behind it. */
-static bool keep_row(struct csv_sink *c, const char *line, int64_t last) {
+/* Takes a row that is to stay; false: it goes, and so do the rows after it. */
+static bool row_keep(struct csv_sink *c, const char *line, int64_t last) {
     int64_t step = atoll(line);
     const char *end = line;
     if (step <= c->step || step > last) return false;
@@ -99,11 +99,11 @@ static enum error read_rows(struct csv_sink *c, int64_t last) {
         return FAIL(ERR_DATA, "the metrics.csv of this run has other columns than this version "
                               "writes\nrename it, and there will be a new one");
     c->end = (off_t)strlen(header);
-    while (fgets(line, sizeof line, f) && keep_row(c, line, last))
+    while (fgets(line, sizeof line, f) && row_keep(c, line, last))
         c->at = c->end, c->end += (off_t)strlen(line), c->written = true;
     if (ferror(f) || fseeko(f, c->end, SEEK_SET) != 0)
         return FAIL(ERR_IO, "cannot continue metrics.csv: %s", strerror(errno));
-    return cut(c);
+    return file_cut(c);
 }
 
 /* ---- the sink ---- */
@@ -132,7 +132,7 @@ static enum error csv_open(const struct sink_place *p, void **out) {
 
 static enum error csv_step(void *sink, const struct step_record *r) {
     struct csv_sink *c = sink;
-    enum error err = put_row(c);
+    enum error err = last_row_put(c);
     format_step(c->row, r);
     c->step = r->step;
     c->at = c->end;
@@ -140,7 +140,7 @@ static enum error csv_step(void *sink, const struct step_record *r) {
     return err;
 }
 
-/* Of a step that has no row (another run's checkpoint, evaluated at once) nothing is kept. */
+/* Adds validation to a step's row; a step without a row (another run's checkpoint, evaluated at once) gets none. */
 static enum error csv_val(void *sink, int64_t step, const struct val_result *v) {
     struct csv_sink *c = sink;
     if (step != c->step) return ERR_NONE;
@@ -152,7 +152,7 @@ static enum error csv_val(void *sink, int64_t step, const struct val_result *v) 
 
 static enum error csv_flush(void *sink, bool settled) {
     struct csv_sink *c = sink;
-    if (settled) TRY(put_row(c));
+    if (settled) TRY(last_row_put(c));
     return sink_file_flush(&c->file);
 }
 

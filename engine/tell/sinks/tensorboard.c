@@ -40,7 +40,7 @@ struct tensorboard {
 
 /* ---- protobuf ---- */
 
-static uint8_t *make_room(struct tensorboard *t, size_t n) {
+static uint8_t *buffer_grow(struct tensorboard *t, size_t n) {
     if (t->room - t->n < n) {
         size_t room = 2 * (t->room + n);
         uint8_t *more = realloc(t->data, room);
@@ -52,13 +52,13 @@ static uint8_t *make_room(struct tensorboard *t, size_t n) {
 }
 
 static void put_bytes(struct tensorboard *t, const void *bytes, size_t n) {
-    uint8_t *to = make_room(t, n);
+    uint8_t *to = buffer_grow(t, n);
     if (!to) return;
     memcpy(to, bytes, n);
     t->n += n;
 }
 
-static size_t varint(uint64_t v, uint8_t out[10]) {
+static size_t varint_encode(uint64_t v, uint8_t out[10]) {
     size_t n = 0;
     for (; v > 127; v >>= 7) out[n++] = (uint8_t)(v | 128);
     out[n++] = (uint8_t)v;
@@ -67,7 +67,7 @@ static size_t varint(uint64_t v, uint8_t out[10]) {
 
 static void put_varint(struct tensorboard *t, uint64_t v) {
     uint8_t bytes[10];
-    put_bytes(t, bytes, varint(v, bytes));
+    put_bytes(t, bytes, varint_encode(v, bytes));
 }
 
 static void put_key(struct tensorboard *t, int field, int wire) {
@@ -99,8 +99,8 @@ static size_t open_message(struct tensorboard *t, int field) {
 
 static void close_message(struct tensorboard *t, size_t begin) {
     uint8_t length[10];
-    size_t n = t->n - begin, k = varint(n, length);
-    if (!make_room(t, k)) return;
+    size_t n = t->n - begin, k = varint_encode(n, length);
+    if (!buffer_grow(t, k)) return;
     memmove(t->data + begin + k, t->data + begin, n);
     memcpy(t->data + begin, length, k);
     t->n += k;
@@ -131,7 +131,7 @@ static void put_scalar(struct tensorboard *t, const char *tag, double v) {
     close_message(t, at);
 }
 
-static uint32_t masked(uint32_t crc) {
+static uint32_t crc_masked(uint32_t crc) {
     return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
@@ -145,9 +145,9 @@ static enum error end_event(struct tensorboard *t) {
     if (t->failed) return FAIL(ERR_MEMORY, "no memory for events in tb");
     for (int i = 0; i < 8; i++) length[i] = (uint8_t)((uint64_t)t->n >> 8 * i);
     fwrite(length, 1, sizeof length, f);
-    write_fixed(f, masked(crc32c(0, length, sizeof length)), 4);
+    write_fixed(f, crc_masked(crc32c(0, length, sizeof length)), 4);
     fwrite(t->data, 1, t->n, f);
-    write_fixed(f, masked(crc32c(0, t->data, t->n)), 4);
+    write_fixed(f, crc_masked(crc32c(0, t->data, t->n)), 4);
     return sink_file_check(&t->file);
 }
 

@@ -176,7 +176,8 @@ static char *pattern_at(const struct bench_run *b, int64_t i) {
 static char *pattern_of(const struct bench_run *b, int source) {
     if (source == b->rank) return pattern_at(b, 0);
     if (source == REDUCED) return pattern_at(b, PERIOD);
-    for (int i = 0; i < PERIOD; i++) store_value(b->o->type, pattern_at(b, 2 * PERIOD + i), test_value(b, source, i));
+    for (int i = 0; i < PERIOD; i++)
+        test_value_store(b->o->type, pattern_at(b, 2 * PERIOD + i), test_value(b, source, i));
     return pattern_at(b, 2 * PERIOD);
 }
 

@@ -177,9 +177,9 @@ static void bad_options_are_refused(void **state) {
     refused(64, "no operation", "--op", "difference");
     refused(64, "xor is for integers, not for f32", "--op", "xor");
     refused(64, "no order", "--order", "none");
-    refused(64, "from 1 to 64", "--ranks", "0");
-    refused(64, "from 1 to 64", "--ranks", "65");
-    refused(64, "from 1 to 64", "--ranks", "two");
+    refused(64, "from 1 to 4096", "--ranks", "0");
+    refused(64, "from 1 to 4096", "--ranks", "4097");
+    refused(64, "from 1 to 4096", "--ranks", "two");
     refused(64, "--factor", "--factor", "1");
     refused(64, "--iters", "--iters", "-1");
     refused(64, "a size is needed", "--from", "0");

@@ -85,7 +85,7 @@ static void kill_the_parent(void **state) {
         kill(p.pid, SIGKILL);
         training_ends(&p, 2);
         training_gone();
-        assert_non_null(strstr(training_inspect(dir), "killed: rank 0, 1, 2, 3\n"));
+        assert_non_null(strstr(training_inspect(dir), "killed: ranks 0 to 3\n"));
     }
 }
 

@@ -153,7 +153,7 @@ static void refused(void **state) {
     (void)state;
     program_run(&p, 10, "launch", example, NULL);
     assert_int_equal(p.code, 64);
-    program_run(&p, 10, "launch", "-n", "65", example, NULL);
+    program_run(&p, 10, "launch", "-n", "4097", example, NULL);
     assert_int_equal(p.code, 64);
     program_run(&p, 10, "launch", "-n", "2", NULL);
     assert_int_equal(p.code, 64);

@@ -396,7 +396,7 @@ static void print_open(const struct merge_report *m) {
             m->some[shown++] = m->ranks[i].rank;
         }
         if (!shown) continue;
-        fprintf(m->out, "%s: rank ", words[p]);
+        fprintf(m->out, "%s: rank%s ", words[p], shown > 1 ? "s" : "");
         print_some(m, shown);
         fprintf(m->out, "\n");
     }

@@ -135,17 +135,29 @@ static bool is_between(int fd, const nng_sockaddr *local, const nng_sockaddr *re
            getpeername(fd, (struct sockaddr *)&b, &nb) == 0 && same_address(remote, &b);
 }
 
+/* -1: there is none. Streams that are opened one after another have descriptors close to each other, so those near the
+ * last one that was found come first: a process of a thousand ranks has tens of thousands. */
+static enum error descriptor_between(const nng_sockaddr *local, const nng_sockaddr *remote, int *out) {
+    enum { NEAR = 64 };
+    static _Atomic int last;
+    *out = -1;
+    for (int by = 0, around = last; by < 2 * NEAR && *out < 0; by++) {
+        int fd = around + (by % 2 ? -(by + 1) / 2 : by / 2);
+        if (fd >= 0 && is_between(fd, local, remote)) *out = fd;
+    }
+    DIR *d = *out < 0 ? opendir("/proc/self/fd") : NULL;
+    if (!d && *out < 0) return FAIL(ERR_IO, "cannot list this process's descriptors: %s", strerror(errno));
+    for (struct dirent *e; d && *out < 0 && (e = readdir(d));)
+        if (is_between(atoi(e->d_name), local, remote)) *out = atoi(e->d_name);
+    if (d) closedir(d);
+    if (*out >= 0) last = *out;
+    return ERR_NONE;
+}
+
 enum error stream_descriptor(nng_stream *s, int *out) {
     nng_sockaddr local, remote;
     if (nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0 || nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0)
         return FAIL(ERR_PEER, "a stream ended while its group was opened");
-    DIR *d = opendir("/proc/self/fd");
-    if (!d) return FAIL(ERR_IO, "cannot list this process's descriptors: %s", strerror(errno));
-    int found = -1;
-    for (struct dirent *e; found < 0 && (e = readdir(d));)
-        if (is_between(atoi(e->d_name), &local, &remote)) found = atoi(e->d_name);
-    closedir(d);
-    if (found < 0) return FAIL(ERR_PEER, "a stream ended while its group was opened");
-    *out = found;
-    return ERR_NONE;
+    TRY(descriptor_between(&local, &remote, out));
+    return *out >= 0 ? ERR_NONE : FAIL(ERR_PEER, "a stream ended while its group was opened");
 }

@@ -90,7 +90,7 @@ class Inspect(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         job.wait()
         text = self.inspect(str(pids[0]))
-        self.assertIn("killed: rank 0, 1, 2\n", text)
+        self.assertIn("killed: ranks 0, 1, 2\n", text)
         self.assertIn("ranks 0, 2 entered all_reduce 5 (1.0 MB), rank 1 did not", text)
         self.assertIn("which never ended", text)
 
@@ -123,7 +123,7 @@ class Inspect(unittest.TestCase):
     def test_a_stopped_rank(self):
         self.hung("stopped")
         text = self.inspect(self.world()["name"])
-        self.assertIn("running: rank 0, 2\nstopped: rank 1\n", text)
+        self.assertIn("running: ranks 0, 2\nstopped: rank 1\n", text)
         self.assertIn("ranks 0, 2 entered all_reduce 5 (1.0 MB), rank 1 did not", text)
         self.assertRegex(text, r"rank 1 \(pid \d+ on \S+, stopped\) was last in all_reduce 4")
         self.assertEqual([r["state"] for r in self.world()["ranks"]], ["runs", "stopped", "runs"])

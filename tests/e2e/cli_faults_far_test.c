@@ -165,7 +165,7 @@ static void strangers_at_the_ports(void **state) {
         for (int k = 0; k < 500; k++) stranger_send(&s, ports[i], NULL, 0);
         strangers_leave(&s);
     }
-    program_wait_text(&p, "dropped ", 5);
+    program_wait_text(&p, "rank's port: turned away ", 5);
     if (program_ended(&p)) fail_msg("it had ended before all strangers came: %s", p.err);
     assert_true(program_wait(&p, 60));
     ended_like("strangers", hash);

@@ -69,7 +69,8 @@ static enum error count_processes(int64_t size, int *out) {
         err = gpu && gpu->units ? gpu->units(out) : FAIL(ERR_DEVICE, "this build has no GPUs");
     if (err && size == SIZE_GPU) return err;
     if (err && size == SIZE_AUTO) *out = device_host_cores();
-    return *out <= RANKS_MOST ? ERR_NONE : FAIL(ERR_USAGE, "%d processes, and at most %d are possible", *out, RANKS_MOST);
+    return *out <= RANKS_MOST ? ERR_NONE
+                              : FAIL(ERR_USAGE, "%d processes, and at most %d are possible", *out, RANKS_MOST);
 }
 
 /* A Python file runs by Python, unless it is a program itself. */

@@ -30,7 +30,8 @@ struct proxy {
     bool record;
     char *seen; /* 1 MB, of all that passes; NULL: nowhere */
     _Atomic size_t n_seen;
-    char held[65536]; /* of ATTACK_SWAP, until the next piece has passed that way */
+    pthread_mutex_t holding; /* of what follows */
+    char held[65536];        /* of ATTACK_SWAP, until the next piece has passed that way */
     size_t n_held;
     int held_for;      /* the descriptor it goes to */
     _Atomic bool dumb; /* passes nothing more, but keeps the streams */
@@ -71,9 +72,11 @@ static inline bool proxy_attack(struct proxy *p, char *buf, ssize_t *n, int from
         (void)!send(to, buf, (size_t)*n, MSG_NOSIGNAL);
         return true;
     case ATTACK_SWAP:
+        pthread_mutex_lock(&p->holding);
         memcpy(p->held, buf, (size_t)*n);
         p->n_held = (size_t)*n;
         p->held_for = to;
+        pthread_mutex_unlock(&p->holding);
         return false;
     case ATTACK_CUT:
         (void)!send(to, buf, (size_t)(*n / 2), MSG_NOSIGNAL);
@@ -109,10 +112,10 @@ static inline void proxy_pass(struct proxy *p, int from, int to) {
     if (p->at > 0 && --p->at == 0 && !proxy_attack(p, buf, &n, from, to)) return;
     for (ssize_t done = 0, k; done < n; done += k)
         if ((k = send(to, buf + done, (size_t)(n - done), MSG_NOSIGNAL)) <= 0) break;
-    if (p->n_held && p->held_for == to && p->at == 0) {
-        (void)!send(to, p->held, p->n_held, MSG_NOSIGNAL);
-        p->n_held = 0;
-    }
+    pthread_mutex_lock(&p->holding);
+    if (p->n_held && p->held_for == to) (void)!send(to, p->held, p->n_held, MSG_NOSIGNAL);
+    if (p->held_for == to) p->n_held = 0;
+    pthread_mutex_unlock(&p->holding);
     atomic_fetch_add(&p->passed, (long)n);
 }
 

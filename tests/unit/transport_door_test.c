@@ -8,8 +8,8 @@
 #include <errno.h>
 #include <sys/random.h>
 
-#if defined(__SANITIZE_ADDRESS__) /* keeps what is freed for a while */
-enum { GROWS_MOST = 256 << 10 };  /* KB */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* with memory of their own */
+enum { GROWS_MOST = 256 << 10 };                                  /* KB */
 #else
 enum { GROWS_MOST = 16 << 10 };
 #endif

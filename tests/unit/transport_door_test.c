@@ -11,7 +11,7 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) /* with memory of their own */
 enum { GROWS_MOST = 256 << 10 };                                  /* KB */
 #else
-enum { GROWS_MOST = 16 << 10 };
+enum { GROWS_MOST = 8 << 10 };
 #endif
 static int attacks = 20; /* of each kind; the program's argument */
 

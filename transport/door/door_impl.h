@@ -12,7 +12,7 @@ struct guest { /* a connection */
     nng_aio *aio;
     struct timer timer;
     nng_stream *stream;
-    struct tls *tls;
+    struct tls *tls; /* NULL: its first record is not all there */
     enum activity activity;
     bool shaken;  /* the handshake is over */
     bool replies; /* the message is a reply, of which 'done' bytes are in the hands of tls */

@@ -7,7 +7,7 @@
 #include <string.h>
 
 enum {
-    STRANGER_BYTES = 8192, /* that a stranger may send, handshake and message */
+    STRANGER_BYTES = DOOR_RAW, /* that a stranger may send, handshake and message */
     MOVE_MS = 30000,       /* for the rest of a message, and for a reply */
     KEEP_BYTES = 64 << 10,
 };
@@ -100,7 +100,8 @@ static int64_t guest_time(const struct guest *g) {
 }
 
 static void guest_receive(struct guest *g) {
-    nng_iov iov = {.iov_buf = g->raw, .iov_len = sizeof g->raw};
+    size_t begun = g->tls ? 0 : g->strange;
+    nng_iov iov = {.iov_buf = g->raw + begun, .iov_len = sizeof g->raw - begun};
     g->activity = RECEIVES;
     nng_aio_set_iov(g->aio, 1, &iov);
     timer_set(&g->timer, g->aio, guest_time(g));
@@ -110,7 +111,7 @@ static void guest_receive(struct guest *g) {
 /* false: there is nothing to be sent. */
 static bool guest_send(struct guest *g) {
     nng_iov iov = {0};
-    iov.iov_len = tls_pending(g->tls, &iov.iov_buf);
+    if (g->tls) iov.iov_len = tls_pending(g->tls, &iov.iov_buf);
     if (!iov.iov_len) return false;
     g->activity = SENDS;
     nng_aio_set_iov(g->aio, 1, &iov);
@@ -225,12 +226,23 @@ static void guest_turn(struct guest *g) {
     if (guest_send(g)) return;
     if (g->refused)
         guest_leave(g);
+    else if (!g->tls)
+        guest_receive(g);
     else if (!g->shaken)
         guest_shake(g);
     else if (g->replies)
         guest_write(g);
     else
         guest_read(g);
+}
+
+/* More bytes of the first record. A stranger has no cryptography, which is ten times as big as it, before all of that
+ * record is there: who stops within a hello costs little. */
+static bool guest_began(struct guest *g) {
+    if (g->strange < TLS_RECORD_HEAD || g->strange < TLS_RECORD_HEAD + tls_record_rest(g->raw))
+        return g->strange < sizeof g->raw;
+    return tls_create(g->door->key, false, &g->tls) == ERR_NONE && guest_listen(g) &&
+           tls_put(g->tls, g->raw, g->strange);
 }
 
 /* false: the guest has to go. */
@@ -241,6 +253,7 @@ static bool guest_moved(struct guest *g) {
         return true;
     }
     if (!g->known) g->strange += n;
+    if (!g->tls) return guest_began(g);
     return g->strange <= STRANGER_BYTES && tls_put(g->tls, g->raw, n);
 }
 
@@ -277,9 +290,7 @@ struct guest *guest_create(struct door *d, nng_stream *stream) {
     g->door = d;
     g->stream = stream;
     g->came = clock_ns();
-    if (tls_create(d->key, false, &g->tls) == ERR_NONE && guest_listen(g)) return g;
-    guest_free(g);
-    return NULL;
+    return g;
 }
 
 void guest_begin(struct guest *g) {

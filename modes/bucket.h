@@ -2,6 +2,7 @@
  * alike, so that an order of addition that depends on the cut (ring) is the same in both. */
 #pragma once
 #include "engine/model/model.h"
+#include "engine/settings/sharing.h"
 
 struct buckets {
     int count;
@@ -10,8 +11,8 @@ struct buckets {
 };
 /* The first bucket ends with the first parameter at which it holds 'first' bytes, so that
  * communication starts early; the others at 'cap' bytes. A parameter is never split: one larger
- * than the cap is a bucket of its own size. */
-MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, int64_t first, int64_t cap);
+ * than the cap is a bucket of its own size. Where cuts lie anywhere, buckets have as many blocks as hold so many bytes. */
+MUST_CHECK enum error buckets_init(struct buckets *b, const struct model *m, const struct cutting *c);
 /* Every end but the last moves down to a multiple of this many floats; buckets that are then empty go. A
  * parameter may be split. */
 void buckets_align(struct buckets *b, int64_t multiple);

@@ -46,4 +46,5 @@ void mode_take(struct resolve *r, const struct mode_row *mode) {
     s->overlap = mode->overlaps(r->c);
     s->servers = way->servers;
     s->in_one = way->in_one && !s->overlap;
+    if (way->fill) way->fill(r->c, s);
 }

@@ -30,17 +30,21 @@ static void find_standing(struct mode *m) {
     s->workers = t->config->devices.count;
     s->worker = t->rank - m->how->servers;
     s->owns_state = t->rank == 0 || m->how->plan.update != UPDATE_BY_ROOT;
-    for (int r = 0; roster && r < roster->size; r++) s->seats += roster->of[r].host == roster->of[t->rank].host;
     if (roster) s->seat = roster->of[t->rank].local;
+    for (int r = 0; roster && r < roster->size; r++) { /* servers, the first, have none */
+        if (roster->of[r].host != roster->of[t->rank].host) continue;
+        s->seats += r >= m->how->servers;
+        s->seat -= r < m->how->servers;
+    }
 }
 
 /* The group orders the ranks of several hosts by itself. */
 static enum error join_group(struct mode *m) {
     TRY(team_open(&m->team, m->t, m->place));
     m->standing->allocator = group_allocator(m->team.group);
-    if (m->place->group.roster) m->standing->worker = group_position(m->team.group);
+    if (m->place->group.roster && !m->how->servers) m->standing->worker = group_position(m->team.group);
     m->standing->subtrees = m->team.subtrees && m->how->share->subtrees && !m->how->compressed;
-    return buckets_init(&m->buckets, m->t->model, m->how->first, m->how->cap);
+    return buckets_init(&m->buckets, m->t->model, &m->how->cut);
 }
 
 static void mode_line(struct mode *m) {

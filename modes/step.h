@@ -23,7 +23,7 @@ struct share_ops {
     enum error (*update)(struct mode *m);
     /* If ranks have slices: rank 0's trainer.whole receives the state of all ranks. */
     enum error (*collect)(struct mode *m);
-    /* Where each rank averages the weights that it steps (trainer.average): all receive the whole. */
+    /* Where each rank averages the weights that it steps (trainer.average), or has no others: all receive the whole. */
     enum error (*spread)(struct mode *m);
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);

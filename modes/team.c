@@ -38,6 +38,7 @@ static void describe(struct team *m, const struct trainer *t, const struct group
     const char *why, *reason, *order = p->order == ORDER_RING ? "ring" : "tree", *guard = group_guard(m->group);
     const char *carrier = group_carrier(m->group, &reason);
     const char *choice = group_choice(m->group, (size_t)t->model->arena_floats * sizeof(float), &why);
+    if (t->config->sharing.owners) choice = "parts", why = "each server adds its part of what all workers send";
     if (carrier && strcmp(carrier, "staged") != 0)
         snprintf(m->line, sizeof m->line, "%s (%s), %s order", carrier, reason, order);
     else
@@ -135,6 +136,10 @@ enum error flight_next(struct flight *f, struct work ***out) {
     TRY(wait_for(f, f->begun + 1 - GROUP_WORKS));
     *out = &f->work[f->begun++ % GROUP_WORKS];
     return ERR_NONE;
+}
+
+enum error flight_wait(struct flight *f, int last) {
+    return wait_for(f, f->begun - last);
 }
 
 enum error flight_land(struct flight *f) {

@@ -34,4 +34,5 @@ struct flight {
 };
 /* The place for the handle of the next work; if there is no room, it waits for the oldest one. */
 MUST_CHECK enum error flight_next(struct flight *f, struct work ***out);
-MUST_CHECK enum error flight_land(struct flight *f); /* waits for all */
+MUST_CHECK enum error flight_land(struct flight *f);           /* waits for all */
+MUST_CHECK enum error flight_wait(struct flight *f, int last); /* but for the last so many */

@@ -281,11 +281,13 @@ enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf,
                                 enum redop op) {
     struct collective c = call_in_parts(g, KIND_REDUCE_SCATTER, buf, part, t, 0);
     c.sum.op = op;
+    c.sum.first = g->params.idle;
     return group_start(g, how, &c);
 }
 
 enum error group_all_gather(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t) {
     struct collective c = call_in_parts(g, KIND_ALL_GATHER, buf, part, t, 0);
+    c.sum.first = how.givers ? g->params.idle : 0;
     return group_start(g, how, &c);
 }
 

@@ -21,8 +21,8 @@ struct group_params {
     enum order order;
     int leaves;       /* of the tree that the ranks which give take runs of (engine/base/leaves.h), a power
                     of two; 0: each is a leaf */
-    int idle;         /* ranks below it give nothing to group_reduce: 1 for a server at rank 0 that only
-                 adds. The others are then numbered from it in the order of addition */
+    int idle;         /* ranks below it give nothing to group_reduce and group_reduce_scatter: servers that only
+                 add. The others are then numbered from it in the order of addition */
     double timeout;   /* seconds a collective may take; a warning is logged after a sixth of it (10 s
                        of 60) */
     double heartbeat; /* seconds of silence after which a rank on another host is lost, three times as many while that
@@ -92,6 +92,7 @@ struct dispatch {
     int64_t label;      /* the caller's own, which the watch is told */
     int64_t apart;      /* of a sum: this rank gives one term for each subtree of its run of leaves, which lie so
                  many elements apart; the sum lands where the first lies. 0: one term for its run */
+    bool givers;        /* of an all-gather: only ranks that give to sums (group_params.idle) receive */
 };
 #define GROUP_ON(on, handle) ((struct dispatch){.lane = (on), .work = (handle)})
 #define GROUP_INLINE GROUP_ON(LANE_INLINE, NULL)

@@ -1,5 +1,6 @@
 #include "engine/settings/exchange.h"
 
+#include "engine/base/limits.h"
 #include "engine/base/links.h"
 #include "engine/settings/compress.h"
 #include "engine/settings/section.h"
@@ -59,6 +60,25 @@ static const struct config_field ddp_fields[] = {
     {.key = NULL},
 };
 SECTION(ddp, "bucket", "All-reduce in buckets; used in mode ddp");
+
+static const struct config_field ps_fields[] = {
+    {"servers", CONFIG_INT, offsetof(struct ps_config, servers), "1",
+     "Number of parameter servers. Each has its part of every partition of the weights, and the optimizer's state of "
+     "it",
+     .min = 1, .max = RANKS_MOST - 1},
+    {"place", CONFIG_ENUM, offsetof(struct ps_config, place), "apart",
+     "apart: servers are processes of their own, which compute nothing, beside those of 'devices'; of several hosts "
+     "the "
+     "first one has them. workers: some of the devices' processes are servers, too, as far apart as possible",
+     .choices = "apart|workers"},
+    {"partition", CONFIG_BYTES, offsetof(struct ps_config, partition), "1MB",
+     "How many bytes of gradients or weights travel at a time; its parts go to all servers at once", .min = 1,
+     NO_LIMIT},
+    {"overlap", CONFIG_BOOL, offsetof(struct ps_config, overlap), "true",
+     .help = "Send gradients to the servers while backward still computes others"},
+    {.key = NULL},
+};
+SECTION(ps, "servers", "Parameter servers as processes; used in mode ps");
 
 static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",

@@ -1,4 +1,4 @@
-/* How gradients become one update: sections dp, ddp and comm. */
+/* How gradients become one update: sections dp, ddp, ps and comm. */
 #pragma once
 #include "engine/config/schema.h"
 
@@ -7,6 +7,7 @@ enum comm_backend { BACKEND_AUTO, BACKEND_HOST, BACKEND_PEER, BACKEND_NCCL };
 enum dp_server { SERVER_SHARED, SERVER_DEDICATED, SERVER_SHARDED, SERVER_CPU };
 enum dp_overlap { DP_OVERLAP_AUTO, DP_OVERLAP_ON, DP_OVERLAP_OFF, DP_OVERLAP_WORDS }; /* true, false; and on, off */
 enum dp_scatter { SCATTER_DIRECT, SCATTER_SERVER };
+enum ps_place { PS_APART, PS_WORKERS };
 enum sync_state { SYNC_LOCAL, SYNC_AVERAGE };
 struct dp_config {
     int server, scatter;
@@ -24,6 +25,11 @@ struct ddp_config {
     } sync;
     bool overlap;
 };
+struct ps_config {
+    int64_t servers, partition; /* partition: bytes */
+    int place;                  /* enum ps_place */
+    bool overlap;
+};
 struct comm_config {
     int backend;           /* enum comm_backend */
     int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
@@ -39,4 +45,5 @@ struct comm_config {
 };
 extern const struct config_section dp_section;
 extern const struct config_section ddp_section;
+extern const struct config_section ps_section;
 extern const struct config_section comm_section;

@@ -39,7 +39,8 @@ struct step_ops {
     enum error (*sum)(struct mode *m, double *v, int n);
     /* All ranks leave with the buffers of the rank that computes shard 0. */
     enum error (*share_buffers)(struct mode *m);
-    /* All ranks leave with the whole of t->average. */
+    /* All ranks leave with the whole of t->average, if there is one, and of t->values: where ranks that compute nothing
+     * update parts of these, 'run' need not have brought them the others. */
     enum error (*share_average)(struct mode *m);
     /* If ranks have slices: rank 0's t->whole receives the state of all ranks. */
     enum error (*collect)(struct mode *m);
@@ -67,6 +68,8 @@ struct mode_way {
     bool (*asked)(const struct run_config *c);
     const struct share_row *share;
     int servers; /* ranks that only serve */
+    /* Sets what of sharing follows from the configuration, such as another number of these; NULL: nothing does. */
+    void (*fill)(const struct run_config *c, struct sharing *s);
     bool in_one; /* without overlap there is one bucket */
     int order;   /* in which advice counts ways as simple, over all modes; 0: advice does not try it */
 };

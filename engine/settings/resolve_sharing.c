@@ -24,7 +24,9 @@ enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
                                      .compressed = r->c->comm.compress.index != COMPRESS_none,
                                      .every = r->c->ddp.sync.every};
     if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;
-    return mode->choose(r);
+    TRY(mode->choose(r));
+    r->c->sharing.servers_here = r->c->run.node_rank == 0 ? r->c->sharing.servers : 0;
+    return ERR_NONE;
 }
 
 /* ---- buckets ---- */
@@ -49,7 +51,8 @@ static enum error check_buckets(struct resolve *r) {
 enum error resolve_buckets(struct resolve *r) {
     struct sharing *s = &r->c->sharing;
     TRY(check_buckets(r));
-    s->first = s->in_one ? INT64_MAX : r->c->ddp.bucket.first;
-    s->cap = s->in_one ? INT64_MAX : r->c->ddp.bucket.cap;
+    if (s->cut.cap) return ERR_NONE; /* by the mode */
+    s->cut.first = s->in_one ? INT64_MAX : r->c->ddp.bucket.first;
+    s->cut.cap = s->in_one ? INT64_MAX : r->c->ddp.bucket.cap;
     return ERR_NONE;
 }

@@ -38,6 +38,7 @@ struct run_config {
     struct cuda_config cuda;
     struct dp_config dp;
     struct ddp_config ddp;
+    struct ps_config ps;
     struct comm_config comm;
     struct place_config run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks, or has (size > 0) */

@@ -253,7 +253,12 @@ static enum error count_launched(struct resolve *r) {
                      "'devices' to it: %s",
                      d->count, l->by, l->size, l->size == 1 ? "" : "es", here, d->kind);
     d->local = here;
-    d->count = l->size;
+    d->count = l->size - r->c->sharing.servers;
+    if (d->count < 1)
+        config_error(r->e, resolve_find(r, "mode"), false,
+                     "%d of %d processes that %s has started would be servers, and none is left to compute\n"
+                     "start more, or use ps.place: workers",
+                     r->c->sharing.servers, l->size, l->by);
     r->c->devices_text = pool_printf(r->pool, "%s:%d", d->kind, d->count);
     return r->c->devices_text ? ERR_NONE : ERR_MEMORY;
 }
@@ -282,8 +287,8 @@ static enum error resolve_devices(struct resolve *r) {
     TRY(resolve_single(r));
     if (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES) return count_launched(r);
     if (resolve_is_rank(r)) {
-        d->local = r->c->launched.locals;
-        d->count = r->c->launched.size;
+        d->local = r->c->launched.locals - r->c->sharing.servers_here;
+        d->count = r->c->launched.size - r->c->sharing.servers;
         return ERR_NONE;
     }
     bool given = d->count > 0;

@@ -61,6 +61,7 @@ static const struct config_field run_fields[] = {
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
+    {"ps", CONFIG_SECTION, AT(ps), .extra = &ps_section},
     {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},
     {"run", CONFIG_SECTION, AT(run), .extra = &place_section},
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},

@@ -36,6 +36,11 @@ struct exchange_plan {
     bool by_turns;                  /* each rank exchanges with the root by itself: none of these calls is made */
 };
 
+struct cutting {
+    int64_t first, cap; /* bytes of the first bucket, and of the others; INT64_MAX: all are one */
+    bool anywhere;      /* cuts lie at blocks of the norm; else at the ends of parameters */
+};
+
 struct share_row; /* of modes/share */
 struct sharing {
     enum place_kind place;
@@ -43,12 +48,25 @@ struct sharing {
     struct exchange_plan plan;     /* the share's */
     bool compressed;               /* gradients travel in fewer bytes; else as they are */
     const char *title;             /* of the server, for people; "": there is none */
-    int servers;                   /* ranks that compute nothing, the first of the group: 0 or 1 */
+    int servers;                   /* ranks that compute nothing, the first of the group */
+    int servers_here;              /* of them, those of this node: the first has all */
+    int owners;                    /* ranks that have parts, where there are parts: the servers, or as many of all
+                                      ranks, as far apart as possible (sharing_owner); 0: all have */
     bool on_host;                  /* these have no device, but the host's memory */
     bool overlap;                  /* buckets leave while backward still computes the layers before them */
+    bool streams;                  /* an owner updates each bucket, and its weights leave, as soon as its gradients have
+                                      landed, while others still travel */
     bool brought;                  /* samples come through rank 0's port; else each rank loads its own */
     bool rescues;       /* run.elastic: after a loss rank 0 saves the last step that has ended, which it holds whole */
     bool in_one;        /* there is one bucket, whatever the configuration says */
-    int64_t first, cap; /* of buckets, in bytes; INT64_MAX: all are one */
+    struct cutting cut; /* of the arena in buckets */
     int64_t every;      /* steps between two meetings where ranks step alone; else 1 */
 };
+
+/* How many of the ranks have parts, and the i-th of them. */
+static inline int sharing_owners(const struct sharing *s, int ranks) {
+    return s->owners && s->owners < ranks ? s->owners : ranks;
+}
+static inline int sharing_owner(const struct sharing *s, int ranks, int i) {
+    return s->servers ? i : (int)((int64_t)i * ranks / sharing_owners(s, ranks));
+}

@@ -376,7 +376,7 @@ void trainer_view(struct trainer *t, struct checkpoint_view *v) {
 }
 
 enum error trainer_share_average(struct trainer *t) {
-    if (!t->arena.average || t->averaged == t->at.step) return ERR_NONE;
+    if (t->averaged == t->at.step) return ERR_NONE;
     t->averaged = t->at.step;
     return t->job->mode->step->share_average(t->mode);
 }

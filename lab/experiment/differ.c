@@ -38,7 +38,7 @@ static bool is_computing(const char *key) {
 }
 
 bool setting_shares(const char *key) {
-    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "inject", NULL};
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "ps", "inject", NULL};
     return is_any(key, keys);
 }
 

@@ -37,11 +37,11 @@ int cost_leaves(int leaves, int devices) {
 
 /* The formulas ask a place for its sizes alone, so there may be more devices than ranks can be. */
 static void ground_survey(const struct ground *g, struct places *p, struct terrain *t) {
-    int leaves = cost_leaves(g->leaves, g->devices), locals = g->devices / g->hosts;
+    int givers = g->devices - g->servers, leaves = cost_leaves(g->leaves, givers), locals = g->devices / g->hosts;
     p->size = g->devices;
     p->hosts = g->hosts;
-    p->terms = places_terms(leaves, g->devices);
-    p->own = leaves_subtrees(0, leaves_cut(leaves, g->devices, 1));
+    p->terms = places_terms(leaves, givers);
+    p->own = g->servers ? 0 : leaves_subtrees(0, leaves_cut(leaves, givers, 1));
     p->even = is_power_of_two(g->devices);
     p->locals = locals * g->hosts == g->devices ? places_locals(leaves, g->devices, locals) : 0;
     *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);
@@ -128,11 +128,25 @@ struct wire cost_fit(const struct cost_point *points, int n) {
 
 /* ---- a step --------------------------------------------------------------------------------- */
 
+/* Some ranks have all parts. A giver sends its messages one after another; those that come to an owner are on their way at
+ * once, and pass its port one after another. */
+static double parts_cost(enum move_by by, const struct ground *g, const struct terrain *t, double bytes) {
+    const struct places *p = t->places;
+    int others = g->devices - (g->servers ? g->servers : 1), givers = g->devices - g->servers;
+    double owners = g->owners, part = bytes / owners, pieces = ceil(part / (double)t->part_bytes);
+    double terms = p->terms - p->own, each = (double)p->terms / givers;
+    if (by == MOVE_ALL_GATHER) return t->alpha + fmax(others / owners, 1) * bytes * t->beta;
+    double giver = pieces * owners * t->alpha + each * bytes * t->beta, owner = t->alpha + terms * part * t->beta;
+    return fmax(giver, owner) + terms * part * t->gamma;
+}
+
 /* Seconds of a move of 'bytes' among all devices. */
 static double move_cost(enum move_by by, enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
     ground_survey(g, &p, &t);
+    bool parts = by == MOVE_REDUCE_SCATTER || by == MOVE_ALL_GATHER;
+    if (parts && g->owners && g->owners < g->devices) return parts_cost(by, g, &t, bytes);
     double gather = (g->devices - 1) * (t.alpha + bytes / g->devices * t.beta);
     switch (by) {
     case MOVE_REDUCE:
@@ -158,10 +172,24 @@ static double moves_cost(const struct step_cost *c, const struct move *move, int
     return cost;
 }
 
+/* Weights of a bucket move beside the gradients of those after it. */
+static double cost_stream(const struct step_cost *c, enum scheme s, const struct ground *g) {
+    const struct exchange_plan *p = c->plan;
+    double lane = 0, weights = c->before + c->backward, all = 0;
+    for (int b = 0; b < c->buckets; b++) all += c->bytes[b];
+    for (int b = 0; b < c->buckets; b++) {
+        lane = fmax(lane, c->before + c->ready[b]) + moves_cost(c, p->before, p->nbefore, s, g, c->bytes[b]);
+        weights = fmax(weights, lane) + c->update * c->bytes[b] / all / g->owners +
+                  moves_cost(c, p->after, p->nafter, s, g, c->bytes[b]);
+    }
+    return weights;
+}
+
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g) {
     const struct exchange_plan *p = c->plan;
     double backward = c->before + c->backward, lane = c->overlap ? 0 : backward, all = 0, after = 0;
     if (g->devices == 1) return backward + c->update;
+    if (c->streams) return cost_stream(c, s, g);
     for (int b = 0; b < c->buckets; b++) {
         if (c->overlap) lane = fmax(lane, c->before + c->ready[b]);
         lane += moves_cost(c, p->before, p->nbefore, s, g, c->bytes[b]);
@@ -169,18 +197,18 @@ double cost_step(const struct step_cost *c, enum scheme s, const struct ground *
         all += c->bytes[b];
     }
     if (p->after[0].whole) after = moves_cost(c, p->after, p->nafter, s, g, all);
-    double update = c->update / (p->update == UPDATE_BY_OWNERS ? g->devices : 1);
+    double update = c->update / (p->update != UPDATE_BY_OWNERS ? 1 : g->owners ? g->owners : g->devices);
     return fmax(lane, backward) + update + after / (double)c->every;
 }
 
-static double move_bytes(enum move_by by, int ranks) {
-    int others = ranks - 1;
+static double move_bytes(enum move_by by, int ranks, int servers) {
+    int others = ranks - (servers ? servers : 1);
     return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
 }
 
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks) {
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks, int servers) {
     double bytes = 0;
-    for (int i = 0; i < plan->nbefore; i++) bytes += move_bytes(plan->before[i].by, ranks);
-    for (int i = 0; i < plan->nafter; i++) bytes += move_bytes(plan->after[i].by, ranks) / (double)every;
+    for (int i = 0; i < plan->nbefore; i++) bytes += move_bytes(plan->before[i].by, ranks, servers);
+    for (int i = 0; i < plan->nafter; i++) bytes += move_bytes(plan->after[i].by, ranks, servers) / (double)every;
     return bytes;
 }

@@ -30,8 +30,9 @@ bool scheme_is_known(enum scheme s);
 struct ground {         /* where the devices are */
     int devices, hosts; /* as many devices on each host */
     struct wire wire;
-    bool near;  /* devices of a host reach each other's memory */
-    int leaves; /* shards that they share out; 0, or too few: the least that they can */
+    bool near;           /* devices of a host reach each other's memory */
+    int leaves;          /* shards that they share out; 0, or too few: the least that they can */
+    int servers, owners; /* as in struct sharing; servers are among the devices */
 };
 /* The number of shards for this many devices: the given one, or the next power of two. */
 int cost_leaves(int leaves, int devices);
@@ -59,15 +60,15 @@ struct step_cost {
     int buckets;
     const double *ready; /* of each, seconds after backward began */
     const double *bytes;
-    bool overlap;
+    bool overlap, streams;
     const struct exchange_plan *plan; /* what moves */
     int64_t every;                    /* steps between two meetings of ranks that step alone; else 1 */
     bool ring_order;
 };
 /* Seconds of a step. s: the scheme of the all-reduces; SCHEMES takes for each bucket the cheapest. */
 double cost_step(const struct step_cost *c, enum scheme s, const struct ground *g);
-/* Bytes that all ranks together send in a step, for each byte of the gradients. */
-double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks);
+/* Bytes that all ranks together send in a step, for each byte of the gradients; servers: those that only serve. */
+double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks, int servers);
 
 /* ---- laws of scaling, fitted to the times t[i] on n[i] devices ---- */
 /* The share p of the work that is divided: t(N) = t(1) ((1 - p) + p / N). NaN: all are on as many devices;

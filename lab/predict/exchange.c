@@ -199,7 +199,57 @@ void exchange_broadcast(struct exchange *e, int root, double bytes) {
 
 /* ---- every rank its part -------------------------------------------------------------------- */
 
+/* Where some ranks have all parts: the i-th of them (sharing_owner; here servers are the last). */
+static int owner_of(const struct exchange *e, int i) {
+    return e->servers ? e->size - e->servers + i : (int)((int64_t)i * e->size / e->owners);
+}
+
+static bool has_owners(const struct exchange *e) {
+    return e->owners && e->owners < e->size;
+}
+
+/* Round by round, as algo/plain.c has them: a server has another worker each time; or each rank, another one further. */
+static void part_rounds(struct exchange *e, double bytes, bool gather) {
+    int givers = e->size - e->servers, servers = e->servers, rounds = servers > givers ? servers : givers;
+    for (int i = 0; i < rounds; i++) {
+        int n = 0;
+        for (int o = 0; o < e->owners; o++) {
+            int owner = owner_of(e, o), from = servers ? o : owner;
+            int giver = (from + (gather && !servers ? i : rounds - i)) % rounds;
+            if (giver < givers && giver != owner)
+                e->round[n++] =
+                    gather ? (struct message){owner, giver, bytes, 0} : (struct message){giver, owner, bytes, 0};
+        }
+        run_round(e, n, false);
+    }
+}
+
+/* Piece by piece. Once all ranks have twice moved on by the same time, the pieces but the last are added at once. */
+static enum error some_reduce_scatter(struct exchange *e, double bytes) {
+    double slice = bytes / e->owners, piece = part_of(e), each = (double)e->terms / (e->size - e->servers), last = -1;
+    struct port_mark mark;
+    int pieces = (int)ceil(slice / piece);
+    TRY(network_mark(&e->net, &mark));
+    for (int k = 0; k < pieces; k++) {
+        double some = fmin(slice - k * piece, piece);
+        memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
+        part_rounds(e, some * each, false);
+        for (int o = 0; o < e->owners; o++) e->at[owner_of(e, o)] += (e->terms - e->own) * some * e->gamma;
+        double moved = ranks_moved(e, e->was, false);
+        int more = pieces - 2 - k;
+        bool alike = moved > 0 && fabs(moved - last) <= 1e-7 * moved && !e->plain;
+        if (alike && more > 0) {
+            rounds_repeat(e, &mark, k + 1, more, moved);
+            k += more;
+        }
+        last = moved;
+    }
+    network_mark_free(&mark);
+    return ERR_NONE;
+}
+
 enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
+    if (has_owners(e)) return some_reduce_scatter(e, bytes);
     double slice = bytes / e->size, piece = part_of(e);
     for (double left = slice; left > 0; left -= piece) {
         double some = fmin(left, piece);
@@ -210,6 +260,10 @@ enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
 }
 
 enum error exchange_all_gather(struct exchange *e, double bytes) {
+    if (has_owners(e)) {
+        part_rounds(e, bytes / e->owners, true);
+        return ERR_NONE;
+    }
     return all_distances(e, bytes / e->size);
 }
 

@@ -5,7 +5,9 @@
 
 struct exchange {
     struct network net;
-    int size;      /* devices, and the dedicated server if there is one: the last */
+    int size;      /* devices, and the servers that only serve: the last */
+    int servers;   /* that only serve */
+    int owners;    /* as in struct sharing */
     double *at;    /* of each rank: when it can go on; callers move it forward */
     double *after; /* within a round */
     double *was;   /* some rounds ago */

@@ -98,11 +98,11 @@ static double passes_of(const struct measured_step *m, double share) {
     return fmax(1, (double)m->passes * share);
 }
 
-enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
+enum error measured_shape(const struct measured_step *m, double share, const struct cutting *cut,
                           struct step_shape *out) {
     struct buckets b;
     double last = 1 / passes_of(m, share), backward = m->backward * share;
-    TRY(buckets_init(&b, m->model, first, cap));
+    TRY(buckets_init(&b, m->model, cut));
     enum error err = ERR_NONE;
     if (b.count > SIMULATE_BUCKETS)
         err = FAIL(ERR_CONFIG, "%d buckets\nat most %d can be simulated: larger ones", b.count, SIMULATE_BUCKETS);
@@ -113,6 +113,7 @@ enum error measured_shape(const struct measured_step *m, double share, int64_t f
     for (int i = 0, p = 0; i < out->buckets; i++) {
         double ready = 1;
         for (; p < m->model->nparams && m->model->params[p].offset < b.edge[i + 1]; p++) ready = m->ready[p];
+        if (p && m->model->params[p - 1].offset < b.edge[i]) ready = m->ready[p - 1]; /* it lies within that one */
         out->bytes[i] = (double)(b.edge[i + 1] - b.edge[i]) * sizeof(float);
         out->ready[i] = ready;
     }

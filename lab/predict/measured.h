@@ -35,7 +35,7 @@ void measured_take_trace(struct measured_step *m, const struct step_trace *t);
 /* The step of a batch that is 'times' as large, in as many passes: computing takes that much longer. */
 struct measured_step measured_grow(const struct measured_step *m, double times);
 /* What one of 'devices' does, where each has that share of the batch; buckets as bucket.h cuts them. */
-MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, int64_t first, int64_t cap,
+MUST_CHECK enum error measured_shape(const struct measured_step *m, double share, const struct cutting *cut,
                                      struct step_shape *out);
 /* Bytes of the busiest device: weights, gradients, optimizer, activations. state: the share of the optimizer's
  * state that it has. */

@@ -40,6 +40,8 @@ static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
     p->moves = c->sharing.plan;
     p->every = c->sharing.every;
     p->servers = c->sharing.servers;
+    p->owners = c->sharing.owners;
+    p->streams = c->sharing.streams;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;
 }
@@ -77,7 +79,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     double batches = (double)c->batch.size / (double)m->batch;
     struct measured_step own = step_recut(m, c, batches);
     double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
-    enum error err = measured_shape(&own, share, c->sharing.first, c->sharing.cap, shape);
+    enum error err = measured_shape(&own, share, &c->sharing.cut, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);
     if (err == ERR_NONE) *formula = simulate_formula(shape, &p);
     free(shape);

@@ -6,6 +6,7 @@
 #include "transport/algo/algo.h"
 
 #include <math.h>
+#include <string.h>
 
 struct replay {
     const struct step_shape *shape;
@@ -14,6 +15,7 @@ struct replay {
     int workers, root;    /* root: the rank of reduce and broadcast */
     double crowd;         /* how many devices a core has */
     double *start, *done; /* of a worker's step: its begin, its backward's end */
+    double *weights;      /* of each rank: when it can go on with moves of weights that gradients do not wait for */
     double *slow;
 };
 
@@ -30,7 +32,7 @@ static enum error doubles_alloc(int n, double **out) {
     return ERR_NONE;
 }
 
-/* A dedicated server is one more device, on another host. */
+/* A server apart is one more device, on another host. */
 static enum error replay_open(struct replay *r, const struct step_shape *shape, const struct simulate_plan *plan) {
     struct network_plan net = plan->net;
     *r = (struct replay){.shape = shape, .plan = plan, .workers = plan->net.devices};
@@ -39,9 +41,11 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     net.devices += plan->servers;
     TRY(exchange_open(&net, plan->near, plan->leaves, &r->e));
     if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
+    r->e.servers = plan->servers, r->e.owners = plan->owners;
     r->e.plain = plan->plain;
     TRY(doubles_alloc(net.devices, &r->start));
     TRY(doubles_alloc(net.devices, &r->done));
+    TRY(doubles_alloc(2 * net.devices, &r->weights));
     return doubles_alloc(net.devices, &r->slow);
 }
 
@@ -49,6 +53,7 @@ static void replay_close(struct replay *r) {
     exchange_close(&r->e);
     memory_free(r->start);
     memory_free(r->done);
+    memory_free(r->weights);
     memory_free(r->slow);
 }
 
@@ -79,6 +84,12 @@ static void await_backward(struct replay *r) {
     for (int i = 0; i < r->e.size; i++) r->e.at[i] = fmax(r->e.at[i], r->done[i]);
 }
 
+/* Among how many ranks an update is divided. */
+static int updaters(const struct replay *r) {
+    if (r->plan->moves.update != UPDATE_BY_OWNERS) return 1;
+    return r->plan->owners ? r->plan->owners : r->workers;
+}
+
 /* The ranks that update, each what is its to update. */
 static void update_weights(struct replay *r) {
     double seconds = r->shape->update;
@@ -86,8 +97,7 @@ static void update_weights(struct replay *r) {
     if (by == UPDATE_BY_ROOT)
         r->e.at[r->root] += seconds;
     else
-        for (int i = 0; i < r->e.size; i++)
-            r->e.at[i] += seconds * r->crowd / (by == UPDATE_BY_OWNERS ? r->workers : 1);
+        for (int i = 0; i < r->e.size; i++) r->e.at[i] += seconds * r->crowd / updaters(r);
 }
 
 static struct ground ground_of(const struct simulate_plan *p) {
@@ -147,6 +157,30 @@ static enum error move_weights(struct replay *r, int64_t meeting) {
     return ERR_NONE;
 }
 
+/* A bucket's gradients have landed, on each rank by its time; its weights go on from there, beside gradients. */
+static enum error stream_weights(struct replay *r, int b) {
+    size_t size = (size_t)r->e.size * sizeof(double);
+    double *lane = r->weights + r->e.size, all = all_bytes(r->shape), bytes = r->shape->bytes[b];
+    memcpy(lane, r->e.at, size);
+    for (int i = 0; i < r->e.size; i++)
+        r->e.at[i] = fmax(fmax(lane[i], r->weights[i]), r->done[i]) + r->shape->update * bytes / all / updaters(r);
+    TRY(replay_move(r, &r->plan->moves.after[0], bytes, 0));
+    memcpy(r->weights, r->e.at, size);
+    memcpy(r->e.at, lane, size);
+    return ERR_NONE;
+}
+
+static enum error replay_stream(struct replay *r) {
+    memset(r->weights, 0, (size_t)r->e.size * sizeof *r->weights);
+    for (int b = 0; b < r->shape->buckets; b++) {
+        await_bucket(r, b);
+        TRY(replay_move(r, &r->plan->moves.before[0], r->shape->bytes[b], 0));
+        TRY(stream_weights(r, b));
+    }
+    for (int i = 0; i < r->e.size; i++) r->e.at[i] = fmax(r->e.at[i], r->weights[i]);
+    return ERR_NONE;
+}
+
 /* Steps of ranks that step alone, which are all alike without stragglers. */
 static void add_steps(struct replay *r, int64_t steps) {
     double each = r->crowd * (r->shape->before + r->shape->backward + r->shape->update);
@@ -161,6 +195,7 @@ static enum error replay_step(struct replay *r, int64_t step) {
         r->e.at[0] += r->shape->update;
         return ERR_NONE;
     }
+    if (r->plan->streams) return replay_stream(r);
     TRY(move_gradients(r));
     await_backward(r);
     update_weights(r);
@@ -181,7 +216,7 @@ static double longest_compute(const struct replay *r) {
     double compute = latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;
     enum update_by by = r->plan->moves.update;
     if (by == UPDATE_BY_ROOT) return compute + each;
-    return compute + each * r->crowd / (by == UPDATE_BY_OWNERS ? r->workers : 1);
+    return compute + each * r->crowd / updaters(r);
 }
 
 /* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
@@ -190,7 +225,7 @@ static double moving_of(const struct step_shape *s, const struct simulate_plan *
     int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
-    return cost_bytes(&p->moves, p->every, ranks) * all_bytes(s) * p->moving / cores;
+    return cost_bytes(&p->moves, p->every, ranks, p->servers) * all_bytes(s) * p->moving / cores;
 }
 
 /* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */
@@ -251,11 +286,13 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
                           .ready = ready,
                           .bytes = shape->bytes,
                           .overlap = plan->overlap,
+                          .streams = plan->streams,
                           .plan = &plan->moves,
                           .every = plan->every,
                           .ring_order = plan->ring_order};
     if (plan->net.per_host > 1 || plan->net.per_rack || plan->slow_share > 0) return (double)NAN;
     g.devices += plan->servers;
+    g.servers = plan->servers, g.owners = plan->owners;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
     return cost_step(&c, plan->scheme, &g) + moving_of(shape, plan);
 }

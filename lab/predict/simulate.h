@@ -19,14 +19,15 @@ struct simulate_plan {
     bool near;
     int leaves; /* shards of the batch: struct ground */
     struct exchange_plan moves;
-    int64_t every;      /* as sharing.every */
-    int servers;        /* that only serve, each on a host of its own: 0 or 1 */
-    enum scheme scheme; /* of all-reduces; SCHEMES: the cheapest by formula, for each bucket */
-    bool ring_order, overlap;
-    int cores;         /* that all devices together have; 0: each has its own */
-    double moving;     /* seconds that one of these cores works for each byte that is sent; 0: none */
-    double slow_by;    /* stragglers: in each step a device computes this many times longer, */
-    double slow_share; /* with this probability */
+    int64_t every;                     /* as sharing.every */
+    int servers;                       /* that only serve, each on a host of its own */
+    int owners;                        /* as in struct sharing */
+    enum scheme scheme;                /* of all-reduces; SCHEMES: the cheapest by formula, for each bucket */
+    bool ring_order, overlap, streams; /* streams: as in struct sharing */
+    int cores;                         /* that all devices together have; 0: each has its own */
+    double moving;                     /* seconds that one of these cores works for each byte that is sent; 0: none */
+    double slow_by;                    /* stragglers: in each step a device computes this many times longer, */
+    double slow_share;                 /* with this probability */
     uint64_t seed;
     int steps;  /* to replay (meetings, where ranks step alone); without stragglers all are alike */
     bool plain; /* see struct exchange */

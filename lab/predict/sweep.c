@@ -38,10 +38,13 @@ bool way_suits(const struct way *w, const struct sweep_place *p) {
 }
 
 static enum error way_cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
-                          const struct sweep_place *p, double share, struct step_shape *out) {
+                          const struct sweep_place *p, const struct sharing *how, double share,
+                          struct step_shape *out) {
+    if (how->cut.cap) return measured_shape(m, share, &how->cut, out);
     bool one = w->of->in_one && !plan->overlap;
     int64_t cap = one ? INT64_MAX : p->cap;
-    return measured_shape(m, share, one || p->first > cap ? cap : p->first, cap, out);
+    const struct cutting cut = {one || p->first > cap ? cap : p->first, cap};
+    return measured_shape(m, share, &cut, out);
 }
 
 enum error sweep_try(const struct measured_step *m, const struct way *w, const struct sweep_place *p,
@@ -51,18 +54,22 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     double share = p->strong ? leaves_longest(cost_leaves(p->shards, devices), devices) : m->work;
     plan.moves = w->of->share->plan;
     plan.every = plan.moves.alone ? p->config->ddp.sync.every : 1;
-    plan.servers = w->of->servers;
+    struct sharing how = {.servers = w->of->servers};
+    if (w->of->fill) w->of->fill(p->config, &how);
+    plan.servers = how.servers;
+    plan.owners = how.owners;
     plan.scheme = w->scheme;
     plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
+    plan.streams = how.streams && plan.overlap;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
-    enum error err = way_cut(m, &plan, w, p, share, shape);
+    enum error err = way_cut(m, &plan, w, p, &how, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
     free(shape);
     bool parts = plan.moves.update == UPDATE_BY_OWNERS;
-    out->memory = measured_memory(m, share, parts ? 1.0 / devices : 1);
+    out->memory = measured_memory(m, share, parts ? 1.0 / (how.owners ? how.owners : devices) : 1);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;
     return err;

@@ -53,7 +53,7 @@ static enum error rank_here(const struct job *job, int *exit_code) {
     const struct rank_process *me = &job->process;
     const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
     struct station_params p = {.rank = me->rank,
-                               .size = c->devices.count,
+                               .size = c->devices.count + c->sharing.servers,
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? link_rows[c->comm.link].name : "shm",

@@ -61,7 +61,8 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     else if (job->reason)
         find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = job->settings->config.devices.count == 1;      /* then they have just been seen, ... */
+    const struct run_config *c = &job->settings->config;
+    bool alone = c->devices.count + c->sharing.servers == 1;    /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
     if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN || refused) return;
@@ -161,7 +162,8 @@ static void choose_checkpoint(struct start *s, bool again) {
 
 /* Where there is one node, it has met. */
 static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
-    int count = s->left.count, local = s->job->settings->config.devices.local;
+    const struct run_config *c = &s->job->settings->config;
+    int count = s->left.count + c->sharing.servers_here, local = c->devices.local + c->sharing.servers_here;
     *round =
         (struct nodes_round){.world = count, .locals = count, .began = local, .partial = count < local, .store = ""};
     if (!s->nodes) return ERR_NONE;
@@ -282,7 +284,7 @@ enum error starter_run(const struct job *job, int *exit_code) {
     struct nodes_params np = {.index = (int)c->node_rank,
                               .nodes_min = (int)c->elastic.nodes,
                               .nodes_max = (int)c->nodes,
-                              .locals = job->settings->config.devices.local,
+                              .locals = job->settings->config.devices.local + job->settings->config.sharing.servers_here,
                               .facts = s.facts.of,
                               .again = c->restarts > 0 || is_elastic(&s),
                               .timeout = c->join_timeout,

@@ -169,8 +169,7 @@ static void average_check(struct resolve *r) {
     const struct device_ops *kind = device_find(c->devices.kind);
     if (c->ddp.sync.state == SYNC_AVERAGE) resolve_needs(r, "ddp.sync.state", "ddp.sync.every");
     if (c->ddp.sync.every == 1 && !strcmp(c->ddp.sync.with, "all")) return;
-    if (c->sharing.place != PLACE_PROCESSES)
-        refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
+    if (!c->sharing.plan.alone) refuse_sync(r, "mode", "mode is not 'ddp'", "use mode ddp, or ddp.sync: 1");
     if (c->deterministic == DETERMINISTIC_BITWISE)
         refuse_sync(r, "deterministic", "deterministic is 'bitwise'",
                     "what comes out depends on the number of devices: use deterministic: true");

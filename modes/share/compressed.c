@@ -193,7 +193,7 @@ static void compressed_describe(const struct mode *m, char *line, size_t size) {
 static void compressed_check(struct resolve *r) {
     const struct node *compress = resolve_find(r, "comm.compress");
     if (!r->c->sharing.compressed) return;
-    if (r->c->sharing.place != PLACE_PROCESSES)
+    if (r->c->sharing.place != PLACE_PROCESSES || r->c->sharing.owners)
         config_error(r->e, compress, false,
                      "'comm.compress' is for mode ddp, but mode is '%s' (%s)\nuse mode ddp, or "
                      "comm.compress: none",

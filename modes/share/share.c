@@ -125,7 +125,7 @@ static enum error update_as_planned(struct mode *m) {
 }
 
 static enum error spread_as_planned(struct mode *m) {
-    if (m->how->plan.update != UPDATE_BY_ROOT) return ERR_NONE;
+    if (m->how->plan.update != UPDATE_BY_ROOT || !m->t->arena.average) return ERR_NONE;
     return group_broadcast(m->team.group, GROUP_INLINE, m->t->arena.average, m->t->model->arena_floats, DTYPE_F32, 0);
 }
 

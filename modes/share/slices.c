@@ -1,13 +1,17 @@
-/* Slices: every rank steps the optimizer on a part of the arena, and keeps the state of that part
- * alone (the first stage of ZeRO, arXiv:1910.02054; a parameter server that is spread over all
- * ranks). It is ddp's optimizer.shard and dp's server: sharded.
+/* Slices: ranks step the optimizer on parts of the arena, each its own, and keep the state of these parts
+ * alone. Where all ranks do, it is the first stage of ZeRO (arXiv:1910.02054): ddp's optimizer.shard and dp's
+ * server: sharded. Where some do, they are the parameter servers of mode ps, and the others have empty parts.
  *
- *   gradients   reduce_scatter   every rank has the sum of its parts, one of each bucket
+ *   gradients   reduce_scatter   every owner has the sum of its parts, one of each bucket
  *   update      of these parts
  *   weights     all_gather       every rank has them all again
  *
- * An all-reduce is just these two exchanges, so the bytes are the same; the state of the optimizer
- * is 1/W of it on each rank, and so is the work of a step. Parts are whole blocks of the norm, and
+ * Where nothing of a bucket's update depends on the other buckets (no clipping), servers apart do all three bucket by bucket
+ * (sharing.streams), so that a port sends weights of some buckets while it still receives gradients of others.
+ *
+ * An all-reduce is just these two exchanges, so where all ranks are owners the bytes are the same; the state of the
+ * optimizer is 1/W of it on each rank, and so is the work of a step. Of W workers and k servers apart, each worker
+ * sends and receives K bytes, and each server W K / k. Parts are whole blocks of the norm, and
  * whatever is measured of several parts is added in the order of the arena: the bits are those of
  * one rank that steps all. */
 #include "modes/share/share.h"
@@ -31,16 +35,21 @@ static int64_t *part(const struct share *s, int b) {
     return s->part + (int64_t)b * (s->t->standing.ranks + 1);
 }
 
-/* Cuts bucket b among the ranks. Blocks that are left over go to those who have the fewest so far: has is (ranks). */
-static void cut_bucket(struct share *s, int b, int64_t *has) {
-    int size = s->t->standing.ranks;
+/* Cuts bucket b among the owners. Blocks that are left over go to those who have the fewest so far: has is (ranks). */
+static void cut_bucket(struct share *s, const struct sharing *how, int b, int64_t *has) {
+    int size = s->t->standing.ranks, owners = sharing_owners(how, size);
     int64_t begin = s->buckets.edge[b], end = s->buckets.edge[b + 1], *to = part(s, b), *give = to + 1;
     int64_t blocks = (end - begin + NORM_BLOCK - 1) / NORM_BLOCK;
-    for (int r = 0; r < size; r++) has[r] += give[r] = blocks / size;
-    for (int64_t left = blocks % size; left > 0; left--) {
-        int least = 0;
-        for (int r = 1; r < size; r++)
+    for (int i = 0; i < owners; i++) {
+        int r = sharing_owner(how, size, i);
+        has[r] += give[r] = blocks / owners;
+    }
+    for (int64_t left = blocks % owners; left > 0; left--) {
+        int least = sharing_owner(how, size, 0);
+        for (int i = 1; i < owners; i++) {
+            int r = sharing_owner(how, size, i);
             if (has[r] < has[least]) least = r;
+        }
         give[least]++, has[least]++;
     }
     to[0] = begin;
@@ -57,7 +66,7 @@ static enum error slices_open(struct mode *m) {
     TRY(memory_alloc(sizeof(struct share), &memory));
     struct share *s = m->share = memory;
     *s = (struct share){.t = t, .group = m->team.group};
-    TRY(buckets_init(&s->buckets, t->model, m->how->first, m->how->cap));
+    TRY(buckets_init(&s->buckets, t->model, &m->how->cut));
     buckets_align(&s->buckets, NORM_BLOCK);
     m->cut = &s->buckets;
     size_t n = (size_t)s->buckets.count;
@@ -67,7 +76,7 @@ static enum error slices_open(struct mode *m) {
     s->own = memory;
     TRY(memory_alloc((size_t)t->standing.ranks * sizeof(int64_t), &memory));
     for (int b = 0; b < s->buckets.count; b++) {
-        cut_bucket(s, b, memory);
+        cut_bucket(s, m->how, b, memory);
         s->own[b] = (struct slice){part(s, b)[t->rank], part(s, b)[t->rank + 1], at};
         at += s->own[b].end - s->own[b].begin;
     }
@@ -108,8 +117,37 @@ static enum error slices_sum(struct share *s, double *v, int64_t n, int64_t *mar
     return ERR_NONE;
 }
 
+static enum error slices_land(struct mode *m) {
+    return m->how->streams ? ERR_NONE : step_land(m);
+}
+
+/* Bucket by bucket: its weights travel while the gradients of those after it do, the other way through each port. */
+static enum error slices_stream(struct mode *m) {
+    struct share *s = m->share;
+    struct trainer *t = m->t;
+    int64_t mark = clock_ns();
+    int changed = buckets_before(&s->buckets, t->tensors.upto);
+    bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
+    mode_note(m, "update, bucket by bucket", t->at.step);
+    for (int b = 0; b < changed; b++) {
+        const struct span bucket = share_bucket(m, t->arena.values, b);
+        struct dispatch how = {.lane = LANE_INLINE, .label = LABEL_WEIGHTS(b), .givers = b > 0};
+        TRY(flight_wait(&m->flight, changed - b - 1));
+        trainer_phase(t, PHASE_COMM, &mark);
+        if (b == 0 && has_header) TRY(trainer_take_sums(t));
+        if (b == 0) TRY(trainer_measure(t));
+        if (b == 0 && has_header) TRY(trainer_put_sums(t));
+        TRY(trainer_update(t, b));
+        trainer_phase(t, PHASE_UPDATE, &mark);
+        TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
+        trainer_phase(t, PHASE_COMM, &mark);
+    }
+    return trainer_get_sums(t);
+}
+
 /* On the communication lane the weights of a bucket travel while the next is updated. */
 static enum error slices_update(struct mode *m) {
+    if (m->how->streams) return slices_stream(m);
     struct share *s = m->share;
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
@@ -127,6 +165,7 @@ static enum error slices_update(struct mode *m) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(step_send(m, LABEL_WEIGHTS(b), &how));
+        how.givers = b > 0; /* the first has the sums of the step, which servers need, too */
         const struct span bucket = share_bucket(m, t->arena.values, b);
         TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
         trainer_phase(t, PHASE_COMM, &mark);
@@ -174,10 +213,13 @@ static enum error slices_collect(struct mode *m) {
     return move_all(m->share, true);
 }
 
+/* Servers that compute nothing have received no weights but their own. */
 static enum error slices_spread(struct mode *m) {
     struct share *s = m->share;
-    for (int b = 0; b < s->buckets.count; b++)
-        TRY(group_all_gather(s->group, GROUP_INLINE, s->t->arena.average, part(s, b), DTYPE_F32));
+    float *arena[] = {s->t->arena.average, m->how->servers ? s->t->arena.values : NULL};
+    for (int i = 0; i < 2; i++)
+        for (int b = 0; arena[i] && b < s->buckets.count; b++)
+            TRY(group_all_gather(s->group, GROUP_INLINE, arena[i], part(s, b), DTYPE_F32));
     return ERR_NONE;
 }
 
@@ -201,6 +243,7 @@ const struct share_row share_slices = {.plan = {.nbefore = 1,
                                        .ops = {.open = slices_open,
                                                .close = slices_close,
                                                .start = slices_start,
+                                               .land = slices_land,
                                                .update = slices_update,
                                                .collect = slices_collect,
                                                .spread = slices_spread,

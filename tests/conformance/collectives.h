@@ -321,6 +321,22 @@ static inline int subtrees(struct rank *r, char *buf, int64_t n, int64_t apart) 
     return k;
 }
 
+/* Ranks that give nothing have all parts, each its own: the others give to them, and receive from them. */
+static inline void serve_parts(struct rank *r, struct dispatch how, char *buf, const char *want, int64_t n) {
+    int64_t part[MAX_WORLD + 1];
+    int idle = r->of->idle, me = r->index;
+    for (int p = 0; p <= r->of->world; p++) part[p] = p < idle ? n * p / idle : n;
+    check_ok(group_reduce_scatter(r->group, how, buf, part, DTYPE_F32, REDOP_SUM));
+    finish(r, *how.work);
+    int64_t lo = part[me], own = part[me + 1] - lo;
+    check(has(r, buf + (size_t)lo * 4, want + (size_t)lo * 4, own, DTYPE_F32), "parts of %lld", (long long)n);
+    how.givers = true;
+    how.apart = 0;
+    check_ok(group_all_gather(r->group, how, buf, part, DTYPE_F32));
+    finish(r, *how.work);
+    if (me >= idle) check(has(r, buf, want, n, DTYPE_F32), "all parts of %lld", (long long)n);
+}
+
 static inline void sum_leaves(struct rank *r, char *buf, const struct expected *e, int c, int64_t apart) {
     int64_t n = counts[c], part[MAX_WORLD + 1];
     int world = r->of->world, root = c % world;
@@ -342,7 +358,11 @@ static inline void sum_leaves(struct rank *r, char *buf, const struct expected *
               (long long)n);
         subtrees(r, buf, n, apart);
     }
-    if (r->of->idle) root = 0;
+    if (r->of->idle) {
+        root = 0;
+        serve_parts(r, how, buf, want, n);
+        subtrees(r, buf, n, apart);
+    }
     check_ok(group_reduce(r->group, how, buf, n, DTYPE_F32, REDOP_SUM, root));
     finish(r, w);
     if (r->index == root) check(has(r, buf, want, n, DTYPE_F32), "reduce of %lld over leaves", (long long)n);

@@ -232,7 +232,7 @@ static void every_kind(void **state) {
             for (int c = 0; c < 2; c++) {
                 static struct testcase k;
                 k = (struct testcase){.kind = kinds[i].kind, .config = kinds[i].config, .overlap = c == 1, .model = m};
-                assert_ok(buckets_init(&k.cut, m, caps[c], caps[c]));
+                assert_ok(buckets_init(&k.cut, m, &(struct cutting){caps[c], caps[c]}));
                 assert_true(c == 0 ? k.cut.count == 1 : k.cut.count > 2);
                 run_case(&k, worlds[w]);
                 buckets_fini(&k.cut);
@@ -249,7 +249,7 @@ static void bad_gradients_show(void **state) {
             static struct testcase k;
             k = (struct testcase){
                 .kind = kinds[i].kind, .config = kinds[i].config, .bad = nan ? NAN : INFINITY, .model = m};
-            assert_ok(buckets_init(&k.cut, m, 1 << 20, 1 << 20));
+            assert_ok(buckets_init(&k.cut, m, &(struct cutting){1 << 20, 1 << 20}));
             run_case(&k, 3);
             buckets_fini(&k.cut);
         }
@@ -272,7 +272,7 @@ static void finds_low_rank(void **state) {
     assert_ok(meeting_create(1, &meeting));
     struct group_params p = {.size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
     assert_ok(group_open(&p, &g));
-    assert_ok(buckets_init(&cut, m, 1 << 20, 1 << 20));
+    assert_ok(buckets_init(&cut, m, &(struct cutting){1 << 20, 1 << 20}));
     t.standing.allocator = group_allocator(g);
     t.arena.grads[0] = floats(m->arena_floats);
     const struct sharing how = {.share = &share_all_reduce, .plan = share_all_reduce.plan, .compressed = true};

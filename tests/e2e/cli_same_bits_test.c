@@ -106,6 +106,12 @@ static void every_algorithm_and_server(void **state) {
         {"mode=ddp", "devices=cpu:3", "comm.emulate={bandwidth: 10Gbit, latency: 20us}", "ddp.overlap=false"},
         {"mode=ddp", "devices=cpu:7", "comm.link=tcp", "comm.algorithm=tree"},
         {"mode=ddp", "devices=cpu:3", "optimizer.shard=true", "comm.link=tcp"},
+        {"mode=ps", "devices=cpu:1", "ps=1", "comm.algorithm=auto"},
+        {"mode=ps", "devices=cpu:3", "ps={servers: 2, partition: 32KB}", "comm.link=tcp"},
+        {"mode=ps", "devices=cpu:4", "ps={servers: 4, overlap: false}", "comm.algorithm=star"},
+        {"mode=ps", "devices=cpu:8", "ps={servers: 3, place: workers}", "comm.algorithm=auto"},
+        {"mode=ps", "devices=cpu:5", "ps={servers: 5, place: workers, partition: 1}", "comm.link=hosts"},
+        {"mode=ps", "devices=cpu:2", "ps=3", "comm.emulate={bandwidth: 10Gbit, latency: 20us}"},
         {"mode=single", "devices=cpu:1", "recompute=auto", "comm.algorithm=auto"},
         {"mode=ddp", "devices=cpu:3", "recompute=4", "ddp.bucket={first: 1KB, cap: 16KB}"},
     };

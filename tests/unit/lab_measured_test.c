@@ -31,7 +31,7 @@ static struct measured_step step = {.load = 1e-3,
 
 static struct run_config config_of(const struct share_row *share, int devices) {
     return (struct run_config){
-        .sharing = {.share = share, .plan = share->plan, .every = 1, .first = 1 << 20, .cap = 25 << 20},
+        .sharing = {.share = share, .plan = share->plan, .every = 1, .cut.first = 1 << 20, .cut.cap = 25 << 20},
         .devices = {.kind = "cpu", .count = devices},
         .batch = {.size = 64, .shards = 8, .accumulate = 1},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};
@@ -48,14 +48,14 @@ static double predicted(const struct run_config *c, int cores) {
 static void a_shape_shares_the_work(void **state) {
     (void)state;
     static struct step_shape s;
-    assert_int_equal(measured_shape(&step, 1, 1, 25 << 20, &s), ERR_NONE); /* eight passes */
+    assert_int_equal(measured_shape(&step, 1, &(struct cutting){1, 25 << 20}, &s), ERR_NONE); /* eight passes */
     assert_int_equal(s.buckets, 2);
     assert_near(s.bytes[0], 4 * (HEADER_FLOATS + 1e6), 1e-9);
     assert_near(s.ready[0], 0.5, 0);
     assert_near(s.ready[1], 1, 0);
     assert_near(s.before, 8e-3 + 14e-3, 1e-9);
     assert_near(s.backward, 2e-3, 1e-9);
-    assert_int_equal(measured_shape(&step, 0.125, INT64_MAX, INT64_MAX, &s), ERR_NONE); /* one */
+    assert_int_equal(measured_shape(&step, 0.125, &(struct cutting){INT64_MAX, INT64_MAX}, &s), ERR_NONE); /* one */
     assert_int_equal(s.buckets, 1);
     assert_near(s.before, 1e-3, 1e-9);
     assert_near(s.backward, 2e-3, 1e-9);
@@ -70,7 +70,7 @@ static void modes_take_what_they_send(void **state) {
     c = config_of(&share_server, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7 * 64e-3, 0.02);
     c = config_of(&share_slices, 8);
-    c.sharing.first = c.sharing.cap = INT64_MAX;
+    c.sharing.cut = (struct cutting){INT64_MAX, INT64_MAX};
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 / 8 + 2 * 7.0 / 8 * 64e-3, 0.02);
     c = config_of(&share_all_reduce, 8);
     assert_near(predicted(&c, 0), 3e-3 + 2e-3 + 2 * 7.0 / 8 * 64e-3, 0.02);

@@ -223,6 +223,37 @@ static void the_servers_port_is_the_busiest(void **state) {
     assert_near(step_of(&p).port.seconds, ring.port.seconds, 1e-6);
 }
 
+/* Each of k servers apart receives W / k of the gradients, a worker sends them once; on workers, W - 1 in place of W. With
+ * as many servers as workers no port passes more than K, where a ring's passes 2 (W - 1) / W K, and weights of some buckets
+ * travel beside gradients of others. */
+static void servers_pass_their_parts(void **state) {
+    double k = 0;
+    (void)state;
+    for (int b = 0; b < shape.buckets; b++) k += shape.bytes[b];
+    for (int workers = 2; workers <= 16; workers *= 2)
+        for (int owners = 1; owners <= workers; owners *= 2)
+            for (int how = 0; how < 3; how++) { /* on workers; apart; apart and streaming */
+                struct simulate_plan p = plan_of(workers, SCHEMES);
+                p.moves = share_slices.plan;
+                p.owners = owners;
+                p.servers = how ? owners : 0;
+                p.overlap = p.streams = how == 2;
+                struct simulated s = step_of(&p);
+                double share = (double)(how ? workers : workers - 1) / owners, ring = 2.0 * (workers - 1) / workers;
+                if (how) assert_near(s.port.seconds, share * k * port.beta, 1e-6);
+                if (!how)
+                    assert_near(s.port.seconds, (owners == workers ? ring : share + 1 - 1.0 / owners) * k * port.beta,
+                                1e-6);
+                assert_near(s.step, simulate_formula(&shape, &p), 0.05);
+            }
+    struct simulate_plan p = plan_of(16, SCHEME_ring), ring = p;
+    p.moves = share_slices.plan;
+    p.servers = p.owners = 16;
+    p.overlap = p.streams = ring.overlap = true;
+    assert_true(step_of(&p).step < step_of(&ring).step);
+    assert_true(cost_bytes(&p.moves, 1, 20, 4) == 2 * 16);
+}
+
 static void overlap_hides_and_stragglers_show(void **state) {
     (void)state;
     struct simulate_plan p = plan_of(8, SCHEME_ring);
@@ -292,6 +323,7 @@ int main(void) {
         cmocka_unit_test(shortcuts_give_the_same),
         cmocka_unit_test(steps_follow_the_formulas),
         cmocka_unit_test(the_servers_port_is_the_busiest),
+        cmocka_unit_test(servers_pass_their_parts),
         cmocka_unit_test(overlap_hides_and_stragglers_show),
         cmocka_unit_test(steps_alone_are_added_at_once),
         cmocka_unit_test(four_thousand_devices),

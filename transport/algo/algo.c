@@ -69,7 +69,8 @@ static int64_t own_part(const struct collective *c) {
 void collective_count_ideal(struct collective *c, enum kind kind) {
     int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = own_part(c);
     int64_t others = all - own, peers = c->size - 1, mine = own_terms(c), theirs = c->band->n - mine;
-    bool root = c->rank == c->root;
+    bool root = c->rank == c->root, receives = c->rank >= c->sum.first;
+    int64_t receivers = c->size - c->sum.first - receives; /* of an all-gather, but for this rank */
     if (kind == KIND_ALL_REDUCE)
         collective_count(c, mine * others + peers * own, theirs * own + others);
     else if (kind == KIND_REDUCE)
@@ -79,7 +80,7 @@ void collective_count_ideal(struct collective *c, enum kind kind) {
     else if (kind == KIND_REDUCE_SCATTER)
         collective_count(c, mine * others, theirs * own);
     else if (kind == KIND_ALL_GATHER)
-        collective_count(c, peers * own, others);
+        collective_count(c, receivers * own, receives ? others : 0);
     else if (kind == KIND_SCATTER)
         collective_count(c, root ? others : 0, root ? 0 : own);
     else if (kind == KIND_GATHER)

@@ -37,7 +37,7 @@ static enum error read_reduce_scatter(struct collective *c) {
 
 static enum error read_all_gather(struct collective *c) {
     collective_count_ideal(c, KIND_ALL_GATHER);
-    for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
+    for (int i = 1; i < c->size && c->rank >= c->sum.first; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
         plain_fetch(c, r, c->part[r], c->part[r + 1]);
     }
@@ -115,17 +115,46 @@ static enum error pipe_broadcast(struct collective *c) {
     return ERR_NONE;
 }
 
-/* In round i of a band everybody sends to the member i on and receives from the one i back. */
-static int member_on(const struct band *band, int i) {
-    return (band->me + i) % band->n;
+/* To whom a rank sends in a round, and from whom it receives; -1: nobody. */
+struct round {
+    int to, by;
+};
+
+/* Whether all parts are of ranks that give nothing: then only these and the others have anything for each other. */
+static bool all_is_served(const struct collective *c) {
+    return c->sum.first && c->part[c->sum.first] == c->part[c->size];
 }
 
-static int member_back(const struct band *band, int i) {
-    return (band->me - i + band->n) % band->n;
+static int rounds_of(const struct collective *c, const struct band *band) {
+    int servers = c->sum.first, others = c->size - servers;
+    return !all_is_served(c) ? band->n - 1 : servers > others ? servers : others;
+}
+
+/* In round i each sends to the member i + 1 on and receives from the one as far back; or each server has another one of
+ * the others, so that no port waits while there are as many. */
+static struct round round_of(const struct collective *c, const struct band *band, int i) {
+    int servers = c->sum.first, all = rounds_of(c, band), peer;
+    if (!all_is_served(c))
+        return (struct round){band->rank[(band->me + i + 1) % band->n], band->rank[(band->me + all - i) % band->n]};
+    if (c->rank < servers) {
+        peer = servers + (c->rank + all - i) % all;
+        if (peer >= c->size) peer = -1;
+    } else {
+        peer = (c->rank - servers + i) % all;
+        if (peer >= servers) peer = -1;
+    }
+    return (struct round){peer, peer};
+}
+
+/* A leg without elements, of a rank that has no part, is no message. */
+static enum error swap_legs(struct collective *c, struct leg out, struct leg in) {
+    if (!out.elements && !in.elements) return ERR_NONE;
+    return collective_exchange(c, out.elements ? out : no_leg, in.elements ? in : no_leg);
 }
 
 /* The piece of rank r's part that begins 'from' elements into it, for r; perhaps nothing. */
 static struct leg part_leg(const struct collective *c, int r, int64_t from) {
+    if (r < 0) return no_leg;
     int64_t left = part_size(c, r) - from;
     if (left <= 0) return (struct leg){r, c->buf, 0, LAND_COPY};
     return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)), LAND_COPY};
@@ -133,12 +162,13 @@ static struct leg part_leg(const struct collective *c, int r, int64_t from) {
 
 /* This rank's terms of a piece of another's part, for that of mine of a third's. */
 static enum error swap_terms(struct collective *c, const struct band *terms, struct leg out, int by, int64_t elements) {
-    int to_first, by_first, mine = band_terms(terms, c->rank, &to_first), theirs = band_terms(terms, by, &by_first);
+    int to_first, by_first = 0, mine = band_terms(terms, c->rank, &to_first);
+    int theirs = by < 0 ? 0 : band_terms(terms, by, &by_first);
     char *buf = out.data;
     for (int k = 0; k < mine || k < theirs; k++) {
         struct leg in = {by, k < theirs ? scratch_of(c, by_first + k) : NULL, elements, LAND_COPY};
         if (k < mine) out.data = buf + bytes_of(c, k * c->apart);
-        TRY(collective_exchange(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
+        TRY(swap_legs(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
     }
     return ERR_NONE;
 }
@@ -149,9 +179,9 @@ enum error band_reduce_scatter(struct collective *c, const struct band *ranks, c
         if (part_size(c, ranks->rank[i]) > longest) longest = part_size(c, ranks->rank[i]);
     for (int64_t from = 0; from < longest; from += piece_of(c)) {
         int64_t own = part_leg(c, c->rank, from).elements, lo = c->part[c->rank] + from;
-        for (int i = 1; i < ranks->n; i++) {
-            struct leg out = part_leg(c, ranks->rank[member_on(ranks, i)], from);
-            TRY(swap_terms(c, terms, out, ranks->rank[member_back(ranks, i)], own));
+        for (int i = 0; i < rounds_of(c, ranks); i++) {
+            struct round with = round_of(c, ranks, i);
+            TRY(swap_terms(c, terms, part_leg(c, with.to, from), with.by, own));
         }
         if (own) scratch_sum(c, terms, lo, lo + own);
     }
@@ -164,9 +194,10 @@ static struct leg whole_part(const struct collective *c, int peer, int r) {
 }
 
 enum error band_all_gather(struct collective *c, const struct band *ranks) {
-    for (int i = 1; i < ranks->n; i++) {
-        int to = ranks->rank[member_on(ranks, i)], by = ranks->rank[member_back(ranks, i)];
-        TRY(collective_exchange(c, whole_part(c, to, c->rank), whole_part(c, by, by)));
+    for (int i = 0; i < rounds_of(c, ranks); i++) {
+        struct round with = round_of(c, ranks, i);
+        struct leg out = with.to < c->sum.first ? no_leg : whole_part(c, with.to, c->rank);
+        TRY(swap_legs(c, out, with.by < 0 || c->rank < c->sum.first ? no_leg : whole_part(c, with.by, with.by)));
     }
     return ERR_NONE;
 }

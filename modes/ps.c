@@ -1,0 +1,112 @@
+/* ps: parameter servers as processes, on one host or several. Workers compute; each of k servers has a part of every
+ * partition of the weights, adds its gradients, and updates it:
+ *
+ *   backward of the last layer ... of the first layer
+ *        |ready                      |ready
+ *        partition 0                 last partition
+ *        |- part 0 -> server 0       ...
+ *        `- part 1 -> server 1            -> the servers update, part by part -> every worker has all weights
+ *
+ * That is share/slices.c with k owners. Bytes: a worker sends K and receives K, whatever the number of workers; a server
+ * receives W K / k and sends as many. So with k = W servers, each on a port of its own, every port carries half of what
+ * an all-reduce of W ranks puts on it, 2 (W - 1) / W K each way; with fewer the servers' ports are the hot ones, and
+ * with one it is dp's dedicated server.
+ *
+ *   ps.place: apart      servers are the first ranks, which compute nothing
+ *   ps.place: workers    k of the workers are servers, too: with k = W it is ddp's optimizer.shard */
+#include "engine/device/runtime.h"
+#include "engine/settings/resolve.h"
+#include "modes/modes.h"
+#include "modes/share/share.h"
+
+#include <string.h>
+
+/* ---- which way is asked for ---- */
+
+static bool servers_are_apart(const struct run_config *c) {
+    return c->ps.place == PS_APART;
+}
+
+/* Whether a part of the update needs nothing of the others. */
+static bool can_stream(const struct run_config *c) {
+    int n;
+    return c->optimizer.clip == 0 && !optim_kinds(&n)[c->optimizer.kind.index]->nnorms &&
+           !device_find(c->devices.kind)->runtime->apart;
+}
+
+static void on_workers(const struct run_config *c, struct sharing *s) {
+    s->owners = (int)c->ps.servers;
+    s->cut = (struct cutting){1, c->ps.partition, .anywhere = true}; /* servers, too, receive the first, of one block */
+}
+
+static void apart(const struct run_config *c, struct sharing *s) {
+    on_workers(c, s);
+    s->servers = s->owners;
+    s->on_host = true;
+    s->streams = c->ps.overlap && can_stream(c);
+}
+
+static const struct mode_way ps_ways[] = {{.name = "servers apart",
+                                           .words = "servers apart",
+                                           .asked = servers_are_apart,
+                                           .share = &share_slices,
+                                           .servers = 1,
+                                           .fill = apart},
+                                          {.name = "servers on workers",
+                                           .words = "servers on workers",
+                                           .asked = mode_way_is_left,
+                                           .share = &share_slices,
+                                           .fill = on_workers},
+                                          {0}};
+
+/* ---- the mode ---- */
+
+static enum error ps_choose(struct resolve *r) {
+    struct sharing *s = &r->c->sharing;
+    mode_take(r, &mode_ps);
+    s->title =
+        pool_printf(r->pool, "%d server%s%s", s->owners, s->owners == 1 ? "" : "s", s->servers ? "" : " on workers");
+    return s->title ? ERR_NONE : ERR_MEMORY;
+}
+
+static bool ps_overlaps(const struct run_config *c) {
+    return c->ps.overlap;
+}
+
+static void ps_check(struct resolve *r) {
+    const struct node *servers = resolve_find(r, "ps.servers");
+    const char *algorithm = r->c->comm.algorithm;
+    shares_check(r);
+    if (r->c->ps.place == PS_WORKERS && r->c->ps.servers > r->c->devices.count)
+        config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
+                     (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,
+                     resolve_place(r, resolve_find(r, "devices")));
+    if (r->c->run.elastic.min > 0 && r->c->sharing.servers)
+        config_error(r->e, resolve_find(r, "run.elastic.min"), false,
+                     "'run.elastic' goes on without a device, but not without a server (ps.place, %s)\n"
+                     "use ps.place: workers, or run.restarts",
+                     resolve_place(r, resolve_find(r, "ps.place")));
+    if (r->c->optimizer.shard)
+        config_error(r->e, resolve_find(r, "optimizer.shard"), false,
+                     "'optimizer.shard' is for mode ddp: in mode ps the servers have the optimizer's state\n"
+                     "leave it out, and set ps.servers");
+    if (strcmp(algorithm, "auto") && strcmp(algorithm, "direct") && strcmp(algorithm, "star"))
+        config_error(r->e, resolve_find(r, "comm.algorithm"), false,
+                     "algorithm '%s' is for gradients that all ranks add; in mode ps servers do\nuse auto", algorithm);
+    else if (r->c->comm.order == COMM_ORDER_RING)
+        config_error(r->e, resolve_find(r, "comm.order"), false,
+                     "order 'ring' adds in a circle of ranks, which servers do not form\nuse order tree");
+}
+
+const struct mode_row mode_ps = {
+    .name = "ps",
+    .also = "parameter_servers|byteps|ps_lite",
+    .summary = "parameter servers as processes; workers send them gradients and receive weights",
+    .place = PLACE_PROCESSES,
+    .choose = ps_choose,
+    .check = ps_check,
+    .launch = processes_launch,
+    .step = &mode_step,
+    .overlaps = ps_overlaps,
+    .ways = ps_ways,
+};

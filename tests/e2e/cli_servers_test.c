@@ -1,0 +1,160 @@
+/* Mode ps: servers as processes. What passes each port is what the essay says; checkpoints go from and to other modes; a
+ * server that dies is named, and the run starts again; what makes no sense together is refused. (The same bits in every
+ * form: cli_same_bits_test.) */
+#include "tests/harness/training.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct program p, other;
+/* 2 x 66,000 parameters or so; two devices or four have one subtree of the shards each. */
+static const char *const network[] = {
+    "data={set: digits, train: 512, val: 64}",
+    "model={layers: [flatten, {linear: 128}, relu, {linear: 256}, relu, {linear: 10}]}",
+    "batch={size: 64, shards: 8}",
+    "threads=1",
+    "eval=off",
+    NULL};
+
+/* ---- bytes ---- */
+
+enum { STEPS = 8, MOST = 8 };
+
+static void bytes_of(const char *name, double *out, int n) {
+    struct pool *pool;
+    assert_ok(pool_create(&pool));
+    const struct json_value *list = json_get(json_get(program_json(&p, pool), "bytes"), name);
+    assert_int_equal(list->count, n);
+    for (int i = 0; i < n; i++) out[i] = list->children[i].number;
+    pool_free(pool);
+}
+
+/* The arena: parameters, and the header that travels with them, in whole cache lines. */
+static double arena_bytes(void) {
+    program_train(&p, network, SETS("mode=dp", "devices=cpu:2", "train=8st"));
+    double sent[2];
+    bytes_of("sent", sent, 2);
+    return sent[1] /
+           STEPS; /* a worker of one server sends all gradients once a step, and a server apart sends as many weights */
+}
+
+static void assert_near(double got, double want, double share, const char *what) {
+    if (got < want * (1 - share) || got > want * (1 + share)) fail_msg("%s: %.0f bytes, not %.0f", what, got, want);
+}
+
+/* A worker sends K and receives K; a server W K / k each way, and the first block of 16 KB to the other servers. */
+static void ports_pass_what_the_essay_says(void **state) {
+    static const struct {
+        int workers, servers;
+        const char *devices, *ps;
+    } of[] = {{2, 1, "devices=cpu:2", "ps={servers: 1, partition: 64KB}"},
+              {4, 2, "devices=cpu:4", "ps={servers: 2, partition: 64KB}"},
+              {2, 2, "devices=cpu:2", "ps={servers: 2, partition: 64KB, overlap: false}"},
+              {2, 2, "devices=cpu:2", "ps={servers: 2, partition: 1MB}"}};
+    static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
+    double k = arena_bytes(), sent[MOST], received[MOST];
+    (void)state;
+    for (int i = 0; i < 8; i++) {
+        int workers = of[i / 2].workers, servers = of[i / 2].servers, ranks = workers + servers;
+        program_train(&p, network, SETS("mode=ps", of[i / 2].devices, of[i / 2].ps, links[i % 2], "train=8st"));
+        bytes_of("sent", sent, ranks);
+        bytes_of("received", received, ranks);
+        double all = 0, first = (servers - 1) * 16384.0;
+        for (int r = 0; r < servers; r++) {
+            assert_near(sent[r], STEPS * k * workers / servers, 0.1, "a server sends");
+            all += sent[r];
+        }
+        for (int r = servers; r < ranks; r++) {
+            assert_near(sent[r], STEPS * k, 0, "a worker sends");
+            assert_near(received[r], STEPS * k, 0, "a worker receives");
+        }
+        assert_near(all, STEPS * (k * workers + first), 0, "all servers send");
+    }
+}
+
+/* ---- checkpoints ---- */
+
+static void checkpoints_go_anywhere(void **state) {
+    static const char *const ways[][3] = {{"mode=ps", "devices=cpu:2", "ps=2"},
+                                          {"mode=ps", "devices=cpu:4", "ps={servers: 3, place: workers}"},
+                                          {"mode=ddp", "devices=cpu:3", "optimizer.shard=true"},
+                                          {"mode=single", "devices=cpu:1", "ps=1"}};
+    static const char *const first[] = {"optimizer=adam", "ema=0.9", "checkpoint=10st", "train=20st", NULL};
+    char dir[600], hash[80];
+    (void)state;
+    program_train(&other, network, SETS(first[0], first[1], "train=40st", "mode=single", "devices=cpu:1"));
+    snprintf(hash, sizeof hash, "%s", program_string(&other, "weights_sha256"));
+    for (int i = 0; i < 16; i++) {
+        const char *const *from = ways[i / 4], *const *to = ways[i % 4];
+        if (i / 4 > 1 && i % 4 > 1) continue; /* neither has servers */
+        snprintf(dir, sizeof dir, "log.dir=%s%d", scratch_path("from-"), i);
+        program_train(&p, network, SETS(first[0], first[1], first[2], first[3], dir, from[0], from[1], from[2]));
+        program_run(&p, 60, "run", dir + 8, "--resume", "--json", "--quiet", "--set", "train=40st", "--set",
+                    "optimizer.shard=false", "--set", to[0], "--set", to[1], "--set", to[2], NULL);
+        if (p.code) fail_msg("%s", p.err);
+        assert_string_equal(program_string(&p, "weights_sha256"), hash);
+    }
+}
+
+/* ---- faults ---- */
+
+/* Rank 1 is a server. */
+static void a_lost_server_is_named(void **state) {
+    const char *const more[] = {"mode=ps", "devices=cpu:2", "ps=2", "comm.link=tcp", "checkpoint=10st", NULL};
+    (void)state;
+    training_begin(&p, "lost", more);
+    kill(program_rank(&p, 1, 5), SIGKILL);
+    training_ends(&p, 30);
+    assert_int_equal(p.code, 75);
+    training_says(&p, "rank 1 was killed by signal 9");
+    training_gone();
+}
+
+static void a_lost_server_is_replaced(void **state) {
+    const char *const more[] = {"mode=ps",         "devices=cpu:2", "ps=2", "run.restarts=1",
+                                "checkpoint=10st", "train=3000st",  NULL};
+    const char *const alone[] = {"checkpoint=off", NULL};
+    (void)state;
+    training_begin(&p, "replaced", more);
+    kill(program_rank(&p, 0, 5), SIGKILL);
+    training_ends(&p, 60);
+    assert_int_equal(p.code, 0);
+    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(3000, alone));
+    training_gone();
+}
+
+/* ---- what is refused ---- */
+
+static void refusals(void **state) {
+    static const struct {
+        const char *set, *says;
+    } of[] = {
+        {"ps=0", "'ps' must be an integer from 1"},
+        {"ps={servers: 3, place: workers}", "3 servers on workers, but there are 2"},
+        {"optimizer.shard=true", "in mode ps the servers have the optimizer's state"},
+        {"ddp.sync=4", "mode is not 'ddp'"},
+        {"comm.compress=fp16", "'comm.compress' is for mode ddp"},
+        {"comm.order=ring", "order 'ring' adds in a circle of ranks, which servers do not form"},
+        {"comm.algorithm=tree", "algorithm 'tree' is for gradients that all ranks add"},
+        {"run.elastic.min=1", "not without a server"},
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        program_run(&p, 30, "run", "--set", "data=digits", "--set", "model=mlp", "--set", "mode=ps", "--set",
+                    "devices=cpu:2", "--set", of[i].set, NULL);
+        assert_int_equal(p.code, 78);
+        if (!strstr(p.err, of[i].says)) fail_msg("%s: %s", of[i].set, p.err);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ports_pass_what_the_essay_says),
+        cmocka_unit_test(checkpoints_go_anywhere),
+        cmocka_unit_test(a_lost_server_is_named),
+        cmocka_unit_test(a_lost_server_is_replaced),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -11,7 +11,7 @@ static const struct config_field run_fields[] = {
      .help = "Name of the run; default: the name of the file. It has letters of any script, digits, '-', '_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
      .help = "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
-             "each device"},
+             "each device; ps: parameter servers and devices as processes"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
      .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto",

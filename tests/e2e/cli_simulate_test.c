@@ -49,8 +49,8 @@ static int forget(void **state) {
 /* One device takes what was measured; a server's port has N / 2 times the bytes of a ring's; the formula agrees. */
 static void replays_a_run(void **state) {
     (void)state;
-    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8,4096", "--algorithm", "ring", "--link", "1Gbit,50us",
-                "--scaling", "weak", "--json", NULL);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "1,8,4096", "--mode", "dp,ddp", "--algorithm", "ring",
+                "--link", "1Gbit,50us", "--scaling", "weak", "--json", NULL);
     if (p.code != 0) fail_msg("%s", p.err);
     const struct json_value *root = program_json(&p, pool), *m = json_get(root, "measured");
     const struct json_value *r = rows_of(root, 6);
@@ -128,7 +128,7 @@ static void a_configuration_is_measured_first(void **state) {
     assert_string_equal(json_get(json_get(root, "measured"), "of")->text, "now");
     assert_true(number(json_get(root, "measured"), "traced_steps") == 30);
     assert_true(number(root, "bytes_per_s") == 100e6 / 8);
-    rows_of(root, 2);
+    rows_of(root, 3);
 }
 
 /* What bench comm measures of an emulated port leads back to it. */
@@ -169,7 +169,7 @@ static void says_what_is_wrong(void **state) {
                                            {"--devices", "5000", "--devices is"},
                                            {"--link", "fast", "--link is RATE"},
                                            {"--link", "1Gbit,50us,3", "--link is RATE"},
-                                           {"--mode", "single", "--mode is dp"},
+                                           {"--mode", "single", "--mode is one or more of dp"},
                                            {"--algorithm", "hypercube", "--algorithm is auto"},
                                            {"--server", "two", "--server is"},
                                            {"--straggler", "2:3", "--straggler is SHARE:FACTOR"},

@@ -181,7 +181,7 @@ static enum error run_alone(struct group *g, struct collective *c) {
     if (c->there)
         TRY(carrier_alone(g, c));
     else if (c->kind == KIND_ALL_TO_ALL)
-        TRY(plain_run[KIND_ALL_TO_ALL](c));
+        TRY(plain_move(c, c->kind));
     return g->link->ops->failure(g->link);
 }
 

@@ -56,18 +56,27 @@ void collective_count(struct collective *c, int64_t sent, int64_t received) {
     add_to(&c->traffic->received, (int64_t)bytes_of(c, received));
 }
 
-int64_t collective_within(const struct collective *c, int64_t element) {
+/* The nearest element that can be reached. */
+static int64_t collective_within(const struct collective *c, int64_t element) {
     return element < c->lo ? c->lo : element > c->hi ? c->hi : element;
 }
 
-/* Elements of this rank's part. */
-static int64_t own_part(const struct collective *c) {
-    if (!c->part) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    return collective_within(c, c->part[c->rank + 1]) - collective_within(c, c->part[c->rank]);
+struct element_range collective_range(const struct collective *c, enum kind kind, int from, int to) {
+    int owner = kind_gathers(kind) ? from : to;
+    if (kind == KIND_ALL_TO_ALL) {
+        const int64_t *side = from == c->rank ? c->send_part + to : c->part + from;
+        return (struct element_range){side[0], side[1]};
+    }
+    if ((kind_from_root(kind) && from != c->root) || (kind_to_root(kind) && to != c->root))
+        return (struct element_range){c->lo, c->lo};
+    if (kind == KIND_REDUCE || kind == KIND_BROADCAST) return (struct element_range){c->lo, c->hi};
+    if (!c->part) return (struct element_range){collective_cut(c, owner), collective_cut(c, owner + 1)};
+    return (struct element_range){collective_within(c, c->part[owner]), collective_within(c, c->part[owner + 1])};
 }
 
 void collective_count_ideal(struct collective *c, enum kind kind) {
-    int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = own_part(c);
+    const struct element_range part = collective_range(c, KIND_REDUCE_SCATTER, c->rank, c->rank);
+    int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = part.hi - part.lo;
     int64_t others = all - own, peers = c->size - 1, mine = own_terms(c), theirs = c->band->n - mine;
     bool root = c->rank == c->root;
     if (kind == KIND_ALL_REDUCE)

@@ -27,18 +27,11 @@ static enum error sum_slice(struct collective *c, char *const *to, int n) {
     return collective_finish(c);
 }
 
-static enum error by_pipes(struct collective *c) {
-    int64_t *part = c->lists->part;
-    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
-    c->part = part;
-    enum error err = plain_run[KIND_REDUCE_SCATTER](c);
-    if (!err) err = plain_run[KIND_ALL_GATHER](c);
-    c->part = NULL;
-    return err;
-}
-
 static enum error direct_all_reduce(struct collective *c) {
-    if (!c->staged && !c->in_place) return by_pipes(c);
+    if (!c->staged && !c->in_place) {
+        TRY(plain_move(c, KIND_REDUCE_SCATTER));
+        return plain_move(c, KIND_ALL_GATHER);
+    }
     collective_count_ideal(c, KIND_ALL_REDUCE);
     if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
     collective_sum(c, 0, c->sum.count, &c->buf, 1);
@@ -47,7 +40,7 @@ static enum error direct_all_reduce(struct collective *c) {
 
 /* In place, every rank works for the root: it reads its slice of those that give, and writes the sum to the root's. */
 static enum error direct_reduce(struct collective *c) {
-    if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
+    if (c->staged || !c->in_place) return plain_move(c, KIND_REDUCE);
     int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
     int64_t others = c->hi - c->lo - own;
     bool root = c->rank == c->root;

@@ -91,9 +91,9 @@ static enum error in_pipes(struct collective *c, const struct host_slice *h) {
         part[r + 1] = slice_cut(c, l);
     }
     c->part = part;
-    enum error err = band_reduce_scatter(c, h->near, h->near);
+    enum error err = band_sum(c, KIND_REDUCE_SCATTER, h->near, h->near);
     if (!err) err = far_phase(c, h);
-    if (!err) err = band_all_gather(c, h->near);
+    if (!err) err = band_spread(c, KIND_ALL_GATHER, h->near);
     c->part = NULL;
     return err;
 }

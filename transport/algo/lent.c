@@ -10,7 +10,7 @@
  * So a call waits twice for each window, however large, where pipes would wait for each of their small pieces: on cores
  * that are busy with something else, each wait costs a turn of the scheduler. Ranks that keep their buffers in reach
  * work in these. An element's order of addition depends on its place in the whole buffer, so windows change no bit. */
-#include "transport/algo/algo.h"
+#include "transport/algo/plain.h"
 
 #include <string.h>
 
@@ -22,30 +22,16 @@ struct lent_range {
 
 /* slices: each rank sums its own slice, for all or for the root, whose own algorithm it is. */
 static struct lent_range shown_of(const struct collective *c, bool slices) {
-    int r = c->rank;
-    bool root = r == c->root;
-    struct lent_range all = {c->lo, c->hi, c->lo, c->lo}, none = {c->lo, c->lo, c->lo, c->lo};
-    struct lent_range part = all, rest = all;
-    if (slices) rest.hole_lo = collective_cut(c, r), rest.hole_hi = collective_cut(c, r + 1);
-    if (c->part) {
-        part.lo = part.hole_lo = part.hole_hi = collective_within(c, c->part[r]);
-        part.hi = collective_within(c, c->part[r + 1]);
-        rest.hole_lo = part.lo, rest.hole_hi = part.hi;
-    }
-    switch (c->kind) {
-    case KIND_REDUCE:
-        return slices ? rest : root ? none : all;
-    case KIND_BROADCAST:
-        return root ? all : none;
-    case KIND_SCATTER:
-        return root ? rest : none;
-    case KIND_GATHER:
-        return root ? none : part;
-    case KIND_ALL_GATHER:
-        return part;
-    default:
-        return rest; /* all_reduce, reduce_scatter */
-    }
+    const struct element_range own = collective_range(c, KIND_REDUCE_SCATTER, c->rank, c->rank);
+    bool root = c->rank == c->root, reduces = c->kind == KIND_REDUCE;
+    bool rest = reduces ? slices : c->kind != KIND_BROADCAST; /* of parts or slices: all but its own */
+    struct lent_range s = {c->lo, c->hi, c->lo, c->lo};
+    if (kind_gathers(c->kind))
+        s.lo = s.hole_lo = s.hole_hi = own.lo, s.hi = own.hi;
+    else if (rest)
+        s.hole_lo = own.lo, s.hole_hi = own.hi;
+    bool none = kind_from_root(c->kind) ? !root : kind_to_root(c->kind) && !(reduces && slices) && root;
+    return none ? (struct lent_range){c->lo, c->lo, c->lo, c->lo} : s;
 }
 
 static void lent_copy(const struct collective *c, char *to, const char *from, int64_t lo, int64_t hi) {
@@ -82,10 +68,10 @@ static void take_back(struct collective *c, const struct lent_windows *w) {
 }
 
 /* The window has been laid out, and all have met. */
-static enum error run_window(struct collective *c, const struct lent_windows *w, collective_fn run) {
+static enum error run_window(struct collective *c, const struct lent_windows *w, collective_fn own) {
     for (int r = 0; r < c->size; r++)
         if (w->borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
-    TRY(run(c));
+    TRY(own ? own(c) : plain_move(c, c->kind));
     take_back(c, w);
     return ERR_NONE;
 }
@@ -100,7 +86,7 @@ static bool find_borrowers(struct collective *c, struct lent_windows *w) {
     return any;
 }
 
-enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain) {
+enum error collective_lent(struct collective *c, collective_fn own) {
     const struct link_ops *ops = c->link->ops;
     struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)),
                              .slices = own != NULL,
@@ -114,13 +100,13 @@ enum error collective_lent(struct collective *c, collective_fn own, collective_f
     lay_out(c, &w);
     TRY(ops->meet(c->link, c->lane, &c->call, mine, c->at));
     if (!find_borrowers(c, &w)) c->hi = count;
-    TRY(run_window(c, &w, own ? own : plain));
+    TRY(run_window(c, &w, own));
     while (c->hi < count) {
         c->lo = c->hi;
         c->hi = c->lo + w.step < count ? c->lo + w.step : count;
         lay_out(c, &w);
         TRY(ops->sync(c->link, c->lane));
-        TRY(run_window(c, &w, own ? own : plain));
+        TRY(run_window(c, &w, own));
     }
     return ERR_NONE;
 }

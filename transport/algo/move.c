@@ -22,15 +22,15 @@ static bool all_in_place(const struct collective *c) {
  * and on one host takes what is out of reach through memory that the link lends. */
 static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
     const struct link_ops *ops = c->link->ops;
-    collective_fn own = algo->run[c->kind], plain = plain_run[c->kind];
+    collective_fn own = algo->run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
     bool several = is_several(c); /* they lie apart: neither copied nor lent to */
     c->staged = reads && !several && link_stages(ops, c->size, bytes_of(c, c->sum.count));
-    if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own, plain);
+    if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own);
     if (c->staged) move_stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? c->lists->slots : c->at));
     c->in_place = !c->staged && all_in_place(c);
-    return own ? own(c) : plain(c);
+    return own ? own(c) : plain_move(c, c->kind);
 }
 
 static const struct algo_ops *algo_for(const struct collective *c) {

@@ -11,7 +11,7 @@ extern const struct algo_ops algo_star;
 
 static enum error by_hand(struct collective *c) {
     collective_fn star = algo_star.run[c->kind];
-    return star ? star(c) : plain_run[c->kind](c);
+    return star ? star(c) : plain_move(c, c->kind);
 }
 
 /* Bytes are not added there either: Open MPI's sum of them stops at 255, where ours wraps. Its minimum and maximum of

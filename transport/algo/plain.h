@@ -4,11 +4,12 @@
 #pragma once
 #include "transport/algo/algo.h"
 
-extern const collective_fn plain_run[COLLECTIVES];
+MUST_CHECK enum error plain_move(struct collective *c, enum kind kind);
 double plain_reduce_cost(const struct terrain *t, double bytes);
 double plain_broadcast_cost(const struct terrain *t, double bytes);
 
-/* In pipes, among a band of ranks that this one belongs to; rank r's part is [part[r], part[r + 1]),
- * as for the whole group. terms: what these give. */
-MUST_CHECK enum error band_reduce_scatter(struct collective *c, const struct band *ranks, const struct band *terms);
-MUST_CHECK enum error band_all_gather(struct collective *c, const struct band *ranks);
+/* Both in pipes, among a band of ranks that this one belongs to: a reduce or a reduce_scatter of the terms that these
+ * give, and any kind that does not add. */
+MUST_CHECK enum error band_sum(struct collective *c, enum kind kind, const struct band *ranks,
+                               const struct band *terms);
+MUST_CHECK enum error band_spread(struct collective *c, enum kind kind, const struct band *ranks);

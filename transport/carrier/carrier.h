@@ -74,9 +74,6 @@ struct slots {
 };
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
-struct element_range { /* of elements: [lo, hi) */
-    int64_t lo, hi;
-};
 /* to = the sum of the range in the call's order, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
  * of the rank at place i of those that give. The call's lists->out is used. */
 MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct collective *c,

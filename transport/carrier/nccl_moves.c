@@ -100,47 +100,22 @@ static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collectiv
     return worse_of(rc, nccl.GroupEnd());
 }
 
-static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct nccl_mail *m) {
-    int me = c->rank;
+static void mail_parts(const struct collective *c, enum kind kind, struct nccl_mail *m) {
     for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, part[me]);
-        m->from[r] = element(c, c->buf, part[r]);
-        m->out[r] = all || r == c->root ? part[me + 1] - part[me] : 0;
-        m->in[r] = all || me == c->root ? part[r + 1] - part[r] : 0;
+        struct element_range out = collective_range(c, kind, c->rank, r), in = collective_range(c, kind, r, c->rank);
+        m->to[r] = element(c, kind == KIND_ALL_TO_ALL ? c->send : c->buf, out.lo);
+        m->from[r] = element(c, c->buf, in.lo);
+        m->out[r] = out.hi - out.lo;
+        m->in[r] = in.hi - in.lo;
     }
 }
 
-static void scatter_mail(const struct collective *c, struct nccl_mail *m) {
-    bool root = c->rank == c->root;
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, c->part[r]);
-        m->from[r] = element(c, c->buf, c->part[c->rank]);
-        m->out[r] = root ? part_size(c, r) : 0;
-        m->in[r] = r == c->root ? part_size(c, c->rank) : 0;
-    }
-}
-
-static void all_to_all_mail(const struct collective *c, struct nccl_mail *m) {
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->send, c->send_part[r]);
-        m->from[r] = element(c, c->buf, c->part[r]);
-        m->out[r] = c->send_part[r + 1] - c->send_part[r];
-        m->in[r] = part_size(c, r);
-    }
-}
-
-static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct carrier *cr = &n->carrier;
-    if (part_size(c, c->rank))
+static enum error exchange_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, enum kind kind) {
+    const struct carrier *cr = &n->carrier;
+    if (kind == KIND_ALL_TO_ALL && part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
-    all_to_all_mail(c, &n->mail);
-    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &n->mail);
-}
-
-static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
-                               bool all) {
-    gather_mail(c, part, all, &n->mail);
+    mail_parts(c, kind, &n->mail);
     return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &n->mail);
 }
 
@@ -150,31 +125,33 @@ static char *slot_of(const struct nccl_carrier *n, const struct collective *c, i
     return (char *)n->slots.memory + bytes_of(c, term * piece);
 }
 
-/* Of every rank's part the piece that begins 'from' elements into it. */
+/* Of what every rank adds the piece that begins 'from' elements into it, at most so many. */
 struct pieces {
-    const int64_t *part;
-    int64_t from, most; /* elements */
+    int64_t from, most;
 };
 
-static int64_t piece_size(const struct pieces *p, int r) {
-    int64_t left = p->part[r + 1] - p->part[r] - p->from;
-    return left <= 0 ? 0 : left < p->most ? left : p->most;
+static struct element_range piece_range(const struct collective *c, const struct pieces *p, int r) {
+    struct element_range all = collective_range(c, c->kind, c->rank, r);
+    int64_t lo = all.lo + p->from < all.hi ? all.lo + p->from : all.hi;
+    return (struct element_range){lo, all.hi - lo < p->most ? all.hi : lo + p->most};
 }
 
 /* Of my k-th term each rank's piece goes to that rank, and of that rank's k-th term mine comes. */
 static void piece_mail(struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k) {
     struct nccl_mail *m = &n->mail;
     const struct band *b = c->band;
+    const struct element_range own = piece_range(c, p, c->rank);
     bool gives = k < own_terms(c);
     for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, k * c->apart + p->part[r] + p->from);
-        m->out[r] = gives ? piece_size(p, r) : 0;
+        const struct element_range theirs = piece_range(c, p, r);
+        m->to[r] = element(c, c->buf, k * c->apart + theirs.lo);
+        m->out[r] = gives ? theirs.hi - theirs.lo : 0;
         m->in[r] = 0;
     }
     for (int i = 0; i < b->n; i++) {
         if (b->piece[i] != k) continue;
         m->from[b->rank[i]] = slot_of(n, c, i, p->most);
-        m->in[b->rank[i]] = piece_size(p, c->rank);
+        m->in[b->rank[i]] = own.hi - own.lo;
     }
 }
 
@@ -194,7 +171,7 @@ static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum
 static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
-    struct element_range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
+    const struct element_range own = piece_range(c, p, c->rank);
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
         in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
@@ -202,38 +179,23 @@ static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum d
     return carrier_sum(&n->carrier, l, c, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
-/* Every rank's part holds the sum afterwards, there. */
-static enum error sum_in_order(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
+static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     int64_t longest = 0;
-    for (int r = 0; r < c->size; r++)
-        if (part[r + 1] - part[r] > longest) longest = part[r + 1] - part[r];
+    for (int r = 0; r < c->size; r++) {
+        const struct element_range all = collective_range(c, c->kind, c->rank, r);
+        if (all.hi - all.lo > longest) longest = all.hi - all.lo;
+    }
     int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * piece)));
-    for (struct pieces p = {.part = part, .most = piece}; p.from < longest; p.from += piece) {
+    for (struct pieces p = {.most = piece}; p.from < longest; p.from += piece) {
         TRY(swap_pieces(n, c, l, &p));
         TRY(add_piece(n, c, l, &p));
     }
-    return ERR_NONE;
-}
-
-static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    int64_t *part = c->lists->part;
-    if (c->kind == KIND_REDUCE_SCATTER) return sum_in_order(n, c, l, c->part);
-    for (int r = 0; r <= c->size; r++)
-        part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
-    TRY(sum_in_order(n, c, l, part));
-    return c->kind == KIND_ALL_REDUCE ? gather_parts(n, c, l, part, true) : ERR_NONE;
+    return c->kind == KIND_ALL_REDUCE ? exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
 }
 
 /* ---- a call ---- */
-
-static enum error move_unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
-    if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
-    scatter_mail(c, &n->mail);
-    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &n->mail);
-}
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     static const char *const wholes[COLLECTIVES] = {[KIND_ALL_REDUCE] = "ncclAllReduce",
@@ -242,8 +204,8 @@ enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_l
                                                     [KIND_ALL_GATHER] = "ncclAllGather",
                                                     [KIND_REDUCE_SCATTER] = "ncclReduceScatter"};
     if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
-    if (c->kind == KIND_ALL_TO_ALL) return all_to_all(n, c, l);
-    bool equal = !c->part || equal_parts(c);
-    return equal && wholes[c->kind] ? nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL) : move_unequal(n, c, l);
+    if (wholes[c->kind] && (!c->part || equal_parts(c))) return nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL);
+    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
+    return exchange_parts(n, c, l, c->kind);
 }
 #endif

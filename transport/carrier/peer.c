@@ -208,10 +208,6 @@ static enum error peer_copy(const struct call_of_peer *k, int from, void *to, in
                              bytes_of(k->c, hi - lo));
 }
 
-static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {
-    return peer_copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
-}
-
 /* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
 static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
     const struct band *b = k->c->band;
@@ -241,60 +237,23 @@ static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi)
     return ERR_NONE;
 }
 
-static enum error do_reduce(const struct call_of_peer *k) {
-    return k->c->rank == k->c->root ? peer_add(k, 0, k->c->sum.count) : ERR_NONE;
-}
-
-static enum error do_broadcast(const struct call_of_peer *k) {
-    const struct collective *c = k->c;
-    if (c->rank == c->root) return ERR_NONE;
-    TRY(peer_follow(k, stall_of(k, c->root)->ready));
-    return peer_copy(k, c->root, c->buf, 0, c->sum.count);
-}
-
-static enum error do_reduce_scatter(const struct call_of_peer *k) {
-    return peer_add(k, k->c->part[k->c->rank], k->c->part[k->c->rank + 1]);
-}
-
-static enum error do_all_gather(const struct call_of_peer *k) {
+/* Copies what the others have for this rank, from each after its mark: 'half' or 'ready'. */
+static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, bool half) {
     const struct collective *c = k->c;
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        TRY(peer_follow(k, stall_of(k, r)->ready));
-        TRY(copy_part(k, r, c->part, r));
+        struct element_range part = collective_range(c, kind, r, c->rank);
+        if (part.hi <= part.lo) continue;
+        TRY(peer_follow(k, half ? stall_of(k, r)->half : stall_of(k, r)->ready));
+        TRY(peer_copy(k, r, element(c, c->buf, part.lo), part.lo, part.hi));
     }
     return ERR_NONE;
-}
-
-static enum error do_half(const struct call_of_peer *k) {
-    struct collective *c = k->c;
-    TRY(peer_add(k, collective_cut(c, c->rank), collective_cut(c, c->rank + 1)));
-    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
-}
-
-static enum error do_other_half(const struct call_of_peer *k) {
-    const struct collective *c = k->c;
-    int64_t *part = c->lists->part;
-    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
-    for (int i = 1; i < c->size; i++) {
-        int r = (c->rank + i) % c->size;
-        TRY(peer_follow(k, stall_of(k, r)->half));
-        TRY(copy_part(k, r, part, r));
-    }
-    return ERR_NONE;
-}
-
-/* Whether rank r reads memory of 'from' in this call. */
-static bool peer_reads(const struct collective *c, int r, int from) {
-    if (r == from) return false;
-    if (c->kind == KIND_REDUCE) return r == c->root;
-    return c->kind != KIND_BROADCAST || from == c->root;
 }
 
 /* What is asked of this lane next may change the buffer. */
 static enum error follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (peer_reads(k->c, r, k->c->rank)) TRY(peer_follow(k, stall_of(k, r)->done));
+        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, stall_of(k, r)->done));
     return ERR_NONE;
 }
 
@@ -302,35 +261,30 @@ static enum error follow_readers(const struct call_of_peer *k) {
 
 typedef enum error (*looking_fn)(const struct call_of_peer *k);
 
-static enum error while_looking(const struct call_of_peer *k, looking_fn fn) {
+/* The mark tells whoever leaves also what has been asked for in vain. */
+static enum error while_looking(const struct call_of_peer *k, looking_fn fn, struct device_mark *done) {
     struct link *link = k->c->link;
     if (!hall_look(k->p->hall)) {
         TRY(link->ops->failure(link));
         return FAIL(ERR_PEER, "another rank has left");
     }
-    enum error err = fn(k);
+    enum error err = fn(k), marked = done ? peer_mark(k, done) : ERR_NONE;
     hall_look_away(k->p->hall);
-    return err;
-}
-
-/* The mark also tells whoever leaves what has been asked for in vain. */
-static enum error do_and_mark(const struct call_of_peer *k, looking_fn fn) {
-    struct stall *mine = &k->p->hall->stand[k->c->rank].stalls[k->c->lane];
-    enum error err = fn(k), marked = peer_mark(k, mine->done);
     return err ? err : marked;
 }
 
 static enum error do_first(const struct call_of_peer *k) {
-    static const looking_fn fns[COLLECTIVES] = {
-        [KIND_ALL_REDUCE] = do_half,       [KIND_REDUCE] = do_reduce,
-        [KIND_BROADCAST] = do_broadcast,   [KIND_REDUCE_SCATTER] = do_reduce_scatter,
-        [KIND_ALL_GATHER] = do_all_gather,
-    };
-    return do_and_mark(k, fns[k->c->kind]);
+    const struct collective *c = k->c;
+    const struct element_range own = collective_range(c, c->kind, c->rank, c->rank);
+    if (!kind_adds(c->kind)) return peer_fetch(k, c->kind, false);
+    TRY(peer_add(k, own.lo, own.hi));
+    if (c->kind != KIND_ALL_REDUCE) return ERR_NONE;
+    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
 }
 
+/* The other half of an all_reduce. */
 static enum error do_second(const struct call_of_peer *k) {
-    return do_and_mark(k, do_other_half);
+    return peer_fetch(k, KIND_ALL_GATHER, true);
 }
 
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
@@ -339,19 +293,12 @@ static bool peer_takes(const struct carrier *cr, const struct collective *c) {
     return c->kind == KIND_BROADCAST || c->kind == KIND_ALL_GATHER;
 }
 
-/* How many elements this rank adds. */
-static int64_t to_add(const struct collective *c) {
-    if (!kind_adds(c->kind)) return 0;
-    if (c->kind == KIND_ALL_REDUCE) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
-    return c->part[c->rank + 1] - c->part[c->rank];
-}
-
 /* Slots for what comes from other units; before the call, since it may wait. */
 static enum error peer_reserve(struct call_of_peer *k) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     struct peer_carrier *p = k->p;
-    int64_t n = to_add(k->c);
+    const struct element_range own = collective_range(k->c, k->c->kind, k->c->rank, k->c->rank);
+    int64_t n = kind_adds(k->c->kind) ? own.hi - own.lo : 0;
     bool here = true;
     for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
@@ -368,13 +315,13 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     TRY(peer_mark(&k, mine->ready));
     TRY(carrier_meet(cr, c));
     collective_count_ideal(c, c->kind);
-    TRY(while_looking(&k, do_first));
+    TRY(while_looking(&k, do_first, mine->done));
     TRY(link->sync(c->link, c->lane));
     if (c->kind == KIND_ALL_REDUCE) {
-        TRY(while_looking(&k, do_second));
+        TRY(while_looking(&k, do_second, mine->done));
         TRY(link->sync(c->link, c->lane));
     }
-    TRY(while_looking(&k, follow_readers));
+    TRY(while_looking(&k, follow_readers, NULL));
     return link->sync(c->link, c->lane);
 }
 

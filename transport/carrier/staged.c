@@ -54,48 +54,25 @@ static enum error stage_reserve(struct carrier *cr, struct stage *s, int i, enum
 
 /* ---- what goes down, and what comes up again ---- */
 
-static struct element_range whole_range(const struct collective *c) {
+static struct element_range staged_range(const struct collective *c, bool any, bool own_part) {
+    if (!any) return (struct element_range){0, 0};
+    if (own_part) return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
     return (struct element_range){c->part ? c->part[0] : 0, c->sum.count};
 }
 
-static struct element_range own_part(const struct collective *c) {
-    return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
-}
-
-/* The range of buf that this rank gives. */
+/* The range of buf that this rank gives; of a gather its own part, also at the root, which receives around it. */
 static struct element_range given_range(const struct collective *c) {
-    const struct element_range none = {0, 0};
-    switch (c->kind) {
-    case KIND_REDUCE:
-        return own_terms(c) ? whole_range(c) : none;
-    case KIND_BROADCAST:
-    case KIND_SCATTER:
-        return c->rank == c->root ? whole_range(c) : none;
-    case KIND_GATHER:
-        return c->rank == c->root ? none : own_part(c);
-    case KIND_ALL_GATHER:
-        return own_part(c);
-    case KIND_ALL_TO_ALL:
-    case KIND_RECV:
-        return none;
-    default:
-        return whole_range(c);
-    }
+    bool gives = c->kind != KIND_ALL_TO_ALL && c->kind != KIND_RECV;
+    if (kind_from_root(c->kind)) gives = c->rank == c->root;
+    if (c->kind == KIND_REDUCE) gives = own_terms(c) > 0;
+    return staged_range(c, gives, kind_gathers(c->kind));
 }
 
-/* The ranges of buf that this rank receives: before and after its own part, or one range. */
-static void received_ranges(const struct collective *c, struct element_range out[2]) {
-    bool root = c->rank == c->root;
-    out[0] = out[1] = (struct element_range){0, 0};
-    if (c->kind == KIND_ALL_GATHER || (c->kind == KIND_GATHER && root)) {
-        out[0] = (struct element_range){c->part[0], c->part[c->rank]};
-        out[1] = (struct element_range){c->part[c->rank + 1], c->part[c->size]};
-    } else if (c->kind == KIND_REDUCE_SCATTER || (c->kind == KIND_SCATTER && !root)) {
-        out[0] = own_part(c);
-    } else if (c->kind == KIND_ALL_REDUCE || c->kind == KIND_RECV || c->kind == KIND_ALL_TO_ALL ||
-               (c->kind == KIND_REDUCE && root) || (c->kind == KIND_BROADCAST && !root)) {
-        out[0] = whole_range(c);
-    }
+/* The range of buf that this rank receives. */
+static struct element_range received_range(const struct collective *c) {
+    bool root = c->rank == c->root, receives = c->kind != KIND_SEND;
+    if (kind_has_root(c->kind)) receives = kind_to_root(c->kind) ? root : !root;
+    return staged_range(c, receives, c->kind == KIND_REDUCE_SCATTER || c->kind == KIND_SCATTER);
 }
 
 /* ---- a call ---- */
@@ -131,13 +108,6 @@ static enum error go_down(struct below *b, struct collective *c) {
     return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
 }
 
-static enum error come_up(struct below *b, struct collective *c) {
-    struct element_range ranges[2];
-    received_ranges(c, ranges);
-    for (int i = 0; i < 2 && b->h; i++) TRY(stage_bring(b, c, ranges[i]));
-    return ERR_NONE;
-}
-
 static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
     const char *send = c->send;
@@ -155,7 +125,7 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
     c->buf = b.buf;
     c->send = send;
     c->apart = b.apart;
-    return err ? err : come_up(&b, c);
+    return err || !b.h ? err : stage_bring(&b, c, received_range(c));
 }
 
 const struct carrier_ops carrier_staged = {

@@ -40,17 +40,17 @@ static int64_t wall_ns(void) {
     return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-static uint32_t lanes_of(const struct recorder_params *p) {
+static uint32_t recorder_lanes(const struct recorder_params *p) {
     return p->mail ? ALL_LANES : LANES;
 }
 
-static void write_head(struct record_head *h, const struct recorder_params *p) {
+static void recorder_write_head(struct record_head *h, const struct recorder_params *p) {
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
     h->rank = p->rank;
     h->size = p->size;
     h->pid = (int32_t)getpid();
     h->started = process_start(h->pid, NULL);
-    h->lanes = lanes_of(p);
+    h->lanes = recorder_lanes(p);
     h->a_lane = (uint32_t)p->calls;
     h->wall = wall_ns();
     h->clock = clock_ns();
@@ -63,7 +63,7 @@ static void write_head(struct record_head *h, const struct recorder_params *p) {
     h->check = record_head_check(h);
 }
 
-static enum error make_folder_of(const char *path) {
+static enum error recorder_make_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];
     if (!slash || slash == path) return ERR_NONE;
@@ -72,19 +72,19 @@ static enum error make_folder_of(const char *path) {
     return file_make_folders(folder);
 }
 
-static size_t file_bytes(const struct recorder_params *p) {
-    return RECORD_HEAD + (size_t)lanes_of(p) * (size_t)p->calls * sizeof(struct flight_record);
+static size_t recorder_file_bytes(const struct recorder_params *p) {
+    return RECORD_HEAD + (size_t)recorder_lanes(p) * (size_t)p->calls * sizeof(struct flight_record);
 }
 
 /* The file gets all its blocks here: a full disk is an error now, and not a signal later. */
-static enum error file_create(const struct recorder_params *p, int *out) {
+static enum error recorder_file_create(const struct recorder_params *p, int *out) {
     const char *path = p->path;
-    TRY(make_folder_of(path));
+    TRY(recorder_make_folder(path));
     if (unlink(path) != 0 && errno != ENOENT) return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, p->private ? 0600 : 0666);
     if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     int why;
-    do why = posix_fallocate(fd, 0, (off_t)file_bytes(p));
+    do why = posix_fallocate(fd, 0, (off_t)recorder_file_bytes(p));
     while (why == EINTR);
     if (why) {
         close(fd);
@@ -95,10 +95,10 @@ static enum error file_create(const struct recorder_params *p, int *out) {
     return ERR_NONE;
 }
 
-static enum error file_map(const struct recorder_params *p, void **out) {
+static enum error recorder_file_map(const struct recorder_params *p, void **out) {
     int fd = -1;
-    TRY(file_create(p, &fd));
-    *out = mmap(NULL, file_bytes(p), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    TRY(recorder_file_create(p, &fd));
+    *out = mmap(NULL, recorder_file_bytes(p), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     int why = errno;
     close(fd);
     if (*out == MAP_FAILED) return FAIL(ERR_IO, "cannot map '%s': %s", p->path, strerror(why));
@@ -110,7 +110,7 @@ enum error recorder_open(const struct recorder_params *p, struct recorder **out)
     assert(p->calls > 0 && p->calls <= RECORDER_CALLS);
     void *memory, *map;
     TRY(memory_alloc(sizeof(struct recorder), &memory));
-    enum error err = file_map(p, &map);
+    enum error err = recorder_file_map(p, &map);
     if (err) {
         memory_free(memory);
         return err;
@@ -118,9 +118,9 @@ enum error recorder_open(const struct recorder_params *p, struct recorder **out)
     struct recorder *r = *out = memory;
     r->head = map;
     r->records = (struct flight_record *)(void *)((char *)map + RECORD_HEAD);
-    r->lanes = lanes_of(p);
+    r->lanes = recorder_lanes(p);
     r->a_lane = (uint32_t)p->calls;
-    write_head(r->head, p);
+    recorder_write_head(r->head, p);
     return ERR_NONE;
 }
 
@@ -155,14 +155,7 @@ static void record_write(struct flight_record *e, uint64_t number, const struct 
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     e->number = number;
     e->began = began;
-    e->count = c->count;
-    e->tag = c->tag;
-    e->sequence = c->sequence;
-    e->peer = c->peer;
-    e->lane = c->lane;
-    e->kind = c->kind;
-    e->type = c->type;
-    e->op = c->op;
+    e->call = *c;
     atomic_store_explicit(&e->check, record_check(e), memory_order_release);
 }
 

@@ -103,43 +103,39 @@ static bool are_processes(const struct group *g) {
     return meeting_fd(g->params.meeting) >= 0;
 }
 
-static enum error make_party(struct split *s, int members) {
+/* The party owns the meeting from now on, whatever this gives. */
+static enum error make_party(struct split *s, int members, struct meeting *meeting) {
     void *memory;
-    TRY(memory_alloc(sizeof *s->party, &memory));
+    enum error err = memory_alloc(sizeof *s->party, &memory);
+    if (err) {
+        meeting_free(meeting);
+        return err;
+    }
     s->party = memory;
+    s->party->meeting = meeting;
     atomic_init(&s->party->members, members);
     return ERR_NONE;
 }
 
 static enum error host_party(struct split *s, struct invitation *out) {
     bool apart = are_processes(s->parent);
-    struct meeting **m;
-    TRY(make_party(s, apart ? 1 : s->neighbours));
-    m = &s->party->meeting;
-    enum error err = (apart ? meeting_create_shared : meeting_create)(s->neighbours, m);
-    if (err) {
-        memory_free(s->party);
-        s->party = NULL;
-        return err;
-    }
+    struct meeting *m;
+    TRY((apart ? meeting_create_shared : meeting_create)(s->neighbours, &m));
+    TRY(make_party(s, apart ? 1 : s->neighbours, m));
     out->pid = (int64_t)getpid();
-    out->where = apart ? meeting_fd(*m) : (int64_t)(intptr_t)s->party;
+    out->where = apart ? meeting_fd(m) : (int64_t)(intptr_t)s->party;
     return ERR_NONE;
 }
 
 static enum error join_process(struct split *s, const struct invitation *in) {
     int fd = meeting_fd_of(in->pid, in->where);
+    struct meeting *m;
     if (fd < 0)
         return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid, (long long)in->where, s->host,
                     strerror(errno));
-    enum error err = make_party(s, 1);
-    if (!err) err = meeting_join(fd, s->neighbours, &s->party->meeting);
-    if (err && s->party) {
-        memory_free(s->party);
-        s->party = NULL;
-    }
+    enum error err = meeting_join(fd, s->neighbours, &m);
     close(fd);
-    return err;
+    return err ? err : make_party(s, 1, m);
 }
 
 static enum error join_party(struct split *s, const struct invitation *in) {

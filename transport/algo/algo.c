@@ -221,7 +221,7 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
 
 enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool) {
     size_t n = (size_t)size;
-    void **lists = pool_alloc(pool, (3 * n + (size_t)(terms > size ? terms : size)) * sizeof *lists);
+    void **lists = pool_alloc(pool, (3 * n + (size_t)terms) * sizeof *lists);
     l->part = pool_alloc(pool, (n + 1) * sizeof *l->part);
     l->borrows = pool_alloc(pool, n * sizeof *l->borrows);
     if (!lists || !l->part || !l->borrows) return ERR_MEMORY;

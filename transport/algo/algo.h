@@ -58,7 +58,7 @@ struct lane_lists {
     void **at;          /* (size): see collective.at */
     void **slots;       /* (size): what the link shows of ranks that meet, where at[] are copies */
     char **out;         /* (size) */
-    const char **in;    /* (terms) */
+    const char **in;    /* (terms), of which there is one or more a rank */
     int64_t *part;      /* (size + 1) */
     bool *borrows;      /* (size) */
     struct band turned; /* every rank, from a call's root on */

@@ -3,7 +3,6 @@
 #include "transport/carrier/carrier.h"
 #include "transport/core.h"
 
-#include <assert.h>
 #include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -52,13 +51,27 @@ static enum error group_find_algo(struct group *g) {
 }
 
 static enum error group_check_params(const struct group_params *p) {
-    assert(!p->roster || p->roster->size == p->size);
     if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
         return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
     if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
     if (p->leaves && (!is_power_of_two(p->leaves) || p->leaves > LEAVES_MAX || p->leaves < p->size - p->idle))
         return FAIL(ERR_BUG, "a tree of %d leaves for %d ranks", p->leaves, p->size - p->idle);
     if (!(p->timeout > 0) || isinf(p->timeout)) return FAIL(ERR_CONFIG, "a timeout of %g s", p->timeout);
+    return ERR_NONE;
+}
+
+static enum error group_check_roster(const struct group_params *p, struct pool *pool) {
+    if (!p->roster) return ERR_NONE;
+    if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
+        return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size, p->roster->hosts,
+                    p->size);
+    int *locals = pool_alloc(pool, (size_t)p->roster->hosts * sizeof *locals);
+    if (!locals) return ERR_MEMORY;
+    for (int r = 0; r < p->size; r++) {
+        const struct seat_of *s = &p->roster->of[r];
+        if (s->host < 0 || s->host >= p->roster->hosts || s->local != locals[s->host]++)
+            return FAIL(ERR_BUG, "rank %d as local rank %d of host %d of %d", r, s->local, s->host, p->roster->hosts);
+    }
     return ERR_NONE;
 }
 
@@ -125,6 +138,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
     TRY_GOTO(err, pool_create(&g->pool), failed);
+    TRY_GOTO(err, group_check_roster(p, g->pool), failed);
     TRY_GOTO(err, places_plan(&g->places, &g->bands, tree, p->rank, p->size, p->roster, g->pool), failed);
     TRY_GOTO(err, group_find_algo(g), failed);
     TRY_GOTO(err, group_open_link(g), failed);

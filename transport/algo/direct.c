@@ -39,10 +39,9 @@ static enum error direct_all_reduce(struct collective *c) {
 }
 
 /* In place, every rank works for the root: it reads its slice of those that give, and writes the sum to the root's. */
-static enum error direct_reduce(struct collective *c) {
+enum error direct_reduce(struct collective *c) {
     if (c->staged || !c->in_place) return plain_move(c, KIND_REDUCE);
-    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t others = c->hi - c->lo - own;
+    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank), others = c->hi - c->lo - own;
     bool root = c->rank == c->root;
     int mine = own_terms(c);
     collective_count(c, mine * others + (root ? 0 : own), (c->band->n - mine) * own + (root ? others : 0));

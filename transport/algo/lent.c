@@ -21,7 +21,7 @@ struct lent_range {
 };
 
 /* slices: each rank sums its own slice, for all or for the root, whose own algorithm it is. */
-static struct lent_range shown_of(const struct collective *c, bool slices) {
+static struct lent_range lent_shown(const struct collective *c, bool slices) {
     const struct element_range own = collective_range(c, KIND_REDUCE_SCATTER, c->rank, c->rank);
     bool root = c->rank == c->root, reduces = c->kind == KIND_REDUCE;
     bool rest = reduces ? slices : c->kind != KIND_BROADCAST; /* of parts or slices: all but its own */
@@ -38,7 +38,7 @@ static void lent_copy(const struct collective *c, char *to, const char *from, in
     if (hi > lo) memcpy(element(c, to, lo), element(c, from, lo), bytes_of(c, hi - lo));
 }
 
-static void copy_shown(const struct collective *c, const struct lent_range *s, char *to, const char *from) {
+static void lent_copy_shown(const struct collective *c, const struct lent_range *s, char *to, const char *from) {
     lent_copy(c, to, from, s->lo, s->hole_lo);
     lent_copy(c, to, from, s->hole_hi, s->hi);
 }
@@ -55,29 +55,20 @@ struct lent_windows {
     bool *borrows;     /* (size) */
 };
 
-static void lay_out(struct collective *c, const struct lent_windows *w) {
+static void lent_lay_out(struct collective *c, const struct lent_windows *w) {
     if (!w->mine) return;
-    const struct lent_range s = shown_of(c, w->slices);
-    copy_shown(c, &s, lent_to(c, c->rank), c->buf);
+    const struct lent_range s = lent_shown(c, w->slices);
+    lent_copy_shown(c, &s, lent_to(c, c->rank), c->buf);
 }
 
-static void take_back(struct collective *c, const struct lent_windows *w) {
+static void lent_take_back(struct collective *c, const struct lent_windows *w) {
     if (!w->mine || !w->slices || (c->kind == KIND_REDUCE && c->rank != c->root)) return;
-    const struct lent_range s = shown_of(c, true);
-    copy_shown(c, &s, c->buf, lent_to(c, c->rank));
+    const struct lent_range s = lent_shown(c, true);
+    lent_copy_shown(c, &s, c->buf, lent_to(c, c->rank));
 }
 
-/* The window has been laid out, and all have met. */
-static enum error run_window(struct collective *c, const struct lent_windows *w, collective_fn own) {
-    for (int r = 0; r < c->size; r++)
-        if (w->borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
-    TRY(own ? own(c) : plain_move(c, c->kind));
-    take_back(c, w);
-    return ERR_NONE;
-}
-
-/* Whether anybody borrows; if nobody does, the window is the whole. */
-static bool find_borrowers(struct collective *c, struct lent_windows *w) {
+/* Whether anybody borrows. */
+static bool lent_find_borrowers(struct collective *c, struct lent_windows *w) {
     bool any = false;
     for (int r = 0; r < c->size; r++) {
         w->borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
@@ -96,17 +87,16 @@ enum error collective_lent(struct collective *c, collective_fn own) {
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));
     w.mine = mine != c->buf;
     c->in_place = true;
-    c->hi = w.step < count ? w.step : count;
-    lay_out(c, &w);
-    TRY(ops->meet(c->link, c->lane, &c->call, mine, c->at));
-    if (!find_borrowers(c, &w)) c->hi = count;
-    TRY(run_window(c, &w, own));
-    while (c->hi < count) {
+    for (c->hi = 0; c->hi < count;) {
         c->lo = c->hi;
         c->hi = c->lo + w.step < count ? c->lo + w.step : count;
-        lay_out(c, &w);
-        TRY(ops->sync(c->link, c->lane));
-        TRY(run_window(c, &w, own));
+        lent_lay_out(c, &w);
+        TRY(c->lo ? ops->sync(c->link, c->lane) : ops->meet(c->link, c->lane, &c->call, mine, c->at));
+        if (c->lo == 0 && !lent_find_borrowers(c, &w)) c->hi = count; /* the window is the whole */
+        for (int r = 0; r < c->size; r++)
+            if (w.borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
+        TRY(own ? own(c) : plain_move(c, c->kind));
+        lent_take_back(c, &w);
     }
     return ERR_NONE;
 }

@@ -37,17 +37,19 @@ static char *scratch_of(const struct collective *c, int i) {
     return c->scratch + (size_t)i * c->part_bytes;
 }
 
-/* Sums [lo, hi) of my terms and of what the scratch holds of the others'. A band that is not all
- * who give makes only a part of the sum, which is not divided yet. */
-static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
+void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
-    const char **in = c->lists->in;
     struct sum s = c->sum;
     s.terms = band->n, s.adds = band->adds;
     if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
+    order_sum(&s, lo, hi, c->lists->in, out, 1);
+}
+
+/* Sums [lo, hi) of my terms and of what the scratch holds of the others'. */
+static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     for (int i = 0; i < band->n; i++)
-        in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : scratch_of(c, i);
-    order_sum(&s, lo, hi, in, out, 1);
+        c->lists->in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : scratch_of(c, i);
+    band_add(c, band, lo, hi);
 }
 
 /* The rank that stands i members on from this one in the band's circle, or back. */

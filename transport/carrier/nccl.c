@@ -30,11 +30,12 @@ static struct nccl_carrier *nccl_of(struct carrier *cr) {
 
 /* ---- what NCCL says ---- */
 
-static enum error nccl_failed(ncclResult_t rc, const char *what) {
+static enum error nccl_failed(const struct nccl_carrier *n, ncclResult_t rc, const char *what) {
     bool peer = rc == ncclRemoteError || rc == ncclSystemError;
     const char *last = nccl.GetLastError(NULL);
-    return FAIL(peer ? ERR_PEER : ERR_DEVICE, "%s: %s%s%.200s%s", what, nccl.GetErrorString(rc),
-                last && *last ? " (" : "", last ? last : "", last && *last ? ")" : "");
+    return FAIL(peer ? ERR_PEER : ERR_DEVICE, "%s: %s%s%.200s%s%s", what, nccl.GetErrorString(rc),
+                last && *last ? " (" : "", last ? last : "", last && *last ? ")" : "",
+                n->carrier.group ? "" : "\nset NCCL_DEBUG=INFO to see why");
 }
 
 /* NCCL's own state: still at work, or what it ended with. */
@@ -46,45 +47,48 @@ static ncclResult_t nccl_state(struct nccl_carrier *n) {
     return rc ? rc : state;
 }
 
-/* Until NCCL has taken what it was given: each call by a thread of NCCL's own, in some tens of microseconds; a nap would
- * make that several times as long. */
-static enum error nccl_settle(struct nccl_carrier *n, const char *what, double timeout) {
+/* What the link of a group knows: its failure, and now and then whether a rank is lost. */
+static enum error nccl_look(const struct nccl_carrier *n, int64_t now, int64_t *looked) {
+    enum { LOOK = 100000000 };
+    struct link *link = n->carrier.group ? n->carrier.group->link : NULL;
+    if (link) TRY(link->ops->failure(link));
+    if (!link || !link->ops->lost || now - *looked <= LOOK) return ERR_NONE;
+    *looked = now;
+    return link->ops->lost(link, LANE_INLINE);
+}
+
+/* Each call is taken by a thread of NCCL's own, in some tens of microseconds; a nap would make that several times as
+ * long. */
+enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what, const struct device_mark *end) {
     enum { BRIEF = 1000000 };
-    struct group *g = n->carrier.group;
     const struct timespec nap = {.tv_nsec = 200000};
     int64_t start = clock_ns(), looked = start;
-    ncclResult_t rc;
-    while ((rc = nccl_state(n)) == ncclInProgress) {
+    if (rc == ncclSuccess) rc = nccl_state(n);
+    while (rc == ncclInProgress || (rc == ncclSuccess && end && !n->carrier.runtime->passed(end))) {
         int64_t now = clock_ns();
-        TRY(g->link->ops->failure(g->link));
-        if (now - looked > 100000000 && g->link->ops->lost) {
-            looked = now;
-            TRY(g->link->ops->lost(g->link, LANE_INLINE));
-        }
-        if (clock_seconds(now - start) > timeout)
-            return FAIL(ERR_TIMEOUT, "%s has not ended within %g s", what, timeout);
+        TRY(nccl_look(n, now, &looked));
+        if (clock_seconds(now - start) > n->timeout)
+            return FAIL(ERR_TIMEOUT, "%s has not ended within %g s%s", what, n->timeout,
+                        n->carrier.group ? "" : "\nset NCCL_DEBUG=INFO to see what it waits for");
         if (now - start > BRIEF)
             nanosleep(&nap, NULL);
         else
             sched_yield();
+        rc = nccl_state(n);
     }
-    return rc ? nccl_failed(rc, what) : ERR_NONE;
+    return rc ? nccl_failed(n, rc, what) : ERR_NONE;
 }
 
 enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l, const char *what,
-                      nccl_fn fn, const void *detail) {
-    struct link *link = n->carrier.group->link;
+                      nccl_fn fn) {
     cudaStream_t stream = n->carrier.runtime->stream(n->carrier.device, l);
     pthread_mutex_lock(&n->mutex);
     bool gone = !n->comm;
-    ncclResult_t rc = gone ? ncclSuccess : fn(n, c, stream, detail);
+    ncclResult_t rc = gone ? ncclSuccess : fn(n, c, stream);
     pthread_mutex_unlock(&n->mutex);
-    if (gone) {
-        TRY(link->ops->failure(link));
-        return FAIL(ERR_PEER, "%s: the communicator is gone", what);
-    }
-    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, what);
-    return nccl_settle(n, what, link->params.timeout);
+    if (!gone) return nccl_settle(n, rc, what, NULL);
+    TRY(c->link->ops->failure(c->link));
+    return FAIL(ERR_PEER, "%s: the communicator is gone", what);
 }
 
 /* ---- a GPU with several ranks ---- */
@@ -154,27 +158,24 @@ static enum error nccl_suits(const struct group *g) {
     return nccl_load();
 }
 
-static enum error agree_on_id(struct group *g, ncclUniqueId *id) {
-    memset(id, 0, sizeof *id);
-    ncclResult_t rc = g->rank == 0 ? nccl.GetUniqueId(id) : ncclSuccess;
-    if (rc) return nccl_failed(rc, "ncclGetUniqueId");
-    return group_broadcast(g, GROUP_INLINE, id, sizeof *id, DTYPE_U8, 0);
+enum error nccl_join(struct nccl_carrier *n, const ncclUniqueId *id, int rank, int size) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    n->carrier.runtime->stream(n->carrier.device,
+                               LANE_COMPUTE); /* makes it the calling thread's GPU: NCCL takes that */
+    pthread_mutex_lock(&n->mutex);
+    ncclResult_t rc = nccl.CommInitRankConfig(&n->comm, size, *id, rank, &config);
+    pthread_mutex_unlock(&n->mutex);
+    return nccl_settle(n, rc, "ncclCommInitRank", NULL);
 }
 
-static enum error nccl_join(struct nccl_carrier *n) {
+static enum error nccl_join_group(struct nccl_carrier *n) {
     struct group *g = n->carrier.group;
-    struct carrier *cr = &n->carrier;
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclUniqueId id;
-    TRY(agree_on_id(g, &id));
-    config.blocking = 0;
-    /* NCCL takes the calling thread's GPU: whatever is asked of a device makes it that */
-    TRY(cr->runtime->mark(cr->device, LANE_EXCHANGE, cr->end[LANE_EXCHANGE]));
-    pthread_mutex_lock(&n->mutex);
-    ncclResult_t rc = nccl.CommInitRankConfig(&n->comm, g->size, id, g->rank, &config);
-    pthread_mutex_unlock(&n->mutex);
-    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommInitRank");
-    return nccl_settle(n, "ncclCommInitRank", g->params.timeout);
+    ncclUniqueId id = {0};
+    ncclResult_t rc = g->rank == 0 ? nccl.GetUniqueId(&id) : ncclSuccess;
+    if (rc) return nccl_failed(n, rc, "ncclGetUniqueId");
+    TRY(group_broadcast(g, GROUP_INLINE, &id, sizeof id, DTYPE_U8, 0));
+    return nccl_join(n, &id, g->rank, g->size);
 }
 
 static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
@@ -184,11 +185,12 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     struct nccl_carrier *n = nccl_of(*out);
     pthread_mutex_init(&n->mutex, NULL);
     n->bitwise = g->params.bitwise;
+    n->timeout = g->params.timeout;
     TRY(nccl_mail_create(&n->mail, g->size, g->pool));
     TRY(find_shared(g, &shared));
     if (shared) nccl_separate(g);
     const char *more = settle_environment(g);
-    TRY(nccl_join(n));
+    TRY(nccl_join_group(n));
     nccl_version(version, NULL, 0);
     snprintf(why, 256, "%s%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",
              shared ? "; ranks share a GPU, so through sockets (NCCL_HOSTID): right, but slow" : "", more);
@@ -209,13 +211,12 @@ static void nccl_abandon(struct carrier *cr) {
 /* In peace all ranks come here together; a rank that does not is not waited for long. */
 static enum error nccl_finalize(struct nccl_carrier *n) {
     struct group *g = n->carrier.group;
-    double timeout = g->params.timeout < 10 ? g->params.timeout : 10;
+    if (n->timeout > 10) n->timeout = 10;
     TRY(g->link->ops->failure(g->link));
     pthread_mutex_lock(&n->mutex);
     ncclResult_t rc = nccl.CommFinalize(n->comm);
     pthread_mutex_unlock(&n->mutex);
-    if (rc != ncclSuccess && rc != ncclInProgress) return nccl_failed(rc, "ncclCommFinalize");
-    return nccl_settle(n, "ncclCommFinalize", timeout);
+    return nccl_settle(n, rc, "ncclCommFinalize", NULL);
 }
 
 static void nccl_close(struct carrier *cr) {
@@ -236,7 +237,7 @@ static void nccl_close(struct carrier *cr) {
 static enum error nccl_check(struct carrier *cr) {
     ncclResult_t rc = nccl_state(nccl_of(cr));
     bool well = rc == ncclSuccess || rc == ncclInProgress;
-    return well ? ERR_NONE : nccl_failed(rc, "NCCL");
+    return well ? ERR_NONE : nccl_failed(nccl_of(cr), rc, "NCCL");
 }
 
 static enum error nccl_run(struct carrier *cr, struct collective *c, enum device_lane l) {

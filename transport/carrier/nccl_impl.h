@@ -13,20 +13,25 @@ struct nccl_mail {
 };
 MUST_CHECK enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool);
 
-struct nccl_carrier {
+struct nccl_carrier { /* a probe has no group */
     struct carrier carrier;
     pthread_mutex_t mutex; /* a communicator is used by one thread at a time, and perhaps aborted by
                               another: comm is looked at under it alone */
     ncclComm_t comm;       /* NULL: none yet, or no more */
+    double timeout;        /* of NCCL, to take what it is given */
     bool bitwise;
     struct slots slots;
     struct nccl_mail mail; /* of the call that runs */
 };
 /* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for messages. */
-typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                const void *detail);
+typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream);
 MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
-                                 const char *what, nccl_fn fn, const void *detail);
+                                 const char *what, nccl_fn fn);
+/* Until NCCL has taken what it answered with rc, and the device has come to the mark (NULL: none). */
+MUST_CHECK enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what,
+                                  const struct device_mark *end);
+/* The communicator of so many ranks. */
+MUST_CHECK enum error nccl_join(struct nccl_carrier *n, const ncclUniqueId *id, int rank, int size);
 /* nccl_moves.c: what each kind is made of. */
 bool nccl_takes(const struct carrier *cr, const struct collective *c);
 MUST_CHECK enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l);

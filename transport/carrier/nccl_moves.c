@@ -36,14 +36,12 @@ static bool equal_parts(const struct collective *c) {
 
 /* ---- one function each ---- */
 
-static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                               const void *detail) {
+static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclDataType_t t = types[c->sum.type];
     ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
     size_t count = (size_t)(c->part ? part_size(c, 0) : c->sum.count);
     void *own = c->part ? element(c, c->buf, c->part[c->rank]) : NULL;
     void *all = c->part ? element(c, c->buf, c->part[0]) : NULL;
-    (void)detail;
     switch (c->kind) {
     case KIND_ALL_REDUCE:
         return nccl.AllReduce(c->buf, c->buf, count, t, op, n->comm, stream);
@@ -65,10 +63,8 @@ static ncclResult_t worse_of(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
-static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                 const void *detail) {
+static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclResult_t rc = nccl.GroupStart();
-    (void)detail;
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
@@ -87,9 +83,8 @@ enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool) {
     return m->to && m->from && m->out ? ERR_NONE : ERR_MEMORY;
 }
 
-static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                  const void *detail) {
-    const struct nccl_mail *m = detail;
+static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const struct nccl_mail *m = &n->mail;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
@@ -116,7 +111,7 @@ static enum error exchange_parts(struct nccl_carrier *n, struct collective *c, e
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
     mail_parts(c, kind, &n->mail);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &n->mail);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange);
 }
 
 /* ---- sums in the group's order ---- */
@@ -163,7 +158,7 @@ static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum
         if (c->band->piece[i] > most) most = c->band->piece[i];
     for (int k = 0; k <= most; k++) {
         piece_mail(n, c, p, k);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &n->mail));
+        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange));
     }
     return ERR_NONE;
 }
@@ -204,8 +199,8 @@ enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_l
                                                     [KIND_ALL_GATHER] = "ncclAllGather",
                                                     [KIND_REDUCE_SCATTER] = "ncclReduceScatter"};
     if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
-    if (wholes[c->kind] && (!c->part || equal_parts(c))) return nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL);
-    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
+    if (wholes[c->kind] && (!c->part || equal_parts(c))) return nccl_issue(n, c, l, wholes[c->kind], move_whole);
+    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts);
     return exchange_parts(n, c, l, c->kind);
 }
 #endif

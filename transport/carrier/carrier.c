@@ -267,12 +267,19 @@ enum error carrier_wait(struct carrier *cr, const struct collective *c, enum dev
 
 /* ---- sums ---- */
 
+void slots_free(struct carrier *cr, struct slots *s) {
+    if (!s->host)
+        device_free(cr->device, s->memory);
+    else if (s->memory)
+        cr->runtime->host_free(cr->device, s->memory);
+    *s = (struct slots){.host = s->host};
+}
+
 enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes) {
     if (bytes <= s->bytes) return ERR_NONE;
-    TRY(cr->runtime->wait(cr->device, l));
-    device_free(cr->device, s->memory);
-    *s = (struct slots){0};
-    TRY(device_alloc(cr->device, bytes, &s->memory));
+    TRY(cr->runtime->wait(cr->device, l)); /* the old ones may still be read */
+    slots_free(cr, s);
+    TRY((s->host ? cr->runtime->host_alloc : device_alloc)(cr->device, bytes, &s->memory));
     s->bytes = bytes;
     return ERR_NONE;
 }

@@ -66,12 +66,14 @@ MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
  * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
 
-/* Memory of the device for what comes from others before it is added: grown where it does not
+/* Memory of the device, for what comes from others before it is added, or of the host: grown where it does not
  * suffice, which waits for the lane. */
 struct slots {
+    bool host;
     void *memory;
     size_t bytes;
 };
+void slots_free(struct carrier *cr, struct slots *s);
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
 /* to = the sum of the range in the call's order, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is

@@ -10,7 +10,6 @@
  * every rank, ends it. A failure of the group reaches every rank, so each does that by itself; the communicator is gone
  * then, and so is the group. */
 #include "transport/carrier/carrier.h"
-#include "transport/carrier/nccl_about.h"
 
 #include <stdio.h>
 
@@ -57,9 +56,10 @@ static enum error nccl_look(const struct nccl_carrier *n, int64_t now, int64_t *
     return link->ops->lost(link, LANE_INLINE);
 }
 
-/* Each call is taken by a thread of NCCL's own, in some tens of microseconds; a nap would make that several times as
+/* Until NCCL has taken what it answered with rc, and the device has come to the mark (NULL: none). Each call is taken by a thread of NCCL's own, in some tens of microseconds; a nap would make that several times as
  * long. */
-enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what, const struct device_mark *end) {
+static enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what,
+                              const struct device_mark *end) {
     enum { BRIEF = 1000000 };
     const struct timespec nap = {.tv_nsec = 200000};
     int64_t start = clock_ns(), looked = start;
@@ -158,7 +158,7 @@ static enum error nccl_suits(const struct group *g) {
     return nccl_load();
 }
 
-enum error nccl_join(struct nccl_carrier *n, const ncclUniqueId *id, int rank, int size) {
+static enum error nccl_join(struct nccl_carrier *n, const ncclUniqueId *id, int rank, int size) {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     n->carrier.runtime->stream(n->carrier.device,
@@ -227,7 +227,7 @@ static void nccl_close(struct carrier *cr) {
         n->comm = NULL;
     }
     nccl_abandon(cr);
-    device_free(cr->device, n->slots.memory);
+    slots_free(cr, &n->slots);
     pthread_mutex_destroy(&n->mutex);
     carrier_free(cr);
 }
@@ -246,17 +246,66 @@ static enum error nccl_run(struct carrier *cr, struct collective *c, enum device
     return nccl_move(nccl_of(cr), c, l);
 }
 
-#else /* built without */
+/* ---- without a group ---- */
+
+static void nccl_software(struct device_software *out) {
+    *out = (struct device_software){.name = "NCCL"};
+    if (nccl_load() != ERR_NONE)
+        snprintf(out->missing, sizeof out->missing, "%s\n%s", error_message(), error_hint());
+    else
+        nccl_version(out->version, out->where, sizeof out->where);
+}
+
+static enum error nccl_try(struct nccl_carrier *n, struct collective *c) {
+    const struct carrier *cr = &n->carrier;
+    ncclUniqueId id;
+    TRY(nccl_settle(n, nccl.GetUniqueId(&id), "ncclGetUniqueId", NULL));
+    TRY(nccl_join(n, &id, 0, 1));
+    TRY(nccl_move(n, c, LANE_COMPUTE));
+    TRY(cr->runtime->mark(cr->device, LANE_COMPUTE, cr->end[LANE_COMPUTE]));
+    TRY(nccl_settle(n, ncclSuccess, "ncclAllReduce", cr->end[LANE_COMPUTE]));
+    return device_wait(cr->device);
+}
+
+/* What hangs on the GPU would keep whoever waits for it, so it is asked, and aborted in the end. */
+static enum error nccl_probe(struct device *dev) {
+    enum { FLOATS = 1000, SECONDS = 30 };
+    struct nccl_carrier n = {.carrier = {.device = dev, .runtime = device_runtime(dev)},
+                             .mutex = PTHREAD_MUTEX_INITIALIZER,
+                             .timeout = SECONDS};
+    struct device_mark **end = &n.carrier.end[LANE_COMPUTE];
+    void *there;
+    TRY(nccl_load());
+    TRY(device_alloc(dev, FLOATS * sizeof(float), &there));
+    struct collective c = {.kind = KIND_ALL_REDUCE, .sum = {.type = DTYPE_F32, .count = FLOATS}, .buf = there};
+    enum error err = n.carrier.runtime->mark_create(dev, end);
+    if (!err) err = nccl_try(&n, &c);
+    if (n.comm && !nccl_abort(n.comm) && !err) /* nothing else ends what is under way */
+        err = FAIL(ERR_TIMEOUT, "ncclCommAbort does not end");
+    if (*end) n.carrier.runtime->mark_free(*end);
+    device_free(dev, there);
+    return err;
+}
+
+#else
+
+static const char missing[] = "this program was built without NCCL";
 
 static enum error nccl_suits(const struct group *g) {
     (void)g;
-    return FAIL(ERR_DEVICE, "this program was built without NCCL");
+    return FAIL(ERR_DEVICE, "%s", missing);
 }
 
-static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
-    (void)out, (void)why;
-    return nccl_suits(g);
+static void nccl_software(struct device_software *out) {
+    *out = (struct device_software){.name = "NCCL"};
+    snprintf(out->missing, sizeof out->missing, "%s", missing);
 }
+
+static enum error nccl_probe(struct device *dev) {
+    (void)dev;
+    return FAIL(ERR_DEVICE, "%s", missing);
+}
+#define nccl_open NULL
 #define nccl_close NULL
 #define nccl_takes NULL
 #define nccl_run NULL

@@ -27,11 +27,6 @@ struct nccl_carrier { /* a probe has no group */
 typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream);
 MUST_CHECK enum error nccl_issue(struct nccl_carrier *n, const struct collective *c, enum device_lane l,
                                  const char *what, nccl_fn fn);
-/* Until NCCL has taken what it answered with rc, and the device has come to the mark (NULL: none). */
-MUST_CHECK enum error nccl_settle(struct nccl_carrier *n, ncclResult_t rc, const char *what,
-                                  const struct device_mark *end);
-/* The communicator of so many ranks. */
-MUST_CHECK enum error nccl_join(struct nccl_carrier *n, const ncclUniqueId *id, int rank, int size);
 /* nccl_moves.c: what each kind is made of. */
 bool nccl_takes(const struct carrier *cr, const struct collective *c);
 MUST_CHECK enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l);

@@ -24,9 +24,10 @@
 #include <string.h>
 
 /* What the others see of a rank, on one lane. */
+enum { READY, HALF, DONE, MARKS }; /* HALF: the sums of an all-reduce are there */
 struct stall {
     char *buf;
-    struct device_mark *ready, *half, *done; /* half: the sums of an all-reduce are there */
+    struct device_mark *marks[MARKS];
 };
 struct stand {
     struct device *device;
@@ -50,7 +51,7 @@ static struct peer_carrier *peer_of(struct carrier *cr) {
     return (struct peer_carrier *)cr;
 }
 
-static enum device_lane lane_of(int lane) {
+static enum device_lane peer_lane(int lane) {
     return lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
 }
 
@@ -65,7 +66,7 @@ static enum error peer_suits(const struct group *g) {
     return ERR_NONE;
 }
 
-static enum error create_hall(int size, struct hall **out) {
+static enum error hall_create(int size, struct hall **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct hall) + (size_t)size * sizeof(struct stand), &memory));
     *out = memory;
@@ -74,21 +75,17 @@ static enum error create_hall(int size, struct hall **out) {
     return ERR_NONE;
 }
 
-static enum error take_stand(struct peer_carrier *p) {
+static enum error hall_take_stand(struct peer_carrier *p) {
     struct carrier *cr = &p->carrier;
     struct stand *s = &p->hall->stand[cr->group->rank];
     s->device = cr->device;
-    for (int lane = 0; lane < LANES; lane++) {
-        struct stall *t = &s->stalls[lane];
-        TRY(cr->runtime->mark_create(cr->device, &t->ready));
-        TRY(cr->runtime->mark_create(cr->device, &t->half));
-        TRY(cr->runtime->mark_create(cr->device, &t->done));
-    }
+    for (int lane = 0; lane < LANES; lane++)
+        for (int m = 0; m < MARKS; m++) TRY(cr->runtime->mark_create(cr->device, &s->stalls[lane].marks[m]));
     return ERR_NONE;
 }
 
 /* One kind of device knows nothing of another's memory. */
-static enum error learn_units(struct peer_carrier *p) {
+static enum error peer_learn_units(struct peer_carrier *p) {
     const struct group *g = p->carrier.group;
     for (int r = 0; r < g->size; r++) {
         const struct device *d = p->hall->stand[r].device;
@@ -116,15 +113,15 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     struct hall *made = NULL;
     p->unit = pool_alloc(g->pool, (size_t)g->size * sizeof *p->unit);
     if (!p->unit) return ERR_MEMORY;
-    if (g->rank == 0) TRY(create_hall(g->size, &made));
+    if (g->rank == 0) TRY(hall_create(g->size, &made));
     p->hall = made;
     int64_t hall = (int64_t)(intptr_t)made;
     TRY(group_broadcast(g, GROUP_INLINE, &hall, 1, DTYPE_I64, 0));
     p->hall = (struct hall *)(intptr_t)hall;
-    TRY(take_stand(p));
+    TRY(hall_take_stand(p));
     TRY(group_barrier(g));
     if (!hall_look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
-    enum error err = learn_units(p);
+    enum error err = peer_learn_units(p);
     hall_look_away(p->hall);
     snprintf(why, 256, "each copies what it needs straight from the others' memory");
     return err;
@@ -132,38 +129,36 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
 
 /* Nobody begins to look any more. What has been asked for ends by itself: nothing on a device waits
  * for what has not been asked for. */
-static void wait_for_readers(struct peer_carrier *p) {
+static void hall_await_readers(struct peer_carrier *p) {
     struct hall *h = p->hall;
     const struct group *g = p->carrier.group;
     while (atomic_load(&h->looking)) sched_yield();
     for (int r = 0; r < g->size; r++)
         for (int lane = 0; lane < LANES && r != g->rank; lane++) {
-            const struct device_mark *done = h->stand[r].stalls[lane].done;
+            const struct device_mark *done = h->stand[r].stalls[lane].marks[DONE];
             while (!h->stand[r].gone && done && !p->carrier.runtime->passed(done)) sched_yield();
         }
 }
 
-static void free_stand(struct peer_carrier *p) {
+static void hall_free_stand(struct peer_carrier *p) {
     const struct device_runtime *runtime = p->carrier.runtime;
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
-        struct stall *t = &s->stalls[lane];
-        enum error err = runtime->wait(p->carrier.device, lane_of(lane));
+        enum error err = runtime->wait(p->carrier.device, peer_lane(lane));
         (void)err; /* has been told, or is for nobody */
-        if (t->ready) runtime->mark_free(t->ready);
-        if (t->half) runtime->mark_free(t->half);
-        if (t->done) runtime->mark_free(t->done);
-        device_free(p->carrier.device, p->slots[lane].memory);
+        for (int m = 0; m < MARKS; m++)
+            if (s->stalls[lane].marks[m]) runtime->mark_free(s->stalls[lane].marks[m]);
+        slots_free(&p->carrier, &p->slots[lane]);
     }
     s->gone = true;
 }
 
-static void leave_hall(struct peer_carrier *p) {
+static void hall_leave(struct peer_carrier *p) {
     struct hall *h = p->hall;
     pthread_mutex_lock(&h->mutex);
     atomic_store(&h->closed, 1);
-    wait_for_readers(p);
-    free_stand(p);
+    hall_await_readers(p);
+    hall_free_stand(p);
     bool last = --h->members == 0;
     pthread_mutex_unlock(&h->mutex);
     if (!last) return;
@@ -172,7 +167,7 @@ static void leave_hall(struct peer_carrier *p) {
 }
 
 static void peer_close(struct carrier *cr) {
-    if (peer_of(cr)->hall) leave_hall(peer_of(cr));
+    if (peer_of(cr)->hall) hall_leave(peer_of(cr));
     carrier_free(cr);
 }
 
@@ -209,7 +204,7 @@ static enum error peer_copy(const struct call_of_peer *k, int from, void *to, in
 }
 
 /* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
-static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
+static enum error peer_find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
     const struct band *b = k->c->band;
     int rank = b->rank[i];
     bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
@@ -227,33 +222,33 @@ static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi)
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
     for (int i = 0; i < b->n; i++)
-        if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->ready));
+        if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->marks[READY]));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
-        for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
+        for (int i = 0; i < b->n; i++) TRY(peer_find_term(k, i, at, end, &in[i]));
         TRY(carrier_sum(&k->p->carrier, k->l, c, (struct element_range){at, end}, in,
                         (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
 }
 
-/* Copies what the others have for this rank, from each after its mark: 'half' or 'ready'. */
-static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, bool half) {
+/* Copies what the others have for this rank, from each after that mark. */
+static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, int mark) {
     const struct collective *c = k->c;
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
         struct element_range part = collective_range(c, kind, r, c->rank);
         if (part.hi <= part.lo) continue;
-        TRY(peer_follow(k, half ? stall_of(k, r)->half : stall_of(k, r)->ready));
+        TRY(peer_follow(k, stall_of(k, r)->marks[mark]));
         TRY(peer_copy(k, r, element(c, c->buf, part.lo), part.lo, part.hi));
     }
     return ERR_NONE;
 }
 
 /* What is asked of this lane next may change the buffer. */
-static enum error follow_readers(const struct call_of_peer *k) {
+static enum error peer_follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, stall_of(k, r)->done));
+        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, stall_of(k, r)->marks[DONE]));
     return ERR_NONE;
 }
 
@@ -262,7 +257,7 @@ static enum error follow_readers(const struct call_of_peer *k) {
 typedef enum error (*looking_fn)(const struct call_of_peer *k);
 
 /* The mark tells whoever leaves also what has been asked for in vain. */
-static enum error while_looking(const struct call_of_peer *k, looking_fn fn, struct device_mark *done) {
+static enum error peer_while_looking(const struct call_of_peer *k, looking_fn fn, struct device_mark *done) {
     struct link *link = k->c->link;
     if (!hall_look(k->p->hall)) {
         TRY(link->ops->failure(link));
@@ -273,18 +268,18 @@ static enum error while_looking(const struct call_of_peer *k, looking_fn fn, str
     return err ? err : marked;
 }
 
-static enum error do_first(const struct call_of_peer *k) {
+static enum error peer_first_half(const struct call_of_peer *k) {
     const struct collective *c = k->c;
     const struct element_range own = collective_range(c, c->kind, c->rank, c->rank);
-    if (!kind_adds(c->kind)) return peer_fetch(k, c->kind, false);
+    if (!kind_adds(c->kind)) return peer_fetch(k, c->kind, READY);
     TRY(peer_add(k, own.lo, own.hi));
     if (c->kind != KIND_ALL_REDUCE) return ERR_NONE;
-    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
+    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].marks[HALF]);
 }
 
 /* The other half of an all_reduce. */
-static enum error do_second(const struct call_of_peer *k) {
-    return peer_fetch(k, KIND_ALL_GATHER, true);
+static enum error peer_second_half(const struct call_of_peer *k) {
+    return peer_fetch(k, KIND_ALL_GATHER, HALF);
 }
 
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
@@ -312,16 +307,16 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     struct stall *mine = &k.p->hall->stand[c->rank].stalls[c->lane];
     TRY(peer_reserve(&k));
     mine->buf = c->buf;
-    TRY(peer_mark(&k, mine->ready));
+    TRY(peer_mark(&k, mine->marks[READY]));
     TRY(carrier_meet(cr, c));
     collective_count_ideal(c, c->kind);
-    TRY(while_looking(&k, do_first, mine->done));
+    TRY(peer_while_looking(&k, peer_first_half, mine->marks[DONE]));
     TRY(link->sync(c->link, c->lane));
     if (c->kind == KIND_ALL_REDUCE) {
-        TRY(while_looking(&k, do_second, mine->done));
+        TRY(peer_while_looking(&k, peer_second_half, mine->marks[DONE]));
         TRY(link->sync(c->link, c->lane));
     }
-    TRY(while_looking(&k, follow_readers, NULL));
+    TRY(peer_while_looking(&k, peer_follow_readers, NULL));
     return link->sync(c->link, c->lane);
 }
 

@@ -8,9 +8,8 @@
 
 #include <stdio.h>
 
-struct stage { /* host memory for one lane of the group: of buf, and of all_to_all's send */
-    void *memory[2];
-    size_t bytes[2];
+struct stage {              /* memory of the host for one lane of the group */
+    struct slots buf, send; /* send: of an all_to_all */
 };
 struct staged {
     struct carrier carrier;
@@ -24,7 +23,10 @@ static enum error staged_suits(const struct group *g) {
 
 static enum error staged_open(struct group *g, struct carrier **out, char *why) {
     if (!*g->carried) snprintf(why, 256, "as the configuration says");
-    return carrier_create(g, sizeof(struct staged), out);
+    TRY(carrier_create(g, sizeof(struct staged), out));
+    struct staged *s = (struct staged *)*out;
+    for (int lane = 0; lane < LANES; lane++) s->stages[lane].buf.host = s->stages[lane].send.host = true;
+    return ERR_NONE;
 }
 
 static void staged_close(struct carrier *cr) {
@@ -32,24 +34,10 @@ static void staged_close(struct carrier *cr) {
     for (int lane = 0; lane < LANES; lane++) {
         enum error err = cr->runtime->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
-        for (int i = 0; i < 2; i++)
-            if (s->stages[lane].memory[i]) cr->runtime->host_free(cr->device, s->stages[lane].memory[i]);
+        slots_free(cr, &s->stages[lane].buf);
+        slots_free(cr, &s->stages[lane].send);
     }
     carrier_free(cr);
-}
-
-static enum error stage_reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l, size_t bytes,
-                                char **out) {
-    if (bytes > s->bytes[i]) {
-        void *memory;
-        TRY(cr->runtime->host_alloc(cr->device, bytes, &memory));
-        TRY(cr->runtime->wait(cr->device, l)); /* the old one may still be read */
-        if (s->memory[i]) cr->runtime->host_free(cr->device, s->memory[i]);
-        s->memory[i] = memory;
-        s->bytes[i] = bytes;
-    }
-    *out = s->memory[i];
-    return ERR_NONE;
 }
 
 /* ---- what goes down, and what comes up again ---- */
@@ -101,7 +89,7 @@ static enum error stage_bring(const struct below *b, const struct collective *c,
 }
 
 /* Also what was written before from the same memory has then arrived. */
-static enum error go_down(struct below *b, struct collective *c) {
+static enum error stage_go_down(struct below *b, struct collective *c) {
     struct carrier *cr = b->cr;
     if (b->h) TRY(stage_fetch(b, c, given_range(c), c->apart ? own_terms(c) : 1));
     if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
@@ -113,12 +101,16 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
     const char *send = c->send;
     struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send, .apart = c->apart};
     int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
-    if (device_holds(cr->device, c->buf))
-        TRY(stage_reserve(cr, s, 0, l, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1)), &b.h));
-    if (send && device_holds(cr->device, send))
-        TRY(stage_reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
+    if (device_holds(cr->device, c->buf)) {
+        TRY(slots_reserve(cr, l, &s->buf, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1))));
+        b.h = s->buf.memory;
+    }
+    if (send && device_holds(cr->device, send)) {
+        TRY(slots_reserve(cr, l, &s->send, bytes_of(c, c->send_part[c->size])));
+        b.s = s->send.memory;
+    }
     if (b.h && c->apart) c->apart = c->sum.count;
-    TRY(go_down(&b, c));
+    TRY(stage_go_down(&b, c));
     if (b.h) c->buf = b.h;
     if (b.s) c->send = b.s;
     enum error err = collective_move(c);

@@ -242,30 +242,38 @@ static enum error group_start(struct group *g, struct dispatch how, struct colle
     return ERR_NONE;
 }
 
+static struct collective call_whole(enum kind kind, const void *buf, int64_t count, enum dtype t, int root) {
+    return (struct collective){.kind = kind,
+                               .buf = (char *)(uintptr_t)buf, /* of a send: only read */
+                               .sum = {.count = count, .type = t},
+                               .root = root};
+}
+
+static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
+                                       enum dtype t, int root) {
+    struct collective c = call_whole(kind, buf, part[g->size], t, root);
+    c.part = part;
+    return c;
+}
+
 enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                             enum redop op) {
-    struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
+    struct collective c = call_whole(KIND_ALL_REDUCE, buf, count, t, 0);
+    c.sum.op = op;
     return group_start(g, how, &c);
 }
 
 enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, enum redop op,
                         int root) {
-    struct collective c = {.kind = KIND_REDUCE,
-                           .buf = buf,
-                           .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
-                           .root = root};
+    struct collective c = call_whole(KIND_REDUCE, buf, count, t, root);
+    c.sum.op = op;
+    c.sum.first = g->params.idle;
     return group_start(g, how, &c);
 }
 
 enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int root) {
-    struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
+    struct collective c = call_whole(KIND_BROADCAST, buf, count, t, root);
     return group_start(g, how, &c);
-}
-
-static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
-                                       enum dtype t, int root) {
-    return (struct collective){
-        .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
@@ -308,25 +316,19 @@ enum error group_all_to_all(struct group *g, struct dispatch how, const void *se
 }
 
 enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t, int peer) {
-    struct collective c = {.kind = KIND_SEND,
-                           .buf = (char *)(uintptr_t)buf, /* read only */
-                           .sum = {.count = count, .type = t},
-                           .root = peer};
+    struct collective c = call_whole(KIND_SEND, buf, count, t, peer);
     return group_start(g, how, &c);
 }
 
 enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int peer) {
-    struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
+    struct collective c = call_whole(KIND_RECV, buf, count, t, peer);
     return group_start(g, how, &c);
 }
 
 static enum error message_check(struct group *g, const struct group_message *m, int lane, struct collective *c) {
-    *c = (struct collective){.kind = lane == LANE_IN ? KIND_RECV : KIND_SEND,
-                             .lane = lane,
-                             .buf = m->buf,
-                             .sum = {.count = m->count, .type = m->type},
-                             .root = m->peer,
-                             .tag = m->tag};
+    *c = call_whole(lane == LANE_IN ? KIND_RECV : KIND_SEND, m->buf, m->count, m->type, m->peer);
+    c->lane = lane;
+    c->tag = m->tag;
     if (!g->params.mail) return group_fail(g, ERR_BUG, "rank %d: the group was opened without messages", g->rank);
     return call_check(g, c);
 }

@@ -99,7 +99,7 @@ void collective_count_ideal(struct collective *c, enum kind kind) {
 
 /* ---- who stands where ---- */
 
-enum error band_create(struct band *b, int most, struct pool *pool) {
+static enum error band_create(struct band *b, int most, struct pool *pool) {
     int *lists = pool_alloc(pool, (size_t)most * (3 * sizeof *lists + 1));
     if (!lists) return ERR_MEMORY;
     *b = (struct band){.rank = lists, .piece = lists + most, .leaf = lists + 2 * most};
@@ -107,12 +107,13 @@ enum error band_create(struct band *b, int most, struct pool *pool) {
     return ERR_NONE;
 }
 
-void band_append(struct band *b, int rank, int piece, int leaf) {
+static void band_append(struct band *b, int rank, int piece, int leaf) {
     b->rank[b->n] = rank, b->piece[b->n] = piece, b->leaf[b->n] = leaf;
     b->n++;
 }
 
-void band_close(struct band *b, int me) {
+/* When all are appended. */
+static void band_close(struct band *b, int me) {
     int first;
     leaves_adds(b->leaf, b->n, b->adds);
     b->me = band_terms(b, me, &first) ? first : -1;

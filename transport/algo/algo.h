@@ -17,11 +17,6 @@ struct band {
     int *leaf;         /* where the term begins */
     uint8_t *adds;     /* leaves_adds */
 };
-/* Empty, with room for so many terms in the pool. */
-MUST_CHECK enum error band_create(struct band *b, int most, struct pool *pool);
-void band_append(struct band *b, int rank, int piece, int leaf);
-/* When all are appended. */
-void band_close(struct band *b, int me);
 /* The terms of one rank: *first of them, and how many. */
 int band_terms(const struct band *b, int rank, int *first);
 /* Whether every addition is of two subtrees that have as many terms: a power of two of them. */

@@ -33,12 +33,19 @@ static int carrier_index(const char *name) {
 
 /* ---- which one ---- */
 
+static enum error carrier_suits(const struct group *g, const struct carrier_ops *ops) {
+    if (!ops->suits) return ERR_NONE;
+    if (!device_runtime(g->params.device)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
+    return ops->suits(g);
+}
+
 /* What each rank can use, a bit for each carrier, and whether it has an accelerator, in the bit CARRIERS; and why this
  * one cannot use 'wanted'. */
 static enum error carriers_survey(struct group *g, int wanted, int64_t *able, char why[256]) {
     able[g->rank] = (int64_t)device_runtime(g->params.device)->apart << CARRIERS;
     for (int i = 0; i < CARRIERS; i++) {
-        enum error err = kinds[i]->suits(g);
+        enum error err = carrier_suits(g, kinds[i]);
         if (!err)
             able[g->rank] |= (int64_t)1 << i;
         else if (i == wanted)
@@ -55,10 +62,9 @@ static int rank_that_lacks(const struct group *g, const int64_t *able, int bit) 
 }
 
 static enum error carrier_refuse(const struct group *g, int kind, int rank, const char *why) {
-    if (rank == g->rank)
-        return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs nothing of the kind",
-                    rank, kinds[kind]->name, why);
-    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank, kinds[kind]->name);
+    bool own = rank == g->rank;
+    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s%s%s%s", rank, kinds[kind]->name, own ? ": " : "",
+                own ? why : "; its own message says why", own ? "\ncomm.backend: host needs nothing of the kind" : "");
 }
 
 /* Everybody comes to the same choice, from what all have told. */

@@ -23,7 +23,8 @@ struct carrier_ops {
     enum error (*probe)(struct device *dev);
     /* One call at a time, over both lanes of the group. */
     bool sole;
-    /* Whether this rank can use it, as far as it knows alone; the error says why not. */
+    /* Whether this rank, which has an accelerator, can use it, as far as it knows alone; the error says why not. NULL:
+     * ranks without accelerators can, too. */
     enum error (*suits)(const struct group *g);
     /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that it gives (also when
      * it then fails) is closed in any case. why, of a size of 256: for the banner. */

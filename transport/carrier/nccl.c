@@ -151,10 +151,8 @@ static enum error find_shared(struct group *g, bool *shared) {
 /* ---- opening and closing ---- */
 
 static enum error nccl_suits(const struct group *g) {
-    if (!device_runtime(g->params.device)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
     if (strcmp(g->params.device->ops->name, "cuda") != 0) return FAIL(ERR_DEVICE, "its device is not a GPU of NVIDIA");
     if (!strcmp(g->params.link, "thread")) return FAIL(ERR_DEVICE, "ranks are threads of one process, not processes");
-    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
     return nccl_load();
 }
 

@@ -1,5 +1,5 @@
 #ifdef ENGINE_HAVE_NCCL
-#include "transport/carrier/nccl_library.h"
+#include "transport/carrier/nccl_impl.h"
 
 #include "engine/base/library.h"
 

@@ -16,11 +16,6 @@ struct staged {
     struct stage stages[LANES];
 };
 
-static enum error staged_suits(const struct group *g) {
-    (void)g;
-    return ERR_NONE;
-}
-
 static enum error staged_open(struct group *g, struct carrier **out, char *why) {
     if (!*g->carried) snprintf(why, 256, "as the configuration says");
     TRY(carrier_create(g, sizeof(struct staged), out));
@@ -123,7 +118,6 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
 const struct carrier_ops carrier_staged = {
     .name = "staged",
     .summary = "through the host's memory, by the group's own links and algorithms",
-    .suits = staged_suits,
     .open = staged_open,
     .close = staged_close,
     .run = staged_run,

@@ -135,11 +135,9 @@ static size_t early_bytes(const struct early *e) {
     return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
 }
 
-static size_t early_kept_bytes(const struct early *e) {
-    return sizeof *e + early_bytes(e);
-}
-
-static void letter_deliver(struct group *g, struct letter *l, int peer) {
+/* e: the message, where it was kept or would have been; NULL: it has come to its place. */
+static void letter_deliver(struct group *g, struct letter *l, int peer, const struct early *e) {
+    if (e && e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
     if (l->source) *l->source = peer;
     letter_record_end(g, l, peer, ERR_NONE);
     atomic_fetch_add(&g->lanes[LANE_IN].collectives, 1);
@@ -188,12 +186,11 @@ static enum error early_keep(struct group *g, struct early *e) {
     struct letter *l = mail_find_letter(m, e->peer, e->head.tag);
     bool same = l && letter_is_alike(l, &e->head);
     if (same) {
-        if (e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
-        letter_deliver(g, l, e->peer);
+        letter_deliver(g, l, e->peer, e);
     } else if (!l) {
         *m->last = e;
         m->last = &e->next;
-        m->kept += early_kept_bytes(e);
+        m->kept += sizeof *e + early_bytes(e);
         mail_warn_of_kept(g, e);
     }
     pthread_mutex_unlock(&m->mutex);
@@ -241,7 +238,7 @@ static enum error mail_take(struct group *g, int peer) {
     if (!same) return letter_refuse(g, l, peer, &h);
     if (h.count) TRY(collective_receive(&c, peer, l->work.call.buf, h.count, LAND_COPY));
     pthread_mutex_lock(&m->mutex);
-    letter_deliver(g, l, peer);
+    letter_deliver(g, l, peer, NULL);
     pthread_mutex_unlock(&m->mutex);
     return ERR_NONE;
 }
@@ -288,9 +285,8 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     if (same) {
         *at = e->next;
         if (m->last == &e->next) m->last = at;
-        m->kept -= early_kept_bytes(e);
-        if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
-        letter_deliver(g, l, e->peer);
+        m->kept -= sizeof *e + early_bytes(e);
+        letter_deliver(g, l, e->peer, e);
     }
     pthread_mutex_unlock(&m->mutex);
     if (e && !same) { /* which stays among the early ones */

@@ -49,54 +49,34 @@ static char *lent_to(const struct collective *c, int r) {
     return (char *)((uintptr_t)memory - bytes_of(c, c->lo));
 }
 
-struct lent_windows {
-    int64_t step;      /* elements of a window */
-    bool slices, mine; /* mine: this rank is lent to */
-    bool *borrows;     /* (size) */
-};
-
-static void lent_lay_out(struct collective *c, const struct lent_windows *w) {
-    if (!w->mine) return;
-    const struct lent_range s = lent_shown(c, w->slices);
-    lent_copy_shown(c, &s, lent_to(c, c->rank), c->buf);
-}
-
-static void lent_take_back(struct collective *c, const struct lent_windows *w) {
-    if (!w->mine || !w->slices || (c->kind == KIND_REDUCE && c->rank != c->root)) return;
-    const struct lent_range s = lent_shown(c, true);
-    lent_copy_shown(c, &s, c->buf, lent_to(c, c->rank));
-}
-
 /* Whether anybody borrows. */
-static bool lent_find_borrowers(struct collective *c, struct lent_windows *w) {
+static bool lent_find_borrowers(const struct collective *c, bool *borrows) {
     bool any = false;
     for (int r = 0; r < c->size; r++) {
-        w->borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
-        any = any || w->borrows[r];
+        borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
+        any = any || borrows[r];
     }
     return any;
 }
 
 enum error collective_lent(struct collective *c, collective_fn own) {
     const struct link_ops *ops = c->link->ops;
-    struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)),
-                             .slices = own != NULL,
-                             .borrows = c->lists->borrows};
-    int64_t count = c->sum.count;
+    int64_t step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), count = c->sum.count;
+    bool *borrows = c->lists->borrows, receives = own && (c->kind != KIND_REDUCE || c->rank == c->root);
     void *mine;
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));
-    w.mine = mine != c->buf;
     c->in_place = true;
     for (c->hi = 0; c->hi < count;) {
         c->lo = c->hi;
-        c->hi = c->lo + w.step < count ? c->lo + w.step : count;
-        lent_lay_out(c, &w);
+        c->hi = c->lo + step < count ? c->lo + step : count;
+        const struct lent_range shown = lent_shown(c, own != NULL);
+        if (mine != c->buf) lent_copy_shown(c, &shown, lent_to(c, c->rank), c->buf);
         TRY(c->lo ? ops->sync(c->link, c->lane) : ops->meet(c->link, c->lane, &c->call, mine, c->at));
-        if (c->lo == 0 && !lent_find_borrowers(c, &w)) c->hi = count; /* the window is the whole */
+        if (c->lo == 0 && !lent_find_borrowers(c, borrows)) c->hi = count; /* the window is the whole */
         for (int r = 0; r < c->size; r++)
-            if (w.borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
+            if (borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
         TRY(own ? own(c) : plain_move(c, c->kind));
-        lent_take_back(c, &w);
+        if (mine != c->buf && receives) lent_copy_shown(c, &shown, c->buf, lent_to(c, c->rank));
     }
     return ERR_NONE;
 }

@@ -184,7 +184,6 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     pthread_mutex_init(&n->mutex, NULL);
     n->bitwise = g->params.bitwise;
     n->timeout = g->params.timeout;
-    TRY(nccl_mail_create(&n->mail, g->size, g->pool));
     TRY(find_shared(g, &shared));
     if (shared) nccl_separate(g);
     const char *more = settle_environment(g);

@@ -39,13 +39,13 @@ bool nccl_abort(ncclComm_t comm);
 /* "2.28.9"; where: the file that it came from, n bytes of it; NULL: not asked. */
 void nccl_version(char out[32], char *where, size_t n);
 
-/* What goes to and comes from each rank; nothing to and from itself. Each list is (size). */
-struct nccl_mail {
-    const char **to;
-    char **from;
-    int64_t *out, *in; /* elements */
+/* What the running call exchanges: parts as in calls of a kind, or of each rank's term number 'term' the piece that begins
+ * 'from' elements into what every rank adds, at most so many elements. */
+struct nccl_swap {
+    enum kind kind;
+    int term;
+    int64_t from, most;
 };
-MUST_CHECK enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool);
 
 struct nccl_carrier { /* a probe has no group */
     struct carrier carrier;
@@ -55,7 +55,7 @@ struct nccl_carrier { /* a probe has no group */
     double timeout;        /* of NCCL, to take what it is given */
     bool bitwise;
     struct slots slots;
-    struct nccl_mail mail; /* of the call that runs */
+    struct nccl_swap swap;
 };
 /* Gives one call to NCCL: 'fn' under the mutex, and then until NCCL has taken it. what: its name, for messages. */
 typedef ncclResult_t (*nccl_fn)(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream);

@@ -74,35 +74,19 @@ static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective
     return worse_of(rc, nccl.GroupEnd());
 }
 
-enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool) {
-    size_t n = (size_t)size;
-    m->to = pool_alloc(pool, n * sizeof *m->to);
-    m->from = pool_alloc(pool, n * sizeof *m->from);
-    m->out = pool_alloc(pool, 2 * n * sizeof *m->out);
-    m->in = m->out + n;
-    return m->to && m->from && m->out ? ERR_NONE : ERR_MEMORY;
-}
-
-static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
-    const struct nccl_mail *m = &n->mail;
+static ncclResult_t swap_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const char *send = n->swap.kind == KIND_ALL_TO_ALL ? c->send : c->buf;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        if (m->out[to]) rc = worse_of(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
-        if (m->in[by]) rc = worse_of(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+        struct element_range out = collective_range(c, n->swap.kind, c->rank, to);
+        struct element_range in = collective_range(c, n->swap.kind, by, c->rank);
+        size_t nout = (size_t)(out.hi - out.lo), nin = (size_t)(in.hi - in.lo);
+        if (nout) rc = worse_of(rc, nccl.Send(element(c, send, out.lo), nout, t, to, n->comm, stream));
+        if (nin) rc = worse_of(rc, nccl.Recv(element(c, c->buf, in.lo), nin, t, by, n->comm, stream));
     }
     return worse_of(rc, nccl.GroupEnd());
-}
-
-static void mail_parts(const struct collective *c, enum kind kind, struct nccl_mail *m) {
-    for (int r = 0; r < c->size; r++) {
-        struct element_range out = collective_range(c, kind, c->rank, r), in = collective_range(c, kind, r, c->rank);
-        m->to[r] = element(c, kind == KIND_ALL_TO_ALL ? c->send : c->buf, out.lo);
-        m->from[r] = element(c, c->buf, in.lo);
-        m->out[r] = out.hi - out.lo;
-        m->in[r] = in.hi - in.lo;
-    }
 }
 
 static enum error exchange_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, enum kind kind) {
@@ -110,82 +94,69 @@ static enum error exchange_parts(struct nccl_carrier *n, struct collective *c, e
     if (kind == KIND_ALL_TO_ALL && part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
-    mail_parts(c, kind, &n->mail);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange);
+    n->swap.kind = kind;
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", swap_parts);
 }
 
 /* ---- sums in the group's order ---- */
 
-static char *slot_of(const struct nccl_carrier *n, const struct collective *c, int term, int64_t piece) {
-    return (char *)n->slots.memory + bytes_of(c, term * piece);
+static char *slot_of(const struct nccl_carrier *n, const struct collective *c, int term) {
+    return (char *)n->slots.memory + bytes_of(c, term * n->swap.most);
 }
 
-/* Of what every rank adds the piece that begins 'from' elements into it, at most so many. */
-struct pieces {
-    int64_t from, most;
-};
-
-static struct element_range piece_range(const struct collective *c, const struct pieces *p, int r) {
+/* The piece of what rank r adds. */
+static struct element_range piece_range(const struct nccl_swap *s, const struct collective *c, int r) {
     struct element_range all = collective_range(c, c->kind, c->rank, r);
-    int64_t lo = all.lo + p->from < all.hi ? all.lo + p->from : all.hi;
-    return (struct element_range){lo, all.hi - lo < p->most ? all.hi : lo + p->most};
+    int64_t lo = all.lo + s->from < all.hi ? all.lo + s->from : all.hi;
+    return (struct element_range){lo, all.hi - lo < s->most ? all.hi : lo + s->most};
 }
 
-/* Of my k-th term each rank's piece goes to that rank, and of that rank's k-th term mine comes. */
-static void piece_mail(struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k) {
-    struct nccl_mail *m = &n->mail;
-    const struct band *b = c->band;
-    const struct element_range own = piece_range(c, p, c->rank);
+/* Of my term each rank's piece goes to that rank, and of that rank's term mine comes. */
+static ncclResult_t swap_term(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const struct element_range own = piece_range(&n->swap, c, c->rank);
+    int first, k = n->swap.term;
     bool gives = k < own_terms(c);
-    for (int r = 0; r < c->size; r++) {
-        const struct element_range theirs = piece_range(c, p, r);
-        m->to[r] = element(c, c->buf, k * c->apart + theirs.lo);
-        m->out[r] = gives ? theirs.hi - theirs.lo : 0;
-        m->in[r] = 0;
+    ncclResult_t rc = nccl.GroupStart();
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
+        struct element_range out = piece_range(&n->swap, c, to);
+        size_t nout = gives ? (size_t)(out.hi - out.lo) : 0;
+        size_t nin = k < band_terms(c->band, by, &first) ? (size_t)(own.hi - own.lo) : 0;
+        const char *data = element(c, c->buf, k * c->apart + out.lo);
+        if (nout) rc = worse_of(rc, nccl.Send(data, nout, ncclFloat32, to, n->comm, stream));
+        if (nin) rc = worse_of(rc, nccl.Recv(slot_of(n, c, first + k), nin, ncclFloat32, by, n->comm, stream));
     }
-    for (int i = 0; i < b->n; i++) {
-        if (b->piece[i] != k) continue;
-        m->from[b->rank[i]] = slot_of(n, c, i, p->most);
-        m->in[b->rank[i]] = own.hi - own.lo;
-    }
+    return worse_of(rc, nccl.GroupEnd());
 }
 
-/* Of all terms. */
-static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum device_lane l,
-                              const struct pieces *p) {
-    int most = 0;
-    for (int i = 0; i < c->band->n; i++)
-        if (c->band->piece[i] > most) most = c->band->piece[i];
-    for (int k = 0; k <= most; k++) {
-        piece_mail(n, c, p, k);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange));
-    }
-    return ERR_NONE;
-}
-
-static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
+static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
-    const struct element_range own = piece_range(c, p, c->rank);
+    const struct element_range own = piece_range(&n->swap, c, c->rank);
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
-        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
+        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i));
     }
     return carrier_sum(&n->carrier, l, c, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
 static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
+    struct nccl_swap *s = &n->swap;
     int64_t longest = 0;
+    int terms = 1;
     for (int r = 0; r < c->size; r++) {
         const struct element_range all = collective_range(c, c->kind, c->rank, r);
         if (all.hi - all.lo > longest) longest = all.hi - all.lo;
     }
-    int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
-    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * piece)));
-    for (struct pieces p = {.most = piece}; p.from < longest; p.from += piece) {
-        TRY(swap_pieces(n, c, l, &p));
-        TRY(add_piece(n, c, l, &p));
+    for (int i = 0; i < c->band->n; i++)
+        if (c->band->piece[i] >= terms) terms = c->band->piece[i] + 1;
+    s->most = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
+    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * s->most)));
+    for (s->from = 0; s->from < longest; s->from += s->most) {
+        for (s->term = 0; s->term < terms; s->term++)
+            TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", swap_term));
+        TRY(add_piece(n, c, l));
     }
     return c->kind == KIND_ALL_REDUCE ? exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
 }

@@ -31,22 +31,18 @@ static enum error group_find_algo(struct group *g) {
                     "comm.link: mpi, or comm.algorithm: auto",
                     name, link->row->name);
     if (!a->orders[order])
-        return FAIL(ERR_CONFIG,
-                    "algorithm %s cannot add in %s order\n"
-                    "comm.order: %s, or comm.algorithm: direct",
-                    name, order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
+        return FAIL(ERR_CONFIG, "algorithm %s cannot add in %s order\ncomm.order: %s, or comm.algorithm: direct", name,
+                    order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
     if (a->hosts_alike && !g->places.locals)
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
                     "it needs the same number of ranks on every host, a power of two; or comm.algorithm: direct",
                     name, g->size, g->places.hosts);
     if (!algo_suits(a, order, &g->places, group_has_several(g)))
-        return FAIL(ERR_CONFIG,
-                    "algorithm %s: %d ranks share a tree of %d leaves\n"
-                    "it needs %s; or comm.algorithm: direct",
-                    name, g->size, g->params.leaves ? g->params.leaves : g->size,
-                    a->even ? "a power of two of ranks"
-                            : "one subtree for each, as batch.shards gives to a power of two");
+        return FAIL(
+            ERR_CONFIG, "algorithm %s: %d ranks share a tree of %d leaves\nit needs %s; or comm.algorithm: direct",
+            name, g->size, g->params.leaves ? g->params.leaves : g->size,
+            a->even ? "a power of two of ranks" : "one subtree for each, as batch.shards gives to a power of two");
     return ERR_NONE;
 }
 

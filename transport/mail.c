@@ -314,10 +314,7 @@ static enum error letter_fail_lost(struct group *g, const struct letter *l) {
     char doing[DESCRIBED_MAX], name[32], text[REASON_MAX];
     int root = l->work.call.root;
     call_words(&l->work.call, doing);
-    if (root == GROUP_ANY)
-        snprintf(name, sizeof name, "every other rank");
-    else
-        snprintf(name, sizeof name, "rank %d", root);
+    snprintf(name, sizeof name, root == GROUP_ANY ? "every other rank" : "rank %d", root);
     words_lost(text, name, "has left", NULL, g->rank, doing);
     return group_fail(g, ERR_PEER, "%s", text);
 }

@@ -218,8 +218,6 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
     return p->hosts > 1 && p->locals ? hosts_plan(p, bands, rank, pool) : ERR_NONE;
 }
 
-/* ---- lists of a lane ---- */
-
 enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool) {
     size_t n = (size_t)size;
     void **lists = pool_alloc(pool, (3 * n + (size_t)terms) * sizeof *lists);

@@ -7,7 +7,7 @@
  *
  * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps. What comes is added
  * as it comes. */
-#include "transport/algo/halving.h"
+#include "transport/algo/plain.h"
 
 static struct leg span_leg(const struct collective *c, int peer, struct element_range s, enum landing how) {
     return (struct leg){peer, element(c, c->buf, s.lo), s.hi - s.lo, how};

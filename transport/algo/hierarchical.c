@@ -16,7 +16,6 @@
  *
  * Each host's ranks stand together and are a subtree, so ORDER_TREE first adds each host's ranks and
  * then the H sums: the phases add in that order. On one host this is "direct". */
-#include "transport/algo/halving.h"
 #include "transport/algo/plain.h"
 
 #include <math.h>
@@ -43,12 +42,6 @@ static enum error far_phase(struct collective *c, struct element_range s) {
 }
 
 /* ---- where neighbours reach each other's memory ---- */
-
-static bool near_is_in_reach(const struct collective *c, const struct band *near) {
-    for (int l = 0; l < near->n; l++)
-        if (!c->at[near->rank[l]]) return false;
-    return true;
-}
 
 static enum error near_share(struct collective *c, const struct band *near, struct element_range s) {
     const struct link_ops *ops = c->link->ops;
@@ -87,7 +80,7 @@ static enum error hierarchical_in_pipes(struct collective *c, const struct band 
 static enum error hierarchical_all_reduce(struct collective *c) {
     if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
     const struct band *near = &c->bands->near;
-    return (near_is_in_reach(c, near) ? hierarchical_in_memory : hierarchical_in_pipes)(c, near, slice_own(c));
+    return (band_is_in_reach(c, near) ? hierarchical_in_memory : hierarchical_in_pipes)(c, near, slice_own(c));
 }
 
 /* ---- what it costs ---- */

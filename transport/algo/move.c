@@ -12,12 +12,6 @@ static void move_stage(struct collective *c) {
     for (int r = 0; r < c->size; r++) c->at[r] = ops->slot(c->link, c->lane, r, c->call.sequence);
 }
 
-static bool all_in_place(const struct collective *c) {
-    for (int r = 0; r < c->size; r++)
-        if (!c->at[r]) return false;
-    return true;
-}
-
 /* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
  * and on one host takes what is out of reach through memory that the link lends. */
 static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
@@ -29,7 +23,7 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
     if (reads && !several && ops->lend && !c->staged && c->places->hosts == 1) return collective_lent(c, own);
     if (c->staged) move_stage(c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->staged ? c->lists->slots : c->at));
-    c->in_place = !c->staged && all_in_place(c);
+    c->in_place = !c->staged && band_is_in_reach(c, &c->bands->all);
     return own ? own(c) : plain_move(c, c->kind);
 }
 

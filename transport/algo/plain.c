@@ -37,6 +37,12 @@ static char *scratch_of(const struct collective *c, int i) {
     return c->scratch + (size_t)i * c->part_bytes;
 }
 
+bool band_is_in_reach(const struct collective *c, const struct band *ranks) {
+    for (int i = 0; i < ranks->n; i++)
+        if (!c->at[ranks->rank[i]]) return false;
+    return true;
+}
+
 void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
     struct sum s = c->sum;
@@ -113,8 +119,6 @@ enum error band_spread(struct collective *c, enum kind kind, const struct band *
         }
     return ERR_NONE;
 }
-
-/* ---- both ---- */
 
 /* What a rank receives in an all_to_all is its own affair, so there is nothing that others could read in place. */
 enum error plain_move(struct collective *c, enum kind kind) {

@@ -11,7 +11,7 @@
  * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A reduce may not
  * touch the buffers that it sums, so it climbs in the scratch, piece by piece; the pieces follow each other up the
  * tree. */
-#include "transport/algo/halving.h"
+#include "transport/algo/plain.h"
 
 #include <string.h>
 

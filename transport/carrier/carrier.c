@@ -213,13 +213,6 @@ struct carrier_patience {
     bool warned;
 };
 
-/* The device has not come to the call: it computes, or it hangs. */
-static enum error carrier_await_begin(const struct carrier *cr, const struct carrier_patience *p, int64_t now) {
-    double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
-    if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
-    return cr->runtime->give_up(cr->device, p->l, waited);
-}
-
 /* What else may have gone wrong, now and then. */
 static enum error carrier_look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
@@ -227,14 +220,15 @@ static enum error carrier_look_around(struct carrier *cr, const struct collectiv
     struct link *link = g->link;
     char doing[DESCRIBED_MAX];
     int64_t now = clock_ns();
-    double timeout = g->params.timeout;
+    double timeout = g->params.timeout, own = cr->device->params.timeout;
     if (!p->begun && (!c->ready || cr->runtime->passed(c->ready))) p->begun = now;
-    double waited = p->begun ? clock_seconds(now - p->begun) : 0;
+    double waited = clock_seconds(now - (p->begun ? p->begun : p->start));
     if (now - p->looked >= LOOK && link->ops->lost) {
         p->looked = now;
         TRY(link->ops->lost(link, c->lane));
     }
-    if (!p->begun) TRY(carrier_await_begin(cr, p, now));
+    if (!p->begun) /* the device has not come to the call: it computes, or it hangs */
+        return waited < (own > 0 ? own : timeout) ? ERR_NONE : cr->runtime->give_up(cr->device, p->l, waited);
     if (waited < timeout / 6) return ERR_NONE;
     call_describe(g, c->lane, doing);
     if (waited >= timeout)

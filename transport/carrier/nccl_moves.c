@@ -34,8 +34,6 @@ static bool equal_parts(const struct collective *c) {
     return true;
 }
 
-/* ---- one function each ---- */
-
 static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclDataType_t t = types[c->sum.type];
     ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
@@ -160,8 +158,6 @@ static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum
     }
     return c->kind == KIND_ALL_REDUCE ? exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
 }
-
-/* ---- a call ---- */
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     static const char *const wholes[COLLECTIVES] = {[KIND_ALL_REDUCE] = "ncclAllReduce",

@@ -31,6 +31,7 @@ struct stall {
 };
 struct stand {
     struct device *device;
+    int unit;
     struct stall stalls[LANES];
     bool gone; /* under the hall's mutex: its marks are no more */
 };
@@ -43,7 +44,6 @@ struct hall {
 struct peer_carrier {
     struct carrier carrier;
     struct hall *hall;
-    int *unit; /* (size), of the ranks' devices */
     struct slots slots[LANES];
 };
 
@@ -75,19 +75,19 @@ static enum error hall_take_stand(struct peer_carrier *p) {
     struct carrier *cr = &p->carrier;
     struct stand *s = &p->hall->stand[cr->group->rank];
     s->device = cr->device;
+    s->unit = cr->device->params.unit;
     for (int lane = 0; lane < LANES; lane++)
         for (int m = 0; m < MARKS; m++) TRY(cr->runtime->mark_create(cr->device, &s->stalls[lane].marks[m]));
     return ERR_NONE;
 }
 
 /* One kind of device knows nothing of another's memory. */
-static enum error peer_learn_units(struct peer_carrier *p) {
+static enum error hall_check_devices(const struct peer_carrier *p) {
     const struct group *g = p->carrier.group;
     for (int r = 0; r < g->size; r++) {
         const struct device *d = p->hall->stand[r].device;
         if (d->ops != p->carrier.device->ops)
             return FAIL(ERR_DEVICE, "rank %d has a device of another kind (%s)", r, d->ops->name);
-        p->unit[r] = d->params.unit;
     }
     return ERR_NONE;
 }
@@ -107,8 +107,6 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     TRY(carrier_create(g, sizeof(struct peer_carrier), out));
     struct peer_carrier *p = peer_of(*out);
     struct hall *made = NULL;
-    p->unit = pool_alloc(g->pool, (size_t)g->size * sizeof *p->unit);
-    if (!p->unit) return ERR_MEMORY;
     if (g->rank == 0) TRY(hall_create(g->size, &made));
     p->hall = made;
     int64_t hall = (int64_t)(intptr_t)made;
@@ -117,7 +115,7 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     TRY(hall_take_stand(p));
     TRY(group_barrier(g));
     if (!hall_look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
-    enum error err = peer_learn_units(p);
+    enum error err = hall_check_devices(p);
     hall_look_away(p->hall);
     snprintf(why, 256, "each copies what it needs straight from the others' memory");
     return err;
@@ -203,9 +201,8 @@ static enum error peer_copy(const struct call_of_peer *k, int from, void *to, in
 static enum error peer_find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
     const struct band *b = k->c->band;
     int rank = b->rank[i];
-    bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
     *out = (const float *)(const void *)term(k->c, b, i, stall_of(k, rank)->buf, lo);
-    if (here) return ERR_NONE;
+    if (stand_of(k, rank)->unit == stand_of(k, k->c->rank)->unit) return ERR_NONE;
     char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
     int64_t skip = b->piece[i] * k->c->apart;
     *out = (const float *)(const void *)slot;
@@ -291,7 +288,7 @@ static enum error peer_reserve(struct call_of_peer *k) {
     const struct element_range own = collective_range(k->c, k->c->kind, k->c->rank, k->c->rank);
     int64_t n = kind_adds(k->c->kind) ? own.hi - own.lo : 0;
     bool here = true;
-    for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
+    for (int r = 0; r < k->c->size; r++) here = here && stand_of(k, r)->unit == stand_of(k, k->c->rank)->unit;
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     if (n == 0 || here) return ERR_NONE;
     return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->band->n * k->piece));

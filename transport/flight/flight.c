@@ -153,10 +153,6 @@ static enum error flight_agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
     return ERR_NONE;
 }
 
-static bool rank_is_first_here(const struct group *g) {
-    return g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0;
-}
-
 /* Tries twice, since a rank that leaves at once may remove the folder in between. */
 static enum error flight_create_file(const struct group *g, struct group_flight *f) {
     char path[sizeof f->folder + 32];
@@ -185,6 +181,7 @@ enum error flight_open(struct group *g, const struct group_flight *parent, int s
     TRY(memory_alloc(sizeof(struct group_flight), &memory));
     struct group_flight *f = memory;
     enum error err = ERR_NONE;
+    bool first = g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0; /* of this host */
     if (!split)
         err = flight_agree_on_name(g, f->name);
     else if (parent && snprintf(f->name, FLIGHT_NAME, "%s.%d-%d", parent->name, split, color) >= FLIGHT_NAME)
@@ -195,7 +192,7 @@ enum error flight_open(struct group *g, const struct group_flight *parent, int s
     }
     snprintf(f->folder, sizeof f->folder, "%s/%s", folder, f->name);
     err = flights_make_folder(folder);
-    if (!err && !split && rank_is_first_here(g)) flight_sweep(folder);
+    if (!err && !split && first) flight_sweep(folder);
     if (!err) err = flight_create_file(g, f);
     if (err) {
         log_warn("no flight recorder: %s", error_message());

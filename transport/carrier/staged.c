@@ -60,59 +60,45 @@ static struct element_range received_range(const struct collective *c) {
 
 /* ---- a call ---- */
 
-/* One that runs on the host's memory at h, and s for what all_to_all sends. */
-struct below {
-    struct carrier *cr;
-    enum device_lane lane;
-    char *buf, *send; /* where they lie on the device */
-    char *h, *s;
-    int64_t apart; /* there; here terms lie side by side */
-};
-
-/* terms: how many times the range, each in another term; 1: there is but one. */
-static enum error stage_fetch(const struct below *b, const struct collective *c, struct element_range r, int terms) {
-    for (int k = 0; k < terms && r.hi > r.lo; k++)
-        TRY(b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, k * c->apart + r.lo),
-                                 element(c, b->buf, k * b->apart + r.lo), bytes_of(c, r.hi - r.lo)));
-    return ERR_NONE;
-}
-
-static enum error stage_bring(const struct below *b, const struct collective *c, struct element_range r) {
-    if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo), element(c, b->h, r.lo),
-                                 bytes_of(c, r.hi - r.lo));
-}
-
-/* Also what was written before from the same memory has then arrived. */
-static enum error stage_go_down(struct below *b, struct collective *c) {
-    struct carrier *cr = b->cr;
-    if (b->h) TRY(stage_fetch(b, c, given_range(c), c->apart ? own_terms(c) : 1));
-    if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
-    return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
+/* there: the call as it lies on the device; c has the host's memory, where a rank's terms lie side by side. Also what was
+ * written before from the same memory has arrived afterwards. */
+static enum error stage_go_down(struct carrier *cr, enum device_lane l, const struct collective *there,
+                                const struct collective *c) {
+    struct element_range r = given_range(c);
+    int terms = c->apart ? own_terms(c) : 1;
+    for (int k = 0; k < terms && c->buf != there->buf && r.hi > r.lo; k++)
+        TRY(cr->runtime->read(cr->device, l, element(c, c->buf, k * c->apart + r.lo),
+                              element(c, there->buf, k * there->apart + r.lo), bytes_of(c, r.hi - r.lo)));
+    if (c->send != there->send)
+        TRY(cr->runtime->read(cr->device, l, (char *)(uintptr_t)c->send, there->send,
+                              bytes_of(c, c->send_part[c->size])));
+    return c->lane == LANE_COMM ? carrier_wait(cr, c, l) : cr->runtime->wait(cr->device, l);
 }
 
 static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
-    const char *send = c->send;
-    struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send, .apart = c->apart};
+    const struct collective there = *c;
+    const struct element_range got = received_range(c);
     int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
-    if (device_holds(cr->device, c->buf)) {
+    if (c->sum.count && device_holds(cr->device, c->buf)) {
         TRY(slots_reserve(cr, l, &s->buf, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1))));
-        b.h = s->buf.memory;
+        c->buf = s->buf.memory;
+        if (c->apart) c->apart = c->sum.count;
     }
-    if (send && device_holds(cr->device, send)) {
-        TRY(slots_reserve(cr, l, &s->send, bytes_of(c, c->send_part[c->size])));
-        b.s = s->send.memory;
+    enum error err = ERR_NONE;
+    if (c->send && c->send_part[c->size] && device_holds(cr->device, c->send)) {
+        err = slots_reserve(cr, l, &s->send, bytes_of(c, c->send_part[c->size]));
+        c->send = s->send.memory;
     }
-    if (b.h && c->apart) c->apart = c->sum.count;
-    TRY(stage_go_down(&b, c));
-    if (b.h) c->buf = b.h;
-    if (b.s) c->send = b.s;
-    enum error err = collective_move(c);
-    c->buf = b.buf;
-    c->send = send;
-    c->apart = b.apart;
-    return err || !b.h ? err : stage_bring(&b, c, received_range(c));
+    if (!err) err = stage_go_down(cr, l, &there, c);
+    if (!err) err = collective_move(c);
+    if (!err && c->buf != there.buf && got.hi > got.lo)
+        err = cr->runtime->write(cr->device, l, element(c, there.buf, got.lo), element(c, c->buf, got.lo),
+                                 bytes_of(c, got.hi - got.lo));
+    c->buf = there.buf;
+    c->send = there.send;
+    c->apart = there.apart;
+    return err;
 }
 
 const struct carrier_ops carrier_staged = {

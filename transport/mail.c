@@ -319,14 +319,10 @@ static enum error letter_fail_lost(struct group *g, const struct letter *l) {
     return group_fail(g, ERR_PEER, "%s", text);
 }
 
-/* Finds ranks that have died or left, at most once in a slice of time. */
+/* Finds ranks that have died or left. */
 static enum error letter_look_for_loss(struct group *g, struct letter *l) {
     const struct link_ops *ops = g->link->ops;
-    int64_t now = clock_ns();
-    bool due = now >= l->look;
-    if (due) l->look = now + mail_slice(g);
     TRY(ops->failure(g->link));
-    if (!due) return ERR_NONE;
     mail_show(g->mail, &l->work.call);
     if (ops->lost) TRY(ops->lost(g->link, LANE_IN));
     return letter_is_lost(g, l) ? letter_fail_lost(g, l) : ERR_NONE;
@@ -361,10 +357,8 @@ static bool letter_await(struct group *g, struct letter *l) {
         struct timespec until = {.tv_sec = l->look / 1000000000, .tv_nsec = l->look % 1000000000};
         pthread_cond_timedwait(&m->changed, &m->mutex, &until);
         if (clock_ns() < l->look) continue;
-        if (letter_state(l) != WORK_QUEUED) {
-            l->look = clock_ns() + mail_slice(g);
-            continue;
-        }
+        l->look = clock_ns() + mail_slice(g);
+        if (letter_state(l) != WORK_QUEUED) continue;
         pthread_mutex_unlock(&m->mutex);
         if (letter_look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
         pthread_mutex_lock(&m->mutex);
@@ -381,8 +375,9 @@ bool mail_done(struct work *w) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
     if (letter_state(l) != WORK_QUEUED) return letter_state(l) == WORK_DONE;
-    bool over = g->mail->over;
-    if (over || letter_look_for_loss(g, l) == ERR_NONE) return over;
+    bool over = g->mail->over, due = clock_ns() >= l->look;
+    if (due) l->look = clock_ns() + mail_slice(g); /* the next look */
+    if (over || (due ? letter_look_for_loss(g, l) : g->link->ops->failure(g->link)) == ERR_NONE) return over;
     g->link->ops->poke(g->link);
     return true;
 }

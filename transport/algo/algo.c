@@ -46,14 +46,14 @@ int64_t collective_cut(const struct collective *c, int r) {
 }
 
 /* Only the thread that runs the lane adds; others may read. */
-static void add_to(_Atomic int64_t *total, int64_t n) {
+static void traffic_add(_Atomic int64_t *total, int64_t n) {
     int64_t old = atomic_load_explicit(total, memory_order_relaxed);
     atomic_store_explicit(total, old + n, memory_order_relaxed);
 }
 
 void collective_count(struct collective *c, int64_t sent, int64_t received) {
-    add_to(&c->traffic->sent, (int64_t)bytes_of(c, sent));
-    add_to(&c->traffic->received, (int64_t)bytes_of(c, received));
+    traffic_add(&c->traffic->sent, (int64_t)bytes_of(c, sent));
+    traffic_add(&c->traffic->received, (int64_t)bytes_of(c, received));
 }
 
 /* The nearest element that can be reached. */
@@ -160,18 +160,18 @@ int places_terms(int leaves, int ranks) {
 }
 
 /* The roster numbers each host's ranks from 0. */
-static bool hosts_are_equal(const struct places *p, const struct roster *roster) {
+static bool places_hosts_are_equal(const struct places *p, const struct roster *roster) {
     int each = p->size / p->hosts;
     for (int r = 0; r < p->size; r++)
         if (roster->of[r].local >= each) return false;
     return true;
 }
 
-static void append_pieces(struct band *b, int rank, int from, int to) {
+static void band_append_pieces(struct band *b, int rank, int from, int to) {
     for (int piece = 0; from < to; from += leaves_subtree(from, to)) band_append(b, rank, piece++, from);
 }
 
-static enum error hosts_plan(const struct places *p, struct bands *bands, int rank, struct pool *pool) {
+static enum error bands_plan_hosts(const struct places *p, struct bands *bands, int rank, struct pool *pool) {
     int local = p->place[rank] % p->locals, first = p->place[rank] - local;
     TRY(band_create(&bands->near, p->locals, pool));
     TRY(band_create(&bands->far, p->hosts, pool));
@@ -205,7 +205,7 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
     for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
         int r = tree.idle ? tree.idle + i : p->rank[i], from = leaves_cut(leaves, givers, i);
         band_append(&bands->given, r, 0, from);
-        append_pieces(&bands->pieces, r, from, leaves_cut(leaves, givers, i + 1));
+        band_append_pieces(&bands->pieces, r, from, leaves_cut(leaves, givers, i + 1));
     }
     band_close(&bands->all, rank);
     band_close(&bands->given, rank);
@@ -213,9 +213,9 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
     p->even = band_is_even(&bands->all);
     if (p->hosts == 1)
         p->locals = size;
-    else if (!ring && !tree.idle && hosts_are_equal(p, roster))
+    else if (!ring && !tree.idle && places_hosts_are_equal(p, roster))
         p->locals = places_locals(leaves, size, size / p->hosts);
-    return p->hosts > 1 && p->locals ? hosts_plan(p, bands, rank, pool) : ERR_NONE;
+    return p->hosts > 1 && p->locals ? bands_plan_hosts(p, bands, rank, pool) : ERR_NONE;
 }
 
 enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool) {

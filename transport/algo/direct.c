@@ -22,7 +22,7 @@
 #include <math.h>
 
 /* The sum of this rank's slice, written to the first n of 'to'. */
-static enum error sum_slice(struct collective *c, char *const *to, int n) {
+static enum error direct_sum_slice(struct collective *c, char *const *to, int n) {
     collective_sum(c, collective_cut(c, c->rank), collective_cut(c, c->rank + 1), to, n);
     return collective_finish(c);
 }
@@ -33,7 +33,7 @@ static enum error direct_all_reduce(struct collective *c) {
         return plain_move(c, KIND_ALL_GATHER);
     }
     collective_count_ideal(c, KIND_ALL_REDUCE);
-    if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
+    if (!c->staged) return direct_sum_slice(c, (char *const *)c->at, c->size);
     collective_sum(c, 0, c->sum.count, &c->buf, 1);
     return ERR_NONE;
 }
@@ -45,7 +45,7 @@ enum error direct_reduce(struct collective *c) {
     bool root = c->rank == c->root;
     int mine = own_terms(c);
     collective_count(c, mine * others + (root ? 0 : own), (c->band->n - mine) * own + (root ? others : 0));
-    return sum_slice(c, (char *const *)&c->at[c->root], 1);
+    return direct_sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
 static double direct_cost(const struct terrain *t, double bytes) {

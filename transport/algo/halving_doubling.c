@@ -9,7 +9,7 @@
  * as it comes. */
 #include "transport/algo/plain.h"
 
-static struct leg span_leg(const struct collective *c, int peer, struct element_range s, enum landing how) {
+static struct leg halving_leg(const struct collective *c, int peer, struct element_range s, enum landing how) {
     return (struct leg){peer, element(c, c->buf, s.lo), s.hi - s.lo, how};
 }
 
@@ -26,10 +26,10 @@ static enum error halving_go_on(struct collective *c, const struct band *band, i
     int peer = band->rank[band->me ^ d];
     struct element_range lower = {s.lo, middle}, upper = {middle, s.hi};
     struct element_range mine = low ? lower : upper, theirs = low ? upper : lower;
-    TRY(collective_exchange(c, span_leg(c, peer, theirs, LAND_COPY),
-                            span_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
+    TRY(collective_exchange(c, halving_leg(c, peer, theirs, LAND_COPY),
+                            halving_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
     TRY(halving_go_on(c, band, 2 * d, mine));
-    return collective_exchange(c, span_leg(c, peer, mine, LAND_COPY), span_leg(c, peer, theirs, LAND_COPY));
+    return collective_exchange(c, halving_leg(c, peer, mine, LAND_COPY), halving_leg(c, peer, theirs, LAND_COPY));
 }
 
 enum error halving_all_reduce(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {

@@ -23,19 +23,19 @@
 
 extern const struct algo_ops algo_direct;
 
-static int64_t slice_cut(const struct collective *c, int l) {
+static int64_t hierarchical_cut(const struct collective *c, int l) {
     int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     if (l == 0 || l == c->places->locals) return l ? n : 0;
     return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
 }
 
 /* Of the buffer, what this rank looks after. */
-static struct element_range slice_own(const struct collective *c) {
+static struct element_range hierarchical_slice(const struct collective *c) {
     int local = c->places->place[c->rank] % c->places->locals;
-    return (struct element_range){slice_cut(c, local), slice_cut(c, local + 1)};
+    return (struct element_range){hierarchical_cut(c, local), hierarchical_cut(c, local + 1)};
 }
 
-static enum error far_phase(struct collective *c, struct element_range s) {
+static enum error hierarchical_far(struct collective *c, struct element_range s) {
     const struct band *far = &c->bands->far;
     if (s.lo == s.hi) return ERR_NONE;
     return (band_is_even(far) ? halving_all_reduce : climbing_all_reduce)(c, far, s.lo, s.hi);
@@ -43,7 +43,7 @@ static enum error far_phase(struct collective *c, struct element_range s) {
 
 /* ---- where neighbours reach each other's memory ---- */
 
-static enum error near_share(struct collective *c, const struct band *near, struct element_range s) {
+static enum error hierarchical_share(struct collective *c, const struct band *near, struct element_range s) {
     const struct link_ops *ops = c->link->ops;
     const char *sum = element(c, c->buf, s.lo);
     for (int l = 0; l < near->n; l++)
@@ -56,8 +56,8 @@ static enum error hierarchical_in_memory(struct collective *c, const struct band
     collective_count(c, each, each);
     for (int l = 0; l < near->n; l++) c->lists->in[l] = element(c, c->at[near->rank[l]], s.lo);
     band_add(c, near, s.lo, s.hi);
-    TRY(far_phase(c, s));
-    return near_share(c, near, s);
+    TRY(hierarchical_far(c, s));
+    return hierarchical_share(c, near, s);
 }
 
 /* ---- where they do not ---- */
@@ -67,11 +67,11 @@ static enum error hierarchical_in_pipes(struct collective *c, const struct band 
     part[0] = 0;
     for (int r = 0, l = 0; r < c->size; r++) { /* ranks of other hosts: nothing */
         if (l < near->n && near->rank[l] == r) l++;
-        part[r + 1] = slice_cut(c, l);
+        part[r + 1] = hierarchical_cut(c, l);
     }
     c->part = part;
     enum error err = band_sum(c, KIND_REDUCE_SCATTER, near, near);
-    if (!err) err = far_phase(c, s);
+    if (!err) err = hierarchical_far(c, s);
     if (!err) err = band_spread(c, KIND_ALL_GATHER, near);
     c->part = NULL;
     return err;
@@ -80,7 +80,7 @@ static enum error hierarchical_in_pipes(struct collective *c, const struct band 
 static enum error hierarchical_all_reduce(struct collective *c) {
     if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
     const struct band *near = &c->bands->near;
-    return (band_is_in_reach(c, near) ? hierarchical_in_memory : hierarchical_in_pipes)(c, near, slice_own(c));
+    return (band_is_in_reach(c, near) ? hierarchical_in_memory : hierarchical_in_pipes)(c, near, hierarchical_slice(c));
 }
 
 /* ---- what it costs ---- */

@@ -14,7 +14,7 @@ static void move_stage(struct collective *c) {
 
 /* An algorithm that reads its peers' buffers reads copies of a small message in the link's slots,
  * and on one host takes what is out of reach through memory that the link lends. */
-static enum error run_moving(const struct algo_ops *algo, struct collective *c) {
+static enum error move_run(const struct algo_ops *algo, struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     collective_fn own = algo->run[c->kind];
     bool reads = c->kind != KIND_ALL_TO_ALL && (!own || algo->small_at_once);
@@ -27,7 +27,7 @@ static enum error run_moving(const struct algo_ops *algo, struct collective *c) 
     return own ? own(c) : plain_move(c, c->kind);
 }
 
-static const struct algo_ops *algo_for(const struct collective *c) {
+static const struct algo_ops *move_algo(const struct collective *c) {
     if (c->algo) return c->algo;
     return algo_cheapest(c->terrain, c->sum.order, c->kind, is_several(c), bytes_of(c, c->sum.count));
 }
@@ -36,7 +36,7 @@ enum error collective_move(struct collective *c) {
     const struct link_ops *ops = c->link->ops;
     if (c->kind == KIND_SEND) return collective_send(c, c->root, c->buf, c->sum.count);
     if (c->kind == KIND_RECV) return collective_receive(c, c->root, c->buf, c->sum.count, LAND_COPY);
-    if (collective_moves(c)) return run_moving(algo_for(c), c);
+    if (collective_moves(c)) return move_run(move_algo(c), c);
     TRY(ops->meet(c->link, c->lane, &c->call, c->buf, c->at));
     return ops->lazy && c->kind != KIND_ALLOC ? ops->sync(c->link, c->lane) : ERR_NONE;
 }

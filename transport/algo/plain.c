@@ -9,7 +9,7 @@ static const struct leg no_leg = {.peer = -1};
 
 /* ---- over buffers that can be read ---- */
 
-static void read_part(struct collective *c, int peer, struct element_range r) {
+static void plain_read_part(struct collective *c, int peer, struct element_range r) {
     const char *theirs = element(c, c->at[peer], r.lo);
     char *mine = element(c, c->buf, r.lo);
     if (theirs != mine && r.hi > r.lo) memcpy(mine, theirs, bytes_of(c, r.hi - r.lo));
@@ -21,19 +21,19 @@ static enum error plain_read(struct collective *c, enum kind kind) {
     if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, &c->buf, 1);
     for (int i = 1; i < c->size && !kind_adds(kind); i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        read_part(c, r, collective_range(c, kind, r, c->rank));
+        plain_read_part(c, r, collective_range(c, kind, r, c->rank));
     }
     return collective_finish(c);
 }
 
 /* ---- over pipes ---- */
 
-static int64_t piece_of(const struct collective *c) {
+static int64_t plain_piece(const struct collective *c) {
     return (int64_t)(c->part_bytes / dtype_size(c->sum.type));
 }
 
 /* Where a piece of the band's term i is received, to be added. */
-static char *scratch_of(const struct collective *c, int i) {
+static char *plain_scratch(const struct collective *c, int i) {
     return c->scratch + (size_t)i * c->part_bytes;
 }
 
@@ -52,9 +52,9 @@ void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t
 }
 
 /* Sums [lo, hi) of my terms and of what the scratch holds of the others'. */
-static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
+static void band_sum_scratch(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     for (int i = 0; i < band->n; i++)
-        c->lists->in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : scratch_of(c, i);
+        c->lists->in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : plain_scratch(c, i);
     band_add(c, band, lo, hi);
 }
 
@@ -63,28 +63,28 @@ static int band_neighbour(const struct band *b, int i) {
     return b->rank[(b->me + i + b->n) % b->n];
 }
 
-static int64_t piece_size(struct element_range r, int64_t from, int64_t most) {
+static int64_t plain_piece_size(struct element_range r, int64_t from, int64_t most) {
     int64_t left = r.hi - r.lo - from;
     return left < 0 ? 0 : left < most ? left : most;
 }
 
 /* The piece of what goes from one rank to another that begins 'skip' elements into it; perhaps nothing. */
-static struct leg piece_leg(const struct collective *c, enum kind kind, int from, int to, int64_t skip, int64_t most) {
+static struct leg plain_leg(const struct collective *c, enum kind kind, int from, int to, int64_t skip, int64_t most) {
     struct element_range r = collective_range(c, kind, from, to);
     bool mine = from == c->rank;
     char *data = element(c, mine && kind == KIND_ALL_TO_ALL ? c->send : c->buf, r.lo + skip);
     if (!collective_flows(c, kind, from, to)) return no_leg;
-    return (struct leg){mine ? to : from, data, piece_size(r, skip, most), LAND_COPY};
+    return (struct leg){mine ? to : from, data, plain_piece_size(r, skip, most), LAND_COPY};
 }
 
 /* My terms of a piece of another's part, for a third's of mine, which the scratch takes. */
-static enum error swap_terms(struct collective *c, const struct band *terms, struct leg out, struct leg in) {
+static enum error band_swap_terms(struct collective *c, const struct band *terms, struct leg out, struct leg in) {
     int first, mine = out.peer < 0 ? 0 : band_terms(terms, c->rank, &first);
     int theirs = in.peer < 0 ? 0 : band_terms(terms, in.peer, &first);
     char *buf = out.data;
     for (int k = 0; k < mine || k < theirs; k++) {
         if (k < mine) out.data = buf + bytes_of(c, k * c->apart);
-        if (k < theirs) in.data = scratch_of(c, first + k);
+        if (k < theirs) in.data = plain_scratch(c, first + k);
         TRY(collective_exchange(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
     }
     return ERR_NONE;
@@ -92,17 +92,17 @@ static enum error swap_terms(struct collective *c, const struct band *terms, str
 
 enum error band_sum(struct collective *c, enum kind kind, const struct band *ranks, const struct band *terms) {
     const struct element_range own = collective_range(c, kind, c->rank, c->rank);
-    int64_t longest = 0, piece = piece_of(c);
+    int64_t longest = 0, piece = plain_piece(c);
     for (int i = 0; i < ranks->n; i++) {
         struct element_range r = collective_range(c, kind, c->rank, ranks->rank[i]);
         if (r.hi - r.lo > longest) longest = r.hi - r.lo;
     }
     for (int64_t from = 0; from < longest; from += piece) {
-        int64_t n = piece_size(own, from, piece), lo = own.lo + from;
+        int64_t n = plain_piece_size(own, from, piece), lo = own.lo + from;
         for (int i = 1; i < ranks->n; i++)
-            TRY(swap_terms(c, terms, piece_leg(c, kind, c->rank, band_neighbour(ranks, i), from, piece),
-                           piece_leg(c, kind, band_neighbour(ranks, -i), c->rank, from, piece)));
-        if (n) scratch_sum(c, terms, lo, lo + n);
+            TRY(band_swap_terms(c, terms, plain_leg(c, kind, c->rank, band_neighbour(ranks, i), from, piece),
+                                plain_leg(c, kind, band_neighbour(ranks, -i), c->rank, from, piece)));
+        if (n) band_sum_scratch(c, terms, lo, lo + n);
     }
     return ERR_NONE;
 }
@@ -110,11 +110,11 @@ enum error band_sum(struct collective *c, enum kind kind, const struct band *ran
 /* Parts travel whole; a broadcast in pieces, so that all receive it at once. */
 enum error band_spread(struct collective *c, enum kind kind, const struct band *ranks) {
     bool whole = kind != KIND_BROADCAST;
-    int64_t most = whole ? INT64_MAX : piece_of(c), n = whole ? 1 : c->sum.count;
+    int64_t most = whole ? INT64_MAX : plain_piece(c), n = whole ? 1 : c->sum.count;
     for (int64_t from = 0; from < n; from = whole ? n : from + most)
         for (int i = 1; i < ranks->n; i++) {
-            struct leg out = piece_leg(c, kind, c->rank, band_neighbour(ranks, i), from, most);
-            struct leg in = piece_leg(c, kind, band_neighbour(ranks, -i), c->rank, from, most);
+            struct leg out = plain_leg(c, kind, c->rank, band_neighbour(ranks, i), from, most);
+            struct leg in = plain_leg(c, kind, band_neighbour(ranks, -i), c->rank, from, most);
             if (out.peer >= 0 || in.peer >= 0) TRY(collective_exchange(c, out, in));
         }
     return ERR_NONE;

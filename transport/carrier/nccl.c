@@ -111,7 +111,7 @@ static void nccl_separate(const struct group *g) {
 
 /* What NCCL is to keep to, unless the user has set it. A sum in the switches of NVLink (NVLS) adds in an order of its
  * own, which may be another one the next time. Gives what else is to be told of it. */
-static const char *settle_environment(const struct group *g) {
+static const char *nccl_set_environment(const struct group *g) {
     char name[ADDRESS_MAX], exactly[ADDRESS_MAX + 1];
     if (g->params.interface && address_interface(g->params.interface, name)) {
         snprintf(exactly, sizeof exactly, "=%s", name);
@@ -125,7 +125,7 @@ static const char *settle_environment(const struct group *g) {
 
 /* A number for the GPU, which is the same for two ranks only on the same one: by its bus, since each process may count
  * the GPUs that it sees in its own way. */
-static int64_t gpu_of(const struct group *g) {
+static int64_t nccl_gpu_number(const struct group *g) {
     const struct device *d = g->params.device;
     struct device_unit about = {.bus = ""};
     uint64_t h = 0xcbf29ce484222325u;
@@ -137,10 +137,10 @@ static int64_t gpu_of(const struct group *g) {
 }
 
 /* Settings are for all ranks or for none. */
-static enum error find_shared(struct group *g, bool *shared) {
+static enum error nccl_find_shared(struct group *g, bool *shared) {
     int64_t *gpu = pool_alloc(g->pool, (size_t)g->size * sizeof *gpu);
     if (!gpu) return ERR_MEMORY;
-    gpu[g->rank] = gpu_of(g);
+    gpu[g->rank] = nccl_gpu_number(g);
     TRY(group_gather_all(g, gpu, 1));
     *shared = false;
     for (int a = 0; a < g->size; a++)
@@ -184,9 +184,9 @@ static enum error nccl_open(struct group *g, struct carrier **out, char *why) {
     pthread_mutex_init(&n->mutex, NULL);
     n->bitwise = g->params.bitwise;
     n->timeout = g->params.timeout;
-    TRY(find_shared(g, &shared));
+    TRY(nccl_find_shared(g, &shared));
     if (shared) nccl_separate(g);
-    const char *more = settle_environment(g);
+    const char *more = nccl_set_environment(g);
     TRY(nccl_join_group(n));
     nccl_version(version, NULL, 0);
     snprintf(why, 256, "%s%s%s%s", version, n->bitwise ? ", which only moves: sums are the engine's" : "",

@@ -16,7 +16,7 @@ static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
                                                    [REDOP_MAX] = ncclMax,
                                                    [REDOP_AVERAGE] = ncclAvg};
 
-static bool is_float(enum dtype t) {
+static bool dtype_is_float(enum dtype t) {
     return t == DTYPE_F32 || t == DTYPE_F64 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
 
@@ -25,16 +25,17 @@ bool nccl_takes(const struct carrier *cr, const struct collective *c) {
     const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
     if (!kind_adds(c->kind)) return true;
     if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
-    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE && (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
+    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE &&
+           (c->sum.op != REDOP_AVERAGE || dtype_is_float(c->sum.type));
 }
 
-static bool equal_parts(const struct collective *c) {
+static bool parts_are_equal(const struct collective *c) {
     for (int r = 1; r < c->size; r++)
         if (part_size(c, r) != part_size(c, 0)) return false;
     return true;
 }
 
-static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+static ncclResult_t nccl_move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclDataType_t t = types[c->sum.type];
     ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
     size_t count = (size_t)(c->part ? part_size(c, 0) : c->sum.count);
@@ -57,22 +58,22 @@ static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *
 /* ---- groups of messages ---- */
 
 /* To the first thing that goes wrong; the group is ended in any case. */
-static ncclResult_t worse_of(ncclResult_t a, ncclResult_t b) {
+static ncclResult_t nccl_worse(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
-static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+static ncclResult_t nccl_reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclResult_t rc = nccl.GroupStart();
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
-            rc = worse_of(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
-                                          n->comm, stream));
+            rc = nccl_worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
+                                            n->comm, stream));
     }
-    return worse_of(rc, nccl.GroupEnd());
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-static ncclResult_t swap_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+static ncclResult_t nccl_swap_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     const char *send = n->swap.kind == KIND_ALL_TO_ALL ? c->send : c->buf;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
@@ -81,64 +82,65 @@ static ncclResult_t swap_parts(struct nccl_carrier *n, const struct collective *
         struct element_range out = collective_range(c, n->swap.kind, c->rank, to);
         struct element_range in = collective_range(c, n->swap.kind, by, c->rank);
         size_t nout = (size_t)(out.hi - out.lo), nin = (size_t)(in.hi - in.lo);
-        if (nout) rc = worse_of(rc, nccl.Send(element(c, send, out.lo), nout, t, to, n->comm, stream));
-        if (nin) rc = worse_of(rc, nccl.Recv(element(c, c->buf, in.lo), nin, t, by, n->comm, stream));
+        if (nout) rc = nccl_worse(rc, nccl.Send(element(c, send, out.lo), nout, t, to, n->comm, stream));
+        if (nin) rc = nccl_worse(rc, nccl.Recv(element(c, c->buf, in.lo), nin, t, by, n->comm, stream));
     }
-    return worse_of(rc, nccl.GroupEnd());
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-static enum error exchange_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, enum kind kind) {
+static enum error nccl_exchange_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                                      enum kind kind) {
     const struct carrier *cr = &n->carrier;
     if (kind == KIND_ALL_TO_ALL && part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
     n->swap.kind = kind;
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", swap_parts);
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", nccl_swap_parts);
 }
 
 /* ---- sums in the group's order ---- */
 
-static char *slot_of(const struct nccl_carrier *n, const struct collective *c, int term) {
+static char *nccl_slot(const struct nccl_carrier *n, const struct collective *c, int term) {
     return (char *)n->slots.memory + bytes_of(c, term * n->swap.most);
 }
 
 /* The piece of what rank r adds. */
-static struct element_range piece_range(const struct nccl_swap *s, const struct collective *c, int r) {
+static struct element_range nccl_piece(const struct nccl_swap *s, const struct collective *c, int r) {
     struct element_range all = collective_range(c, c->kind, c->rank, r);
     int64_t lo = all.lo + s->from < all.hi ? all.lo + s->from : all.hi;
     return (struct element_range){lo, all.hi - lo < s->most ? all.hi : lo + s->most};
 }
 
 /* Of my term each rank's piece goes to that rank, and of that rank's term mine comes. */
-static ncclResult_t swap_term(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
-    const struct element_range own = piece_range(&n->swap, c, c->rank);
+static ncclResult_t nccl_swap_term(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const struct element_range own = nccl_piece(&n->swap, c, c->rank);
     int first, k = n->swap.term;
     bool gives = k < own_terms(c);
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        struct element_range out = piece_range(&n->swap, c, to);
+        struct element_range out = nccl_piece(&n->swap, c, to);
         size_t nout = gives ? (size_t)(out.hi - out.lo) : 0;
         size_t nin = k < band_terms(c->band, by, &first) ? (size_t)(own.hi - own.lo) : 0;
         const char *data = element(c, c->buf, k * c->apart + out.lo);
-        if (nout) rc = worse_of(rc, nccl.Send(data, nout, ncclFloat32, to, n->comm, stream));
-        if (nin) rc = worse_of(rc, nccl.Recv(slot_of(n, c, first + k), nin, ncclFloat32, by, n->comm, stream));
+        if (nout) rc = nccl_worse(rc, nccl.Send(data, nout, ncclFloat32, to, n->comm, stream));
+        if (nin) rc = nccl_worse(rc, nccl.Recv(nccl_slot(n, c, first + k), nin, ncclFloat32, by, n->comm, stream));
     }
-    return worse_of(rc, nccl.GroupEnd());
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+static enum error nccl_add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
-    const struct element_range own = piece_range(&n->swap, c, c->rank);
+    const struct element_range own = nccl_piece(&n->swap, c, c->rank);
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
-        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i));
+        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : nccl_slot(n, c, i));
     }
     return carrier_sum(&n->carrier, l, c, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
-static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
+static enum error nccl_ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     struct nccl_swap *s = &n->swap;
     int64_t longest = 0;
@@ -153,10 +155,10 @@ static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum
     TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * s->most)));
     for (s->from = 0; s->from < longest; s->from += s->most) {
         for (s->term = 0; s->term < terms; s->term++)
-            TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", swap_term));
-        TRY(add_piece(n, c, l));
+            TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", nccl_swap_term));
+        TRY(nccl_add_piece(n, c, l));
     }
-    return c->kind == KIND_ALL_REDUCE ? exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
+    return c->kind == KIND_ALL_REDUCE ? nccl_exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
@@ -165,9 +167,10 @@ enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_l
                                                     [KIND_BROADCAST] = "ncclBroadcast",
                                                     [KIND_ALL_GATHER] = "ncclAllGather",
                                                     [KIND_REDUCE_SCATTER] = "ncclReduceScatter"};
-    if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
-    if (wholes[c->kind] && (!c->part || equal_parts(c))) return nccl_issue(n, c, l, wholes[c->kind], move_whole);
-    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts);
-    return exchange_parts(n, c, l, c->kind);
+    if (kind_adds(c->kind) && n->bitwise) return nccl_ordered_sum(n, c, l);
+    if (wholes[c->kind] && (!c->part || parts_are_equal(c)))
+        return nccl_issue(n, c, l, wholes[c->kind], nccl_move_whole);
+    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", nccl_reduce_parts);
+    return nccl_exchange_parts(n, c, l, c->kind);
 }
 #endif

@@ -174,12 +174,12 @@ struct call_of_peer {
     int64_t piece; /* elements that are added at once */
 };
 
-static const struct stand *stand_of(const struct call_of_peer *k, int rank) {
+static const struct stand *peer_stand(const struct call_of_peer *k, int rank) {
     return &k->p->hall->stand[rank];
 }
 
-static const struct stall *stall_of(const struct call_of_peer *k, int rank) {
-    return &stand_of(k, rank)->stalls[k->c->lane];
+static const struct stall *peer_stall(const struct call_of_peer *k, int rank) {
+    return &peer_stand(k, rank)->stalls[k->c->lane];
 }
 
 static enum error peer_follow(const struct call_of_peer *k, const struct device_mark *m) {
@@ -193,16 +193,16 @@ static enum error peer_mark(const struct call_of_peer *k, struct device_mark *m)
 static enum error peer_copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
     const struct carrier *cr = &k->p->carrier;
     if (hi <= lo) return ERR_NONE;
-    return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device, element(k->c, stall_of(k, from)->buf, lo),
-                             bytes_of(k->c, hi - lo));
+    return cr->runtime->copy(cr->device, k->l, to, peer_stand(k, from)->device,
+                             element(k->c, peer_stall(k, from)->buf, lo), bytes_of(k->c, hi - lo));
 }
 
 /* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
 static enum error peer_find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
     const struct band *b = k->c->band;
     int rank = b->rank[i];
-    *out = (const float *)(const void *)term(k->c, b, i, stall_of(k, rank)->buf, lo);
-    if (stand_of(k, rank)->unit == stand_of(k, k->c->rank)->unit) return ERR_NONE;
+    *out = (const float *)(const void *)term(k->c, b, i, peer_stall(k, rank)->buf, lo);
+    if (peer_stand(k, rank)->unit == peer_stand(k, k->c->rank)->unit) return ERR_NONE;
     char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
     int64_t skip = b->piece[i] * k->c->apart;
     *out = (const float *)(const void *)slot;
@@ -215,7 +215,7 @@ static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi)
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
     for (int i = 0; i < b->n; i++)
-        if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->marks[READY]));
+        if (hi > lo) TRY(peer_follow(k, peer_stall(k, b->rank[i])->marks[READY]));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
         for (int i = 0; i < b->n; i++) TRY(peer_find_term(k, i, at, end, &in[i]));
@@ -232,7 +232,7 @@ static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, int m
         int r = (c->rank + i) % c->size;
         struct element_range part = collective_range(c, kind, r, c->rank);
         if (part.hi <= part.lo) continue;
-        TRY(peer_follow(k, stall_of(k, r)->marks[mark]));
+        TRY(peer_follow(k, peer_stall(k, r)->marks[mark]));
         TRY(peer_copy(k, r, element(c, c->buf, part.lo), part.lo, part.hi));
     }
     return ERR_NONE;
@@ -241,7 +241,7 @@ static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, int m
 /* What is asked of this lane next may change the buffer. */
 static enum error peer_follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, stall_of(k, r)->marks[DONE]));
+        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, peer_stall(k, r)->marks[DONE]));
     return ERR_NONE;
 }
 
@@ -288,7 +288,7 @@ static enum error peer_reserve(struct call_of_peer *k) {
     const struct element_range own = collective_range(k->c, k->c->kind, k->c->rank, k->c->rank);
     int64_t n = kind_adds(k->c->kind) ? own.hi - own.lo : 0;
     bool here = true;
-    for (int r = 0; r < k->c->size; r++) here = here && stand_of(k, r)->unit == stand_of(k, k->c->rank)->unit;
+    for (int r = 0; r < k->c->size; r++) here = here && peer_stand(k, r)->unit == peer_stand(k, k->c->rank)->unit;
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     if (n == 0 || here) return ERR_NONE;
     return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->band->n * k->piece));

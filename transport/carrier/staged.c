@@ -44,7 +44,7 @@ static struct element_range staged_range(const struct collective *c, bool any, b
 }
 
 /* The range of buf that this rank gives; of a gather its own part, also at the root, which receives around it. */
-static struct element_range given_range(const struct collective *c) {
+static struct element_range staged_given(const struct collective *c) {
     bool gives = c->kind != KIND_ALL_TO_ALL && c->kind != KIND_RECV;
     if (kind_from_root(c->kind)) gives = c->rank == c->root;
     if (c->kind == KIND_REDUCE) gives = own_terms(c) > 0;
@@ -52,7 +52,7 @@ static struct element_range given_range(const struct collective *c) {
 }
 
 /* The range of buf that this rank receives. */
-static struct element_range received_range(const struct collective *c) {
+static struct element_range staged_received(const struct collective *c) {
     bool root = c->rank == c->root, receives = c->kind != KIND_SEND;
     if (kind_has_root(c->kind)) receives = kind_to_root(c->kind) ? root : !root;
     return staged_range(c, receives, c->kind == KIND_REDUCE_SCATTER || c->kind == KIND_SCATTER);
@@ -62,9 +62,9 @@ static struct element_range received_range(const struct collective *c) {
 
 /* there: the call as it lies on the device; c has the host's memory, where a rank's terms lie side by side. Also what was
  * written before from the same memory has arrived afterwards. */
-static enum error stage_go_down(struct carrier *cr, enum device_lane l, const struct collective *there,
-                                const struct collective *c) {
-    struct element_range r = given_range(c);
+static enum error staged_go_down(struct carrier *cr, enum device_lane l, const struct collective *there,
+                                 const struct collective *c) {
+    struct element_range r = staged_given(c);
     int terms = c->apart ? own_terms(c) : 1;
     for (int k = 0; k < terms && c->buf != there->buf && r.hi > r.lo; k++)
         TRY(cr->runtime->read(cr->device, l, element(c, c->buf, k * c->apart + r.lo),
@@ -78,7 +78,7 @@ static enum error stage_go_down(struct carrier *cr, enum device_lane l, const st
 static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
     const struct collective there = *c;
-    const struct element_range got = received_range(c);
+    const struct element_range got = staged_received(c);
     int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
     if (c->sum.count && device_holds(cr->device, c->buf)) {
         TRY(slots_reserve(cr, l, &s->buf, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1))));
@@ -90,7 +90,7 @@ static enum error staged_run(struct carrier *cr, struct collective *c, enum devi
         err = slots_reserve(cr, l, &s->send, bytes_of(c, c->send_part[c->size]));
         c->send = s->send.memory;
     }
-    if (!err) err = stage_go_down(cr, l, &there, c);
+    if (!err) err = staged_go_down(cr, l, &there, c);
     if (!err) err = collective_move(c);
     if (!err && c->buf != there.buf && got.hi > got.lo)
         err = cr->runtime->write(cr->device, l, element(c, there.buf, got.lo), element(c, c->buf, got.lo),

@@ -157,13 +157,12 @@ static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
 
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char bytes[32];
-    const char *name = kind_name(c->kind);
     if (kind_has_peer(c->kind))
         message_words(c, out);
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
     else
-        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", name, (unsigned)c->call.sequence,
+        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", kind_name(c->kind), (unsigned)c->call.sequence,
                  text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }
 

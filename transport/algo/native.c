@@ -1,8 +1,7 @@
-/* Algorithm "native": the link's own collectives, where it has them (MPI's), to compare ours with.
- * How they add, in which order and in how many steps, is the library's business: this is the one
- * algorithm whose bits nobody promises, so it runs only where it is asked for by name. What the
- * library lacks (other kinds, half floats, bytes, minima that keep a NaN, ranks that give nothing) is
- * done as star does it.
+/* Algorithm "native": the link's own collectives, where it has them (MPI's), to compare ours with. How they add, in
+ * which order and in how many steps, is the library's business: this is the one algorithm whose bits nobody promises,
+ * so it runs only where it is asked for by name. What the library lacks (other kinds, half floats, bytes, minima that
+ * keep a NaN, ranks that give nothing) is done as star does it.
  *
  * The bytes counted are those of a ring; the library does not tell. */
 #include "transport/algo/plain.h"

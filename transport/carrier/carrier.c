@@ -217,15 +217,14 @@ struct carrier_patience {
 static enum error carrier_look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
     struct group *g = cr->group;
-    struct link *link = g->link;
     char doing[DESCRIBED_MAX];
     int64_t now = clock_ns();
     double timeout = g->params.timeout, own = cr->device->params.timeout;
     if (!p->begun && (!c->ready || cr->runtime->passed(c->ready))) p->begun = now;
     double waited = clock_seconds(now - (p->begun ? p->begun : p->start));
-    if (now - p->looked >= LOOK && link->ops->lost) {
+    if (now - p->looked >= LOOK && g->link->ops->lost) {
         p->looked = now;
-        TRY(link->ops->lost(link, c->lane));
+        TRY(g->link->ops->lost(g->link, c->lane));
     }
     if (!p->begun) /* the device has not come to the call: it computes, or it hangs */
         return waited < (own > 0 ? own : timeout) ? ERR_NONE : cr->runtime->give_up(cr->device, p->l, waited);

@@ -15,6 +15,7 @@
 
 #ifdef ENGINE_HAVE_NCCL
 #include "engine/base/clock.h"
+#include "engine/base/digest.h"
 #include "engine/base/give_up.h"
 #include "transport/carrier/nccl_impl.h"
 #include "transport/link/tcp_address.h"
@@ -128,12 +129,10 @@ static const char *nccl_set_environment(const struct group *g) {
 static int64_t nccl_gpu_number(const struct group *g) {
     const struct device *d = g->params.device;
     struct device_unit about = {.bus = ""};
-    uint64_t h = 0xcbf29ce484222325u;
     if (d->ops->unit_about) d->ops->unit_about(d->params.unit, &about);
     if (!*about.bus) snprintf(about.bus, sizeof about.bus, "%d", d->params.unit);
-    for (const char *p = about.bus; *p; p++) h = (h ^ (unsigned char)*p) * 0x100000001b3u;
-    h ^= g->params.roster ? (uint64_t)g->params.roster->of[g->rank].host << 32 : 0;
-    return (int64_t)h;
+    int64_t host = g->params.roster ? g->params.roster->of[g->rank].host : 0;
+    return host << 32 | crc32c(0, about.bus, strlen(about.bus));
 }
 
 /* Settings are for all ranks or for none. */

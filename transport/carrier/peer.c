@@ -51,10 +51,6 @@ static struct peer_carrier *peer_of(struct carrier *cr) {
     return (struct peer_carrier *)cr;
 }
 
-static enum device_lane peer_lane(int lane) {
-    return lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
-}
-
 /* ---- the hall ---- */
 
 static enum error peer_suits(const struct group *g) {
@@ -138,7 +134,7 @@ static void hall_free_stand(struct peer_carrier *p) {
     const struct device_runtime *runtime = p->carrier.runtime;
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
-        enum error err = runtime->wait(p->carrier.device, peer_lane(lane));
+        enum error err = runtime->wait(p->carrier.device, lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* has been told, or is for nobody */
         for (int m = 0; m < MARKS; m++)
             if (s->stalls[lane].marks[m]) runtime->mark_free(s->stalls[lane].marks[m]);

@@ -32,7 +32,7 @@ static const struct recording_call *find_call(const struct recording *r, int lan
     return NULL;
 }
 
-static const struct recording_call *any_call(const struct merge_report *m, int lane, uint32_t sequence) {
+static const struct recording_call *find_any_call(const struct merge_report *m, int lane, uint32_t sequence) {
     const struct recording_call *c = NULL;
     for (int i = 0; i < m->n && !c; i++) c = find_call(&m->ranks[i], lane, sequence);
     return c;
@@ -189,7 +189,7 @@ static double longest_wait(const struct merge_report *m, int lane) {
 
 static void print_lane(const struct merge_report *m, int lane) {
     uint32_t next = m->next[lane];
-    const struct recording_call *done = any_call(m, lane, next - 1), *open = any_call(m, lane, next);
+    const struct recording_call *done = find_any_call(m, lane, next - 1), *open = find_any_call(m, lane, next);
     fprintf(m->out, "%s: %s%s", lane ? "communication lane" : "the ranks' own calls",
             done ? "all finished " : "no collective was finished by all", done ? call_phrase(done).text : "");
     if (open) {
@@ -294,7 +294,7 @@ static void print_last_call(const struct merge_report *m, const struct recording
 
 /* What the rank missed on a lane, and how long the others waited there. */
 static void print_missed(const struct merge_report *m, const struct recording *r, int lane) {
-    const struct recording_call *open = any_call(m, lane, m->next[lane]);
+    const struct recording_call *open = find_any_call(m, lane, m->next[lane]);
     if (!open || find_call(r, lane, m->next[lane])) return;
     fprintf(m->out, "; it %s entered %s, where %s waited %.1f s", recording_lives(r) ? "has not" : "never",
             call_phrase(open).text, ranks_phrase(m, lane, m->next[lane], true).text, longest_wait(m, lane));

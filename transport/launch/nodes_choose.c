@@ -84,15 +84,15 @@ static enum error await_others(struct nodes *n, struct lost_ranks *all) {
 static enum error take_in(struct nodes *n, const char *key, struct pool *pool) {
     char *text;
     size_t length;
-    int64_t index;
     struct present come = {.first = -1};
-    if (!text_int(key + strlen(NODES_COME), &index) || index < 1 || index >= n->p->nodes_max) return ERR_NONE;
+    int index = (int)strtol(key + strlen(NODES_COME), NULL, 10);
+    if (index < 1 || index >= n->p->nodes_max) return ERR_NONE;
     for (int i = 0; i < n->count; i++)
         if (n->at[i].index == index && n->at[i].locals) return ERR_NONE;
     TRY(store_find(n->store, key, pool, &text, &length));
     if (!text || sscanf(text, "%llu %9d", &come.member, &come.locals) != 2) return ERR_NONE;
-    if (!store_sees(n->store, come.member)) return store_delete(n->store, key, NULL);
-    come.index = (int)index;
+    if (!store_sees(n->store, come.member)) return store_delete(n->store, key);
+    come.index = index;
     if (come.locals >= 1 && come.locals <= LOCALS_MAX && n->count < 2 * n->p->nodes_max) n->at[n->count++] = come;
     return ERR_NONE;
 }

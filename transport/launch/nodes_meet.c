@@ -1,6 +1,6 @@
 /* Rounds: node 0 writes the name of each under "round", others look for a name that they do not
  * know. The name holds a random part, so that a store which a new node 0 keeps is not taken for the
- * old one. Once all have met, "met/NAME" says so: who comes later has missed the round.
+ * old one. Once all have met, "met/NAME." says so: who comes later has missed the round.
  *
  * Where fewer devices are enough, each node of the round that failed first writes "left/NAME.NODE": how many ranks it
  * can still start, and which of them were lost. Node 0 waits for that from all whom it does not know to be lost (their
@@ -111,8 +111,8 @@ static enum error tell_loss(struct nodes *n, const struct nodes_loss *loss) {
 static enum error tell_come(struct nodes *n, bool waits) {
     char key[32], text[48];
     int length = snprintf(text, sizeof text, "%llu %d", (unsigned long long)store_member(n->store), n->p->locals);
-    snprintf(key, sizeof key, "%s%d", NODES_COME, n->p->index);
-    return waits ? store_set(n->store, key, text, (size_t)length) : store_delete(n->store, key, NULL);
+    snprintf(key, sizeof key, "%s%05d", NODES_COME, n->p->index);
+    return waits ? store_set(n->store, key, text, (size_t)length) : store_delete(n->store, key);
 }
 
 bool nodes_wait(struct store *s) {
@@ -129,13 +129,11 @@ bool nodes_wait(struct store *s) {
 
 /* What nodes and ranks have written in a round that all have left, so that the store does not grow with each. */
 static enum error round_forget(struct nodes *n, const char *name) {
-    static const char *const before[] = {"", "", "left/", "met/"}, *const after[] = {".", "/", ".", ""};
+    static const char *const keys[] = {"%s.", "%s/", "left/%s.", "met/%s."};
     for (int k = 0; *name && k < 4; k++) {
-        char prefix[80], **keys;
-        int count;
-        snprintf(prefix, sizeof prefix, "%s%s%s", before[k], name, after[k]);
-        TRY(store_list(n->store, prefix, n->pool, &keys, &count));
-        for (int i = 0; i < count; i++) TRY(store_delete(n->store, keys[i], NULL));
+        char prefix[80];
+        snprintf(prefix, sizeof prefix, keys[k], name);
+        TRY(store_delete(n->store, prefix));
     }
     return ERR_NONE;
 }
@@ -156,7 +154,7 @@ static enum error begin_round(struct nodes *n, struct nodes_loss *loss, const ch
 static enum error was_met(struct nodes *n, const char *text, bool *met) {
     char key[96], *value;
     size_t length;
-    snprintf(key, sizeof key, "met/%.*s", (int)strcspn(text, " "), text);
+    snprintf(key, sizeof key, "met/%.*s.", (int)strcspn(text, " "), text);
     TRY(store_find(n->store, key, n->pool, &value, &length));
     *met = value != NULL;
     return ERR_NONE;
@@ -312,7 +310,7 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
     TRY(rendezvous_meet(&r, n->pool, &members));
     memcpy(n->older, n->last, sizeof n->older);
     memcpy(n->last, out->name, sizeof n->last);
-    snprintf(key, sizeof key, "met/%s", out->name);
+    snprintf(key, sizeof key, "met/%s.", out->name);
     if (n->p->index == 0) TRY(store_set(n->store, key, "", 0));
     return read_members(n, members, out);
 }

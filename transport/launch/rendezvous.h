@@ -28,8 +28,8 @@ struct attendant {
     char who[128];
     const char *text;
 };
-/* Returns when all are there: all[0 .. count), pool's. It takes five requests to the store, however many members there
- * are, one of which asks for each of them once. ERR_MISMATCH: two members of one index,
+/* Returns when all are there: all[0 .. count), pool's. A member asks once and is answered once, with all members, unless
+ * the list of them is too long for an answer, or others are awaited for long. ERR_MISMATCH: two members of one index,
  * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
- * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 5 to 9 of 16 have not come within 60 s". */
+ * 3f2a..., but node 0 (hostA, pid 7) 88c1...". ERR_TIMEOUT: "ranks 2, 5 to 9 of 16 have not come within 60 s". */
 MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all);

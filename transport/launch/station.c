@@ -27,7 +27,6 @@ struct station {
     struct group_params group;
     struct pool *pool;
     struct store *store;
-    const char *file; /* of the store, if it is this rank's to remove */
     struct port *port;
     struct meeting *meeting;
     struct roster roster;
@@ -68,23 +67,22 @@ static enum error open_store(struct station *s, const struct station_params *p) 
     struct store_params sp = {.serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
     sp.url = is_url(p->master) ? p->master : pool_printf(s->pool, "tcp://%s", p->master);
     if (!sp.url) return ERR_MEMORY;
-    if (p->serve && !strncmp(sp.url, "file://", 7)) s->file = sp.url + 7;
     return store_open(&sp, &s->store);
 }
 
-/* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
- * user's processes on this host can open. */
+/* The key of the store's members; where they have none, a random number from their store, which only this user's
+ * processes on this host can open. */
 static enum error find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
-    const char *random, *name = pool_printf(s->pool, "%s/key", p->round);
-    char *now = NULL;
-    bool first;
+    const char *name = pool_printf(s->pool, "%s/key", p->round), *random = "";
+    char *now;
+    size_t n;
     snprintf(key, SECRET_SIZE, "%s", store_key(s->store));
     if (*key) return ERR_NONE;
-    TRY(token_random(s->pool, &random));
+    if (p->serve) TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
-    TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
-    if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is not a key", name);
-    return secret_key(p->token && *p->token ? p->token : now, key);
+    if (p->serve) TRY(store_set(s->store, name, random, strlen(random)));
+    TRY(store_get(s->store, name, 0, s->pool, &now, &n));
+    return secret_key(now, key);
 }
 
 static enum error open_port(struct station *s, const struct station_params *p) {
@@ -266,7 +264,6 @@ void station_close(struct station *s) {
     meeting_free(s->meeting);
     port_close(s->port);
     store_close(s->store);
-    if (s->file) (void)unlink(s->file); /* the others have met, or find out that nobody is there */
     pool_free(s->pool);
 }
 

@@ -120,6 +120,13 @@ static void kill_ranks(struct launch_watch *w) {
     signal_ranks(w, SIGKILL);
 }
 
+/* The first rank makes the group of all before it executes the program, unless it is killed before that: then its
+ * remains are made the group here, so that the others find one. In all other cases it is late for that, and no matter. */
+static void group_make(struct launch_watch *w, pid_t first) {
+    w->group = first;
+    (void)setpgid(first, first);
+}
+
 static enum error spawn_rank(struct launch_watch *w, int local, const int console[2]) {
     const struct launch_params *p = w->p;
     struct rank_process *r = &w->ranks[local];
@@ -138,7 +145,7 @@ static enum error spawn_rank(struct launch_watch *w, int local, const int consol
     close(rank_end);
     r->output.told = w->told;
     if (err != ERR_NONE) return err;
-    if (local == 0) w->group = r->pid;
+    if (local == 0) group_make(w, r->pid);
     w->started++, w->running++;
     return ERR_NONE;
 }

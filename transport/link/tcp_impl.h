@@ -35,6 +35,7 @@ struct hello {
     struct door_head head;
     uint64_t group;
     uint32_t from, to, size, kind; /* kind: a way or CONTROL */
+    struct seal_ciphers ciphers;   /* of 'from', which dials */
 };
 static inline struct hello hello_of(const struct link_params *p, int from, int to, uint32_t kind) {
     return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)),
@@ -42,7 +43,8 @@ static inline struct hello hello_of(const struct link_params *p, int from, int t
                           .from = (uint32_t)from,
                           .to = (uint32_t)to,
                           .size = (uint32_t)p->size,
-                          .kind = kind};
+                          .kind = kind,
+                          .ciphers = seal_ciphers()};
 }
 const char *port_key(const struct port *p);
 /* A group that a port serves. All is the port's while it is served, but the caller's memory. */
@@ -56,9 +58,9 @@ struct port_group {
 };
 void port_serve(struct port *p, struct port_group *g);
 void port_unserve(struct port *p, struct port_group *g);
-/* Opens a stream of this rank to a peer: waits for the peer's port until clock_ns() is 'deadline', never for a thread of
- * the peer. kind: a way or CONTROL. */
-MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline,
+/* Opens the stream of that hello: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
+ * peer. */
+MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
                                struct stream *out);
 
 /* ---- the link ---- */
@@ -227,8 +229,9 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 enum { LEFT_FOR_GOOD = 200000000 };
 MUST_CHECK enum error lines_open(struct tcp *t);
 void lines_close(struct tcp *t);
-/* The stream is the line's, or freed. kind: a way or CONTROL. */
-MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
+/* The stream is the line's, or freed. h: the hello of whoever dialed it. */
+MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, const struct hello *h,
+                                struct tcp_line **out);
 void line_free(struct tcp_line *line);
 /* With the mutex: a stream that another rank has dialed to send on it. */
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);

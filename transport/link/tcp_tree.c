@@ -195,12 +195,14 @@ void near_gone(struct tcp *t, struct tcp_near *p) {
 /* With the mutex, but for the dialing. */
 static void heal_one(struct tcp *t, struct tcp_near *gone) {
     int heir = gone->report.heir;
+    const struct link_params *p = &t->link.params;
+    struct hello h = hello_of(p, p->rank, heir, CONTROL);
     struct stream s;
     struct tcp_line *line = NULL;
     gone->heals = false;
     pthread_mutex_unlock(&t->mutex);
-    enum error err = tcp_dial(&t->link.params, heir, CONTROL, clock_ns() + (int64_t)(heal_seconds * 1e9), &s);
-    if (!err) err = line_open(t, &s, CONTROL, &line);
+    enum error err = tcp_dial(p, &h, clock_ns() + (int64_t)(heal_seconds * 1e9), &s);
+    if (!err) err = line_open(t, &s, &h, &line);
     pthread_mutex_lock(&t->mutex);
     gone->awaited = 0;
     if (!err) near_came(t, heir, line);
@@ -246,14 +248,16 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
         nng_stream_free(s->s);
         return;
     }
-    if (line_open(t, s, h->kind, &line) != ERR_NONE) return;
+    enum error err = line_open(t, s, h, &line);
     pthread_mutex_lock(&t->mutex);
-    if (!fits) {
-        (void)FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
-                   p->size);
-        settled = health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
+    if (!err && !fits) {
         line->next = t->disused;
         t->disused = line;
+        err = FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
+                   p->size);
+    }
+    if (err) {
+        settled = health_judge(t, err, false, error_words(words, sizeof words));
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {
@@ -281,8 +285,9 @@ static enum error dial_parent(struct tcp *t, int64_t deadline) {
     struct stream s;
     struct tcp_line *line;
     if (rank >= p->rank) return ERR_NONE;
-    TRY(tcp_dial(p, rank, CONTROL, deadline, &s));
-    TRY(line_open(t, &s, CONTROL, &line));
+    struct hello h = hello_of(p, p->rank, rank, CONTROL);
+    TRY(tcp_dial(p, &h, deadline, &s));
+    TRY(line_open(t, &s, &h, &line));
     pthread_mutex_lock(&t->mutex);
     near_came(t, rank, line);
     pthread_mutex_unlock(&t->mutex);

@@ -24,7 +24,7 @@ enum {
     DIAL_MS = 2000, /* for one address: the next may do better */
     GRACE_MS = 500, /* for the server to say itself that a key did not come */
 };
-static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
+static const int64_t FIRST_PAUSE = 2000, LONGEST_PAUSE = 500000, FILE_PAUSE = 16000; /* us; FILE: to look at a file */
 
 struct store {
     struct server *server; /* NULL: another process serves */
@@ -47,13 +47,13 @@ static int64_t store_deadline(double seconds) {
 
 /* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them: the time varies, so that those who
  * collided once do not go on doing so. false: the deadline has passed. */
-static bool store_pause(int64_t *us, int64_t deadline) {
-    int64_t now = clock_ns(), left = deadline - now;
+static bool store_pause(const struct store *s, int64_t *us, int64_t deadline) {
+    int64_t now = clock_ns(), left = deadline - now, most = s->path ? FILE_PAUSE : LONGEST_PAUSE;
     if (left <= 0) return false;
     int64_t ns = *us * 500 + now % (*us * 500); /* from half to all of it, as the clock has it */
     if (ns > left) ns = left;
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
-    *us = *us * 2 < LONGEST_PAUSE ? *us * 2 : LONGEST_PAUSE;
+    *us = *us * 2 < most ? *us * 2 : most;
     return true;
 }
 
@@ -106,7 +106,7 @@ static enum error line_dial(struct store *s, int64_t deadline) {
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
-    } while (store_pause(&us, deadline));
+    } while (store_pause(s, &us, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
                 s->url, text_of_seconds(clock_seconds(clock_ns() - began), time), why);
@@ -196,7 +196,7 @@ static enum error server_ask(struct store *s, const struct request *q, int64_t d
         visit_free(s->line);
         s->line = NULL;
         if (err) return err;
-    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(&us, deadline));
+    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(s, &us, deadline));
     return fail_lost(s, q, lost);
 }
 

@@ -1,5 +1,5 @@
 /* Members of a run meet in a store. Each says who it is, what the others are given of it, and the facts that all must
- * have in common; its server answers all alike (attendance.h): with the roster once all have come, or with why nobody
+ * have in common; it answers all alike (attendance.h): with the roster once all have come, or with why nobody
  * meets. So it is one request and one answer for each, which is asked again now and then: a member that waits says who
  * is missing. */
 #include "transport/launch/rendezvous.h"

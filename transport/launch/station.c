@@ -70,14 +70,15 @@ static enum error open_store(struct station *s, const struct station_params *p) 
     return store_open(&sp, &s->store);
 }
 
-/* The key of the store's members; where they have none, a random number from their store, which only this user's
- * processes on this host can open. */
+/* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
+ * user's processes on this host can open. */
 static enum error find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
     const char *name = pool_printf(s->pool, "%s/key", p->round), *random = "";
     char *now;
     size_t n;
     snprintf(key, SECRET_SIZE, "%s", store_key(s->store));
     if (*key) return ERR_NONE;
+    if (p->token && *p->token) return secret_key(p->token, key);
     if (p->serve) TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
     if (p->serve) TRY(store_set(s->store, name, random, strlen(random)));

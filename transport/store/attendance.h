@@ -1,4 +1,4 @@
-/* Who has come to a meeting, as the server of a store keeps it. */
+/* Who has come to a meeting, as the table of a store keeps it. */
 #pragma once
 #include "transport/store/table.h"
 

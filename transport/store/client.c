@@ -1,4 +1,4 @@
-/* The clients of a store, one of which has the server in its process (server.c).
+/* Stores as their members call them: a file's (file.c), or a server's, which one of them has in its process (server.c).
  *
  * A call sends its request over a line to the server, which is a connection that has proven the secret and greeted, and
  * waits for the reply. When the line breaks, the request is sent again over another one, until the deadline. Waiting is
@@ -9,8 +9,8 @@
 #include "transport/base/secret.h"
 #include "transport/door/address.h"
 #include "transport/door/visit.h"
+#include "transport/store/file.h"
 #include "transport/store/server.h"
-#include "transport/store/signpost.h"
 #include "transport/store/wire.h"
 
 #include <errno.h>
@@ -24,18 +24,17 @@ enum {
     DIAL_MS = 2000, /* for one address: the next may do better */
     GRACE_MS = 500, /* for the server to say itself that a key did not come */
 };
-static const int64_t FIRST_PAUSE = 2000, LONGEST_PAUSE = 500000, FILE_PAUSE = 16000; /* us; FILE: to look at a file */
+static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
 
 struct store {
     struct server *server; /* NULL: another process serves */
     char url[PATH_MAX + 8];
-    const char *path; /* of the file that says where the server is, and its secret; NULL: the address does */
-    int signpost;     /* this server's; -1: none */
+    bool serves;
+    struct file_store *file; /* NULL: the store is a server's, to which what follows leads */
     struct address address;
     char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
-    bool has_token; /* else the key is the file's */
     double timeout;
-    uint64_t client, number; /* number: of the last request */
+    uint64_t client, number; /* client: this member; number: of the last request */
     uint64_t server_number;  /* 0: it has not answered yet */
     struct visit *line;      /* NULL: none */
 };
@@ -45,10 +44,8 @@ static int64_t store_deadline(double seconds) {
     return clock_ns() + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
-/* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them: the time varies, so that those who
- * collided once do not go on doing so. false: the deadline has passed. */
-static bool store_pause(const struct store *s, int64_t *us, int64_t deadline) {
-    int64_t now = clock_ns(), left = deadline - now, most = s->path ? FILE_PAUSE : LONGEST_PAUSE;
+bool store_pause(int64_t *us, int64_t most, int64_t deadline) {
+    int64_t now = clock_ns(), left = deadline - now;
     if (left <= 0) return false;
     int64_t ns = *us * 500 + now % (*us * 500); /* from half to all of it, as the clock has it */
     if (ns > left) ns = left;
@@ -57,17 +54,19 @@ static bool store_pause(const struct store *s, int64_t *us, int64_t deadline) {
     return true;
 }
 
+enum error store_keep(struct pool *pool, struct bytes *value) {
+    if (!value->at || !pool) return ERR_NONE;
+    value->at = pool_strndup(pool, value->at, value->n);
+    return value->at ? ERR_NONE : ERR_MEMORY;
+}
+
 /* ---- dialing ---- */
 
 /* All of the host's addresses, once. why: what the last one said that had its time. */
 static int line_dial_all(struct store *s, int64_t deadline, char why[128]) {
     struct endpoint at[ENDPOINTS_MAX];
-    char found[SECRET_SIZE];
     int count = 0, rv = NNG_ECONNREFUSED;
-    enum error err = s->path ? signpost_read(s->path, &s->address.port, found) : ERR_NONE;
-    if (!err && s->path && !s->has_token) memcpy(s->key, found, sizeof found);
-    if (!err) err = address_resolve(&s->address, at, &count);
-    if (err) snprintf(why, 128, "%s", error_message());
+    if (address_resolve(&s->address, at, &count) != ERR_NONE) snprintf(why, 128, "%s", error_message());
     for (int i = 0; i < count && rv; i++) {
         char url[ENDPOINT_MAX + 8];
         int64_t latest = clock_ns() + DIAL_MS * 1000000LL;
@@ -106,7 +105,7 @@ static enum error line_dial(struct store *s, int64_t deadline) {
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
-    } while (store_pause(s, &us, deadline));
+    } while (store_pause(&us, LONGEST_PAUSE, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
                 s->url, text_of_seconds(clock_seconds(clock_ns() - began), time), why);
@@ -188,16 +187,22 @@ static enum error server_ask(struct store *s, const struct request *q, int64_t d
     do {
         enum error err = line_open(s, deadline, &lost);
         if (!err && !lost && q) err = line_ask(s, WIRE_REQUEST + (uint32_t)q->op, q, deadline, a, &lost);
-        if (!err && !lost && q && a->value.at && pool) {
-            a->value.at = pool_strndup(pool, a->value.at, a->value.n);
-            if (!a->value.at) err = ERR_MEMORY;
-        }
+        if (!err && !lost && q) err = store_keep(pool, &a->value);
         if (!err && !lost) return ERR_NONE;
         visit_free(s->line);
         s->line = NULL;
         if (err) return err;
-    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(s, &us, deadline));
+    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) &&
+             store_pause(&us, LONGEST_PAUSE, deadline));
     return fail_lost(s, q, lost);
+}
+
+/* In turns, each as long as the server lets a request wait. */
+static enum error server_await(struct store *s, const struct request *q, int64_t deadline, struct pool *pool,
+                               struct store_answer *a) {
+    do TRY(server_ask(s, q, deadline, pool, a));
+    while (q->wait && a->status == ANSWER_NOT_THERE && clock_ns() < deadline);
+    return ERR_NONE;
 }
 
 bool store_key_ok(const char *key, size_t n, bool prefix) {
@@ -222,8 +227,7 @@ static enum error store_ask(struct store *s, const struct request *q, double tim
                             struct store_answer *a) {
     int64_t deadline = store_deadline(timeout > 0 ? timeout : s->timeout);
     TRY(request_check(q));
-    do TRY(server_ask(s, q, deadline, pool, a));
-    while (q->wait && a->status == ANSWER_NOT_THERE && clock_ns() < deadline);
+    TRY(s->file ? file_store_ask(s->file, q, deadline, pool, a) : server_await(s, q, deadline, pool, a));
     if (a->status == ANSWER_FULL)
         return FAIL(ERR_CREATE, "the store %s is full: no room for the key '%s'\nit takes %d keys", s->url, q->key,
                     STORE_KEYS_MAX);
@@ -299,10 +303,6 @@ enum error store_meet(struct store *s, const char *name, const void *words, size
 
 /* ---- opening ---- */
 
-static enum error fail_url(const char *url) {
-    return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", url);
-}
-
 static enum error params_check(const struct store_params *p) {
     if (p->token && strlen(p->token) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a token of %zu characters\nat most %d are allowed", strlen(p->token), SECRET_MAX);
@@ -310,26 +310,6 @@ static enum error params_check(const struct store_params *p) {
         return FAIL(ERR_CONFIG, "the name of the run has %zu characters\nat most %d are allowed", strlen(p->run),
                     STORE_KEY_MAX);
     return p->timeout > 0 ? ERR_NONE : FAIL(ERR_USAGE, "a store needs a timeout of more than 0 s");
-}
-
-static enum error url_read(struct store *s, const char *url) {
-    if (snprintf(s->url, sizeof s->url, "%s", url) >= (int)sizeof s->url) return fail_url(url);
-    if (!strncmp(url, "tcp:", 4)) return address_parse(url + 4, &s->address);
-    if (strncmp(url, "file:///", 8) || !url[8]) return fail_url(url);
-    s->path = s->url + strlen("file://");
-    snprintf(s->address.host, sizeof s->address.host, "127.0.0.1");
-    return ERR_NONE;
-}
-
-/* Of a store in a file without a token: random, for those who can read it. */
-static enum error key_make(struct store *s, const char *token) {
-    uint64_t r[2];
-    s->has_token = token && *token;
-    if (s->has_token || !s->path) return secret_key(token ? token : "", s->key);
-    if (getrandom(r, sizeof r, 0) != (ssize_t)sizeof r)
-        return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
-    snprintf(s->key, sizeof s->key, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
-    return ERR_NONE;
 }
 
 /* Serves the store, and makes the address the one at which this process reaches it. */
@@ -342,24 +322,33 @@ static enum error store_serve(struct store *s) {
                     "a store without a token at %s, where others can reach it\nset a token, or serve it at 127.0.0.1",
                     at->text);
     TRY(server_open(at->text, s->key, s->run, &s->server, &s->address.port));
-    if (s->path) return signpost_raise(s->path, s->address.port, s->has_token ? "-" : s->key, &s->signpost);
     bool six = strchr(s->address.host, ':') != NULL;
     snprintf(s->url, sizeof s->url, six ? "tcp://[%s]:%d" : "tcp://%s:%d", s->address.host, s->address.port);
     if (at->any) snprintf(s->address.host, sizeof s->address.host, *at->text == '[' ? "::1" : "127.0.0.1");
     return ERR_NONE;
 }
 
+static enum error server_find(struct store *s, const struct store_params *p, int64_t deadline) {
+    TRY(address_parse(s->url + strlen("tcp:"), &s->address));
+    TRY(secret_key(p->token ? p->token : "", s->key));
+    if (p->serve) TRY(store_serve(s));
+    if (!s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
+    return server_ask(s, NULL, deadline, NULL, NULL);
+}
+
 static enum error store_start(struct store *s, const struct store_params *p) {
+    static const char file[] = "file:///";
     int64_t deadline = store_deadline(p->timeout);
-    snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
-    s->timeout = p->timeout;
-    TRY(url_read(s, p->url ? p->url : ""));
-    TRY(key_make(s, p->token));
     if (getrandom(&s->client, sizeof s->client, 0) != (ssize_t)sizeof s->client)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
-    if (p->serve) TRY(store_serve(s));
-    if (!s->path && !s->address.port) return FAIL(ERR_CONFIG, "'%s' names no port", s->url);
-    return server_ask(s, NULL, deadline, NULL, NULL);
+    s->serves = p->serve;
+    s->timeout = p->timeout;
+    snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
+    int n = snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
+    if (n < (int)sizeof s->url && !strncmp(s->url, "tcp:", 4)) return server_find(s, p, deadline);
+    if (n < (int)sizeof s->url && n >= (int)sizeof file && !strncmp(s->url, file, sizeof file - 1))
+        return file_store_open(s->url + sizeof file - 2, deadline, &s->file);
+    return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
 }
 
 enum error store_open(const struct store_params *p, struct store **out) {
@@ -367,7 +356,6 @@ enum error store_open(const struct store_params *p, struct store **out) {
     TRY(params_check(p));
     TRY(memory_alloc(sizeof(struct store), &memory));
     struct store *s = memory;
-    s->signpost = -1;
     enum error err = store_start(s, p);
     if (err)
         store_close(s);
@@ -379,8 +367,8 @@ enum error store_open(const struct store_params *p, struct store **out) {
 void store_close(struct store *s) {
     if (!s) return;
     visit_free(s->line);
-    signpost_lower(s->path, s->signpost);
     server_close(s->server);
+    file_store_close(s->file, s->serves);
     memory_free(s);
 }
 

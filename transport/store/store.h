@@ -1,5 +1,5 @@
-/* A key-value store, in which ranks and nodes find each other before they have a group. One process serves it
- * (server.h); all, that one too, are its clients.
+/* A key-value store, in which ranks and nodes find each other before they have a group: in a file that all can lock
+ * (file.h), or on a server that one process runs (server.h), over TCP.
  *
  * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited). A request whose reply is lost is sent
  * again, so that what it does may be done twice: a key is for one member to change. One thread at a time may call. */
@@ -15,20 +15,18 @@ enum {
 
 struct store;
 struct store_params {
-    /* tcp://HOST:PORT (IPv6 in brackets), or, where all are on one host, file:///PATH: a file that says where on the
-     * loopback the server is (signpost.h) */
-    const char *url;
-    /* This process serves the data to the others, on that address; port 0 takes a free one. Without it, the server is
-     * awaited until the deadline. */
+    const char *url; /* file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
+    /* tcp: this process serves the data to the others, on that address; port 0 takes a free one. Without it, the
+     * server is awaited until the deadline. file: this process removes the file when it closes the store. */
     bool serve;
-    const char *token; /* a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
+    const char *token; /* tcp: a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
                    processes of one user on one host */
-    const char *run;   /* of which run: a server of another run is refused; NULL: any */
+    const char *run;   /* tcp: of which run: a server of another run is refused; NULL: any */
     double timeout;    /* of opening, and of every call that is not given another */
 };
 MUST_CHECK enum error store_open(const struct store_params *p, struct store **out);
-void store_close(struct store *s); /* of the server: calls of others fail from here on, and its file goes */
-/* The key that members have made of their secret; "" where there is no secret. */
+void store_close(struct store *s); /* who serves: calls of others fail from here on */
+/* The key that a server's members have made of their secret; "" where there is none. */
 const char *store_key(const struct store *s);
 /* Whom the server in this process has turned away last, and why, for messages on those who have not
  * come: "10.0.0.2:41234, which has another token"; false: nobody. */
@@ -51,7 +49,7 @@ MUST_CHECK enum error store_delete(struct store *s, const char *prefix);
 /* Keys that begin so, sorted. ERR_CREATE: more than STORE_VALUE_MAX bytes of them. */
 MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count);
 
-/* ---- meetings: the server answers all members alike (attendance.h, launch/rendezvous.h) ---- */
+/* ---- meetings: all members are answered alike (attendance.h, launch/rendezvous.h) ---- */
 
 /* The words of a member are this and then texts, each with its 0 byte: who it is, what the others are given of it, and
  * of each fact that must be equal on all the name and the value. */

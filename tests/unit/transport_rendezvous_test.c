@@ -27,16 +27,9 @@ struct meeter {
     pthread_t id;
     /* results */
     enum error err;
-    char message[TEXT], hint[200], words[TEXT];
-    int said;   /* lines of who is awaited */
+    char message[TEXT], hint[200];
     bool right; /* it was given what the others are */
 };
-
-static void keep_word(void *user, const char *text) {
-    struct meeter *m = user;
-    m->said++;
-    snprintf(m->words, sizeof m->words, "%s", text);
-}
 
 /* Its own text, with what JSON has to escape. */
 static char long_text[140000]; /* of every fourth, where it is not empty */
@@ -76,9 +69,7 @@ static void meet(struct meeter *m) {
                            .facts = facts,
                            .nfacts = m->nfacts ? m->nfacts : FACTS,
                            .text = text_of(m->index, text),
-                           .timeout = m->timeout > 0 ? m->timeout : 20,
-                           .waiting = keep_word,
-                           .user = m};
+                           .timeout = m->timeout > 0 ? m->timeout : 20};
     m->err = pool_create(&pool);
     if (!m->err) m->err = rendezvous_meet(&r, pool, &all);
     if (m->err) {
@@ -105,6 +96,27 @@ static void plan(struct meeter *m, int n, const char *url) {
 static void meet_all(struct meeter *m, int n) {
     for (int i = 0; i < n; i++) assert_int_equal(pthread_create(&m[i].id, NULL, run, &m[i]), 0);
     for (int i = 0; i < n; i++) pthread_join(m[i].id, NULL);
+}
+
+static char said[TEXT * 20]; /* on standard error, while they met */
+
+static void meet_and_listen(struct meeter *m, int n) {
+    FILE *to = tmpfile();
+    int old = dup(STDERR_FILENO);
+    assert_non_null(to);
+    assert_true(old >= 0 && dup2(fileno(to), STDERR_FILENO) >= 0);
+    meet_all(m, n);
+    assert_true(dup2(old, STDERR_FILENO) >= 0);
+    close(old);
+    rewind(to);
+    said[fread(said, 1, sizeof said - 1, to)] = '\0';
+    fclose(to);
+}
+
+static int lines_said(const char *what) {
+    int n = 0;
+    for (const char *at = strstr(said, what); at; at = strstr(at + 1, what)) n++;
+    return n;
 }
 
 static struct store *new_store(void) {
@@ -281,16 +293,16 @@ static void the_missing_are_named(void **state) {
     (void)state;
     plan(m, 4, store_url(s));
     m[0].timeout = m[1].timeout = 2.5;
-    meet_all(m, 2); /* of 4 */
+    meet_and_listen(m, 2); /* of 4 */
     double took = clock_seconds(clock_ns() - began);
     assert_true(took > 2.4 && took < timing_limit(6));
     for (int i = 0; i < 2; i++) {
         assert_int_equal(m[i].err, ERR_TIMEOUT);
         assert_non_null(strstr(m[i].message, "ranks 2, 3 of 4 have not come within 2.5 s"));
         assert_true(*m[i].hint);
-        assert_int_equal(m[i].said, 1); /* at 2 s */
-        assert_non_null(strstr(m[i].words, "waiting for ranks 2, 3 of 4 (2"));
     }
+    assert_int_equal(lines_said("waiting for"), 2); /* of each at 2 s */
+    assert_int_equal(lines_said("waiting for ranks 2, 3 of 4 (2"), 2);
     store_close(s);
 }
 
@@ -300,10 +312,10 @@ static void one_is_missing(void **state) {
     (void)state;
     plan(m, 2, store_url(s));
     m[1].timeout = 0.1;
-    meet_all(&m[1], 1);
+    meet_and_listen(&m[1], 1);
     assert_int_equal(m[1].err, ERR_TIMEOUT);
     assert_non_null(strstr(m[1].message, "rank 0 of 2 has not come within 100 ms"));
-    assert_int_equal(m[1].said, 0);
+    assert_int_equal(lines_said("waiting"), 0);
     store_close(s);
 }
 
@@ -314,13 +326,13 @@ static void many_are_missing(void **state) {
     (void)state;
     plan(m, COME, store_url(s));
     for (int i = 0; i < COME; i++) m[i].count = 4 * COME, m[i].timeout = 2.5, m[i].index = 4 * i;
-    meet_all(m, COME);
+    meet_and_listen(m, COME);
     for (int i = 0; i < COME; i++) {
         assert_int_equal(m[i].err, ERR_TIMEOUT);
         assert_memory_equal(m[i].message, "ranks 1, 2, 3, 5, ", 18);
         assert_non_null(strstr(m[i].message, ", ... (60) of 80 have not come within 2.5 s"));
     }
-    assert_non_null(strstr(m[COME - 1].words, "waiting for ranks 1, 2, "));
+    assert_int_equal(lines_said("waiting for ranks 1, 2, "), COME);
     store_close(s);
 }
 

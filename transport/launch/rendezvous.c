@@ -50,6 +50,7 @@ static enum error words_write(struct meet *m) {
     fwrite(&head, 1, sizeof head, t.out);
     text_write(t.out, r->who);
     text_write(t.out, r->text ? r->text : "");
+    fprintf(t.out, "number of %ss%c%d%c", r->what, '\0', r->count, '\0');
     for (int i = 0; i < r->nfacts; i++) {
         text_write(t.out, r->facts[i].name);
         text_write(t.out, r->facts[i].value);
@@ -82,13 +83,8 @@ static enum error waiting_tell(const struct meet *m, const struct store_meeting 
     char missing[NUMBERS], time[32];
     bool several;
     TRY(missing_name(m, met, missing, &several));
-    const char *text = pool_printf(m->pool, "waiting for %s of %d (%s)", missing, m->r->count,
-                                   text_of_seconds(clock_seconds(clock_ns() - m->began), time));
-    if (!text) return ERR_MEMORY;
-    if (m->r->waiting)
-        m->r->waiting(m->r->user, text);
-    else
-        log_info("%s", text);
+    log_info("waiting for %s of %d (%s)", missing, m->r->count,
+             text_of_seconds(clock_seconds(clock_ns() - m->began), time));
     return ERR_NONE;
 }
 

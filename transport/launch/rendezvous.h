@@ -1,6 +1,6 @@
 /* Members of a run (ranks, or nodes) meet in a store, find that they are what they should be, and
  * learn of each other. Whoever comes twice, or differs in a fact that must be equal, is refused by
- * name on every member; who waits says for whom. */
+ * name on every member; who waits says for whom, every 5 s from 2 s on. */
 #pragma once
 #include "transport/store/store.h"
 
@@ -20,9 +20,6 @@ struct rendezvous {
     double timeout;
     bool keeps; /* the store ends with this member: where the meeting fails, it stays for a second
                    more, in which the others hear why */
-    /* What was waited for, for how long; NULL: log_info. Every 5 s from 2 s on. */
-    void (*waiting)(void *user, const char *text);
-    void *user;
 };
 struct attendant {
     char who[128];

@@ -24,6 +24,7 @@ struct station_params {
 /* The environment variables that the starter of ranks sets, besides those of token.h. */
 #define ROUND_VARIABLE "ENGINE_ROUND"
 #define NODE_VARIABLE "ENGINE_NODE"
+const char *station_variable(const char *name); /* NULL: it is not set, or empty */
 /* The values from the starter of this process: master (NULL: the ranks share all they need), token, round and node. */
 MUST_CHECK enum error station_told(struct pool *pool, struct station_params *out);
 struct station;

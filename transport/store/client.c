@@ -249,26 +249,25 @@ static char *answer_text(const struct store_answer *a) {
     return (char *)(uintptr_t)a->value.at;
 }
 
-enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value, size_t *n) {
-    struct request q = {.op = STORE_GET, .wait = true, .key = key};
+static enum error value_ask(struct store *s, const struct request *q, double timeout, struct pool *pool, char **value,
+                            size_t *n) {
     struct store_answer a;
     char time[32];
-    TRY(store_ask(s, &q, timeout, pool, &a));
+    TRY(store_ask(s, q, timeout, pool, &a));
     if (a.status == ANSWER_NOT_THERE)
-        return FAIL(ERR_TIMEOUT, "the key '%s' did not come to the store %s within %s", key, s->url,
+        return FAIL(ERR_TIMEOUT, "the key '%s' did not come to the store %s within %s", q->key, s->url,
                     text_of_seconds(timeout > 0 ? timeout : s->timeout, time));
     *value = answer_text(&a);
     *n = a.value.n;
     return ERR_NONE;
 }
 
+enum error store_get(struct store *s, const char *key, double timeout, struct pool *pool, char **value, size_t *n) {
+    return value_ask(s, &(struct request){.op = STORE_GET, .wait = true, .key = key}, timeout, pool, value, n);
+}
+
 enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n) {
-    struct request q = {.op = STORE_GET, .key = key};
-    struct store_answer a;
-    TRY(store_ask(s, &q, 0, pool, &a));
-    *value = answer_text(&a);
-    *n = a.value.n;
-    return ERR_NONE;
+    return value_ask(s, &(struct request){.op = STORE_GET, .key = key}, 0, pool, value, n);
 }
 
 enum error store_delete(struct store *s, const char *prefix) {
@@ -280,14 +279,12 @@ enum error store_delete(struct store *s, const char *prefix) {
 enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count) {
     struct request q = {.op = STORE_LIST, .key = prefix};
     struct store_answer a;
-    int all = 0;
     TRY(store_ask(s, &q, 0, pool, &a));
-    char *first = answer_text(&a), *end = first + a.value.n;
-    for (char *key = first; key < end; key += strlen(key) + 1) all++;
-    *keys = pool_alloc(pool, ((size_t)all + 1) * sizeof **keys);
+    char *end = answer_text(&a) + a.value.n;
+    *keys = pool_alloc(pool, (a.value.n / 2 + 1) * sizeof **keys); /* none is shorter than a letter and its 0 byte */
     if (!*keys) return ERR_MEMORY;
     *count = 0;
-    for (char *key = first; key < end; key += strlen(key) + 1) (*keys)[(*count)++] = key;
+    for (char *key = answer_text(&a); key < end; key += strlen(key) + 1) (*keys)[(*count)++] = key;
     return ERR_NONE;
 }
 

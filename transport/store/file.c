@@ -61,10 +61,10 @@ static void work_unlock(const struct file_store *f) {
     (void)byte_lock(f->fd, BYTE_WORK, F_UNLCK);
 }
 
-/* Whether the path still leads to the file that is open. */
-static bool file_is_current(const struct file_store *f) {
-    struct stat a, b;
-    return fstat(f->fd, &a) == 0 && stat(f->path, &b) == 0 && a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+/* Whether it was not removed since it was opened. */
+static bool file_is_there(const struct file_store *f) {
+    struct stat st;
+    return fstat(f->fd, &st) == 0 && st.st_nlink > 0;
 }
 
 /* ---- the table in the file ---- */
@@ -137,7 +137,7 @@ static enum error file_take(struct file_store *f, int64_t deadline) {
     for (;;) {
         TRY(path_open(f->path, &f->fd));
         TRY(work_lock(f, deadline));
-        if (file_is_current(f)) break;
+        if (file_is_there(f)) break;
         close(f->fd);
     }
     enum error err = head_read(f, &h, &ours);
@@ -165,7 +165,7 @@ enum error file_store_open(const char *path, int64_t deadline, struct file_store
 
 void file_store_close(struct file_store *f, bool removes) {
     if (!f) return;
-    if (removes && file_is_current(f)) (void)unlink(f->path);
+    if (removes && file_is_there(f)) (void)unlink(f->path);
     if (f->fd >= 0) close(f->fd);
     memory_free(f);
 }
@@ -174,8 +174,7 @@ void file_store_close(struct file_store *f, bool removes) {
 
 static enum error work_do(const struct file_store *f, struct store_table *t, const struct request *q, struct pool *pool,
                           struct store_answer *a) {
-    if (!file_is_current(f))
-        return FAIL(ERR_PEER, "the store '%s' was removed, or begun afresh by another run", f->path);
+    if (!file_is_there(f)) return FAIL(ERR_PEER, "the store '%s' was removed", f->path);
     TRY(table_read(f, t));
     if (q->op == STORE_MEET)
         attendance_take(t, q, a);
@@ -203,7 +202,7 @@ enum error file_store_ask(struct file_store *f, const struct request *q, int64_t
     TRY(work_locked(f, q, deadline, pool, a));
     while (q->wait && a->status == ANSWER_NOT_THERE && store_pause(&us, LONGEST_PAUSE, deadline)) {
         bool same =
-            file_is_current(f) && pread(f->fd, &now, sizeof now, 0) == sizeof now && !memcmp(&now, &seen, sizeof now);
+            file_is_there(f) && pread(f->fd, &now, sizeof now, 0) == sizeof now && !memcmp(&now, &seen, sizeof now);
         if (same) continue;
         seen = now;
         TRY(work_locked(f, q, deadline, pool, a));

@@ -174,7 +174,7 @@ static void other_versions_are_named(void **state) {
     uint32_t version = DOOR_VERSION + 1;
     struct visit *v = greeted(1);
     (void)state;
-    make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 1, .number = 1},
+    make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 1},
          &(struct request){.op = STORE_SET, .key = "version", .value = {"1", 1}});
     memcpy(visit_room(v, 0) + offsetof(struct door_head, version), &version, sizeof version);
     assert_int_equal(ask(v, NULL).kind, DOOR_OTHER);
@@ -192,8 +192,7 @@ static void nonsense_is_refused(void **state) {
     for (size_t f = 0; f < sizeof fields / sizeof *fields; f++)
         for (size_t v = 0; v < sizeof values / sizeof *values; v++) {
             struct visit *g = greeted(77);
-            make(g,
-                 &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 77, .number = 100 * f + v + 2},
+            make(g, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_SET, .client = 77},
                  &(struct request){.op = STORE_SET, .key = "k", .value = {"abc", 3}});
             memcpy(visit_room(g, 0) + fields[f], &values[v], 4);
             uint32_t status = ask(g, NULL).kind;
@@ -249,7 +248,7 @@ static void meetings_of_nobody(void **state) {
         for (size_t cut = 0; cut < 2; cut++) {
             struct visit *v = greeted(78);
             size_t n = cut ? sizeof(struct store_words) / 2 : sizeof(struct store_words) + lengths[i];
-            make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_MEET, .client = 78, .number = 2},
+            make(v, &(struct wire_request){.head.kind = WIRE_REQUEST + STORE_MEET, .client = 78},
                  &(struct request){.op = STORE_MEET, .key = "nobody.rank", .value = {&words[i], n}});
             assert_int_equal(ask(v, NULL).kind, DOOR_BAD);
             visit_free(v);

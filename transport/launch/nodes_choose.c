@@ -2,6 +2,7 @@
 #include "transport/launch/nodes_impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 
@@ -164,17 +165,14 @@ static int order_by_index(const void *a, const void *b) {
 
 /* " 0,2" or " +0,2", in the order of their numbers. */
 static enum error nodes_list(struct nodes *n, bool whole, const char **out) {
-    enum { NUMBER = 12 };
-    size_t room = ((size_t)n->count + 1) * NUMBER;
-    char *list = pool_alloc(n->pool, room);
-    if (!list) return ERR_MEMORY;
+    struct file_text t;
+    TRY(file_text_open(&t));
     qsort(n->at, (size_t)n->count, sizeof *n->at, order_by_index);
-    size_t used = (size_t)snprintf(list, room, whole ? " +0" : " 0");
+    fputs(whole ? " +0" : " 0", t.out);
     for (int i = 0; i < n->count; i++)
-        if (n->at[i].index && n->at[i].locals)
-            used += (size_t)snprintf(list + used, room - used, ",%d", n->at[i].index);
-    *out = list;
-    return ERR_NONE;
+        if (n->at[i].index && n->at[i].locals) fprintf(t.out, ",%d", n->at[i].index);
+    *out = file_text_keep(&t, n->pool);
+    return *out ? ERR_NONE : ERR_MEMORY;
 }
 
 /* Whether those that are left can go on. */

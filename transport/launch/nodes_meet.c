@@ -13,6 +13,7 @@
 #include "transport/launch/nodes_impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
 #include "engine/base/text.h"
@@ -86,15 +87,14 @@ static enum error nodes_open_store(struct nodes *n, double timeout) {
 
 /* "2 5 7": two ranks can be started, ranks 5 and 7 were lost. */
 static enum error loss_tell(struct nodes *n, const struct nodes_loss *loss) {
-    enum { NUMBER = 12 };
     char key[96];
-    size_t room = ((size_t)loss->nlost + 1) * NUMBER;
-    char *text = pool_alloc(n->pool, room);
-    if (!text) return ERR_MEMORY;
-    size_t used = (size_t)snprintf(text, room, "%d", loss->locals);
-    for (int i = 0; i < loss->nlost; i++) used += (size_t)snprintf(text + used, room - used, " %d", loss->lost[i]);
+    struct file_text t;
+    TRY(file_text_open(&t));
+    fprintf(t.out, "%d", loss->locals);
+    for (int i = 0; i < loss->nlost; i++) fprintf(t.out, " %d", loss->lost[i]);
+    const char *text = file_text_keep(&t, n->pool);
     snprintf(key, sizeof key, "left/%s.%d", n->last, n->p->index);
-    return store_set(n->store, key, text, used);
+    return text ? store_set(n->store, key, text, t.n) : ERR_MEMORY;
 }
 
 /* This node waits to be taken in, or has been. */

@@ -62,13 +62,14 @@ static enum error environment_make(const struct launch_self *self, const char *c
 
 /* ---- the process ---- */
 
+/* A descriptor that is duplicated onto itself is inherited under its number. */
 static int files_describe(posix_spawn_file_actions_t *files, const struct launch_self *self, int output) {
-    const int from[] = {output, output, self->meeting_fd, self->console_out, self->console_err};
-    const int to[] = {STDOUT_FILENO, STDERR_FILENO, from[2], from[3],
-                      from[4]}; /* onto itself: it is inherited as it is */
+    const int inherited[] = {self->meeting_fd, self->console_out, self->console_err};
     int why = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-    for (int i = 0; i < 5 && !why; i++)
-        if (from[i] >= 0) why = posix_spawn_file_actions_adddup2(files, from[i], to[i]);
+    if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDOUT_FILENO);
+    if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDERR_FILENO);
+    for (int i = 0; i < 3 && !why; i++)
+        if (inherited[i] >= 0) why = posix_spawn_file_actions_adddup2(files, inherited[i], inherited[i]);
     return why;
 }
 

@@ -34,9 +34,9 @@ struct store {
     struct address address;
     char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
     double timeout;
-    uint64_t client, number; /* client: this member; number: of the last request */
-    uint64_t server_number;  /* 0: it has not answered yet */
-    struct visit *line;      /* NULL: none */
+    uint64_t client;        /* this member */
+    uint64_t server_number; /* 0: it has not answered yet */
+    struct visit *line;     /* NULL: none */
 };
 
 static int64_t store_deadline(double seconds) {
@@ -127,7 +127,7 @@ static enum error fail_status(const struct store *s, const struct door_head *hea
  * answer's value is the line's. */
 static enum error line_ask(struct store *s, uint32_t kind, const struct request *q, int64_t deadline,
                            struct store_answer *a, int *lost) {
-    struct wire_request asked = {.head.kind = kind, .client = s->client, .number = ++s->number};
+    struct wire_request asked = {.head.kind = kind, .client = s->client};
     struct door_head head;
     struct wire_reply h;
     int64_t left = (deadline - clock_ns()) / 1000000 + 1, more = q->wait ? GRACE_MS * 1000000LL : 0;
@@ -139,7 +139,7 @@ static enum error line_ask(struct store *s, uint32_t kind, const struct request 
     if (*lost) return ERR_NONE;
     const uint8_t *reply = visit_reply(s->line, &head);
     if (head.version != DOOR_VERSION || head.kind >= DOOR_REFUSED) return fail_status(s, &head);
-    bool right = wire_read_reply(reply, head.bytes, &h, a) && h.number == asked.number && head.kind < ANSWER_STATUSES;
+    bool right = wire_read_reply(reply, head.bytes, &h, a) && head.kind < ANSWER_STATUSES;
     return right ? ERR_NONE : FAIL(ERR_PEER, "a reply that the store %s cannot have given", s->url);
 }
 

@@ -38,12 +38,10 @@ static bool caller_wake(void *key, struct guest *g) {
 }
 
 /* false: no memory; what the guest asked for it asks again. */
-static bool reply_write(struct guest *g, uint32_t status, const struct store_answer *a) {
-    const struct caller *c = guest_own(g);
-    struct wire_reply h = {.head.kind = status, .number = c->h.number};
+static bool reply_write(struct guest *g, const struct store_answer *a) {
     size_t n;
     if (guest_room(g, wire_reply_size(a)) != ERR_NONE) return false;
-    wire_write_reply(&h, a, guest_message(g, &n));
+    wire_write_reply(a, guest_message(g, &n));
     return true;
 }
 
@@ -73,7 +71,7 @@ static void request_serve(struct server *s, struct guest *g, bool slept) {
         c->parked = true;
         guest_park(g, clock_ns() + ms * 1000000);
     } else {
-        written = reply_write(g, a.status, &a);
+        written = reply_write(g, &a);
     }
     pthread_mutex_unlock(&s->lock);
     if (!sleeps) reply_send(g, written);
@@ -86,7 +84,7 @@ static void greeting_answer(struct server *s, struct guest *g) {
     c->greeted = true;
     c->client = c->h.client;
     pthread_mutex_unlock(&s->lock);
-    reply_send(g, reply_write(g, ANSWER_OK, &a));
+    reply_send(g, reply_write(g, &a));
 }
 
 static void on_message(void *user, struct guest *g) {

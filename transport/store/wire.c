@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-_Static_assert(sizeof(struct wire_request) == 56, "requests have no holes");
-_Static_assert(sizeof(struct wire_reply) == 40, "replies have no holes");
+_Static_assert(sizeof(struct wire_request) == 48, "requests have no holes");
+_Static_assert(sizeof(struct wire_reply) == 32, "replies have no holes");
 
 /* ---- writing ---- */
 
@@ -33,12 +33,11 @@ void wire_write_request(const struct wire_request *h, const struct request *q, u
     wire_put(to, q->value.at, w.value);
 }
 
-void wire_write_reply(const struct wire_reply *h, const struct store_answer *a, uint8_t *to) {
-    struct wire_reply w = *h;
-    w.head = door_head(h->head.kind, wire_reply_size(a));
-    w.there = a->value.at != NULL;
-    w.value = (uint32_t)a->value.n;
-    w.total = a->total;
+void wire_write_reply(const struct store_answer *a, uint8_t *to) {
+    struct wire_reply w = {.head = door_head(a->status, wire_reply_size(a)),
+                           .there = a->value.at != NULL,
+                           .value = (uint32_t)a->value.n,
+                           .total = a->total};
     wire_put(wire_put(to, &w, sizeof w), a->value.at, w.value);
 }
 

@@ -13,7 +13,7 @@ enum wire_kind { WIRE_GREETING = 64, WIRE_REQUEST /* + enum store_op */ };
 
 struct wire_request {
     struct door_head head;
-    uint64_t client, number;
+    uint64_t client;
     int64_t from;
     uint32_t wait_ms;    /* how long the server may wait for what is not there; 0: not */
     uint32_t key, value; /* bytes of each, in this order; key with its 0 byte */
@@ -22,17 +22,16 @@ struct wire_request {
 struct wire_reply {
     struct door_head head;
     uint32_t there, value; /* there: 0 where there is no value, which is not the same as an empty one */
-    uint64_t number;       /* of the request */
     int64_t total;
 };
 
 /* Bytes of a message. */
 size_t wire_request_size(const struct request *q);
 size_t wire_reply_size(const struct store_answer *a);
-/* Write it to 'to', which has room for it. The caller gives head.kind, client, number and wait_ms in h; the rest is
+/* Write it to 'to', which has room for it. The caller gives head.kind, client and wait_ms in h; the rest is
  * set. */
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to);
-void wire_write_reply(const struct wire_reply *h, const struct store_answer *a, uint8_t *to);
+void wire_write_reply(const struct store_answer *a, uint8_t *to);
 /* Of a message that is whole. q and a borrow from it; q is only set for the operations of a store.
  * false: it makes no sense. */
 bool wire_read_request(const uint8_t *message, size_t n, struct wire_request *h, struct request *q);

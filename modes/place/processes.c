@@ -16,7 +16,6 @@
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* ---- a rank ---- */

@@ -269,15 +269,15 @@ enum error launcher_place(const char *master, const char *job, const char *name,
                           struct pool *pool, const char **out) {
     const char *folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
-    *out = master;
-    if (master && *master) return ERR_NONE;
-    if (locals != size)
+    bool told = master && *master;
+    if (!told && locals != size)
         return FAIL(ERR_CONFIG,
                     "%s has started %d ranks, %s of them here, but does not say where they can meet\nset MASTER_ADDR "
                     "and MASTER_PORT for all ranks",
                     name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
-    *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
-                : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
-                              process_start((int)getppid(), NULL));
+    *out = told   ? pool_printf(pool, strstr(master, "://") ? "%s" : "tcp://%s", master)
+           : *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
+                  : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
+                                process_start((int)getppid(), NULL));
     return *out ? ERR_NONE : ERR_MEMORY;
 }

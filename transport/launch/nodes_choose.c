@@ -4,7 +4,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>

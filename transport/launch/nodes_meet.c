@@ -16,7 +16,6 @@
 #include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
-#include "engine/base/text.h"
 #include "transport/launch/token.h"
 
 #include <stdio.h>
@@ -56,6 +55,12 @@ enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
     snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");
     *out = n;
     return ERR_NONE;
+}
+
+static enum error nodes_new_pool(struct nodes *n) {
+    pool_free(n->pool);
+    n->pool = NULL;
+    return pool_create(&n->pool);
 }
 
 void nodes_pause(int64_t ms) {
@@ -229,9 +234,7 @@ static enum error round_await(struct nodes *n, const struct nodes_loss *loss, co
         if (waits && !before) log_info("the others run without this node: they take it in at the next checkpoint");
         if (waits) {
             start = clock_ns(), told = FIRST_S - TELL_S;
-            pool_free(n->pool); /* it may take long */
-            n->pool = NULL;
-            TRY(pool_create(&n->pool));
+            TRY(nodes_new_pool(n)); /* it may take long */
         }
         if (err == ERR_MISMATCH || err == ERR_CONFIG) return err;
         if (left <= 0) return fail_no_round(n, err);
@@ -304,10 +307,8 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
 
 enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out) {
     const char *text, *list;
-    pool_free(n->pool);
-    n->pool = NULL;
     *out = (struct nodes_round){.first = 0};
-    TRY(pool_create(&n->pool));
+    TRY(nodes_new_pool(n));
     TRY(n->p->index == 0 ? round_begin(n, loss, &text) : round_await(n, loss, &text));
     if (nodes_end(text)) return FAIL(ERR_PEER, "%s", text + strlen(NODES_END));
     snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(text, " "), text);

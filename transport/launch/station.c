@@ -51,24 +51,12 @@ static void node_name(char out[NODE_MAX]) {
              (unsigned)getuid());
 }
 
-static bool master_is_url(const char *master) {
-    return strstr(master, "://") != NULL;
-}
-
 /* Whether all ranks are on this host, as far as the master's name tells. */
 static bool master_is_here(const char *master) {
-    if (!master_is_url(master)) return launcher_is_loopback(master);
     return strncmp(master, "tcp://", 6) || launcher_is_loopback(master + 6);
 }
 
 /* ---- store and port ---- */
-
-static enum error station_open_store(struct station *s, const struct station_params *p) {
-    struct store_params sp = {.serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
-    sp.url = master_is_url(p->master) ? p->master : pool_printf(s->pool, "tcp://%s", p->master);
-    if (!sp.url) return ERR_MEMORY;
-    return store_open(&sp, &s->store);
-}
 
 /* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
  * user's processes on this host can open. */
@@ -91,7 +79,7 @@ static enum error station_open_port(struct station *s, const struct station_para
     TRY(station_find_key(s, p, key));
     struct port_params pp = {.interface = p->interface, .key = key, .near = !p->token || !*p->token};
     if (!pp.interface && !master_is_here(p->master)) {
-        TRY(port_address_towards(p->master + (master_is_url(p->master) ? 6 : 0), address));
+        TRY(port_address_towards(p->master + strlen("tcp://"), address));
         pp.interface = address;
     }
     return port_open(&pp, &s->port);
@@ -225,8 +213,10 @@ static enum error station_choose_link(struct station *s, const char *name) {
 }
 
 static enum error station_open_meeting(struct station *s, const struct station_params *p) {
+    const struct store_params sp = {
+        .url = p->master, .serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
     const struct link_ops *asked = link_find(p->link); /* NULL: it depends on where the ranks are */
-    TRY(station_open_store(s, p));
+    TRY(store_open(&sp, &s->store));
     if (!asked || link_is_far(asked)) TRY(station_open_port(s, p)); /* a port has nng's threads */
     TRY(station_meet(s, p));
     TRY(station_choose_link(s, p->link));

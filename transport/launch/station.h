@@ -10,7 +10,7 @@ struct station_params {
     int meeting_fd;   /* of this host's ranks, inherited from who started them; -1: none */
     const char *link; /* a name of links.def, or "auto": what fits where the ranks are */
     /* NULL: the ranks share meeting_fd and that is all they need. */
-    const char *master;              /* HOST:PORT or file:///PATH, where they meet */
+    const char *master;              /* URL of the store where they meet */
     bool serve;                      /* this process keeps the store */
     const char *token, *run, *round; /* see store.h and rendezvous.h */
     /* Ranks that give the same may share memory; NULL: those of one kernel, with the same processes

@@ -37,7 +37,7 @@ struct meeting;
 struct link_params {
     int rank, size;
     double timeout;
-    double heartbeat;            /* seconds of silence after which a peer on another host is lost (tcp_beat.c) */
+    double heartbeat;            /* seconds of silence after which a peer on another host is lost (tcp_control.c) */
     struct meeting *meeting;     /* of the ranks on this host; NULL for a link that needs none */
     const struct roster *roster; /* NULL: all ranks are on this host */
     struct port *port;           /* this rank's; NULL for a link that needs none */

@@ -170,6 +170,7 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
     t->peers = peers;
+    t->events = t->control_bell = -1;
     for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);

@@ -1,7 +1,7 @@
 /* The inside of the link over TCP.
  *
  * Control streams join neighbours in a tree over all ranks (tcp_tree.c); the higher rank dials the lower when the group
- * is opened. Messages pass on streams of one direction, one for each lane and pair of ranks, which the sender dials when
+ * is opened, and a thread of each rank serves them (tcp_control.c). Messages pass on streams of one direction, one for each lane and pair of ranks, which the sender dials when
  * it first has something to send there (tcp_line.c). So a rank has streams to those with whom it works, not to all.
  *
  * A rank dials the other's port, a door (transport/door): both prove in TLS that they hold the run's key, and the
@@ -13,7 +13,6 @@
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
 #include "transport/base/secret.h"
-#include "transport/base/timer.h"
 #include "transport/door/door.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
@@ -114,17 +113,16 @@ struct tcp_line { /* a stream, and how its directions are sealed */
 struct tcp_peer {
     struct tcp_line *_Atomic to[LINK_WAYS], *_Atomic from[LINK_WAYS]; /* NULL: there is none yet (tcp_line.c) */
     _Atomic int64_t left; /* when it was heard that it has left; 0: it has not */
+    int leaver;           /* at place i: the rank that was the i-th to be heard to have left */
 };
 struct tcp_near { /* a neighbour in the tree of control; t->mutex protects it */
-    struct tcp *of;
     int rank;
     struct tcp_line *line; /* NULL: it has not joined yet */
-    nng_aio *send, *recv;
     struct tcp_frame out, in;
-    size_t out_done, in_done;
-    bool sending, ended;
+    size_t out_left, in_done; /* bytes: to be sent of 'out'; that have come of 'in' */
+    bool ended;
     unsigned due;               /* kinds of frames to be sent */
-    uint64_t *leaves;           /* a bit for each rank: that it has left is to be told */
+    int leavers_told;           /* of t->nleavers */
     int64_t heard, asked, asks; /* when something was last heard of it; when it asked last, and was asked */
     bool warned;                /* of its silence */
     struct tcp_report report;   /* its last; at first what the tree says */
@@ -196,19 +194,22 @@ struct tcp {
     int *senders, nsenders; /* t->mutex's */
     struct pollfd *polled;
 
-    nng_aio *beat;
-    struct timer beat_timer;
-    int64_t beaten; /* when; the beat's own */
+    /* The control thread (tcp_control.c), and its own. */
+    pthread_t control;
+    bool controlled;          /* it runs */
+    int events, control_bell; /* an epoll, and an eventfd that wakes it; -1: none */
+    int64_t beaten, beats;    /* when the last beat was, and when the next is due; t->mutex protects them */
+    bool announced;           /* the failure, to 'inside' */
+    struct link *inside;      /* of the ranks of this host, which is to fail with this link; NULL: none */
 
     struct note note;
 
     pthread_mutex_t mutex; /* taken after a port's */
     pthread_cond_t changed;
     struct tcp_near *near;
-    struct tcp_line *disused; /* freed at the end */
-    pthread_t healer;
-    bool healing, healed; /* the thread runs; it is to be joined */
-    _Atomic int judging;  /* enum judging */
+    struct tcp_line *disused; /* a lane's thread may still use their descriptors: freed at the end */
+    int nleavers;
+    _Atomic int judging; /* enum judging */
     int64_t judging_since;
     struct tcp_verdict verdict;
     bool joined;           /* all ranks have: this one knows it */
@@ -230,6 +231,8 @@ void lines_close(struct tcp *t);
 /* The stream is the line's, or freed. kind: a way or CONTROL. */
 MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
 void line_free(struct tcp_line *line);
+/* With the mutex. */
+void line_disuse(struct tcp *t, struct tcp_line *line);
 /* With the mutex: a stream that another rank has dialed to send on it. */
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);
 /* The line on which the lane sends to that peer: dials it, if there is none. */
@@ -272,37 +275,43 @@ struct sighting tree_seen(const struct tcp *t, int rank);
 static inline bool near_is_open(const struct tcp_near *p) {
     return p->line && !p->ended;
 }
-void near_came(struct tcp *t, int rank, struct tcp_line *line); /* a control stream */
-/* It has ended without a word while the group is opened, as a stream that its dialer has given up: it is awaited again. */
-bool near_forget(struct tcp *t, struct tcp_near *p);
-/* It has ended: whoever was its neighbour becomes its heir's. */
-void near_gone(struct tcp *t, struct tcp_near *p);
-void heal_start(struct tcp *t);
+/* It has ended, or counts as lost: whoever was its neighbour becomes its heir's. */
+void tree_gone(struct tcp *t, struct tcp_near *p);
+/* Its stream has ended: it has left, or it has died. */
+void tree_ended(struct tcp *t, struct tcp_near *p);
+/* Dials the heirs of those that are gone; meanwhile the mutex is free. Of the control thread. */
+void tree_mend(struct tcp *t);
 
 /* ---- tcp_health.c ---- */
 /* "rank 3 (hostB, pid 4711)" */
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
-/* These are called with the mutex, but for health_announce. */
-void health_listen(struct tcp_near *p); /* it has a stream now */
-void health_tell_others(struct tcp *t, const struct tcp_near *but, unsigned kind);
-void health_tell(struct tcp_near *p, unsigned kind);
+/* These are called with the mutex; what is to be told leaves with the control thread's next turn. */
+void health_tell_others(struct tcp *t, const struct tcp_near *but, enum frame_kind kind);
 void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours but that one */
-MUST_CHECK bool health_settle(struct tcp *t);
-/* A rank is lost: "has died". True when the group has settled on a failure, which the caller then announces without the
+/* Makes p->out the most urgent frame that is due; false: none is. */
+bool health_frame(struct tcp *t, struct tcp_near *p);
+/* Understands p->in. */
+void health_hear(struct tcp *t, struct tcp_near *p);
+/* A rank is lost: "has died". */
+void health_lost(struct tcp *t, int rank, const char *how);
+/* A verdict of this rank's own: none is made any more once there is one. end: see tcp_verdict. */
+void health_judge(struct tcp *t, enum error err, bool end, const char *reason);
+/* Settles on the verdict when all have told theirs. */
+void health_settle(struct tcp *t);
+/* Tells all ranks that this one leaves, passes on what it hears for a moment, and stops the control thread. Without the
  * mutex. */
-MUST_CHECK bool health_lost(struct tcp *t, int rank, const char *how);
-MUST_CHECK bool health_judge(struct tcp *t, enum error err, bool end, const char *reason);
-void health_announce(struct tcp *t);
-/* Tells all ranks that this one leaves, and passes on what it hears for a moment. Without the mutex. */
 void health_leave(struct tcp *t);
 /* Seconds between two questions of a rank that waits. */
 double health_period(const struct tcp *t);
 /* Some time from now, for waits on t->changed. */
 struct timespec tcp_until(double seconds);
 
-/* ---- tcp_beat.c ---- */
-MUST_CHECK enum error beat_open(struct tcp *t);
-void beat_close(struct tcp *t);
+/* ---- tcp_control.c ---- */
+MUST_CHECK enum error control_open(struct tcp *t);
+void control_close(struct tcp *t);
+/* The thread has a turn when something happens on that descriptor, and when it is woken. */
+MUST_CHECK bool control_watch(const struct tcp *t, int fd);
+void control_wake(const struct tcp *t);
 
 /* ---- tcp_watch.c ---- */
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */

@@ -55,8 +55,7 @@ void line_free(struct tcp_line *line) {
     memory_free(line);
 }
 
-/* A lane's thread may still use its descriptor. With the mutex. */
-static void line_disuse(struct tcp *t, struct tcp_line *line) {
+void line_disuse(struct tcp *t, struct tcp_line *line) {
     line->next = t->disused;
     t->disused = line;
 }

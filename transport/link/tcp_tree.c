@@ -18,7 +18,6 @@
  * lost together, those behind them fail with words of their own, and hear no more of the others. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
-#include "transport/base/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <string.h>
@@ -121,13 +120,10 @@ struct sighting tree_seen(const struct tcp *t, int rank) {
 /* ---- neighbours (with the mutex) ---- */
 
 static enum error near_add(struct tcp *t, int rank, struct tcp_near **out) {
-    size_t words = ((size_t)t->link.params.size + 63) / 64;
     void *memory;
-    TRY(memory_alloc(sizeof(struct tcp_near) + words * sizeof(uint64_t), &memory));
+    TRY(memory_alloc(sizeof(struct tcp_near), &memory));
     struct tcp_near *p = memory;
-    p->of = t;
     p->rank = rank;
-    p->leaves = (uint64_t *)(void *)(p + 1);
     p->report.heir = -1;
     p->next = t->near;
     t->near = p;
@@ -161,18 +157,33 @@ static struct tcp_near *near_place(struct tcp *t, int rank) {
     return anew;
 }
 
-void near_came(struct tcp *t, int rank, struct tcp_line *line) {
+/* A control stream. Whatever is wrong with it, the next turn of the control thread finds. */
+static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
     struct tcp_near *p = t->closing ? NULL : near_place(t, rank);
-    if (p) {
-        p->line = line;
-        health_listen(p);
+    if (!p) {
+        line_disuse(t, line);
         return;
     }
-    line->next = t->disused;
-    t->disused = line;
+    p->line = line;
+    p->heard = clock_ns();
+    p->due = t->judging == FINE ? FRAME_STATE : FRAME_FAIL;
+    if (!control_watch(t, line->fd)) control_wake(t);
 }
 
-bool near_forget(struct tcp *t, struct tcp_near *p) {
+/* Dials a neighbour, without the mutex. */
+static enum error near_dial(struct tcp *t, int rank, int64_t deadline) {
+    struct stream s;
+    struct tcp_line *line;
+    TRY(tcp_dial(&t->link.params, rank, CONTROL, deadline, &s));
+    TRY(line_open(t, &s, CONTROL, &line));
+    pthread_mutex_lock(&t->mutex);
+    near_came(t, rank, line);
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
+}
+
+/* It has ended without a word while the group is opened, as a stream that its dialer has given up: it is awaited again. */
+static bool near_forget(struct tcp *t, struct tcp_near *p) {
     struct tcp_near *anew;
     if (p->reported || t->joined || near_add(t, p->rank, &anew) != ERR_NONE) return false;
     anew->report = p->report;
@@ -180,7 +191,7 @@ bool near_forget(struct tcp *t, struct tcp_near *p) {
     return true;
 }
 
-void near_gone(struct tcp *t, struct tcp_near *p) {
+void tree_gone(struct tcp *t, struct tcp_near *p) {
     const struct tcp_report *r = &p->report;
     if (p->ended) return;
     p->ended = true;
@@ -190,46 +201,24 @@ void near_gone(struct tcp *t, struct tcp_near *p) {
     p->awaited = p->heals ? 1 : r->degree - 1;
 }
 
-/* ---- mending ---- */
-
-/* With the mutex, but for the dialing. */
-static void heal_one(struct tcp *t, struct tcp_near *gone) {
-    int heir = gone->report.heir;
-    struct stream s;
-    struct tcp_line *line = NULL;
-    gone->heals = false;
-    pthread_mutex_unlock(&t->mutex);
-    enum error err = tcp_dial(&t->link.params, heir, CONTROL, clock_ns() + (int64_t)(heal_seconds * 1e9), &s);
-    if (!err) err = line_open(t, &s, CONTROL, &line);
-    pthread_mutex_lock(&t->mutex);
-    gone->awaited = 0;
-    if (!err) near_came(t, heir, line);
+void tree_ended(struct tcp *t, struct tcp_near *p) {
+    bool expected = t->closing || t->peers[p->rank].left || near_forget(t, p);
+    tree_gone(t, p);
+    pthread_cond_broadcast(&t->changed);
+    if (!expected) health_lost(t, p->rank, "has died");
 }
 
-static void *heal_thread(void *arg) {
-    struct tcp *t = arg;
-    pthread_mutex_lock(&t->mutex);
-    for (struct tcp_near *p = t->near; p && !t->closing; p = p->next)
-        if (p->heals) heal_one(t, p);
-    bool settled = health_settle(t);
-    t->healing = false;
-    pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
-    return NULL;
-}
-
-/* With the mutex while the group is open: the thread that ended before has given it back for good. */
-static void heal_join(struct tcp *t) {
-    if (t->healed) pthread_join(t->healer, NULL);
-    t->healed = false;
-}
-
-void heal_start(struct tcp *t) {
-    bool due = false;
-    for (const struct tcp_near *p = t->near; p; p = p->next) due = due || p->heals;
-    if (!due || t->healing || t->closing || t->judging == SETTLED) return;
-    heal_join(t);
-    t->healing = t->healed = thread_start(&t->healer, heal_thread, t) == 0;
+/* While it dials, the rank is silent: not for so long that its neighbours would judge it. */
+void tree_mend(struct tcp *t) {
+    double half = t->link.params.heartbeat / 2, seconds = half < heal_seconds ? half : heal_seconds;
+    for (struct tcp_near *p = t->near; p; p = p->next) {
+        if (!p->heals || t->closing || t->judging == SETTLED) continue;
+        p->heals = false;
+        pthread_mutex_unlock(&t->mutex);
+        (void)near_dial(t, p->report.heir, clock_ns() + (int64_t)(seconds * 1e9));
+        pthread_mutex_lock(&t->mutex);
+        p->awaited = 0;
+    }
 }
 
 /* ---- opening and closing ---- */
@@ -239,7 +228,7 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
     const struct link_params *p = &t->link.params;
     int from = (int)h->from;
     struct tcp_line *line;
-    bool fits = h->size == (uint32_t)p->size, settled = false;
+    bool fits = h->size == (uint32_t)p->size;
     bool known = h->to == (uint32_t)p->rank && h->from < (uint32_t)p->size && from != p->rank && h->kind < STREAMS;
     char words[REASON_MAX];
     if (fits && (!known || (h->kind == MAIL_WAY && !p->mail))) {
@@ -251,16 +240,14 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
     if (!fits) {
         (void)FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
                    p->size);
-        settled = health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
-        line->next = t->disused;
-        t->disused = line;
+        health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
+        line_disuse(t, line);
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {
         line_came(t, from, h->kind, line);
     }
     pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
 }
 
 static enum error neighbours_open(struct tcp *t) {
@@ -278,15 +265,7 @@ static enum error neighbours_open(struct tcp *t) {
 static enum error dial_parent(struct tcp *t, int64_t deadline) {
     const struct link_params *p = &t->link.params;
     int near[NEAR_MOST], rank = tree_neighbours(p->roster, p->rank, near) ? near[0] : p->rank;
-    struct stream s;
-    struct tcp_line *line;
-    if (rank >= p->rank) return ERR_NONE;
-    TRY(tcp_dial(p, rank, CONTROL, deadline, &s));
-    TRY(line_open(t, &s, CONTROL, &line));
-    pthread_mutex_lock(&t->mutex);
-    near_came(t, rank, line);
-    pthread_mutex_unlock(&t->mutex);
-    return ERR_NONE;
+    return rank < p->rank ? near_dial(t, rank, deadline) : ERR_NONE;
 }
 
 static enum error late_joiner(const struct link_params *p, int rank) {
@@ -315,7 +294,7 @@ enum error tree_open(struct tcp *t) {
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
     char words[REASON_MAX];
     TRY(neighbours_open(t));
-    TRY(beat_open(t));
+    TRY(control_open(t));
     t->served = (struct port_group){.group = p->group, .came = on_stream, .user = t};
     port_serve(p->port, &t->served);
     enum error err = dial_parent(t, deadline);
@@ -323,20 +302,12 @@ enum error tree_open(struct tcp *t) {
     return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
 }
 
-/* A callback of one neighbour may look at all. */
 void tree_close(struct tcp *t) {
-    if (t->beat) health_leave(t);
+    if (t->controlled) health_leave(t);
     port_unserve(t->link.params.port, &t->served);
-    beat_close(t);
-    heal_join(t);
-    for (struct tcp_near *p = t->near; p; p = p->next) {
-        if (p->send) nng_aio_stop(p->send);
-        if (p->recv) nng_aio_stop(p->recv);
-    }
+    control_close(t);
     for (struct tcp_near *p = t->near, *next; p; p = next) {
         next = p->next;
-        nng_aio_free(p->send);
-        nng_aio_free(p->recv);
         line_free(p->line);
         memory_free(p);
     }

@@ -148,9 +148,8 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    bool settled = t->judging == FINE && health_lost(t, peer, p->left ? "has left" : "cannot be reached any more");
+    if (t->judging == FINE) health_lost(t, peer, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
     return tcp_failure(&t->link);
 }
 

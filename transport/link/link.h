@@ -50,8 +50,6 @@ struct link_params {
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
     enum error (*disagree)(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
-    /* Called once when the link has failed, by whoever fails it here, any thread; may be NULL. */
-    void (*failed)(void *user, enum error err, const char *reason);
 };
 
 struct link { /* embedded first in each kind's own struct */

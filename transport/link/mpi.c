@@ -204,25 +204,6 @@ struct lull { /* since anything moved */
     long nap; /* ns */
 };
 
-/* Whom the lane waits for, if it has left; -1: nobody. */
-static int find_left(struct tcp *t, int lane) {
-    const struct sending *s = &t->lane[lane].out;
-    const struct receiving *r = &t->lane[lane].in;
-    int left = -1;
-    pthread_mutex_lock(&t->mutex);
-    if (s->done < s->total && t->peers[s->peer].left) left = s->peer;
-    if (r->done < r->total && t->peers[r->peer].left) left = r->peer;
-    pthread_mutex_unlock(&t->mutex);
-    return left;
-}
-
-/* What a rank has sent before it left may still be on its way. */
-static enum error look_around(struct tcp *t, int lane, double waited) {
-    static const double on_its_way = 0.2;
-    int left = waited < on_its_way ? -1 : find_left(t, lane);
-    return left < 0 ? tcp_watch(t, lane) : tcp_broken(t, lane, left);
-}
-
 static void lull_begin(struct lull *w, int64_t now) {
     enum { NAP_LEAST = 20000 };
     if (!w->since) *w = (struct lull){.since = now, .watched = now, .nap = NAP_LEAST};
@@ -247,7 +228,7 @@ static enum error wait_a_little(struct tcp *t, int lane, struct lull *w) {
     lull_begin(w, now);
     if (now - w->watched >= LOOK) {
         w->watched = now;
-        TRY(look_around(t, lane, clock_seconds(now - w->since)));
+        TRY(tcp_watch(t, lane));
     }
     return give_way(t, lane, w, now);
 }
@@ -419,7 +400,7 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
                     "comm.link: hosts, or comm.secure: auto",
                     secure_names[p->secure]);
     TRY(mpi_start(&mpi));
-    TRY(tcp_open(p, &link_mpi, &l));
+    TRY(tcp_open(p, &link_mpi, NULL, &l));
     enum error err = open_carried(tcp_of(l), mpi);
     if (err)
         mpi_close(l);

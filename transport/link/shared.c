@@ -231,7 +231,6 @@ enum error shared_fail(struct link *l, enum error err, const char *reason) {
         b->reason[n] = '\0';
         atomic_store(&b->failed, FAILED);
         wake_all(shared_of(l));
-        if (l->params.failed) l->params.failed(l->params.user, err, b->reason);
     }
     return shared_failure(l);
 }

@@ -133,8 +133,9 @@ enum error tcp_measure(struct link *l, struct circle c) {
 
 /* ---- opening and closing ---- */
 
-static enum error check_params(const struct link_params *p) {
-    if (!p->port || !p->roster) return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
+enum error tcp_check_params(const struct link_params *p) {
+    if (!p->port || !p->roster)
+        return FAIL(ERR_CONFIG, "a link between hosts needs a port of each rank and a roster of all");
     if (p->roster->size != p->size)
         return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return ERR_NONE;
@@ -178,12 +179,13 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     return ERR_NONE;
 }
 
-enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
+enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link *inside, struct link **out) {
     struct tcp *t;
     enum error err;
-    TRY(check_params(p));
+    TRY(tcp_check_params(p));
     TRY(tcp_create(p, ops, &t));
     t->exchange = tcp_exchange;
+    t->inside = inside;
     TRY_GOTO(err, choose_seals(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
     TRY_GOTO(err, lines_open(t), failed);
@@ -237,7 +239,7 @@ const struct link_ops link_tcp = {
 
 static enum error open_mesh(const struct link_params *p, struct link **out) {
     struct link *l;
-    TRY(tcp_open(p, &link_tcp, &l));
+    TRY(tcp_open(p, &link_tcp, NULL, &l));
     enum error err = tcp_begin_use(l);
     if (err)
         tcp_close(l);

@@ -17,7 +17,6 @@
 #include "transport/link/label.h"
 #include "transport/link/note.h"
 #include "transport/link/seal.h"
-#include "transport/link/tcp.h"
 #include "transport/link/words.h"
 
 #include <nng/nng.h>
@@ -254,14 +253,43 @@ MUST_CHECK enum error tcp_check_label(struct tcp *t, int lane);
 /* The exchange is over: nobody is waited for. */
 void tcp_rest(struct tcp *t, int lane);
 
-/* ---- tcp.c ---- */
+/* The two halves of exchange: begin starts both directions and waits for neither; end must follow. */
+MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                const struct incoming *in);
+MUST_CHECK enum error tcp_end(struct link *l, int lane);
+enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                        const struct incoming *in);
 
-/* The calls among all ranks; any t->exchange carries them. */
+/* ---- tcp.c ---- */
+MUST_CHECK enum error tcp_check_params(const struct link_params *p);
+/* Like link_ops.open, for a link with the given ops: all ranks hear of each other from here on, and messages pass
+ * between those that exchange some. Its callbacks are not called before tcp_opened. inside: see struct tcp. */
+MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link *inside,
+                               struct link **out);
+void tcp_opened(struct link *l);
+void tcp_close(struct link *l);
+/* The half of meet that shows a call to others. */
+void tcp_publish(struct link *l, int lane, const struct call *c);
+/* Ranks who[0..n), of which this one is who[at]. who NULL: all ranks. */
+struct circle {
+    const int *who;
+    int n, at;
+};
+/* All ranks of the circle have called as often as this one. */
+MUST_CHECK enum error tcp_gather(struct link *l, int lane, struct circle c);
+/* Measures alpha and beta among these ranks. */
+MUST_CHECK enum error tcp_measure(struct link *l, struct circle c);
+/* The end of opening a link of all ranks: measures, and opens. */
+MUST_CHECK enum error tcp_begin_use(struct link *l);
+
+/* Slots of the ops; any t->exchange carries the calls among all ranks. */
 enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error tcp_sync(struct link *l, int lane);
 enum error tcp_alloc(struct link *l, size_t bytes, void **out);
-/* The end of opening a link of all ranks: measures, and opens. */
-MUST_CHECK enum error tcp_begin_use(struct link *l);
+void tcp_note(struct link *l, const char *doing, int64_t step);
+enum error tcp_arrival(struct link *l, int *peer);
+void tcp_poke(struct link *l);
+bool tcp_left(struct link *l, int rank);
 #define TCP_LINK_OPS                                                                                                   \
     .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
     .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
@@ -283,6 +311,8 @@ void tree_ended(struct tcp *t, struct tcp_near *p);
 void tree_mend(struct tcp *t);
 
 /* ---- tcp_health.c ---- */
+enum error tcp_fail(struct link *l, enum error err, const char *reason);
+enum error tcp_failure(struct link *l);
 /* "rank 3 (hostB, pid 4711)" */
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
 /* These are called with the mutex; what is to be told leaves with the control thread's next turn. */
@@ -314,6 +344,11 @@ MUST_CHECK bool control_watch(const struct tcp *t, int fd);
 void control_wake(const struct tcp *t);
 
 /* ---- tcp_watch.c ---- */
+/* What this rank does on the lane, in words. */
+void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]);
+/* Fails the group because the lane's call takes too long: with words for a rank that has not come
+ * to it, else with those given. */
+enum error tcp_overdue(struct link *l, int lane, const char *otherwise);
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
 /* The message of 'peer' was changed on the way: fails the group. */

@@ -9,11 +9,9 @@
 
 static const double reason_seconds = 1; /* that the control stream has to say why a lane broke */
 
-/* What this rank does on the lane. */
-static void describe_call(struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
-    const struct link_params *p = &t->link.params;
+void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
     if (t->opened)
-        p->describe(p->user, lane, out);
+        t->link.params.describe(t->link.params.user, lane, out);
     else
         snprintf(out, DESCRIBED_MAX, "the group");
 }
@@ -53,7 +51,7 @@ static int find_absent(struct tcp *t, int lane) {
 
 static void watch_complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     struct sighting seen = tree_seen(t, peer);
     pthread_mutex_unlock(&t->mutex);
@@ -94,7 +92,7 @@ static void ask_around(struct tcp *t, int lane, int64_t now) {
     struct tcp_lane *n = &t->lane[lane];
     if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < health_period(t)) return;
     char doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     strcpy(n->waits, doing);
     n->awaited = n->in.peer >= 0 && n->in.done < n->in.total ? n->in.peer : n->out.peer;
@@ -142,7 +140,7 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     const struct tcp_peer *p = &t->peers[peer];
     struct timespec until = tcp_until(reason_seconds);
     char doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     while (t->judging == FINE && !p->left && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }
@@ -156,7 +154,7 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
 enum error tcp_changed(struct tcp *t, int lane, int peer) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX], text[REASON_MAX];
     const struct link_params *p = &t->link.params;
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     tcp_name(p, peer, name);
     snprintf(text, sizeof text, "a message of %s to rank %d was changed on the way (link tcp, in %s)", name,
              link_rank_name(p, p->rank), doing);

@@ -52,8 +52,7 @@ static struct board board_plan(int size) {
     size_t ranks = (size_t)size;
     plan_pipes(&b);
     b.slots = up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
-    b.buffers = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.arrivals = up(b.buffers + LANES * 2 * ranks * sizeof(uint64_t), LINE);
+    b.arrivals = b.slots + LANES * ranks * 2 * SLOT_BYTES;
     b.pipes = up(b.arrivals + ranks * board_row(size), meeting_page());
     b.lent = up(b.pipes + LANES * ranks * ranks * b.pipe_bytes, meeting_page());
     b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
@@ -205,8 +204,8 @@ static enum error check_board(int fd, int size) {
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.pipe_bytes != plan.pipe_bytes || got.slots != plan.slots ||
-        got.buffers != plan.buffers || got.arrivals != plan.arrivals || got.pipes != plan.pipes ||
-        got.lent != plan.lent || got.mail != plan.mail || got.end != plan.end || (uint64_t)st.st_size < plan.end)
+        got.arrivals != plan.arrivals || got.pipes != plan.pipes || got.lent != plan.lent || got.mail != plan.mail ||
+        got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }

@@ -10,7 +10,7 @@
 enum { KEPT_MOST = 4096 };
 
 struct kept {
-    struct kept *next; /* which came before */
+    struct kept *next;
     struct hello hello;
     struct stream stream;
 };
@@ -20,7 +20,6 @@ struct port {
     pthread_mutex_t mutex; /* of what follows */
     struct port_group *groups;
     struct kept *kept;
-    int nkept;
 };
 
 const char *port_address(const struct port *p) {
@@ -32,16 +31,6 @@ const char *port_key(const struct port *p) {
 }
 
 /* ---- who comes ---- */
-
-static bool same_stream(const struct hello *a, const struct hello *b) {
-    return a->group == b->group && a->from == b->from && a->to == b->to && a->kind == b->kind;
-}
-
-static void kept_free(struct kept *k) {
-    if (!k) return;
-    if (k->stream.s) nng_stream_free(k->stream.s);
-    memory_free(k);
-}
 
 static void on_hello(void *user, struct guest *g) {
     struct hello *hello = guest_own(g);
@@ -58,26 +47,19 @@ static void on_hello(void *user, struct guest *g) {
     guest_reply(g, GUEST_KEPT);
 }
 
-/* An older stream of the same name is one that its dialer has given up. Too many wait only where a rank of this run
- * misbehaves: then the newcomer has to go. With the mutex. */
+/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go.
+ * With the mutex. */
 static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
-    void *memory = NULL;
-    for (struct kept **at = &p->kept; *at; at = &(*at)->next)
-        if (same_stream(&(*at)->hello, h)) {
-            struct kept *old = *at;
-            *at = old->next;
-            p->nkept--;
-            kept_free(old);
-            break;
-        }
-    if (p->nkept == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
+    void *memory;
+    struct kept **at = &p->kept;
+    int n = 0;
+    for (; *at; at = &(*at)->next) n++;
+    if (n == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
         nng_stream_free(s->s);
         return;
     }
-    struct kept *k = memory;
-    *k = (struct kept){.next = p->kept, .hello = *h, .stream = *s};
-    p->kept = k;
-    p->nkept++;
+    *at = memory;
+    **at = (struct kept){.hello = *h, .stream = *s};
 }
 
 static void on_keep(void *user, struct guest *g, const struct stream *s) {
@@ -145,7 +127,8 @@ void port_close(struct port *p) {
     door_close(p->door);
     for (struct kept *k = p->kept, *next; k; k = next) {
         next = k->next;
-        kept_free(k);
+        nng_stream_free(k->stream.s);
+        memory_free(k);
     }
     pthread_mutex_destroy(&p->mutex);
     memory_free(p);
@@ -161,10 +144,8 @@ void port_serve(struct port *p, struct port_group *g) {
             continue;
         }
         *at = k->next;
-        p->nkept--;
         g->came(g->user, &k->hello, &k->stream);
-        k->stream.s = NULL;
-        kept_free(k);
+        memory_free(k);
     }
     pthread_mutex_unlock(&p->mutex);
 }

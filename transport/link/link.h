@@ -121,8 +121,7 @@ struct link_ops {
     enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
 
-    /* Waits until a message begins to come on LANE_IN, from *peer then; the ranks after the one that *peer
-     * names are looked at first. -1: there was none, but poke was called, or nothing happened. */
+    /* Waits until a message begins to come on LANE_IN, from *peer then. *peer says the last one: ranks take turns. -1: there was none, but poke was called, or nothing happened. */
     enum error (*arrival)(struct link *l, int *peer);
     void (*poke)(struct link *l); /* any thread */
     /* Whether that rank has left, and the last that it sent on LANE_OUT has begun to be received. Any thread. */

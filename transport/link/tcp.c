@@ -30,16 +30,25 @@ static int circle_on(struct circle c, int by) {
     return c.who ? c.who[at] : at;
 }
 
-/* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
- * log2 n rounds each has heard, through others, of all. */
-enum error tcp_gather(struct link *l, int lane, struct circle c) {
-    struct call label = tcp_of(l)->lane[lane].met;
+/* The greatest of all ranks' numbers v[0..count), at most 2. In round k every rank tells the one 2^k places on and hears
+ * from the one 2^k places back: after log2 n rounds each has heard, through others, of all. */
+static enum error circle_agree(struct link *l, int lane, const struct call *label, struct circle c, double *v,
+                               int count) {
+    size_t bytes = (size_t)count * sizeof *v;
     for (int k = 1; k < c.n; k *= 2) {
-        struct outgoing out = {.peer = circle_on(c, k)};
-        struct incoming in = {.peer = circle_on(c, c.n - k), .sink = sink_copy};
-        TRY(tcp_of(l)->exchange(l, lane, &label, &out, &in));
+        double theirs[2];
+        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        TRY(tcp_of(l)->exchange(l, lane, label, &out, &in));
+        for (int i = 0; i < count; i++)
+            if (theirs[i] > v[i]) v[i] = theirs[i];
     }
     return ERR_NONE;
+}
+
+enum error tcp_gather(struct link *l, int lane, struct circle c) {
+    struct call label = tcp_of(l)->lane[lane].met;
+    return circle_agree(l, lane, &label, c, NULL, 0);
 }
 
 static struct circle circle_of_all(const struct link *l) {
@@ -74,13 +83,14 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 
 /* ---- alpha and beta ---- */
 
+static const struct call measuring = {.what = UINT64_MAX};
+
 /* Seconds of one message to the next in the circle while one comes from the one before. */
 static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
-    struct call label = {.what = UINT64_MAX};
     struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
     struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
     int64_t start = clock_ns();
-    TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
+    TRY(tcp_of(l)->exchange(l, 0, &measuring, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
     return ERR_NONE;
 }
@@ -102,21 +112,6 @@ static enum error pass_often(struct link *l, struct circle c, size_t bytes, int 
     return err;
 }
 
-/* The greatest of all, in the rounds of tcp_gather. */
-static enum error circle_agree(struct link *l, struct circle c, double *v, int count) {
-    struct call label = {.what = UINT64_MAX};
-    for (int k = 1; k < c.n; k *= 2) {
-        double theirs[2];
-        size_t bytes = (size_t)count * sizeof *v;
-        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
-        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
-        TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
-        for (int i = 0; i < count; i++)
-            if (theirs[i] > v[i]) v[i] = theirs[i];
-    }
-    return ERR_NONE;
-}
-
 enum error tcp_measure(struct link *l, struct circle c) {
     enum { SMALL = 8, LARGE = 64 << 10 };
     double small, large;
@@ -125,7 +120,7 @@ enum error tcp_measure(struct link *l, struct circle c) {
     TRY(pass_often(l, c, SMALL, 9, &small));
     TRY(pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
-    TRY(circle_agree(l, c, v, 2));
+    TRY(circle_agree(l, 0, &measuring, c, v, 2));
     l->alpha = v[0];
     l->beta = v[1];
     return ERR_NONE;
@@ -171,7 +166,7 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
     t->peers = peers;
-    t->events = t->control_bell = -1;
+    t->events = t->control_bell = t->arrivals = -1;
     for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);

@@ -196,16 +196,15 @@ static void hear_verdict(struct tcp *t, struct tcp_near *p) {
 }
 
 /* That rank has left: known now, and passed on. */
-static void note_leave(struct tcp *t, struct tcp_near *from, int rank) {
+static void note_leave(struct tcp *t, int rank) {
     if (rank < 0 || rank >= t->link.params.size || t->peers[rank].left) return;
     t->peers[rank].left = clock_ns();
     t->peers[t->nleavers++].leaver = rank;
-    if (from) from->report.present--;
 }
 
 static void hear_leavers(struct tcp *t, struct tcp_near *p) {
     const struct tcp_leavers *l = &p->in.leavers;
-    for (int i = 0; i < l->n && i < LEAVERS; i++) note_leave(t, p, l->rank[i]);
+    for (int i = 0; i < l->n && i < LEAVERS; i++) note_leave(t, l->rank[i]);
     pthread_cond_broadcast(&t->changed);
     if (t->link.params.mail) tcp_poke(&t->link); /* a receive may be waiting for it */
 }
@@ -257,10 +256,10 @@ void health_hear(struct tcp *t, struct tcp_near *p) {
 
 /* ---- leaving ---- */
 
-/* Others may hear of each other by this rank alone. */
+/* Others may hear of each other by this rank alone: where all leave, the leaves of the tree go first. */
 static bool is_between(const struct tcp *t) {
     int n = 0;
-    for (const struct tcp_near *p = t->near; p; p = p->next) n += near_is_open(p) && p->report.present > 0;
+    for (const struct tcp_near *p = t->near; p; p = p->next) n += near_is_open(p);
     return t->judging == SETTLING || (t->judging == FINE && n > 1);
 }
 
@@ -276,7 +275,7 @@ void health_leave(struct tcp *t) {
     struct timespec until = tcp_until(settle_seconds);
     pthread_mutex_lock(&t->mutex);
     t->closing = true;
-    note_leave(t, NULL, t->link.params.rank);
+    note_leave(t, t->link.params.rank);
     control_wake(t);
     while (is_between(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }

@@ -20,7 +20,6 @@
 #include "transport/link/words.h"
 
 #include <nng/nng.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -73,7 +72,6 @@ struct tcp_span {                 /* of a lane */
 struct tcp_report {
     int32_t missing;      /* a rank that has not joined the group; -1: all have */
     int32_t heir, degree; /* the lowest of the sender's neighbours, and how many there are */
-    int32_t present;      /* how many have not left */
     int32_t unused;
     struct sighting seen; /* of the sender */
     struct tcp_span lane[LANES];
@@ -189,9 +187,7 @@ struct tcp {
     struct tcp_lane lane[ALL_LANES];
     struct tcp_block *blocks;
     struct port_group served;
-    /* Of messages by tags: whose streams are polled, and room for that. */
-    int *senders, nsenders; /* t->mutex's */
-    struct pollfd *polled;
+    int arrivals; /* an epoll of the streams on which messages by tags come; -1: none */
 
     /* The control thread (tcp_control.c), and its own. */
     pthread_t control;

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -56,6 +57,7 @@ void line_free(struct tcp_line *line) {
 }
 
 void line_disuse(struct tcp *t, struct tcp_line *line) {
+    (void)epoll_ctl(t->arrivals, EPOLL_CTL_DEL, line->fd, NULL); /* if it is there */
     line->next = t->disused;
     t->disused = line;
 }
@@ -118,10 +120,12 @@ enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
 
 /* ---- receiving ---- */
 
-static void sender_add(struct tcp *t, int rank) {
-    for (int i = 0; i < t->nsenders; i++)
-        if (t->senders[i] == rank) return;
-    t->senders[t->nsenders++] = rank;
+enum { THE_BELL = RANKS_MOST };
+
+/* who: a rank, or THE_BELL. */
+static bool arrivals_watch(const struct tcp *t, int fd, uint32_t who) {
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = who};
+    return epoll_ctl(t->arrivals, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
@@ -133,8 +137,10 @@ void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
     }
     if (old) line_disuse(t, old);
     line_place(t, at, line);
-    if (way == MAIL_WAY) sender_add(t, from);
-    bell_ring(t, way == MAIL_WAY ? LANE_IN : (int)way);
+    if (way != MAIL_WAY)
+        bell_ring(t, (int)way);
+    else
+        (void)arrivals_watch(t, line->fd, (uint32_t)from);
 }
 
 struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
@@ -156,52 +162,31 @@ bool line_drop(struct tcp *t, int lane, int peer, int fd) {
 
 /* ---- messages from anybody ---- */
 
-/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. Only the
- * thread of LANE_IN takes a sender away. */
-static bool sender_ended(struct tcp *t, int i) {
+/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
+static bool mail_is_there(struct tcp *t, int from) {
     char byte;
-    struct tcp_line *_Atomic *at = &t->peers[t->senders[i]].from[MAIL_WAY];
-    ssize_t n = recv(t->polled[i].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return false;
-    pthread_mutex_lock(&t->mutex);
+    struct tcp_line *_Atomic *at = &t->peers[from].from[MAIL_WAY];
     struct tcp_line *line = atomic_load(at);
-    if (line->fd == t->polled[i].fd) { /* else another has come in its place */
-        line_disuse(t, line);
-        atomic_store(at, NULL);
-        t->senders[i] = t->senders[--t->nsenders];
-    }
-    pthread_mutex_unlock(&t->mutex);
-    return true;
-}
-
-static int senders_poll(struct tcp *t) {
+    ssize_t n = recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return n > 0;
     pthread_mutex_lock(&t->mutex);
-    int n = t->nsenders;
-    for (int i = 0; i < n; i++)
-        t->polled[i] = (struct pollfd){.fd = t->peers[t->senders[i]].from[MAIL_WAY]->fd, .events = POLLIN};
+    if (atomic_compare_exchange_strong(at, &line, NULL)) line_disuse(t, line); /* else another has come in its place */
     pthread_mutex_unlock(&t->mutex);
-    t->polled[n] = (struct pollfd){.fd = t->lane[LANE_IN].bell, .events = POLLIN};
-    return poll(t->polled, (nfds_t)n + 1, -1) < 0 ? -1 : n; /* a signal */
+    return false;
 }
 
+/* The kernel lets those take turns that have something. */
 enum error tcp_arrival(struct link *l, int *peer) {
     struct tcp *t = tcp_of(l);
+    struct epoll_event e;
     uint64_t pokes;
-    int last = *peer;
     *peer = -1;
     TRY(tcp_failure(l));
-    int n = senders_poll(t), at = n - 1;
-    if (n < 0) return ERR_NONE;
-    if (t->polled[n].revents && read(t->polled[n].fd, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
+    if (epoll_wait(t->arrivals, &e, 1, -1) < 1) return ERR_NONE; /* a signal */
+    if (e.data.u32 != THE_BELL)
+        *peer = mail_is_there(t, (int)e.data.u32) ? (int)e.data.u32 : -1;
+    else if (read(t->lane[LANE_IN].bell, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
         return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
-    for (int i = 0; i < n; i++)
-        if (t->senders[i] == last) at = i;
-    for (int i = 1; i <= n && *peer < 0; i++) {
-        int k = (at + i) % n;
-        if (!t->polled[k].revents) continue;
-        if (sender_ended(t, k)) break; /* the list is another */
-        *peer = t->senders[k];
-    }
     return tcp_failure(l);
 }
 
@@ -219,19 +204,15 @@ bool tcp_left(struct link *l, int rank) {
 /* ---- opening and closing ---- */
 
 enum error lines_open(struct tcp *t) {
-    const struct link_params *p = &t->link.params;
-    void *senders, *polled;
-    for (int i = 0; i < ALL_LANES; i++) {
-        if (i == LANE_OUT || (i == LANE_IN && !p->mail)) continue;
-        if ((t->lane[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-            return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));
+    bool mail = t->link.params.mail, good = true;
+    for (int i = 0; i < ALL_LANES; i++)
+        if (i < LANES || (i == LANE_IN && mail))
+            good = good && (t->lane[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0;
+    if (good && mail) {
+        t->arrivals = epoll_create1(EPOLL_CLOEXEC);
+        good = arrivals_watch(t, t->lane[LANE_IN].bell, THE_BELL);
     }
-    if (!p->mail) return ERR_NONE;
-    TRY(memory_alloc((size_t)p->size * sizeof *t->senders, &senders));
-    t->senders = senders;
-    TRY(memory_alloc(((size_t)p->size + 1) * sizeof *t->polled, &polled));
-    t->polled = polled;
-    return ERR_NONE;
+    return good ? ERR_NONE : FAIL(ERR_IO, "cannot create the lanes of a group: %s", strerror(errno));
 }
 
 void lines_close(struct tcp *t) {
@@ -246,6 +227,5 @@ void lines_close(struct tcp *t) {
     }
     for (int i = 0; i < ALL_LANES; i++)
         if (t->lane[i].bell >= 0) close(t->lane[i].bell);
-    memory_free(t->senders);
-    memory_free(t->polled);
+    if (t->arrivals >= 0) close(t->arrivals);
 }

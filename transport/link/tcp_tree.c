@@ -14,7 +14,7 @@
  * there are. When a rank has died, is silent or has left, its other neighbours dial its heir, so that there is a tree
  * again: at once when the group fails, since all are to report one verdict, and with the next beat otherwise, since a
  * rank that leaves at the end of a run is followed by all. A rank that leaves passes on what it hears for as long as
- * ranks are present behind more than one of its edges, for at most a second. What remains: if a rank and its heir are
+ * it has more than one neighbour, for at most a second. What remains: if a rank and its heir are
  * lost together, those behind them fail with words of their own, and hear no more of the others. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
@@ -87,7 +87,7 @@ static void missing_add(struct tcp_report *r, int rank) {
 }
 
 struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to) {
-    struct tcp_report r = {.missing = -1, .heir = -1, .present = !t->closing, .seen = note_read(&t->note)};
+    struct tcp_report r = {.missing = -1, .heir = -1, .seen = note_read(&t->note)};
     for (int i = 0; i < LANES; i++) {
         struct tcp_stand own = {.rank = t->link.params.rank, .call = t->lane[i].met};
         r.lane[i] = (struct tcp_span){own, own, r.seen};
@@ -99,7 +99,6 @@ struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to) {
             r.degree++;
         }
         if (p == to) continue;
-        r.present += p->report.present;
         missing_add(&r, p->reported ? p->report.missing : p->rank);
         for (int i = 0; i < LANES && p->reported; i++) span_add(&r.lane[i], &p->report.lane[i], p->reported);
     }

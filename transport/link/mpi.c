@@ -30,7 +30,6 @@ enum {
     FIRST = sizeof(struct label) + 3968, /* of whole lines, and below what libraries send at once */
     PIECE = 256 << 10,
     WINDOW = 4,
-    HELD = 2, /* pieces that fly to a sink that does not only copy */
 };
 
 /* One direction of an exchange: messages that were started and have not landed. */
@@ -67,10 +66,6 @@ static size_t piece_bytes(size_t at, size_t total) {
     return total - at < most ? total - at : most;
 }
 
-static bool in_flight(const struct flights *f) {
-    return f->began != f->ended;
-}
-
 static unsigned flying(const struct flights *f) {
     return f->began - f->ended;
 }
@@ -81,168 +76,125 @@ static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *word
     return tcp_broken(t, lane, peer);
 }
 
-/* ---- sending ---- */
-
-static enum error post_sends(struct tcp *t, int lane) {
-    struct mpi_lane *m = lane_of(t, lane);
-    const struct sending *s = &t->lane[lane].out;
-    char words[MPI_WORDS];
-    while (m->out.posted < s->total && flying(&m->out) < WINDOW) {
-        size_t at = m->out.posted, n = piece_bytes(at, s->total);
-        const char *from = at ? s->data + (at - sizeof s->label) : m->first_out;
-        if (at == 0) {
-            memcpy(m->first_out, &s->label, sizeof s->label);
-            if (n > sizeof s->label) memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
-        }
-        if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW], words))
-            return mpi_broken(t, lane, s->peer, words);
-        m->out.began++;
-        m->out.posted += n;
-    }
-    return ERR_NONE;
-}
-
-static enum error land_sends(struct tcp *t, int lane, bool *some) {
-    struct mpi_lane *m = lane_of(t, lane);
-    struct sending *s = &t->lane[lane].out;
-    char words[MPI_WORDS];
-    for (bool done = true; in_flight(&m->out);) {
-        size_t none;
-        uint64_t *flight = &m->out.of[m->out.ended % WINDOW];
-        bool good = calls_of(t)->landed(flight, &done, &none, words);
-        if (!done) break;
-        m->out.ended++;
-        if (!good) return mpi_broken(t, lane, s->peer, words);
-        s->done += piece_bytes(s->done, s->total);
-        *some = true;
-    }
-    return ERR_NONE;
-}
-
-/* ---- receiving ---- */
-
 static bool only_copies(const struct receiving *r) {
     return r->in->sink == sink_copy;
 }
 
-/* Where the piece that begins there is to land. */
-static char *landing_place(const struct mpi_lane *m, const struct receiving *r, size_t at) {
-    if (at == 0) return m->first_in;
-    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
-    return m->held + (at - FIRST) / PIECE % HELD * PIECE;
-}
-
-/* The first piece of a rank out of step may have any length. */
-static enum error post_receives(struct tcp *t, int lane) {
-    struct mpi_lane *m = lane_of(t, lane);
+/* Where the piece that begins there lies, or is to land. */
+static char *piece_place(struct tcp *t, int lane, bool in, size_t at) {
+    const struct mpi_lane *m = lane_of(t, lane);
     const struct receiving *r = &t->lane[lane].in;
-    char words[MPI_WORDS];
-    while (m->in.posted < r->total && (r->labelled || m->in.posted == 0)) {
-        size_t at = m->in.posted, n = piece_bytes(at, r->total);
-        if (flying(&m->in) == (only_copies(r) ? (unsigned)WINDOW : (unsigned)HELD)) break;
-        if (!calls_of(t)->receive(m->space, r->peer, landing_place(m, r, at), at ? n : FIRST,
-                                  &m->in.of[m->in.began % WINDOW], words))
-            return mpi_broken(t, lane, r->peer, words);
-        m->in.began++;
-        m->in.posted += n;
-    }
-    return ERR_NONE;
+    if (at == 0) return in ? m->first_in : m->first_out;
+    if (!in) return (char *)(uintptr_t)t->lane[lane].out.data + (at - sizeof(struct label)); /* read only */
+    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
+    return m->held + (at - FIRST) / PIECE % WINDOW * PIECE;
 }
 
-static enum error use_first(struct tcp *t, int lane, size_t n) {
+/* ---- posting and landing, in either direction ---- */
+
+/* The label and the first bytes leave together. */
+static void fill_first(struct tcp *t, int lane) {
+    const struct sending *s = &t->lane[lane].out;
+    char *first = lane_of(t, lane)->first_out;
+    memcpy(first, &s->label, sizeof s->label);
+    if (s->bytes) memcpy(first + sizeof s->label, s->data, piece_bytes(0, s->total) - sizeof s->label);
+}
+
+/* A receiver takes the label before all else; the first piece of a rank out of step may have any length. */
+static enum error post_pieces(struct tcp *t, int lane, bool in) {
     struct mpi_lane *m = lane_of(t, lane);
-    struct receiving *r = &t->lane[lane].in;
-    if (n >= sizeof r->label) {
-        memcpy(&r->label, m->first_in, sizeof r->label);
-        TRY(tcp_check_label(t, lane));
+    struct flights *f = in ? &m->in : &m->out;
+    const struct receiving *r = &t->lane[lane].in;
+    const struct sending *s = &t->lane[lane].out;
+    size_t total = in ? r->total : s->total;
+    int peer = in ? r->peer : s->peer;
+    char words[MPI_WORDS];
+    while (f->posted < total && flying(f) < WINDOW && (!in || r->labelled || f->posted == 0)) {
+        size_t n = piece_bytes(f->posted, total);
+        char *place = piece_place(t, lane, in, f->posted);
+        uint64_t *flight = &f->of[f->began % WINDOW];
+        bool good = in ? calls_of(t)->receive(m->space, peer, place, f->posted ? n : FIRST, flight, words)
+                       : calls_of(t)->send(m->space, peer, place, n, flight, words);
+        if (!good) return mpi_broken(t, lane, peer, words);
+        f->began++;
+        f->posted += n;
     }
-    if (n != piece_bytes(0, r->total))
-        return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (n > sizeof r->label) r->in->sink(r->in->ctx, 0, m->first_in + sizeof r->label, n - sizeof r->label);
-    r->done = n;
     return ERR_NONE;
 }
 
+/* Gives a piece of n bytes that has come to the sink. */
 static enum error use_piece(struct tcp *t, int lane, size_t n) {
     struct receiving *r = &t->lane[lane].in;
-    size_t at = r->done;
-    if (at == 0) return use_first(t, lane, n);
-    if (n != piece_bytes(at, r->total))
+    size_t head = r->done ? 0 : sizeof r->label, at = r->done + head - sizeof r->label;
+    const char *place = piece_place(t, lane, true, r->done);
+    if (head && n >= head) {
+        memcpy(&r->label, place, head);
+        TRY(tcp_check_label(t, lane));
+    }
+    if (n != piece_bytes(r->done, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (!only_copies(r)) r->in->sink(r->in->ctx, at - sizeof r->label, landing_place(lane_of(t, lane), r, at), n);
+    if (n > head && (head || !only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
     r->done += n;
     return ERR_NONE;
 }
 
-static enum error land_receives(struct tcp *t, int lane, bool *some) {
+static enum error land_pieces(struct tcp *t, int lane, bool in, bool *some) {
     struct mpi_lane *m = lane_of(t, lane);
+    struct flights *f = in ? &m->in : &m->out;
+    struct sending *s = &t->lane[lane].out;
     char words[MPI_WORDS];
-    for (bool done = true; in_flight(&m->in);) {
+    for (bool done = true; flying(f);) {
         size_t n;
-        uint64_t *flight = &m->in.of[m->in.ended % WINDOW];
-        bool good = calls_of(t)->landed(flight, &done, &n, words);
+        bool good = calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (!done) break;
-        m->in.ended++;
-        if (!good) return mpi_broken(t, lane, t->lane[lane].in.peer, words);
-        TRY(use_piece(t, lane, n));
+        f->ended++;
+        if (!good) return mpi_broken(t, lane, in ? t->lane[lane].in.peer : s->peer, words);
+        if (in)
+            TRY(use_piece(t, lane, n));
+        else
+            s->done += piece_bytes(s->done, s->total);
         *some = true;
     }
     return ERR_NONE;
 }
 
-/* ---- both ---- */
-
 static enum error move_some(struct tcp *t, int lane, bool *some) {
-    TRY(post_receives(t, lane));
-    TRY(post_sends(t, lane));
-    TRY(land_receives(t, lane, some));
-    return land_sends(t, lane, some);
+    TRY(post_pieces(t, lane, true));
+    TRY(post_pieces(t, lane, false));
+    TRY(land_pieces(t, lane, true, some));
+    return land_pieces(t, lane, false, some);
 }
 
-struct lull { /* since anything moved */
-    int64_t since, watched;
-    long nap; /* ns */
-};
+/* ---- waiting ---- */
 
-static void lull_begin(struct lull *w, int64_t now) {
-    enum { NAP_LEAST = 20000 };
-    if (!w->since) *w = (struct lull){.since = now, .watched = now, .nap = NAP_LEAST};
-}
-
-/* Whoever has a core to himself looks for longer before he naps. */
-static enum error give_way(struct tcp *t, int lane, struct lull *w, int64_t now) {
+/* After nothing has moved for so many ns. Whoever has a core to himself looks for longer before he naps. */
+static enum error give_way(struct tcp *t, int lane, int64_t waited) {
     enum { BRISK = 5000, PATIENT = 200000, NAP_MOST = 200000 };
-    if (now - w->since < (t->link.patient[lane] ? PATIENT : BRISK)) {
+    if (waited < (t->link.patient[lane] ? PATIENT : BRISK)) {
         sched_yield();
         return ERR_NONE;
     }
-    TRY(tcp_failure(&t->link));
-    nanosleep(&(struct timespec){.tv_nsec = w->nap}, NULL);
-    w->nap = w->nap * 2 < NAP_MOST ? w->nap * 2 : NAP_MOST;
-    return ERR_NONE;
-}
-
-static enum error wait_a_little(struct tcp *t, int lane, struct lull *w) {
-    enum { LOOK = 20000000 };
-    int64_t now = clock_ns();
-    lull_begin(w, now);
-    if (now - w->watched >= LOOK) {
-        w->watched = now;
-        TRY(tcp_watch(t, lane));
-    }
-    return give_way(t, lane, w, now);
+    nanosleep(&(struct timespec){.tv_nsec = waited < NAP_MOST ? waited : NAP_MOST}, NULL);
+    return tcp_failure(&t->link);
 }
 
 static enum error move_all(struct tcp *t, int lane) {
+    enum { LOOK = 20000000 };
     const struct tcp_lane *n = &t->lane[lane];
-    struct lull lull = {0};
+    int64_t moved = clock_ns(), looked = moved;
     while (n->out.done < n->out.total || n->in.done < n->in.total) {
         bool some = false;
         TRY(move_some(t, lane, &some));
-        if (some)
-            lull.since = 0;
-        else
-            TRY(wait_a_little(t, lane, &lull));
+        int64_t now = clock_ns();
+        if (some) {
+            moved = looked = now;
+            continue;
+        }
+        if (now - looked >= LOOK) {
+            looked = now;
+            TRY(tcp_watch(t, lane));
+        }
+        TRY(give_way(t, lane, now - moved));
     }
     return ERR_NONE;
 }
@@ -252,7 +204,7 @@ static enum error move_all(struct tcp *t, int lane) {
 static void land_cancelled(struct tcp *t, struct flights *f) {
     char words[MPI_WORDS];
     size_t n;
-    for (bool done = true; in_flight(f) && done;) {
+    for (bool done = true; flying(f) && done;) {
         (void)calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (done) f->ended++;
     }
@@ -271,7 +223,7 @@ static void give_up(struct tcp *t, int lane) {
         for (unsigned k = f[i]->ended; k != f[i]->began; k++) calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
     do {
         for (int i = 0; i < 2; i++) land_cancelled(t, f[i]);
-        m->stuck = in_flight(&m->out) || in_flight(&m->in);
+        m->stuck = flying(&m->out) || flying(&m->in);
         if (m->stuck) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
 }
@@ -284,6 +236,7 @@ static enum error mpi_exchange(struct link *l, int lane, const struct call *labe
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);
     m->out = m->in = (struct flights){0};
+    if (out) fill_first(t, lane);
     enum error err = move_all(t, lane);
     tcp_rest(t, lane);
     if (err) give_up(t, lane);
@@ -295,17 +248,16 @@ static enum error mpi_exchange(struct link *l, int lane, const struct call *labe
 /* MPI is not asked who is late: all had entered the call before it was MPI's. */
 static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
     const struct link_params *p = &t->link.params;
-    struct lull lull = {0};
+    int64_t start = clock_ns();
     char words[MPI_WORDS], doing[DESCRIBED_MAX], reason[REASON_MAX];
     size_t none;
     for (bool done = false;;) {
-        int64_t now = clock_ns();
-        lull_begin(&lull, now);
         bool good = calls_of(t)->landed(flight, &done, &none, words);
         if (done && good) return ERR_NONE;
         if (done) return tcp_fail(&t->link, ERR_PEER, words);
-        TRY(give_way(t, lane, &lull, now));
-        if (clock_seconds(now - lull.since) < p->timeout) continue;
+        int64_t waited = clock_ns() - start;
+        TRY(give_way(t, lane, waited));
+        if (clock_seconds(waited) < p->timeout) continue;
         p->describe(p->user, lane, doing);
         snprintf(reason, sizeof reason, "MPI has not done its %s within %.3g s", doing, p->timeout);
         return tcp_fail(&t->link, ERR_TIMEOUT, reason);
@@ -354,9 +306,9 @@ static enum error open_lane(struct tcp *t, int lane) {
     int number[RANKS_MOST];
     char words[MPI_WORDS];
     void *memory;
-    TRY(memory_alloc(2 * FIRST + HELD * PIECE, &memory));
+    TRY(memory_alloc(2 * FIRST + WINDOW * PIECE, &memory));
     m->held = memory;
-    m->first_in = m->held + HELD * PIECE;
+    m->first_in = m->held + WINDOW * PIECE;
     m->first_out = m->first_in + FIRST;
     for (int r = 0; r < p->size; r++) number[r] = p->roster->of[r].number;
     int tag = (int)(p->group % TAGS) * LANES + lane;

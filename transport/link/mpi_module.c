@@ -1,6 +1,7 @@
 /* The MPI module: where it lies, whether it fits, and whether MPI can run here. */
 #include "transport/link/mpi_module.h"
 
+#include "engine/base/file.h"
 #include "engine/base/version.h"
 
 #include <dlfcn.h>
@@ -16,28 +17,17 @@ static const char file[] = "libengine_mpi.so", variable[] = "ENGINE_MPI_MODULE";
 
 /* ---- where it lies ---- */
 
-/* The folder of the program, or of the library that this code is in. */
-static bool own_folder(bool library, char out[PATH_MAX]) {
-    char path[PATH_MAX];
-    Dl_info info;
-    const char *name = "/proc/self/exe";
-    if (library && dladdr(variable, &info) && info.dli_fname) name = info.dli_fname;
-    if (!realpath(name, path)) return false;
-    snprintf(out, PATH_MAX, "%s", dirname(path));
-    return true;
-}
-
+/* Beside the file that this code is in, which is the program or its library. */
 static bool find_file(char out[PATH_MAX]) {
     static const char *const folders[] = {"", ENGINE_MODULES "/", "engine/"};
     const char *given = getenv(variable);
     char base[PATH_MAX];
     if (given && *given) return snprintf(out, PATH_MAX, "%s", given) < PATH_MAX;
-    for (int library = 0; library < 2; library++)
-        for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-            if (!own_folder(library, base)) continue;
-            int n = snprintf(out, PATH_MAX, "%s/%s%s", base, folders[i], file);
-            if (n < PATH_MAX && access(out, R_OK) == 0) return true;
-        }
+    const char *folder = realpath(file_of_code(), base) ? dirname(base) : ".";
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int n = snprintf(out, PATH_MAX, "%s/%s%s", folder, folders[i], file);
+        if (n < PATH_MAX && access(out, R_OK) == 0) return true;
+    }
     return false;
 }
 

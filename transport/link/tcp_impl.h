@@ -122,7 +122,7 @@ struct tcp_near { /* a neighbour in the tree of control; t->mutex protects it */
     int leavers_told;           /* of t->nleavers */
     int64_t heard, asked, asks; /* when something was last heard of it; when it asked last, and was asked */
     bool warned;                /* of its silence */
-    struct tcp_report report;   /* its last; at first what the tree says */
+    struct tcp_report report;   /* its last */
     int64_t reported;           /* when; 0: never */
     bool told, concluded;       /* verdicts of all behind it, or of all on this side, have been exchanged */
     bool heals;                 /* it is gone, and this rank is to dial its heir */
@@ -301,7 +301,7 @@ static inline bool near_is_open(const struct tcp_near *p) {
 }
 /* It has ended, or counts as lost: whoever was its neighbour becomes its heir's. */
 void tree_gone(struct tcp *t, struct tcp_near *p);
-/* Its stream has ended: it has left, or it has died. */
+/* Its stream has ended: it has left, or it has died; or its dialer has given it up, while the group is opened. */
 void tree_ended(struct tcp *t, struct tcp_near *p);
 /* Dials the heirs of those that are gone; meanwhile the mutex is free. Of the control thread. */
 void tree_mend(struct tcp *t);

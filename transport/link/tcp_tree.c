@@ -48,25 +48,12 @@ static int tree_neighbours(const struct roster *of, int rank, int out[NEAR_MOST]
     return n;
 }
 
-static int lowest(const int *ranks, int n) {
-    int least = ranks[0];
-    for (int i = 1; i < n; i++)
-        if (ranks[i] < least) least = ranks[i];
-    return least;
-}
-
 /* ---- what ranks know of each other (with the mutex) ---- */
 
-static int by_number(uint64_t a, uint64_t b) {
-    return (a > b) - (a < b);
-}
-
+/* Any order of different calls does that all ranks share. */
 static bool stand_before(const struct tcp_stand *a, const struct tcp_stand *b) {
     int32_t calls = (int32_t)(a->call.sequence - b->call.sequence);
-    if (calls) return calls < 0;
-    int order = by_number(a->call.what, b->call.what);
-    if (!order) order = by_number((uint64_t)a->call.count, (uint64_t)b->call.count);
-    if (!order) order = by_number(a->call.detail, b->call.detail);
+    int order = calls ? calls : memcmp(&a->call, &b->call, offsetof(struct call, sequence));
     return order ? order < 0 : a->rank < b->rank;
 }
 
@@ -143,28 +130,26 @@ static void heir_takes(struct tcp *t) {
     if (p) p->awaited--;
 }
 
-/* A second stream of one rank: its dialer has given up the first, on which nothing has come. */
-static struct tcp_near *near_place(struct tcp *t, int rank) {
-    struct tcp_near *p = near_find(t, rank), *anew;
-    if (p && !p->line) return p;
-    if (p && p->reported) return NULL;
-    if (near_add(t, rank, &anew) != ERR_NONE) return NULL;
-    if (p)
-        p->ended = true;
-    else
-        heir_takes(t);
-    return anew;
+/* Its stream is one that its dialer has given up, on which nothing has come: it is awaited again. */
+static void near_forget(struct tcp *t, struct tcp_near *p) {
+    if (p->line) line_disuse(t, p->line);
+    p->line = NULL;
 }
 
 /* A control stream. Whatever is wrong with it, the next turn of the control thread finds. */
 static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
-    struct tcp_near *p = t->closing ? NULL : near_place(t, rank);
-    if (!p) {
+    struct tcp_near *p = near_find(t, rank);
+    bool anew = !p;
+    if (t->closing || (p && p->reported) || (anew && near_add(t, rank, &p) != ERR_NONE)) {
         line_disuse(t, line);
         return;
     }
+    if (anew) heir_takes(t);
+    near_forget(t, p);
     p->line = line;
     p->heard = clock_ns();
+    p->in_done = p->out_left = 0;
+    p->leavers_told = 0;
     p->due = t->judging == FINE ? FRAME_STATE : FRAME_FAIL;
     if (!control_watch(t, line->fd)) control_wake(t);
 }
@@ -181,15 +166,6 @@ static enum error near_dial(struct tcp *t, int rank, int64_t deadline) {
     return ERR_NONE;
 }
 
-/* It has ended without a word while the group is opened, as a stream that its dialer has given up: it is awaited again. */
-static bool near_forget(struct tcp *t, struct tcp_near *p) {
-    struct tcp_near *anew;
-    if (p->reported || t->joined || near_add(t, p->rank, &anew) != ERR_NONE) return false;
-    anew->report = p->report;
-    p->ended = true;
-    return true;
-}
-
 void tree_gone(struct tcp *t, struct tcp_near *p) {
     const struct tcp_report *r = &p->report;
     if (p->ended) return;
@@ -201,10 +177,13 @@ void tree_gone(struct tcp *t, struct tcp_near *p) {
 }
 
 void tree_ended(struct tcp *t, struct tcp_near *p) {
-    bool expected = t->closing || t->peers[p->rank].left || near_forget(t, p);
-    tree_gone(t, p);
     pthread_cond_broadcast(&t->changed);
-    if (!expected) health_lost(t, p->rank, "has died");
+    if (!p->reported && !t->joined && !t->closing) {
+        near_forget(t, p);
+        return;
+    }
+    tree_gone(t, p);
+    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, "has died");
 }
 
 /* While it dials, the rank is silent: not for so long that its neighbours would judge it. */
@@ -250,14 +229,9 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
 }
 
 static enum error neighbours_open(struct tcp *t) {
-    const struct link_params *p = &t->link.params;
-    int near[NEAR_MOST], further[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
+    int near[NEAR_MOST], n = tree_neighbours(t->link.params.roster, t->link.params.rank, near);
     struct tcp_near *added;
-    for (int i = 0; i < n; i++) {
-        TRY(near_add(t, near[i], &added));
-        added->report.degree = tree_neighbours(p->roster, near[i], further);
-        added->report.heir = lowest(further, added->report.degree);
-    }
+    for (int i = 0; i < n; i++) TRY(near_add(t, near[i], &added));
     return ERR_NONE;
 }
 

@@ -105,7 +105,8 @@ struct tcp_line { /* a stream, and how its directions are sealed */
     int fd;                /* the stream's, which owns it; -1: it had ended */
     _Atomic bool used;     /* something has come on it */
     struct sealer out, in; /* of a lane, only that of its direction is open */
-    struct tcp_line *next; /* of those that are out of use */
+    uint32_t kind;         /* a way or CONTROL */
+    struct tcp_line *next; /* of t->lines */
 };
 struct tcp_peer {
     struct tcp_line *_Atomic to[LINK_WAYS], *_Atomic from[LINK_WAYS]; /* NULL: there is none yet (tcp_line.c) */
@@ -202,7 +203,7 @@ struct tcp {
     pthread_mutex_t mutex; /* taken after a port's */
     pthread_cond_t changed;
     struct tcp_near *near;
-    struct tcp_line *disused; /* a lane's thread may still use their descriptors: freed at the end */
+    struct tcp_line *lines; /* all that there were: a lane's thread may still use their descriptors */
     int nleavers;
     _Atomic int judging; /* enum judging */
     int64_t judging_since;
@@ -223,11 +224,8 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 enum { LEFT_FOR_GOOD = 200000000 };
 MUST_CHECK enum error lines_open(struct tcp *t);
 void lines_close(struct tcp *t);
-/* The stream is the line's, or freed. kind: a way or CONTROL. */
-MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
-void line_free(struct tcp_line *line);
-/* With the mutex. */
-void line_disuse(struct tcp *t, struct tcp_line *line);
+/* The stream is the line's, or freed; the line is the link's. kind: a way or CONTROL. Without the mutex. */
+MUST_CHECK enum error line_open(struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
 /* With the mutex: a stream that another rank has dialed to send on it. */
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);
 /* The line on which the lane sends to that peer: dials it, if there is none. */

@@ -22,44 +22,48 @@
 #include <unistd.h>
 
 /* The one who dialed sends in direction 'D'. */
-static enum error seals_open(const struct tcp *t, struct tcp_line *l, uint32_t kind) {
+static enum error seals_open(const struct tcp *t, struct tcp_line *l) {
     const struct stream *s = &l->stream;
-    enum seal_kind seals = kind == CONTROL ? t->control_seals : t->seals;
-    if (kind == CONTROL || s->dialed) TRY(sealer_open(&l->out, seals, s->session, s->dialed ? 'D' : 'L', false));
-    if (kind == CONTROL || !s->dialed) TRY(sealer_open(&l->in, seals, s->session, s->dialed ? 'L' : 'D', true));
+    bool both = l->kind == CONTROL;
+    enum seal_kind seals = both ? t->control_seals : t->seals;
+    if (both || s->dialed) TRY(sealer_open(&l->out, seals, s->session, s->dialed ? 'D' : 'L', false));
+    if (both || !s->dialed) TRY(sealer_open(&l->in, seals, s->session, s->dialed ? 'L' : 'D', true));
     return ERR_NONE;
 }
 
-enum error line_open(const struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out) {
-    void *memory;
-    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
-    if (err) {
-        nng_stream_free(s->s);
-        return err;
-    }
-    struct tcp_line *l = memory;
-    l->stream = *s;
-    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
-    err = seals_open(t, l, kind);
-    if (err)
-        line_free(l);
-    else
-        *out = l;
-    return err;
-}
-
-void line_free(struct tcp_line *line) {
-    if (!line) return;
+static void line_free(struct tcp_line *line) {
     nng_stream_free(line->stream.s);
     sealer_close(&line->out);
     sealer_close(&line->in);
     memory_free(line);
 }
 
-void line_disuse(struct tcp *t, struct tcp_line *line) {
-    (void)epoll_ctl(t->arrivals, EPOLL_CTL_DEL, line->fd, NULL); /* if it is there */
-    line->next = t->disused;
-    t->disused = line;
+static void line_end(const struct tcp_line *line) {
+    if (line->kind != CONTROL && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
+}
+
+enum error line_open(struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out) {
+    void *memory;
+    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
+    if (err) {
+        nng_stream_free(s->s);
+        return err;
+    }
+    struct tcp_line *l = *out = memory;
+    l->stream = *s;
+    l->kind = kind;
+    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
+    err = seals_open(t, l);
+    if (err) {
+        line_free(l);
+        return err;
+    }
+    pthread_mutex_lock(&t->mutex);
+    if (t->judging != FINE) line_end(l);
+    l->next = t->lines;
+    t->lines = l;
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
 }
 
 static void bell_ring(const struct tcp *t, int lane) {
@@ -67,19 +71,8 @@ static void bell_ring(const struct tcp *t, int lane) {
     (void)n; /* at its end it is readable in any case */
 }
 
-/* With the mutex: once the group has failed, no lane waits on any stream. */
-static void line_place(struct tcp *t, struct tcp_line *_Atomic *at, struct tcp_line *line) {
-    if (t->judging != FINE && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
-    atomic_store(at, line);
-}
-
 void lines_end(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int way = 0; way < LINK_WAYS; way++) {
-            const struct tcp_line *of[] = {t->peers[r].to[way], t->peers[r].from[way]};
-            for (int i = 0; i < 2; i++)
-                if (of[i] && of[i]->fd >= 0) shutdown(of[i]->fd, SHUT_RDWR);
-        }
+    for (const struct tcp_line *l = t->lines; l; l = l->next) line_end(l);
     for (int i = 0; i < ALL_LANES; i++)
         if (t->lane[i].bell >= 0) bell_ring(t, i);
 }
@@ -112,9 +105,7 @@ enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
     TRY(line_dial(t, lane, peer, &s));
     enum error err = line_open(t, &s, (uint32_t)lane_way(lane), out);
     if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
-    pthread_mutex_lock(&t->mutex);
-    line_place(t, at, *out);
-    pthread_mutex_unlock(&t->mutex);
+    atomic_store(at, *out);
     return ERR_NONE;
 }
 
@@ -128,19 +119,19 @@ static bool arrivals_watch(const struct tcp *t, int fd, uint32_t who) {
     return epoll_ctl(t->arrivals, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
+/* Another line takes its place, or none. With the mutex. */
+static void line_replace(const struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
+    const struct tcp_line *old = atomic_exchange(&t->peers[from].from[way], line);
+    if (way != MAIL_WAY) return;
+    if (old) (void)epoll_ctl(t->arrivals, EPOLL_CTL_DEL, old->fd, NULL);
+    if (line) (void)arrivals_watch(t, line->fd, (uint32_t)from);
+}
+
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
-    struct tcp_line *_Atomic *at = &t->peers[from].from[way];
-    struct tcp_line *old = atomic_load(at);
-    if (old && old->used) {
-        line_disuse(t, line);
-        return;
-    }
-    if (old) line_disuse(t, old);
-    line_place(t, at, line);
-    if (way != MAIL_WAY)
-        bell_ring(t, (int)way);
-    else
-        (void)arrivals_watch(t, line->fd, (uint32_t)from);
+    const struct tcp_line *old = atomic_load(&t->peers[from].from[way]);
+    if (old && old->used) return;
+    line_replace(t, from, way, line);
+    if (way != MAIL_WAY) bell_ring(t, (int)way);
 }
 
 struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
@@ -148,14 +139,10 @@ struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
 }
 
 bool line_drop(struct tcp *t, int lane, int peer, int fd) {
-    struct tcp_line *_Atomic *at = &t->peers[peer].from[lane_way(lane)];
     pthread_mutex_lock(&t->mutex);
-    struct tcp_line *line = atomic_load(at);
+    const struct tcp_line *line = line_from(t, lane, peer);
     bool current = line && line->fd == fd, used = current && line->used;
-    if (current && !used) {
-        line_disuse(t, line);
-        atomic_store(at, NULL);
-    }
+    if (current && !used) line_replace(t, peer, (uint32_t)lane_way(lane), NULL);
     pthread_mutex_unlock(&t->mutex);
     return !used;
 }
@@ -165,12 +152,11 @@ bool line_drop(struct tcp *t, int lane, int peer, int fd) {
 /* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
 static bool mail_is_there(struct tcp *t, int from) {
     char byte;
-    struct tcp_line *_Atomic *at = &t->peers[from].from[MAIL_WAY];
-    struct tcp_line *line = atomic_load(at);
+    const struct tcp_line *line = line_from(t, LANE_IN, from);
     ssize_t n = recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return n > 0;
     pthread_mutex_lock(&t->mutex);
-    if (atomic_compare_exchange_strong(at, &line, NULL)) line_disuse(t, line); /* else another has come in its place */
+    if (line == line_from(t, LANE_IN, from)) line_replace(t, from, MAIL_WAY, NULL); /* else another has come */
     pthread_mutex_unlock(&t->mutex);
     return false;
 }
@@ -216,12 +202,7 @@ enum error lines_open(struct tcp *t) {
 }
 
 void lines_close(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int way = 0; way < LINK_WAYS; way++) {
-            line_free(t->peers[r].to[way]);
-            line_free(t->peers[r].from[way]);
-        }
-    for (struct tcp_line *l = t->disused, *next; l; l = next) {
+    for (struct tcp_line *l = t->lines, *next; l; l = next) {
         next = l->next;
         line_free(l);
     }

@@ -130,22 +130,13 @@ static void heir_takes(struct tcp *t) {
     if (p) p->awaited--;
 }
 
-/* Its stream is one that its dialer has given up, on which nothing has come: it is awaited again. */
-static void near_forget(struct tcp *t, struct tcp_near *p) {
-    if (p->line) line_disuse(t, p->line);
-    p->line = NULL;
-}
-
-/* A control stream. Whatever is wrong with it, the next turn of the control thread finds. */
+/* A control stream: it takes the place of one on which nothing has come, which its dialer has given up. Whatever is wrong
+ * with it, the next turn of the control thread finds. */
 static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
     struct tcp_near *p = near_find(t, rank);
     bool anew = !p;
-    if (t->closing || (p && p->reported) || (anew && near_add(t, rank, &p) != ERR_NONE)) {
-        line_disuse(t, line);
-        return;
-    }
+    if (t->closing || (p && p->reported) || (anew && near_add(t, rank, &p) != ERR_NONE)) return;
     if (anew) heir_takes(t);
-    near_forget(t, p);
     p->line = line;
     p->heard = clock_ns();
     p->in_done = p->out_left = 0;
@@ -179,7 +170,7 @@ void tree_gone(struct tcp *t, struct tcp_near *p) {
 void tree_ended(struct tcp *t, struct tcp_near *p) {
     pthread_cond_broadcast(&t->changed);
     if (!p->reported && !t->joined && !t->closing) {
-        near_forget(t, p);
+        p->line = NULL; /* its dialer has given it up: the neighbour is awaited again */
         return;
     }
     tree_gone(t, p);
@@ -219,7 +210,6 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
         (void)FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
                    p->size);
         health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
-        line_disuse(t, line);
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {
@@ -281,7 +271,6 @@ void tree_close(struct tcp *t) {
     control_close(t);
     for (struct tcp_near *p = t->near, *next; p; p = next) {
         next = p->next;
-        line_free(p->line);
         memory_free(p);
     }
 }

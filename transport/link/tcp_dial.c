@@ -66,7 +66,12 @@ static enum error dial_until(struct dialing *d, const struct hello *h, struct st
 enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline, struct stream *out) {
     char name[NAME_MAX_BYTES];
     struct dialing d = {.params = p, .address = p->roster->of[peer].address, .deadline = deadline};
-    struct hello h = hello_of(p, p->rank, peer, kind);
+    struct hello h = {.head = door_head(HELLO_KIND, sizeof h),
+                      .group = p->group,
+                      .from = (uint32_t)p->rank,
+                      .to = (uint32_t)peer,
+                      .size = (uint32_t)p->size,
+                      .kind = kind};
     tcp_name(p, peer, name);
     snprintf(d.where, sizeof d.where, "%s at %.*s", name, ADDRESS_MAX, d.address);
     if (strncmp(d.address, "tcp://", 6) != 0 || memchr(d.address, '\0', ADDRESS_MAX) == NULL)

@@ -33,14 +33,6 @@ struct hello {
     uint64_t group;
     uint32_t from, to, size, kind; /* kind: a way or CONTROL */
 };
-static inline struct hello hello_of(const struct link_params *p, int from, int to, uint32_t kind) {
-    return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)),
-                          .group = p->group,
-                          .from = (uint32_t)from,
-                          .to = (uint32_t)to,
-                          .size = (uint32_t)p->size,
-                          .kind = kind};
-}
 const char *port_key(const struct port *p);
 /* A group that a port serves. All is the port's while it is served, but the caller's memory. */
 struct port_group {

@@ -16,29 +16,21 @@ void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
         snprintf(out, DESCRIBED_MAX, "the group");
 }
 
-/* Of all ranks behind a neighbour, one whose call of the same number on this lane is another: -1 when none is known. */
-static int find_other_call(struct tcp *t, int lane, struct call *mine, struct call *theirs) {
-    int found = -1;
+/* Of all that is known of other ranks, their call of the same number on this lane has to be the same. */
+static enum error watch_calls(struct tcp *t, int lane) {
+    const struct link_params *p = &t->link.params;
+    struct tcp_stand other = {.rank = -1};
+    if (lane >= LANES) return ERR_NONE;
     pthread_mutex_lock(&t->mutex);
-    *mine = t->lane[lane].met;
-    for (const struct tcp_near *p = t->near; p && found < 0; p = p->next) {
-        const struct tcp_stand *of[] = {&p->report.lane[lane].least, &p->report.lane[lane].most};
-        for (int i = 0; i < 2 && p->reported && found < 0; i++) {
-            if (!mine->sequence || of[i]->call.sequence != mine->sequence || same_call(&of[i]->call, mine)) continue;
-            *theirs = of[i]->call;
-            found = of[i]->rank;
-        }
+    struct call mine = t->lane[lane].met;
+    for (const struct tcp_near *n = t->near; n && mine.sequence; n = n->next) {
+        const struct tcp_stand of[] = {n->report.lane[lane].least, n->report.lane[lane].most};
+        for (int i = 0; i < 2 && n->reported; i++)
+            if (of[i].call.sequence == mine.sequence && !same_call(&of[i].call, &mine)) other = of[i];
     }
     pthread_mutex_unlock(&t->mutex);
-    return found < t->link.params.size ? found : -1;
-}
-
-static enum error compare_calls(struct tcp *t, int lane) {
-    struct call mine, theirs;
-    if (lane >= LANES) return ERR_NONE;
-    const struct link_params *p = &t->link.params;
-    int r = find_other_call(t, lane, &mine, &theirs);
-    return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);
+    return other.rank < 0 || other.rank >= p->size ? ERR_NONE
+                                                   : p->disagree(p->user, lane, other.rank, &mine, &other.call);
 }
 
 /* The rank that has come to the fewest calls, if that is not this rank's; -1: all have, as far as is known. With the
@@ -65,10 +57,7 @@ static void watch_blame(struct tcp *t, int lane, double seconds, char out[REASON
     pthread_mutex_lock(&t->mutex);
     int absent = n->label->sequence ? find_absent(t, lane) : -1;
     pthread_mutex_unlock(&t->mutex);
-    if (absent < 0)
-        watch_complain(t, lane, n->awaited, LATE_WITHIN, seconds, out);
-    else
-        watch_complain(t, lane, absent, LATE_ENTERING, seconds, out);
+    watch_complain(t, lane, absent < 0 ? n->awaited : absent, absent < 0 ? LATE_WITHIN : LATE_ENTERING, seconds, out);
 }
 
 enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
@@ -122,7 +111,7 @@ enum error tcp_watch(struct tcp *t, int lane) {
     ask_around(t, lane, now);
     int left = watch_left(t, lane, now);
     if (left >= 0) return tcp_broken(t, lane, left);
-    if (t->opened) TRY(compare_calls(t, lane));
+    if (t->opened) TRY(watch_calls(t, lane));
     double waited = clock_seconds(now - v->start);
     if (waited >= timeout) {
         watch_blame(t, lane, timeout, text);

@@ -203,12 +203,6 @@ static enum error check_time(struct shared *s, int lane, const struct wait *w, s
     return ERR_NONE;
 }
 
-static enum error check_all(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
-    TRY(shared_failure(&s->link));
-    TRY(check_lost(s, lane, w, v->quiet));
-    return check_time(s, lane, w, v);
-}
-
 /* Until the bell rings, but so short that deaths are seen and the times for warning and giving up
  * are kept. False when nobody rang. */
 static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
@@ -227,9 +221,14 @@ static enum error sleep_until(struct shared *s, int lane, const struct wait *w) 
         atomic_store(&b->awaited, awaited);
         if (any_reached(w)) break;
         if (w->gate) now.peer[0] = find_late(s, lane, w);
-        if ((err = now.peer[0] < 0 ? shared_failure(&s->link) : check_all(s, lane, &now, &v)) != ERR_NONE) break;
+        TRY_GOTO(err, shared_failure(&s->link), over);
+        if (now.peer[0] >= 0) {
+            TRY_GOTO(err, check_lost(s, lane, &now, v.quiet), over);
+            TRY_GOTO(err, check_time(s, lane, &now, &v), over);
+        }
         v.quiet = !sleep_on(b, rung, s->link.params.timeout);
     }
+over:
     atomic_store(&b->awaited, AWAKE);
     return err;
 }

@@ -63,21 +63,15 @@ static enum error dial_until(struct dialing *d, const struct hello *h, struct st
     }
 }
 
-enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline, struct stream *out) {
+enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline, struct stream *out) {
     char name[NAME_MAX_BYTES];
-    struct dialing d = {.params = p, .address = p->roster->of[peer].address, .deadline = deadline};
-    struct hello h = {.head = door_head(HELLO_KIND, sizeof h),
-                      .group = p->group,
-                      .from = (uint32_t)p->rank,
-                      .to = (uint32_t)peer,
-                      .size = (uint32_t)p->size,
-                      .kind = kind};
-    tcp_name(p, peer, name);
+    struct dialing d = {.params = p, .address = p->roster->of[h->to].address, .deadline = deadline};
+    tcp_name(p, (int)h->to, name);
     snprintf(d.where, sizeof d.where, "%s at %.*s", name, ADDRESS_MAX, d.address);
     if (strncmp(d.address, "tcp://", 6) != 0 || memchr(d.address, '\0', ADDRESS_MAX) == NULL)
         return FAIL(ERR_DATA, "'%.*s' is not the address of a rank", ADDRESS_MAX, d.address);
     TRY(visit_create(&d.visit));
-    enum error err = dial_until(&d, &h, out);
+    enum error err = dial_until(&d, h, out);
     visit_free(d.visit);
     return err;
 }

@@ -32,7 +32,17 @@ struct hello {
     struct door_head head;
     uint64_t group;
     uint32_t from, to, size, kind; /* kind: a way or CONTROL */
+    struct seal_ciphers ciphers;   /* of 'from', which dials */
 };
+static inline struct hello hello_of(const struct link_params *p, int to, uint32_t kind) {
+    return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)),
+                          .group = p->group,
+                          .from = (uint32_t)p->rank,
+                          .to = (uint32_t)to,
+                          .size = (uint32_t)p->size,
+                          .kind = kind,
+                          .ciphers = seal_ciphers()};
+}
 const char *port_key(const struct port *p);
 /* A group that a port serves. All is the port's while it is served, but the caller's memory. */
 struct port_group {
@@ -45,9 +55,9 @@ struct port_group {
 };
 void port_serve(struct port *p, struct port_group *g);
 void port_unserve(struct port *p, struct port_group *g);
-/* Opens a stream of this rank to a peer: waits for the peer's port until clock_ns() is 'deadline', never for a thread of
- * the peer. kind: a way or CONTROL. */
-MUST_CHECK enum error tcp_dial(const struct link_params *p, int peer, uint32_t kind, int64_t deadline,
+/* Opens the stream of that hello: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
+ * peer. */
+MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
                                struct stream *out);
 
 /* ---- the link ---- */
@@ -216,8 +226,8 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 enum { LEFT_FOR_GOOD = 200000000 };
 MUST_CHECK enum error lines_open(struct tcp *t);
 void lines_close(struct tcp *t);
-/* The stream is the line's, or freed; the line is the link's. kind: a way or CONTROL. Without the mutex. */
-MUST_CHECK enum error line_open(struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out);
+/* The stream is the line's, or freed; the line is the link's. h: the hello of whoever dialed it. Without the mutex. */
+MUST_CHECK enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out);
 /* With the mutex: a stream that another rank has dialed to send on it. */
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);
 /* The line on which the lane sends to that peer: dials it, if there is none. */

@@ -22,12 +22,12 @@
 #include <unistd.h>
 
 /* The one who dialed sends in direction 'D'. */
-static enum error seals_open(const struct tcp *t, struct tcp_line *l) {
+static enum error seals_open(const struct tcp *t, struct tcp_line *l, const struct hello *h) {
     const struct stream *s = &l->stream;
-    bool both = l->kind == CONTROL;
-    enum seal_kind seals = both ? t->control_seals : t->seals;
-    if (both || s->dialed) TRY(sealer_open(&l->out, seals, s->session, s->dialed ? 'D' : 'L', false));
-    if (both || !s->dialed) TRY(sealer_open(&l->in, seals, s->session, s->dialed ? 'L' : 'D', true));
+    bool control = h->kind == CONTROL;
+    enum seal_kind seals = control ? t->control_seals : t->seals;
+    if (control || s->dialed) TRY(sealer_open(&l->out, seals, &h->ciphers, s->session, s->dialed ? 'D' : 'L', false));
+    if (control || !s->dialed) TRY(sealer_open(&l->in, seals, &h->ciphers, s->session, s->dialed ? 'L' : 'D', true));
     return ERR_NONE;
 }
 
@@ -42,7 +42,7 @@ static void line_end(const struct tcp_line *line) {
     if (line->kind != CONTROL && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
 }
 
-enum error line_open(struct tcp *t, const struct stream *s, uint32_t kind, struct tcp_line **out) {
+enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out) {
     void *memory;
     enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
     if (err) {
@@ -51,9 +51,9 @@ enum error line_open(struct tcp *t, const struct stream *s, uint32_t kind, struc
     }
     struct tcp_line *l = *out = memory;
     l->stream = *s;
-    l->kind = kind;
+    l->kind = h->kind;
     if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
-    err = seals_open(t, l);
+    err = seals_open(t, l, h);
     if (err) {
         line_free(l);
         return err;
@@ -80,15 +80,15 @@ void lines_end(struct tcp *t) {
 /* ---- sending ---- */
 
 /* In slices, between which the lane's thread looks around as it does while bytes do not move. */
-static enum error line_dial(struct tcp *t, int lane, int peer, struct stream *out) {
+static enum error line_dial(struct tcp *t, int lane, const struct hello *h, struct stream *out) {
     const struct link_params *p = &t->link.params;
     enum { LONGEST = 8 };
     int64_t slice = 1000000000, deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
     char words[REASON_MAX];
     for (;; slice *= slice < LONGEST * 1000000000LL ? 2 : 1) {
-        if (t->peers[peer].left) return tcp_broken(t, lane, peer);
+        if (t->peers[h->to].left) return tcp_broken(t, lane, (int)h->to);
         int64_t end = clock_ns() + slice;
-        enum error err = tcp_dial(p, peer, (uint32_t)lane_way(lane), end < deadline ? end : deadline, out);
+        enum error err = tcp_dial(p, h, end < deadline ? end : deadline, out);
         if (!err) return ERR_NONE;
         if (err != ERR_TIMEOUT || clock_ns() >= deadline)
             return tcp_fail(&t->link, err, error_words(words, sizeof words));
@@ -102,8 +102,9 @@ enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
     char words[REASON_MAX];
     *out = atomic_load(at);
     if (*out) return ERR_NONE;
-    TRY(line_dial(t, lane, peer, &s));
-    enum error err = line_open(t, &s, (uint32_t)lane_way(lane), out);
+    struct hello h = hello_of(&t->link.params, peer, (uint32_t)lane_way(lane));
+    TRY(line_dial(t, lane, &h, &s));
+    enum error err = line_open(t, &s, &h, out);
     if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
     atomic_store(at, *out);
     return ERR_NONE;

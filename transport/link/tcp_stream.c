@@ -21,7 +21,7 @@
 enum {
     PIECE_IN = 128 << 10,  /* received at once for a sink: it fits the cache */
     PIECE_OUT = 512 << 10, /* encrypted at once: it does, too, and the kernel is slower when it is given less */
-    WHOLE = 1 << 10,       /* a sink gets multiples of it, but for the last bytes */
+    WHOLE = 1 << 10,       /* a sink gets multiples of it, and so does a seal, but for the last bytes */
     AHEAD = 4096 << 10,    /* sealed at once */
     TICK_MS = 20,
     HEAD = sizeof(struct label) + SEAL_BYTES,
@@ -65,9 +65,11 @@ static enum moved moved(ssize_t n) {
 static const char *seal_ahead(struct sending *s, size_t sent) {
     if (sent == s->ready && s->ready < s->bytes) {
         size_t n = least(s->piece ? PIECE_OUT : AHEAD, s->bytes - sent);
-        seal_pass(s->sealer, s->data + sent, s->piece, n);
         s->ready += n;
-        if (s->ready == s->bytes) seal_end(s->sealer, s->tail);
+        if (s->ready < s->bytes)
+            seal_pass(s->sealer, s->data + sent, s->piece, n);
+        else
+            seal_end(s->sealer, s->data + sent, s->piece, n, s->tail);
     }
     return s->piece && s->sealed ? s->piece + (sent - (s->ready - 1) / PIECE_OUT * PIECE_OUT) : s->data + sent;
 }
@@ -125,18 +127,21 @@ static enum moved recv_some(struct receiving *r) {
     return MOVED_SOME;
 }
 
-/* Checks or decrypts whole blocks of what has come, in their place, and gives them to the sink; at the end, all. */
-static void hand_over(struct receiving *r) {
-    size_t come = received(r);
-    size_t n = come == r->in->bytes ? r->held : r->held / WHOLE * WHOLE;
-    size_t at = come - r->held;
+/* Checks or decrypts whole blocks of what has come, in their place, and gives them to the sink; at the end, when their
+ * seal has come, too, all. False: the seal does not hold. */
+static bool hand_over(struct receiving *r) {
+    bool last = r->done == r->total, holds = true;
+    size_t n = last ? r->held : r->held / WHOLE * WHOLE, at = received(r) - r->held;
     char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
-    if (!n) return;
-    if (r->sealed) seal_pass(r->sealer, data, data, n);
+    if (r->sealed && last)
+        holds = seal_ends(r->sealer, data, data, n, r->tail);
+    else if (r->sealed)
+        seal_pass(r->sealer, data, data, n);
     r->held -= n;
-    if (only_copies(r)) return;
+    if (!n || !holds || only_copies(r)) return holds;
     r->in->sink(r->in->ctx, at, r->piece, n);
     memmove(r->piece, r->piece + n, r->held);
+    return true;
 }
 
 enum error tcp_check_label(struct tcp *t, int lane) {
@@ -162,9 +167,7 @@ static enum error use_received(struct tcp *t, int lane) {
         TRY(tcp_check_label(t, lane));
         if (r->sealed) seal_begin(r->sealer);
     }
-    hand_over(r);
-    if (r->done < r->total || !r->sealed) return ERR_NONE;
-    return seal_ends(r->sealer, r->tail) ? ERR_NONE : tcp_changed(t, lane, r->peer);
+    return hand_over(r) ? ERR_NONE : tcp_changed(t, lane, r->peer);
 }
 
 static void recv_begin(struct tcp *t, int lane, const struct incoming *in) {

@@ -147,10 +147,11 @@ static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
 
 /* Dials a neighbour, without the mutex. */
 static enum error near_dial(struct tcp *t, int rank, int64_t deadline) {
+    struct hello h = hello_of(&t->link.params, rank, CONTROL);
     struct stream s;
     struct tcp_line *line;
-    TRY(tcp_dial(&t->link.params, rank, CONTROL, deadline, &s));
-    TRY(line_open(t, &s, CONTROL, &line));
+    TRY(tcp_dial(&t->link.params, &h, deadline, &s));
+    TRY(line_open(t, &s, &h, &line));
     pthread_mutex_lock(&t->mutex);
     near_came(t, rank, line);
     pthread_mutex_unlock(&t->mutex);
@@ -204,12 +205,13 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
         nng_stream_free(s->s);
         return;
     }
-    if (line_open(t, s, h->kind, &line) != ERR_NONE) return;
-    pthread_mutex_lock(&t->mutex);
-    if (!fits) {
-        (void)FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
+    enum error err = line_open(t, s, h, &line);
+    if (!err && !fits)
+        err = FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
                    p->size);
-        health_judge(t, ERR_MISMATCH, false, error_words(words, sizeof words));
+    pthread_mutex_lock(&t->mutex);
+    if (err) {
+        health_judge(t, err, false, error_words(words, sizeof words));
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {

@@ -34,7 +34,7 @@ static struct hosts *hosts_of(struct link *l) {
     return tcp_of(l)->carried;
 }
 
-static bool is_inside(const struct link *l, int rank) {
+static bool rank_is_inside(const struct link *l, int rank) {
     const struct seat_of *seat = l->params.roster->of;
     return seat[rank].host == seat[l->params.rank].host;
 }
@@ -43,7 +43,7 @@ static bool is_inside(const struct link *l, int rank) {
 
 /* An error of the link inside is the group's: control knows its words, or is told them now. Whom the ranks inside have
  * waited for may itself wait for a rank of another host. */
-static enum error pass_on(struct link *l, int lane, enum error err) {
+static enum error inside_pass_on(struct link *l, int lane, enum error err) {
     if (!err) return ERR_NONE;
     char reason[REASON_MAX];
     error_words(reason, sizeof reason);
@@ -53,7 +53,7 @@ static enum error pass_on(struct link *l, int lane, enum error err) {
 static enum error hosts_failure(struct link *l) {
     struct link *inside = hosts_of(l)->inside;
     TRY(tcp_failure(l));
-    return pass_on(l, 0, inside->ops->failure(inside));
+    return inside_pass_on(l, 0, inside->ops->failure(inside));
 }
 
 /* What the link inside asks its user, it asks this one's. */
@@ -75,14 +75,15 @@ static enum error hosts_meet(struct link *l, int lane, const struct call *c, voi
     TRY(hosts_failure(l));
     h->inside->patient[lane] = l->patient[lane];
     tcp_publish(l, lane, c);
-    TRY(pass_on(l, lane, h->inside->ops->meet(h->inside, lane, c, mine, inside_at)));
-    for (int r = 0; r < l->params.size; r++) at[r] = is_inside(l, r) ? inside_at[l->params.roster->of[r].local] : NULL;
+    TRY(inside_pass_on(l, lane, h->inside->ops->meet(h->inside, lane, c, mine, inside_at)));
+    for (int r = 0; r < l->params.size; r++)
+        at[r] = rank_is_inside(l, r) ? inside_at[l->params.roster->of[r].local] : NULL;
     return ERR_NONE;
 }
 
 static enum error hosts_sync_near(struct link *l, int lane) {
     struct link *inside = hosts_of(l)->inside;
-    return pass_on(l, lane, inside->ops->sync(inside, lane));
+    return inside_pass_on(l, lane, inside->ops->sync(inside, lane));
 }
 
 static struct circle hosts_leaders(const struct hosts *h) {
@@ -101,8 +102,8 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
                                  const struct incoming *in) {
     const struct seat_of *seat = l->params.roster->of;
     struct link *inside = hosts_of(l)->inside;
-    bool calls = lane < LANES, out_inside = calls && out && is_inside(l, out->peer);
-    bool in_inside = calls && in && is_inside(l, in->peer), between = (out && !out_inside) || (in && !in_inside);
+    bool calls = lane < LANES, out_inside = calls && out && rank_is_inside(l, out->peer);
+    bool in_inside = calls && in && rank_is_inside(l, in->peer), between = (out && !out_inside) || (in && !in_inside);
     struct outgoing o;
     struct incoming i;
     enum error err = ERR_NONE;
@@ -117,22 +118,22 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
     }
     if (out_inside || in_inside) {
         inside->patient[lane] = l->patient[lane];
-        err =
-            pass_on(l, lane, inside->ops->exchange(inside, lane, label, out_inside ? &o : NULL, in_inside ? &i : NULL));
+        err = inside_pass_on(l, lane,
+                             inside->ops->exchange(inside, lane, label, out_inside ? &o : NULL, in_inside ? &i : NULL));
     }
     return err || !between ? err : tcp_end(l, lane);
 }
 
 static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
     struct link *inside = hosts_of(l)->inside;
-    TRY(pass_on(l, 0, inside->ops->alloc(inside, bytes, out)));
+    TRY(inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, out)));
     return hosts_sync(l, 0);
 }
 
 /* Of the ranks here; the others' deaths are told by the streams. */
 static enum error hosts_lost(struct link *l, int lane) {
     struct link *inside = hosts_of(l)->inside;
-    return pass_on(l, lane, inside->ops->lost(inside, lane));
+    return inside_pass_on(l, lane, inside->ops->lost(inside, lane));
 }
 
 static void hosts_note(struct link *l, const char *doing, int64_t step) {
@@ -162,7 +163,7 @@ static enum error hosts_create(const struct link_params *p, struct hosts **out) 
     return ERR_NONE;
 }
 
-static enum error open_inside(struct hosts *h, const struct link_params *all) {
+static enum error inside_open(struct hosts *h, const struct link_params *all) {
     struct link_params p = {.rank = h->local,
                             .size = h->ranks,
                             .timeout = all->timeout,
@@ -175,7 +176,7 @@ static enum error open_inside(struct hosts *h, const struct link_params *all) {
 }
 
 /* The first rank of the host tells the others what it has measured with those of other hosts. */
-static enum error share_measure(struct link *l) {
+static enum error hosts_share_measure(struct link *l) {
     const struct hosts *h = hosts_of(l);
     const struct link_ops *ops = h->inside->ops;
     struct call label = {.what = UINT64_MAX};
@@ -209,11 +210,11 @@ static enum error hosts_open(const struct link_params *p, struct link **out) {
     if (!p->meeting) return FAIL(ERR_CONFIG, "link hosts needs a meeting of the ranks of this host");
     TRY(tcp_check_params(p));
     TRY(hosts_create(p, &h));
-    TRY_GOTO(err, open_inside(h, p), failed);
+    TRY_GOTO(err, inside_open(h, p), failed);
     TRY_GOTO(err, tcp_open(p, &link_hosts, h->inside, &l), failed);
     h->tcp = tcp_of(l);
     h->tcp->carried = h;
-    TRY_GOTO(err, pass_on(l, 0, share_measure(l)), failed);
+    TRY_GOTO(err, inside_pass_on(l, 0, hosts_share_measure(l)), failed);
     *out = l;
     return ERR_NONE;
 failed:

@@ -50,11 +50,11 @@ struct mpi_carried {
     struct mpi_lane lane[LANES];
 };
 
-static struct mpi_lane *lane_of(struct tcp *t, int lane) {
+static struct mpi_lane *mpi_lane_of(struct tcp *t, int lane) {
     return &((struct mpi_carried *)t->carried)->lane[lane];
 }
 
-static const struct mpi_calls *calls_of(const struct tcp *t) {
+static const struct mpi_calls *mpi_calls_of(const struct tcp *t) {
     return ((const struct mpi_carried *)t->carried)->mpi->calls;
 }
 
@@ -66,7 +66,7 @@ static size_t piece_bytes(size_t at, size_t total) {
     return total - at < most ? total - at : most;
 }
 
-static unsigned flying(const struct flights *f) {
+static unsigned flights_count(const struct flights *f) {
     return f->began - f->ended;
 }
 
@@ -76,45 +76,45 @@ static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *word
     return tcp_broken(t, lane, peer);
 }
 
-static bool only_copies(const struct receiving *r) {
+static bool sink_only_copies(const struct receiving *r) {
     return r->in->sink == sink_copy;
 }
 
 /* Where the piece that begins there lies, or is to land. */
 static char *piece_place(struct tcp *t, int lane, bool in, size_t at) {
-    const struct mpi_lane *m = lane_of(t, lane);
+    const struct mpi_lane *m = mpi_lane_of(t, lane);
     const struct receiving *r = &t->lane[lane].in;
     if (at == 0) return in ? m->first_in : m->first_out;
     if (!in) return (char *)(uintptr_t)t->lane[lane].out.data + (at - sizeof(struct label)); /* read only */
-    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
+    if (sink_only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
     return m->held + (at - FIRST) / PIECE % WINDOW * PIECE;
 }
 
 /* ---- posting and landing, in either direction ---- */
 
 /* The label and the first bytes leave together. */
-static void fill_first(struct tcp *t, int lane) {
+static void piece_fill_first(struct tcp *t, int lane) {
     const struct sending *s = &t->lane[lane].out;
-    char *first = lane_of(t, lane)->first_out;
+    char *first = mpi_lane_of(t, lane)->first_out;
     memcpy(first, &s->label, sizeof s->label);
     if (s->bytes) memcpy(first + sizeof s->label, s->data, piece_bytes(0, s->total) - sizeof s->label);
 }
 
 /* A receiver takes the label before all else; the first piece of a rank out of step may have any length. */
-static enum error post_pieces(struct tcp *t, int lane, bool in) {
-    struct mpi_lane *m = lane_of(t, lane);
+static enum error pieces_post(struct tcp *t, int lane, bool in) {
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     struct flights *f = in ? &m->in : &m->out;
     const struct receiving *r = &t->lane[lane].in;
     const struct sending *s = &t->lane[lane].out;
     size_t total = in ? r->total : s->total;
     int peer = in ? r->peer : s->peer;
     char words[MPI_WORDS];
-    while (f->posted < total && flying(f) < WINDOW && (!in || r->labelled || f->posted == 0)) {
+    while (f->posted < total && flights_count(f) < WINDOW && (!in || r->labelled || f->posted == 0)) {
         size_t n = piece_bytes(f->posted, total);
         char *place = piece_place(t, lane, in, f->posted);
         uint64_t *flight = &f->of[f->began % WINDOW];
-        bool good = in ? calls_of(t)->receive(m->space, peer, place, f->posted ? n : FIRST, flight, words)
-                       : calls_of(t)->send(m->space, peer, place, n, flight, words);
+        bool good = in ? mpi_calls_of(t)->receive(m->space, peer, place, f->posted ? n : FIRST, flight, words)
+                       : mpi_calls_of(t)->send(m->space, peer, place, n, flight, words);
         if (!good) return mpi_broken(t, lane, peer, words);
         f->began++;
         f->posted += n;
@@ -123,7 +123,7 @@ static enum error post_pieces(struct tcp *t, int lane, bool in) {
 }
 
 /* Gives a piece of n bytes that has come to the sink. */
-static enum error use_piece(struct tcp *t, int lane, size_t n) {
+static enum error piece_use(struct tcp *t, int lane, size_t n) {
     struct receiving *r = &t->lane[lane].in;
     size_t head = r->done ? 0 : sizeof r->label, at = r->done + head - sizeof r->label;
     const char *place = piece_place(t, lane, true, r->done);
@@ -133,24 +133,24 @@ static enum error use_piece(struct tcp *t, int lane, size_t n) {
     }
     if (n != piece_bytes(r->done, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (n > head && (head || !only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
+    if (n > head && (head || !sink_only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
     r->done += n;
     return ERR_NONE;
 }
 
-static enum error land_pieces(struct tcp *t, int lane, bool in, bool *some) {
-    struct mpi_lane *m = lane_of(t, lane);
+static enum error pieces_land(struct tcp *t, int lane, bool in, bool *some) {
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     struct flights *f = in ? &m->in : &m->out;
     struct sending *s = &t->lane[lane].out;
     char words[MPI_WORDS];
-    for (bool done = true; flying(f);) {
+    for (bool done = true; flights_count(f);) {
         size_t n;
-        bool good = calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
+        bool good = mpi_calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (!done) break;
         f->ended++;
         if (!good) return mpi_broken(t, lane, in ? t->lane[lane].in.peer : s->peer, words);
         if (in)
-            TRY(use_piece(t, lane, n));
+            TRY(piece_use(t, lane, n));
         else
             s->done += piece_bytes(s->done, s->total);
         *some = true;
@@ -158,17 +158,17 @@ static enum error land_pieces(struct tcp *t, int lane, bool in, bool *some) {
     return ERR_NONE;
 }
 
-static enum error move_some(struct tcp *t, int lane, bool *some) {
-    TRY(post_pieces(t, lane, true));
-    TRY(post_pieces(t, lane, false));
-    TRY(land_pieces(t, lane, true, some));
-    return land_pieces(t, lane, false, some);
+static enum error pieces_move(struct tcp *t, int lane, bool *some) {
+    TRY(pieces_post(t, lane, true));
+    TRY(pieces_post(t, lane, false));
+    TRY(pieces_land(t, lane, true, some));
+    return pieces_land(t, lane, false, some);
 }
 
 /* ---- waiting ---- */
 
 /* After nothing has moved for so many ns. Whoever has a core to himself looks for longer before he naps. */
-static enum error give_way(struct tcp *t, int lane, int64_t waited) {
+static enum error wait_give_way(struct tcp *t, int lane, int64_t waited) {
     enum { BRISK = 5000, PATIENT = 200000, NAP_MOST = 200000 };
     if (waited < (t->link.patient[lane] ? PATIENT : BRISK)) {
         sched_yield();
@@ -178,13 +178,13 @@ static enum error give_way(struct tcp *t, int lane, int64_t waited) {
     return tcp_failure(&t->link);
 }
 
-static enum error move_all(struct tcp *t, int lane) {
+static enum error exchange_move_all(struct tcp *t, int lane) {
     enum { LOOK = 20000000 };
     const struct tcp_lane *n = &t->lane[lane];
     int64_t moved = clock_ns(), looked = moved;
     while (n->out.done < n->out.total || n->in.done < n->in.total) {
         bool some = false;
-        TRY(move_some(t, lane, &some));
+        TRY(pieces_move(t, lane, &some));
         int64_t now = clock_ns();
         if (some) {
             moved = looked = now;
@@ -194,18 +194,18 @@ static enum error move_all(struct tcp *t, int lane) {
             looked = now;
             TRY(tcp_watch(t, lane));
         }
-        TRY(give_way(t, lane, now - moved));
+        TRY(wait_give_way(t, lane, now - moved));
     }
     return ERR_NONE;
 }
 
 /* ---- failure ---- */
 
-static void land_cancelled(struct tcp *t, struct flights *f) {
+static void flights_land_cancelled(struct tcp *t, struct flights *f) {
     char words[MPI_WORDS];
     size_t n;
-    for (bool done = true; flying(f) && done;) {
-        (void)calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
+    for (bool done = true; flights_count(f) && done;) {
+        (void)mpi_calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (done) f->ended++;
     }
 }
@@ -213,17 +213,17 @@ static void land_cancelled(struct tcp *t, struct flights *f) {
 /* What is in the air is not wanted any more. What has begun to move may need its peer to end, which
  * may be lost: it gets a moment, then it is left alone with the lane's buffers. MPI moves bytes to
  * or from the caller's memory after that only if it is called again, which it is not. */
-static void give_up(struct tcp *t, int lane) {
+static void exchange_give_up(struct tcp *t, int lane) {
     static const double moment = 0.1;
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     struct flights *f[] = {&m->out, &m->in};
     int64_t start = clock_ns();
-    calls_of(t)->forsake();
+    mpi_calls_of(t)->forsake();
     for (int i = 0; i < 2; i++)
-        for (unsigned k = f[i]->ended; k != f[i]->began; k++) calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
+        for (unsigned k = f[i]->ended; k != f[i]->began; k++) mpi_calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
     do {
-        for (int i = 0; i < 2; i++) land_cancelled(t, f[i]);
-        m->stuck = flying(&m->out) || flying(&m->in);
+        for (int i = 0; i < 2; i++) flights_land_cancelled(t, f[i]);
+        m->stuck = flights_count(&m->out) || flights_count(&m->in);
         if (m->stuck) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
 }
@@ -232,31 +232,31 @@ static enum error mpi_exchange(struct link *l, int lane, const struct call *labe
                                const struct incoming *in) {
     struct tcp *t = tcp_of(l);
     if (lane >= LANES) return tcp_exchange(l, lane, label, out, in);
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);
     m->out = m->in = (struct flights){0};
-    if (out) fill_first(t, lane);
-    enum error err = move_all(t, lane);
+    if (out) piece_fill_first(t, lane);
+    enum error err = exchange_move_all(t, lane);
     tcp_rest(t, lane);
-    if (err) give_up(t, lane);
+    if (err) exchange_give_up(t, lane);
     return err;
 }
 
 /* ---- MPI's own collectives ---- */
 
 /* MPI is not asked who is late: all had entered the call before it was MPI's. */
-static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
+static enum error collective_await(struct tcp *t, int lane, uint64_t *flight) {
     const struct link_params *p = &t->link.params;
     int64_t start = clock_ns();
     char words[MPI_WORDS], doing[DESCRIBED_MAX], reason[REASON_MAX];
     size_t none;
     for (bool done = false;;) {
-        bool good = calls_of(t)->landed(flight, &done, &none, words);
+        bool good = mpi_calls_of(t)->landed(flight, &done, &none, words);
         if (done && good) return ERR_NONE;
         if (done) return tcp_fail(&t->link, ERR_PEER, words);
         int64_t waited = clock_ns() - start;
-        TRY(give_way(t, lane, waited));
+        TRY(wait_give_way(t, lane, waited));
         if (clock_seconds(waited) < p->timeout) continue;
         p->describe(p->user, lane, doing);
         snprintf(reason, sizeof reason, "MPI has not done its %s within %.3g s", doing, p->timeout);
@@ -277,16 +277,16 @@ static enum error mpi_native(struct link *l, int lane, const struct native_call 
         uint64_t flight;
         part.buf = c->buf + (size_t)at * dtype_size(c->type);
         part.count = left < MOST ? left : MOST;
-        if (!calls_of(t)->collect(lane_of(t, lane)->space, &part, &flight, words))
+        if (!mpi_calls_of(t)->collect(mpi_lane_of(t, lane)->space, &part, &flight, words))
             return tcp_fail(&t->link, ERR_PEER, words);
-        err = await_collective(t, lane, &flight);
+        err = collective_await(t, lane, &flight);
     }
     return err;
 }
 
 /* ---- opening and closing ---- */
 
-static enum error check_ranks(const struct link_params *p, const struct mpi *m) {
+static enum error mpi_check_ranks(const struct link_params *p, const struct mpi *m) {
     for (int r = 0; r < p->size; r++) {
         int number = p->roster->of[r].number;
         if (number < 0 || number >= m->size || (r == p->rank && number != m->rank))
@@ -299,10 +299,10 @@ static enum error check_ranks(const struct link_params *p, const struct mpi *m) 
     return ERR_NONE;
 }
 
-static enum error open_lane(struct tcp *t, int lane) {
+static enum error mpi_open_lane(struct tcp *t, int lane) {
     enum { TAGS = 1 << 14 }; /* every library has twice as many */
     const struct link_params *p = &t->link.params;
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     int number[RANKS_MOST];
     char words[MPI_WORDS];
     void *memory;
@@ -312,7 +312,7 @@ static enum error open_lane(struct tcp *t, int lane) {
     m->first_out = m->first_in + FIRST;
     for (int r = 0; r < p->size; r++) number[r] = p->roster->of[r].number;
     int tag = (int)(p->group % TAGS) * LANES + lane;
-    m->joined = calls_of(t)->join(number, p->size, tag, &m->space, words);
+    m->joined = mpi_calls_of(t)->join(number, p->size, tag, &m->space, words);
     return m->joined ? ERR_NONE : FAIL(ERR_PEER, "link mpi: %s", words);
 }
 
@@ -330,13 +330,13 @@ static void mpi_close(struct link *l) {
     tcp_close(l);
 }
 
-static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
+static enum error mpi_open_carried(struct tcp *t, const struct mpi *mpi) {
     void *memory;
-    TRY(check_ranks(&t->link.params, mpi));
+    TRY(mpi_check_ranks(&t->link.params, mpi));
     TRY(memory_alloc(sizeof(struct mpi_carried), &memory));
     struct mpi_carried *c = t->carried = memory;
     c->mpi = mpi;
-    for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
+    for (int i = 0; i < LANES; i++) TRY(mpi_open_lane(t, i));
     t->exchange = mpi_exchange;
     t->link.guard = NULL; /* of what MPI sends, nothing is known */
     return tcp_begin_use(&t->link);
@@ -353,7 +353,7 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
                     secure_names[p->secure]);
     TRY(mpi_start(&mpi));
     TRY(tcp_open(p, &link_mpi, NULL, &l));
-    enum error err = open_carried(tcp_of(l), mpi);
+    enum error err = mpi_open_carried(tcp_of(l), mpi);
     if (err)
         mpi_close(l);
     else

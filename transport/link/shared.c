@@ -18,7 +18,7 @@ static struct shared *shared_of(struct link *l) {
 
 /* ---- coming and going ---- */
 
-static enum error take_part(struct board_member *own, int rank) {
+static enum error board_take_part(struct board_member *own, int rank) {
     int32_t nobody = 0;
     if (atomic_compare_exchange_strong(&own->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
     if (atomic_load(&own->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
@@ -40,7 +40,7 @@ static enum error shared_open(const struct link_params *p, const struct link_ops
     s->crowd = b->size > CROWD;
     s->watched = p->rank;
     s->link.lent_bytes = b->lent_bytes;
-    enum error err = take_part(s->me, p->rank);
+    enum error err = board_take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;
@@ -61,12 +61,12 @@ static void shared_close(struct link *l) {
 /* ---- meeting ---- */
 
 /* Where p lies in the part of the board that is for buffers, 0 when it does not. */
-static uint64_t offset_of(const struct shared *s, const void *p) {
+static uint64_t board_offset_of(const struct shared *s, const void *p) {
     uintptr_t offset = (uintptr_t)p - (uintptr_t)s->meeting->base;
     return offset >= s->board->lent && offset < s->meeting->reserved ? offset : 0;
 }
 
-static void *at_offset(const struct shared *s, uint64_t offset) {
+static void *board_at_offset(const struct shared *s, uint64_t offset) {
     return offset ? s->meeting->base + offset : NULL;
 }
 
@@ -85,7 +85,7 @@ static enum error shared_meet(struct link *l, int lane, const struct call *c, vo
     TRY(shared_failure(l));
     struct posted *post = &s->me->posted[lane][c->sequence & 1];
     post->call = *c;
-    post->offset = offset_of(s, mine);
+    post->offset = board_offset_of(s, mine);
     atomic_store(&post->turn, c->sequence);
     if (s->crowd)
         TRY(gate_pass(s, lane, true, c->sequence));
@@ -95,7 +95,7 @@ static enum error shared_meet(struct link *l, int lane, const struct call *c, vo
         const struct posted *theirs = &s->board->member[r].posted[lane][c->sequence & 1];
         TRY(await_call(s, lane, r, c->sequence));
         if (!same_call(c, &theirs->call)) return l->params.disagree(l->params.user, lane, r, c, &theirs->call);
-        at[r] = at_offset(s, theirs->offset);
+        at[r] = board_at_offset(s, theirs->offset);
     }
     return ERR_NONE;
 }
@@ -136,7 +136,7 @@ enum error shared_fail_own(struct link *l, enum error err) {
 static enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     struct shared *s = shared_of(l);
     *mine = buf;
-    if (offset_of(s, buf)) return ERR_NONE;
+    if (board_offset_of(s, buf)) return ERR_NONE;
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
@@ -147,7 +147,7 @@ static enum error shared_lend(struct link *l, int lane, void *buf, void **mine) 
 
 /* Ranks' pieces begin at different places within what the sets of a cache repeat after, so that
  * equal indices do not compete for one set. */
-static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
+static enum error alloc_stride(size_t bytes, int size, size_t *stride, size_t *total) {
     enum { SETS = 4096, STAGGER = 5 * LINE };
     size_t whole;
     if (__builtin_add_overflow(bytes, (size_t)SETS + STAGGER, &whole))
@@ -173,7 +173,7 @@ static enum error board_grow(struct shared *s, size_t total) {
 static enum error shared_alloc(struct link *l, size_t bytes, void **out) {
     struct shared *s = shared_of(l);
     size_t stride = 0, total = 0;
-    enum error err = stride_of(bytes, l->params.size, &stride, &total);
+    enum error err = alloc_stride(bytes, l->params.size, &stride, &total);
     if (!err && l->params.rank == 0) err = board_grow(s, total);
     if (err) return shared_fail_own(l, err);
     TRY(shared_sync(l, 0));

@@ -59,9 +59,9 @@ MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w)
 /* Through the gate, as the last of all ranks or when that has come. */
 MUST_CHECK enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequence);
 /* Wakes who sleeps there, whatever he waits for. */
-void ring(struct bell *b);
+void bell_ring(struct bell *b);
 /* After a counter has been advanced: wakes the peer if it sleeps for that. */
-void wake(struct shared *s, int lane, int peer);
+void wake_peer(struct shared *s, int lane, int peer);
 void wake_peers(struct shared *s, int lane);
 /* Wakes all that sleep, whatever they wait for: something happened to the group. */
 void wake_all(struct shared *s);

@@ -95,19 +95,19 @@ static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t
     return ERR_NONE;
 }
 
-static int by_value(const void *a, const void *b) {
+static int seconds_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static enum error pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
+static enum error circle_pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
     enum error err = ERR_NONE;
     for (int i = 0; i < times && !err; i++) err = circle_pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
-    qsort(seconds, (size_t)times, sizeof *seconds, by_value);
+    qsort(seconds, (size_t)times, sizeof *seconds, seconds_compare);
     *median = seconds[times / 2];
     return err;
 }
@@ -117,8 +117,8 @@ enum error tcp_measure(struct link *l, struct circle c) {
     double small, large;
     if (c.n < 2) return ERR_NONE;
     TRY(tcp_gather(l, 0, c));
-    TRY(pass_often(l, c, SMALL, 9, &small));
-    TRY(pass_often(l, c, LARGE, 3, &large));
+    TRY(circle_pass_often(l, c, SMALL, 9, &small));
+    TRY(circle_pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
     TRY(circle_agree(l, 0, &measuring, c, v, 2));
     l->alpha = v[0];
@@ -137,7 +137,7 @@ enum error tcp_check_params(const struct link_params *p) {
 }
 
 /* Control is sealed wherever there is a secret. */
-static enum error choose_seals(struct tcp *t) {
+static enum error tcp_choose_seals(struct tcp *t) {
     static const char *const guards[] = {
         [SEAL_CHECKS] = "checked", [SEAL_SEALS] = "sealed", [SEAL_ENCRYPTS] = "encrypted"};
     const struct link_params *p = &t->link.params;
@@ -181,7 +181,7 @@ enum error tcp_open(const struct link_params *p, const struct link_ops *ops, str
     TRY(tcp_create(p, ops, &t));
     t->exchange = tcp_exchange;
     t->inside = inside;
-    TRY_GOTO(err, choose_seals(t), failed);
+    TRY_GOTO(err, tcp_choose_seals(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
     TRY_GOTO(err, lines_open(t), failed);
     TRY_GOTO(err, tree_open(t), failed);
@@ -192,7 +192,7 @@ failed:
     return err;
 }
 
-static enum error open_mesh(const struct link_params *p, struct link **out);
+static enum error tcp_open_mesh(const struct link_params *p, struct link **out);
 
 void tcp_close(struct link *l) {
     struct tcp *t = tcp_of(l);
@@ -226,13 +226,13 @@ enum error tcp_begin_use(struct link *l) {
 const struct link_ops link_tcp = {
     .row = &link_rows[COMM_LINK_TCP],
     .summary = "TCP between ranks, on one host or many",
-    .open = open_mesh,
+    .open = tcp_open_mesh,
     .close = tcp_close,
     .exchange = tcp_exchange,
     TCP_LINK_OPS,
 };
 
-static enum error open_mesh(const struct link_params *p, struct link **out) {
+static enum error tcp_open_mesh(const struct link_params *p, struct link **out) {
     struct link *l;
     TRY(tcp_open(p, &link_tcp, NULL, &l));
     enum error err = tcp_begin_use(l);

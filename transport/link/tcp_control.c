@@ -63,14 +63,14 @@ void control_wake(const struct tcp *t) {
 /* ---- the beat (with the mutex) ---- */
 
 /* The kernel of a stopped process acknowledges what was sent to it; a host that is down or cut off does not. */
-static bool kernel_answers(const struct tcp *t, const struct tcp_near *p) {
+static bool near_kernel_answers(const struct tcp *t, const struct tcp_near *p) {
     struct tcp_info info = {0};
     socklen_t n = sizeof info;
     if (getsockopt(p->line->fd, IPPROTO_TCP, TCP_INFO, &info, &n) != 0) return false;
     return info.tcpi_unacked == 0 || info.tcpi_last_ack_recv / 1e3 < 0.7 * t->link.params.heartbeat;
 }
 
-static void warn_silent(struct tcp *t, struct tcp_near *p, double silent) {
+static void near_warn_silent(struct tcp *t, struct tcp_near *p, double silent) {
     char name[NAME_MAX_BYTES];
     if (p->warned) return;
     p->warned = true;
@@ -81,16 +81,16 @@ static void warn_silent(struct tcp *t, struct tcp_near *p, double silent) {
 }
 
 /* Finds the first neighbour that has been silent for too long. */
-static void judge_silence(struct tcp *t, int64_t now) {
+static void control_judge_silence(struct tcp *t, int64_t now) {
     char how[96];
     double heartbeat = t->link.params.heartbeat;
     for (struct tcp_near *p = t->near; p && t->judging == FINE; p = p->next) {
         double silent = clock_seconds(now - p->heard);
         if (!near_is_open(p) || silent < heartbeat) continue;
-        bool answers = kernel_answers(t, p);
+        bool answers = near_kernel_answers(t, p);
         double most = answers ? PATIENCE * heartbeat : heartbeat;
         if (silent < most) {
-            warn_silent(t, p, silent);
+            near_warn_silent(t, p, silent);
             continue;
         }
         snprintf(how, sizeof how, "is silent for %.3g s: %s", most,
@@ -101,7 +101,7 @@ static void judge_silence(struct tcp *t, int64_t now) {
 }
 
 /* Seconds from one beat to the next: soon enough that the neighbours of a rank find it silent at one time. */
-static double beat_period(const struct tcp *t, int64_t now) {
+static double control_beat_period(const struct tcp *t, int64_t now) {
     double heartbeat = t->link.params.heartbeat, least = heartbeat / 5;
     if (t->judging == SETTLING) return 0.05;
     for (const struct tcp_near *p = t->near; p; p = p->next) {
@@ -117,7 +117,7 @@ static void control_beat(struct tcp *t, int64_t now) {
     for (struct tcp_near *p = t->near; p && stopped; p = p->next) p->heard = now;
     t->beaten = now;
     if (t->judging != SETTLED) health_tell_others(t, NULL, FRAME_STATE);
-    if (t->judging == FINE) judge_silence(t, now);
+    if (t->judging == FINE) control_judge_silence(t, now);
     tree_mend(t);
 }
 
@@ -133,7 +133,7 @@ static int64_t control_turn(struct tcp *t) {
     int64_t now = clock_ns();
     if (now < t->beats) return t->beats - now;
     control_beat(t, now);
-    t->beats = now + (int64_t)(beat_period(t, now) * 1e9);
+    t->beats = now + (int64_t)(control_beat_period(t, now) * 1e9);
     return 0;
 }
 

@@ -63,15 +63,15 @@ void health_ask(struct tcp *t, const struct tcp_near *but) {
 }
 
 /* Whether that neighbour may still tell a verdict that this rank has not heard. */
-static bool may_tell(const struct tcp *t, const struct tcp_near *p, int64_t now) {
+static bool near_may_tell(const struct tcp *t, const struct tcp_near *p, int64_t now) {
     return near_is_open(p) && !p->told && clock_seconds(now - p->heard) < t->link.params.heartbeat / 2;
 }
 
 /* Whether all verdicts behind the other neighbours are known, or have been waited for long enough. */
-static bool others_told(const struct tcp *t, const struct tcp_near *but, int64_t now) {
+static bool verdict_others_told(const struct tcp *t, const struct tcp_near *but, int64_t now) {
     if (t->judging == SETTLED || clock_seconds(now - t->judging_since) >= settle_seconds) return true;
     for (const struct tcp_near *p = t->near; p; p = p->next)
-        if (p->awaited || (p != but && may_tell(t, p, now))) return false;
+        if (p->awaited || (p != but && near_may_tell(t, p, now))) return false;
     return true;
 }
 
@@ -94,7 +94,7 @@ bool health_frame(struct tcp *t, struct tcp_near *p) {
     p->out.kind = kind;
     if (kind == FRAME_FAIL) {
         p->out.verdict = t->verdict;
-        p->out.last = p->concluded = others_told(t, p, clock_ns());
+        p->out.last = p->concluded = verdict_others_told(t, p, clock_ns());
     } else if (kind == FRAME_LEAVE) {
         leavers_take(t, p, &p->out.leavers);
     } else {
@@ -110,16 +110,16 @@ bool health_frame(struct tcp *t, struct tcp_near *p) {
 void health_settle(struct tcp *t) {
     int64_t now = clock_ns();
     if (t->judging != SETTLING) return;
-    if (others_told(t, NULL, now)) {
+    if (verdict_others_told(t, NULL, now)) {
         t->judging = SETTLED;
         pthread_cond_broadcast(&t->changed);
     }
     for (struct tcp_near *p = t->near; p; p = p->next)
-        if (!p->concluded && others_told(t, p, now)) p->due |= FRAME_FAIL;
+        if (!p->concluded && verdict_others_told(t, p, now)) p->due |= FRAME_FAIL;
 }
 
 /* The first verdict here, found or heard: told on at once. Lanes end, so that nobody waits on them. */
-static void take_verdict(struct tcp *t, const struct tcp_verdict *v) {
+static void verdict_take(struct tcp *t, const struct tcp_verdict *v) {
     t->verdict = *v;
     t->judging_since = clock_ns();
     t->judging = SETTLING;
@@ -134,7 +134,7 @@ void health_judge(struct tcp *t, enum error err, bool end, const char *reason) {
     if (t->judging != FINE || t->closing) return;
     struct tcp_verdict v = {.error = (int32_t)err, .origin = t->link.params.rank, .end = end};
     memcpy(v.reason, reason, strnlen(reason, sizeof v.reason - 1));
-    take_verdict(t, &v);
+    verdict_take(t, &v);
 }
 
 enum error tcp_failure(struct link *l) {
@@ -156,23 +156,23 @@ enum error tcp_fail(struct link *l, enum error err, const char *reason) {
 }
 
 /* In what a lane's thread waits for that rank, or NULL. */
-static const char *waits_for(const struct tcp *t, int rank) {
+static const char *lane_waits_for(const struct tcp *t, int rank) {
     for (int i = 0; i < ALL_LANES; i++)
         if (*t->lane[i].waits && t->lane[i].awaited == rank) return t->lane[i].waits;
     return NULL;
 }
 
-static void judge_rank(struct tcp *t, int rank, bool end, const char *how) {
+static void health_judge_rank(struct tcp *t, int rank, bool end, const char *how) {
     const struct link_params *p = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
     struct sighting seen = tree_seen(t, rank);
     tcp_name(p, rank, name);
-    words_lost(reason, name, how, &seen, link_rank_name(p, p->rank), waits_for(t, rank));
+    words_lost(reason, name, how, &seen, link_rank_name(p, p->rank), lane_waits_for(t, rank));
     health_judge(t, ERR_PEER, end, reason);
 }
 
 void health_lost(struct tcp *t, int rank, const char *how) {
-    judge_rank(t, rank, true, how);
+    health_judge_rank(t, rank, true, how);
 }
 
 /* ---- hearing (with the mutex) ---- */
@@ -181,14 +181,14 @@ static bool verdict_wins(const struct tcp_verdict *v, const struct tcp_verdict *
     return !v->end != !over->end ? !v->end : v->origin < over->origin;
 }
 
-static void hear_verdict(struct tcp *t, struct tcp_near *p) {
+static void verdict_hear(struct tcp *t, struct tcp_near *p) {
     struct tcp_verdict *v = &p->in.verdict;
     v->reason[sizeof v->reason - 1] = '\0';
     if (p->in.last) p->told = true;
     if (v->error <= ERR_NONE || v->error > ERR_CONFIG) v->error = ERR_PEER;
     if (t->judging == SETTLING) t->judging_since = clock_ns();
     if (t->judging == FINE) {
-        take_verdict(t, v);
+        verdict_take(t, v);
     } else if (t->judging == SETTLING && verdict_wins(v, &t->verdict)) {
         t->verdict = *v;
         health_tell_others(t, p, FRAME_FAIL);
@@ -196,36 +196,36 @@ static void hear_verdict(struct tcp *t, struct tcp_near *p) {
 }
 
 /* That rank has left: known now, and passed on. */
-static void note_leave(struct tcp *t, int rank) {
+static void leaver_note(struct tcp *t, int rank) {
     if (rank < 0 || rank >= t->link.params.size || t->peers[rank].left) return;
     t->peers[rank].left = clock_ns();
     t->peers[t->nleavers++].leaver = rank;
 }
 
-static void hear_leavers(struct tcp *t, struct tcp_near *p) {
+static void leavers_hear(struct tcp *t, struct tcp_near *p) {
     const struct tcp_leavers *l = &p->in.leavers;
-    for (int i = 0; i < l->n && i < LEAVERS; i++) note_leave(t, l->rank[i]);
+    for (int i = 0; i < l->n && i < LEAVERS; i++) leaver_note(t, l->rank[i]);
     pthread_cond_broadcast(&t->changed);
     if (t->link.params.mail) tcp_poke(&t->link); /* a receive may be waiting for it */
 }
 
-static bool same_stand(const struct tcp_stand *a, const struct tcp_stand *b) {
+static bool stand_is_same(const struct tcp_stand *a, const struct tcp_stand *b) {
     return a->rank == b->rank && same_call(&a->call, &b->call);
 }
 
-static bool same_report(const struct tcp_report *a, const struct tcp_report *b) {
+static bool report_is_same(const struct tcp_report *a, const struct tcp_report *b) {
     bool same = a->missing == b->missing;
     for (int i = 0; i < LANES; i++)
-        same =
-            same && same_stand(&a->lane[i].least, &b->lane[i].least) && same_stand(&a->lane[i].most, &b->lane[i].most);
+        same = same && stand_is_same(&a->lane[i].least, &b->lane[i].least) &&
+               stand_is_same(&a->lane[i].most, &b->lane[i].most);
     return same;
 }
 
 /* Whoever has asked lately hears what has changed, and while the group is opened all do. */
-static void hear_report(struct tcp *t, struct tcp_near *p) {
+static void report_hear(struct tcp *t, struct tcp_near *p) {
     struct tcp_report *r = &p->in.report;
     int64_t now = clock_ns();
-    bool same = p->reported && same_report(r, &p->report);
+    bool same = p->reported && report_is_same(r, &p->report);
     r->seen.doing[NOTE_TEXT] = '\0';
     for (int i = 0; i < LANES; i++) r->lane[i].seen.doing[NOTE_TEXT] = '\0';
     p->report = *r;
@@ -243,27 +243,27 @@ static void hear_report(struct tcp *t, struct tcp_near *p) {
 
 void health_hear(struct tcp *t, struct tcp_near *p) {
     if (!seal_holds(&p->line->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
-        judge_rank(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
+        health_judge_rank(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
     else if (p->in.kind == FRAME_FAIL)
-        hear_verdict(t, p);
+        verdict_hear(t, p);
     else if (p->in.kind == FRAME_LEAVE)
-        hear_leavers(t, p);
+        leavers_hear(t, p);
     else if (p->in.kind == FRAME_STATE || p->in.kind == FRAME_ASK)
-        hear_report(t, p);
+        report_hear(t, p);
     else
-        judge_rank(t, p->rank, false, "sent something unknown");
+        health_judge_rank(t, p->rank, false, "sent something unknown");
 }
 
 /* ---- leaving ---- */
 
 /* Others may hear of each other by this rank alone: where all leave, the leaves of the tree go first. */
-static bool is_between(const struct tcp *t) {
+static bool rank_is_between(const struct tcp *t) {
     int n = 0;
     for (const struct tcp_near *p = t->near; p; p = p->next) n += near_is_open(p);
     return t->judging == SETTLING || (t->judging == FINE && n > 1);
 }
 
-static bool has_more_to_tell(const struct tcp *t) {
+static bool control_has_more_to_tell(const struct tcp *t) {
     for (const struct tcp_near *p = t->near; p; p = p->next)
         if (near_is_open(p) && (p->out_left || frame_due(t, p))) return true;
     return false;
@@ -275,13 +275,13 @@ void health_leave(struct tcp *t) {
     struct timespec until = tcp_until(settle_seconds);
     pthread_mutex_lock(&t->mutex);
     t->closing = true;
-    note_leave(t, t->link.params.rank);
+    leaver_note(t, t->link.params.rank);
     control_wake(t);
-    while (is_between(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (rank_is_between(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }
     health_tell_others(t, NULL, FRAME_STATE); /* says to whom they are left */
     control_wake(t);
-    while (has_more_to_tell(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
+    while (control_has_more_to_tell(t) && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }
     t->stopped = true;
     control_wake(t);

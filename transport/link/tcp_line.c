@@ -151,7 +151,7 @@ bool line_drop(struct tcp *t, int lane, int peer, int fd) {
 /* ---- messages from anybody ---- */
 
 /* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
-static bool mail_is_there(struct tcp *t, int from) {
+static bool arrival_is_there(struct tcp *t, int from) {
     char byte;
     const struct tcp_line *line = line_from(t, LANE_IN, from);
     ssize_t n = recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -171,7 +171,7 @@ enum error tcp_arrival(struct link *l, int *peer) {
     TRY(tcp_failure(l));
     if (epoll_wait(t->arrivals, &e, 1, -1) < 1) return ERR_NONE; /* a signal */
     if (e.data.u32 != THE_BELL)
-        *peer = mail_is_there(t, (int)e.data.u32) ? (int)e.data.u32 : -1;
+        *peer = arrival_is_there(t, (int)e.data.u32) ? (int)e.data.u32 : -1;
     else if (read(t->lane[LANE_IN].bell, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
         return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
     return tcp_failure(l);

@@ -32,7 +32,7 @@ const char *port_key(const struct port *p) {
 
 /* ---- who comes ---- */
 
-static void on_hello(void *user, struct guest *g) {
+static void port_on_hello(void *user, struct guest *g) {
     struct hello *hello = guest_own(g);
     size_t n;
     uint8_t *message = guest_message(g, &n);
@@ -62,7 +62,7 @@ static void kept_add(struct port *p, const struct hello *h, const struct stream 
     **at = (struct kept){.hello = *h, .stream = *s};
 }
 
-static void on_keep(void *user, struct guest *g, const struct stream *s) {
+static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
     pthread_mutex_lock(&p->mutex);
@@ -80,13 +80,13 @@ static const struct door_ops ops = {
     .elsewhere = "",
     .most = sizeof(struct hello),
     .guest_own = sizeof(struct hello),
-    .message = on_hello,
-    .keep = on_keep,
+    .message = port_on_hello,
+    .keep = port_on_keep,
 };
 
 /* ---- opening, taking, closing ---- */
 
-static enum error check_key(const char *key, bool near, const char *host) {
+static enum error port_check_key(const char *key, bool near, const char *host) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
     if ((near || !*key) && !address_is_loopback(host))
@@ -109,7 +109,7 @@ enum error port_open(const struct port_params *params, struct port **out) {
     const char *key = params->key ? params->key : "";
     void *memory;
     TRY(address_choose(params->interface, host));
-    TRY(check_key(key, params->near, host));
+    TRY(port_check_key(key, params->near, host));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
     strcpy(p->key, key);

@@ -28,7 +28,7 @@ static const double heal_seconds = 1;
 /* ---- the shape ---- */
 
 /* -1: the host has not so many. */
-static int rank_at(const struct roster *of, int host, int local) {
+static int seat_rank(const struct roster *of, int host, int local) {
     for (int r = 0; r < of->size; r++)
         if (of->of[r].host == host && of->of[r].local == local) return r;
     return -1;
@@ -37,11 +37,11 @@ static int rank_at(const struct roster *of, int host, int local) {
 /* Gives how many: the parent, if there is one, and the children. */
 static int tree_neighbours(const struct roster *of, int rank, int out[NEAR_MOST]) {
     int host = of->of[rank].host, local = of->of[rank].local;
-    int all[NEAR_MOST] = {local      ? rank_at(of, host, (local - 1) / 2)
-                          : host > 0 ? rank_at(of, (host - 1) / 2, 0)
+    int all[NEAR_MOST] = {local      ? seat_rank(of, host, (local - 1) / 2)
+                          : host > 0 ? seat_rank(of, (host - 1) / 2, 0)
                                      : -1,
-                          rank_at(of, host, 2 * local + 1), rank_at(of, host, 2 * local + 2),
-                          local ? -1 : rank_at(of, 2 * host + 1, 0), local ? -1 : rank_at(of, 2 * host + 2, 0)};
+                          seat_rank(of, host, 2 * local + 1), seat_rank(of, host, 2 * local + 2),
+                          local ? -1 : seat_rank(of, 2 * host + 1, 0), local ? -1 : seat_rank(of, 2 * host + 2, 0)};
     int n = 0;
     for (int i = 0; i < NEAR_MOST; i++)
         if (all[i] >= 0) out[n++] = all[i];
@@ -124,7 +124,7 @@ static struct tcp_near *near_find(struct tcp *t, int rank) {
 }
 
 /* A neighbour of one that is gone has come to this rank, its heir. */
-static void heir_takes(struct tcp *t) {
+static void heir_gains(struct tcp *t) {
     struct tcp_near *p = t->near;
     while (p && !p->awaited) p = p->next;
     if (p) p->awaited--;
@@ -136,7 +136,7 @@ static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
     struct tcp_near *p = near_find(t, rank);
     bool anew = !p;
     if (t->closing || (p && p->reported) || (anew && near_add(t, rank, &p) != ERR_NONE)) return;
-    if (anew) heir_takes(t);
+    if (anew) heir_gains(t);
     p->line = line;
     p->heard = clock_ns();
     p->in_done = p->out_left = 0;
@@ -193,7 +193,7 @@ void tree_mend(struct tcp *t) {
 
 /* ---- opening and closing ---- */
 
-static void on_stream(void *user, const struct hello *h, const struct stream *s) {
+static void tree_on_stream(void *user, const struct hello *h, const struct stream *s) {
     struct tcp *t = user;
     const struct link_params *p = &t->link.params;
     int from = (int)h->from;
@@ -220,20 +220,20 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
     pthread_mutex_unlock(&t->mutex);
 }
 
-static enum error neighbours_open(struct tcp *t) {
+static enum error tree_add_neighbours(struct tcp *t) {
     int near[NEAR_MOST], n = tree_neighbours(t->link.params.roster, t->link.params.rank, near);
     struct tcp_near *added;
     for (int i = 0; i < n; i++) TRY(near_add(t, near[i], &added));
     return ERR_NONE;
 }
 
-static enum error dial_parent(struct tcp *t, int64_t deadline) {
+static enum error tree_dial_parent(struct tcp *t, int64_t deadline) {
     const struct link_params *p = &t->link.params;
     int near[NEAR_MOST], rank = tree_neighbours(p->roster, p->rank, near) ? near[0] : p->rank;
     return rank < p->rank ? near_dial(t, rank, deadline) : ERR_NONE;
 }
 
-static enum error late_joiner(const struct link_params *p, int rank) {
+static enum error tree_fail_late(const struct link_params *p, int rank) {
     char name[NAME_MAX_BYTES], text[REASON_MAX];
     tcp_name(p, rank, name);
     words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
@@ -241,7 +241,7 @@ static enum error late_joiner(const struct link_params *p, int rank) {
 }
 
 /* Until nobody is missing, or the group has failed. */
-static enum error await_all(struct tcp *t, int64_t deadline) {
+static enum error tree_await_all(struct tcp *t, int64_t deadline) {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     int missing;
     pthread_mutex_lock(&t->mutex);
@@ -251,19 +251,19 @@ static enum error await_all(struct tcp *t, int64_t deadline) {
     t->joined = missing < 0;
     bool fine = t->judging == FINE;
     pthread_mutex_unlock(&t->mutex);
-    return missing >= 0 && fine ? late_joiner(&t->link.params, missing) : ERR_NONE;
+    return missing >= 0 && fine ? tree_fail_late(&t->link.params, missing) : ERR_NONE;
 }
 
 enum error tree_open(struct tcp *t) {
     const struct link_params *p = &t->link.params;
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
     char words[REASON_MAX];
-    TRY(neighbours_open(t));
+    TRY(tree_add_neighbours(t));
     TRY(control_open(t));
-    t->served = (struct port_group){.group = p->group, .came = on_stream, .user = t};
+    t->served = (struct port_group){.group = p->group, .came = tree_on_stream, .user = t};
     port_serve(p->port, &t->served);
-    enum error err = dial_parent(t, deadline);
-    if (!err) err = await_all(t, deadline);
+    enum error err = tree_dial_parent(t, deadline);
+    if (!err) err = tree_await_all(t, deadline);
     return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
 }
 

@@ -35,7 +35,7 @@ static enum error watch_calls(struct tcp *t, int lane) {
 
 /* The rank that has come to the fewest calls, if that is not this rank's; -1: all have, as far as is known. With the
  * mutex. */
-static int find_absent(struct tcp *t, int lane) {
+static int watch_find_absent(struct tcp *t, int lane) {
     const struct tcp_stand least = tree_report(t, NULL).lane[lane].least;
     bool behind = (int32_t)(least.call.sequence - t->lane[lane].met.sequence) < 0;
     return behind && least.rank < t->link.params.size ? least.rank : -1;
@@ -55,7 +55,7 @@ static void watch_complain(struct tcp *t, int lane, int peer, enum late how, dou
 static void watch_blame(struct tcp *t, int lane, double seconds, char out[REASON_MAX]) {
     const struct tcp_lane *n = &t->lane[lane];
     pthread_mutex_lock(&t->mutex);
-    int absent = n->label->sequence ? find_absent(t, lane) : -1;
+    int absent = n->label->sequence ? watch_find_absent(t, lane) : -1;
     pthread_mutex_unlock(&t->mutex);
     watch_complain(t, lane, absent < 0 ? n->awaited : absent, absent < 0 ? LATE_WITHIN : LATE_ENTERING, seconds, out);
 }
@@ -69,7 +69,7 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     health_ask(t, NULL);
     while (pthread_cond_timedwait(&t->changed, &t->mutex, &answers) == 0) {
     }
-    int absent = find_absent(t, lane);
+    int absent = watch_find_absent(t, lane);
     pthread_mutex_unlock(&t->mutex);
     if (absent < 0) return tcp_fail(l, ERR_TIMEOUT, otherwise);
     watch_complain(t, lane, absent, LATE_ENTERING, timeout, text);
@@ -77,7 +77,7 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
 }
 
 /* Says what it waits in, and asks all ranks how far they are, now and then. */
-static void ask_around(struct tcp *t, int lane, int64_t now) {
+static void watch_ask(struct tcp *t, int lane, int64_t now) {
     struct tcp_lane *n = &t->lane[lane];
     if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < health_period(t)) return;
     char doing[DESCRIBED_MAX];
@@ -108,7 +108,7 @@ enum error tcp_watch(struct tcp *t, int lane) {
     TRY(tcp_failure(&t->link));
     size_t progress = t->lane[lane].out.done + t->lane[lane].in.done + 1; /* at first: some */
     if (progress != v->progress) *v = (struct tcp_vigil){.start = now, .progress = progress};
-    ask_around(t, lane, now);
+    watch_ask(t, lane, now);
     int left = watch_left(t, lane, now);
     if (left >= 0) return tcp_broken(t, lane, left);
     if (t->opened) TRY(watch_calls(t, lane));

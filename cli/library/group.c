@@ -65,7 +65,8 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     p->serve = p->rank == 0;
     p->run = l->job;
     if (p->size == 1 && !init->init) return ERR_NONE;
-    return launcher_place(init->init ? init->init : l->master, l->job, l->name, p->size, l->locals, g->pool, &p->master);
+    return launcher_place(init->init ? init->init : l->master, l->job, l->name, p->size, l->locals, g->pool,
+                          &p->master);
 }
 
 /* Ranks that 'engine launch' has started on one host share a board. They need the store only for

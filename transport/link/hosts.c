@@ -21,11 +21,10 @@
 struct hosts {
     struct tcp *tcp; /* NULL while only the link inside is open */
     struct link *inside;
-    int host, local;         /* this rank's host and its number there */
-    int ranks, hosts;        /* of this host; in all */
-    int *world;              /* number inside -> rank */
-    int *leader;             /* the first rank of each host */
-    void **inside_at[LANES]; /* of a meet */
+    int host, local;  /* this rank's host and its number there */
+    int ranks, hosts; /* of this host; in all */
+    int *world;       /* number inside -> rank */
+    int *leader;      /* the first rank of each host */
 };
 
 extern const struct link_ops link_hosts;
@@ -71,13 +70,11 @@ static enum error inside_disagree(void *user, int lane, int peer, const struct c
 
 static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     struct hosts *h = hosts_of(l);
-    void **inside_at = h->inside_at[lane];
     TRY(hosts_failure(l));
     h->inside->patient[lane] = l->patient[lane];
     tcp_publish(l, lane, c);
-    TRY(inside_pass_on(l, lane, h->inside->ops->meet(h->inside, lane, c, mine, inside_at)));
-    for (int r = 0; r < l->params.size; r++)
-        at[r] = rank_is_inside(l, r) ? inside_at[l->params.roster->of[r].local] : NULL;
+    TRY(inside_pass_on(l, lane, h->inside->ops->meet(h->inside, lane, c, mine, at)));
+    for (int r = l->params.size - 1, local = h->ranks; r >= 0; r--) at[r] = rank_is_inside(l, r) ? at[--local] : NULL;
     return ERR_NONE;
 }
 
@@ -104,18 +101,12 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
     struct link *inside = hosts_of(l)->inside;
     bool calls = lane < LANES, out_inside = calls && out && rank_is_inside(l, out->peer);
     bool in_inside = calls && in && rank_is_inside(l, in->peer), between = (out && !out_inside) || (in && !in_inside);
-    struct outgoing o;
-    struct incoming i;
+    struct outgoing o = out_inside ? *out : (struct outgoing){0};
+    struct incoming i = in_inside ? *in : (struct incoming){0};
     enum error err = ERR_NONE;
     if (between) TRY(tcp_begin(l, lane, label, out_inside ? NULL : out, in_inside ? NULL : in));
-    if (out_inside) {
-        o = *out;
-        o.peer = seat[out->peer].local;
-    }
-    if (in_inside) {
-        i = *in;
-        i.peer = seat[in->peer].local;
-    }
+    o.peer = seat[o.peer].local;
+    i.peer = seat[i.peer].local;
     if (out_inside || in_inside) {
         inside->patient[lane] = l->patient[lane];
         err = inside_pass_on(l, lane,
@@ -147,10 +138,9 @@ static void hosts_note(struct link *l, const char *doing, int64_t step) {
 static enum error hosts_create(const struct link_params *p, struct hosts **out) {
     size_t n = (size_t)p->size;
     void *memory;
-    TRY(memory_alloc(sizeof(struct hosts) + n * (LANES * sizeof(void *) + 2 * sizeof(int)), &memory));
+    TRY(memory_alloc(sizeof(struct hosts) + 2 * n * sizeof(int), &memory));
     struct hosts *h = memory;
-    for (int i = 0; i < LANES; i++) h->inside_at[i] = (void **)(h + 1) + (size_t)i * n;
-    h->world = (int *)(void *)((void **)(h + 1) + LANES * n);
+    h->world = (int *)(h + 1);
     h->leader = h->world + n;
     const struct seat_of *seat = p->roster->of;
     h->host = seat[p->rank].host;
@@ -189,7 +179,7 @@ static enum error hosts_share_measure(struct link *l) {
         TRY(ops->exchange(h->inside, 0, &label, &out, NULL));
     l->alpha = v[0];
     l->beta = v[1];
-    tcp_opened(l);
+    tcp_of(l)->opened = true;
     return ERR_NONE;
 }
 

@@ -154,18 +154,12 @@ static enum error tcp_choose_seals(struct tcp *t) {
 }
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
-    void *memory, *peers;
-    TRY(memory_alloc((size_t)p->size * sizeof(struct tcp_peer), &peers));
-    enum error err = memory_alloc(sizeof(struct tcp), &memory);
-    if (err) {
-        memory_free(peers);
-        return err;
-    }
+    void *memory;
+    TRY(memory_alloc(sizeof(struct tcp) + (size_t)p->size * sizeof(struct tcp_peer), &memory));
     struct tcp *t = memory;
     t->link.ops = ops;
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
-    t->peers = peers;
     t->events = t->control_bell = t->arrivals = -1;
     for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
@@ -205,12 +199,7 @@ void tcp_close(struct link *l) {
     }
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->mutex);
-    memory_free(t->peers);
     memory_free(t);
-}
-
-void tcp_opened(struct link *l) {
-    tcp_of(l)->opened = true;
 }
 
 void tcp_note(struct link *l, const char *doing, int64_t step) {
@@ -219,7 +208,7 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 
 enum error tcp_begin_use(struct link *l) {
     TRY(tcp_measure(l, circle_of_all(l)));
-    tcp_opened(l);
+    tcp_of(l)->opened = true;
     return ERR_NONE;
 }
 

@@ -96,7 +96,7 @@ static void control_judge_silence(struct tcp *t, int64_t now) {
         snprintf(how, sizeof how, "is silent for %.3g s: %s", most,
                  answers ? "stopped, or starved by others" : "its host is down, or its network is cut");
         tree_gone(t, p);
-        health_lost(t, p->rank, how);
+        health_lost(t, p->rank, true, how);
     }
 }
 

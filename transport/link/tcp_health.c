@@ -162,17 +162,13 @@ static const char *lane_waits_for(const struct tcp *t, int rank) {
     return NULL;
 }
 
-static void health_judge_rank(struct tcp *t, int rank, bool end, const char *how) {
+void health_lost(struct tcp *t, int rank, bool end, const char *how) {
     const struct link_params *p = &t->link.params;
     char name[NAME_MAX_BYTES], reason[REASON_MAX];
     struct sighting seen = tree_seen(t, rank);
     tcp_name(p, rank, name);
     words_lost(reason, name, how, &seen, link_rank_name(p, p->rank), lane_waits_for(t, rank));
     health_judge(t, ERR_PEER, end, reason);
-}
-
-void health_lost(struct tcp *t, int rank, const char *how) {
-    health_judge_rank(t, rank, true, how);
 }
 
 /* ---- hearing (with the mutex) ---- */
@@ -243,7 +239,7 @@ static void report_hear(struct tcp *t, struct tcp_near *p) {
 
 void health_hear(struct tcp *t, struct tcp_near *p) {
     if (!seal_holds(&p->line->in, &p->in, offsetof(struct tcp_frame, seal), p->in.seal))
-        health_judge_rank(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
+        health_lost(t, p->rank, false, "sent a message that was changed on the way (link tcp, control)");
     else if (p->in.kind == FRAME_FAIL)
         verdict_hear(t, p);
     else if (p->in.kind == FRAME_LEAVE)
@@ -251,7 +247,7 @@ void health_hear(struct tcp *t, struct tcp_near *p) {
     else if (p->in.kind == FRAME_STATE || p->in.kind == FRAME_ASK)
         report_hear(t, p);
     else
-        health_judge_rank(t, p->rank, false, "sent something unknown");
+        health_lost(t, p->rank, false, "sent something unknown");
 }
 
 /* ---- leaving ---- */

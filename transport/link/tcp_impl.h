@@ -186,7 +186,6 @@ struct tcp {
     exchange_fn exchange;                /* what carries the messages of all calls: tcp_exchange or another's */
     void *carried;                       /* another's own */
     _Atomic bool opened;                 /* the caller's callbacks may be asked */
-    struct tcp_peer *peers;
     struct tcp_lane lane[ALL_LANES];
     struct tcp_block *blocks;
     struct port_group served;
@@ -212,6 +211,7 @@ struct tcp {
     struct tcp_verdict verdict;
     bool joined;           /* all ranks have: this one knows it */
     bool closing, stopped; /* it takes leave; it has */
+    struct tcp_peer peers[];
 };
 
 static inline struct tcp *tcp_of(struct link *l) {
@@ -259,10 +259,9 @@ enum error tcp_exchange(struct link *l, int lane, const struct call *label, cons
 /* ---- tcp.c ---- */
 MUST_CHECK enum error tcp_check_params(const struct link_params *p);
 /* Like link_ops.open, for a link with the given ops: all ranks hear of each other from here on, and messages pass
- * between those that exchange some. Its callbacks are not called before tcp_opened. inside: see struct tcp. */
+ * between those that exchange some. Its callbacks are not called before it is opened. inside: see struct tcp. */
 MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link *inside,
                                struct link **out);
-void tcp_opened(struct link *l);
 void tcp_close(struct link *l);
 /* The half of meet that shows a call to others. */
 void tcp_publish(struct link *l, int lane, const struct call *c);
@@ -318,8 +317,8 @@ void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours bu
 bool health_frame(struct tcp *t, struct tcp_near *p);
 /* Understands p->in. */
 void health_hear(struct tcp *t, struct tcp_near *p);
-/* A rank is lost: "has died". */
-void health_lost(struct tcp *t, int rank, const char *how);
+/* A rank is lost: "has died". end: see tcp_verdict. */
+void health_lost(struct tcp *t, int rank, bool end, const char *how);
 /* A verdict of this rank's own: none is made any more once there is one. end: see tcp_verdict. */
 void health_judge(struct tcp *t, enum error err, bool end, const char *reason);
 /* Settles on the verdict when all have told theirs. */

@@ -105,16 +105,15 @@ struct sighting tree_seen(const struct tcp *t, int rank) {
 
 /* ---- neighbours (with the mutex) ---- */
 
-static enum error near_add(struct tcp *t, int rank, struct tcp_near **out) {
+/* NULL: there is no memory. */
+static struct tcp_near *near_add(struct tcp *t, int rank) {
     void *memory;
-    TRY(memory_alloc(sizeof(struct tcp_near), &memory));
+    if (memory_alloc(sizeof(struct tcp_near), &memory) != ERR_NONE) return NULL;
     struct tcp_near *p = memory;
     p->rank = rank;
     p->report.heir = -1;
     p->next = t->near;
-    t->near = p;
-    *out = p;
-    return ERR_NONE;
+    return t->near = p;
 }
 
 static struct tcp_near *near_find(struct tcp *t, int rank) {
@@ -134,9 +133,12 @@ static void heir_gains(struct tcp *t) {
  * with it, the next turn of the control thread finds. */
 static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
     struct tcp_near *p = near_find(t, rank);
-    bool anew = !p;
-    if (t->closing || (p && p->reported) || (anew && near_add(t, rank, &p) != ERR_NONE)) return;
-    if (anew) heir_gains(t);
+    if (t->closing || (p && p->reported)) return;
+    if (!p) {
+        heir_gains(t);
+        p = near_add(t, rank);
+    }
+    if (!p) return;
     p->line = line;
     p->heard = clock_ns();
     p->in_done = p->out_left = 0;
@@ -175,7 +177,7 @@ void tree_ended(struct tcp *t, struct tcp_near *p) {
         return;
     }
     tree_gone(t, p);
-    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, "has died");
+    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, true, "has died");
 }
 
 /* While it dials, the rank is silent: not for so long that its neighbours would judge it. */
@@ -220,19 +222,6 @@ static void tree_on_stream(void *user, const struct hello *h, const struct strea
     pthread_mutex_unlock(&t->mutex);
 }
 
-static enum error tree_add_neighbours(struct tcp *t) {
-    int near[NEAR_MOST], n = tree_neighbours(t->link.params.roster, t->link.params.rank, near);
-    struct tcp_near *added;
-    for (int i = 0; i < n; i++) TRY(near_add(t, near[i], &added));
-    return ERR_NONE;
-}
-
-static enum error tree_dial_parent(struct tcp *t, int64_t deadline) {
-    const struct link_params *p = &t->link.params;
-    int near[NEAR_MOST], rank = tree_neighbours(p->roster, p->rank, near) ? near[0] : p->rank;
-    return rank < p->rank ? near_dial(t, rank, deadline) : ERR_NONE;
-}
-
 static enum error tree_fail_late(const struct link_params *p, int rank) {
     char name[NAME_MAX_BYTES], text[REASON_MAX];
     tcp_name(p, rank, name);
@@ -257,12 +246,15 @@ static enum error tree_await_all(struct tcp *t, int64_t deadline) {
 enum error tree_open(struct tcp *t) {
     const struct link_params *p = &t->link.params;
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    int near[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
     char words[REASON_MAX];
-    TRY(tree_add_neighbours(t));
+    enum error err = ERR_NONE;
+    for (int i = 0; i < n; i++)
+        if (!near_add(t, near[i])) return ERR_MEMORY;
     TRY(control_open(t));
     t->served = (struct port_group){.group = p->group, .came = tree_on_stream, .user = t};
     port_serve(p->port, &t->served);
-    enum error err = tree_dial_parent(t, deadline);
+    if (n && near[0] < p->rank) err = near_dial(t, near[0], deadline); /* the parent */
     if (!err) err = tree_await_all(t, deadline);
     return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
 }

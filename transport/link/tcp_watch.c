@@ -135,7 +135,7 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    if (t->judging == FINE) health_lost(t, peer, p->left ? "has left" : "cannot be reached any more");
+    if (t->judging == FINE) health_lost(t, peer, true, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
     return tcp_failure(&t->link);
 }

@@ -29,16 +29,16 @@ enum error group_fail_own(struct group *g, enum error err) {
 
 /* ---- the arguments ---- */
 
-static enum error check_parts(struct group *g, const char *kind, const int64_t *part) {
+static enum error call_check_parts(struct group *g, const char *kind, const int64_t *part) {
     if (part[0] < 0) return group_fail(g, ERR_BUG, "%s: part 0 begins below 0", kind);
     for (int r = 0; r < g->size; r++)
         if (part[r] > part[r + 1]) return group_fail(g, ERR_BUG, "%s: part %d ends before it begins", kind, r);
     return ERR_NONE;
 }
 
-static enum error check_two_sides(struct group *g, const char *kind, const struct collective *c) {
+static enum error call_check_two_sides(struct group *g, const char *kind, const struct collective *c) {
     const int64_t *from = c->part + g->rank, *to = c->send_part + g->rank;
-    TRY(check_parts(g, kind, c->send_part));
+    TRY(call_check_parts(g, kind, c->send_part));
     if (to[1] - to[0] == from[1] - from[0]) return ERR_NONE;
     return group_fail(g, ERR_BUG, "%s: rank %d sends itself %lld elements and expects %lld", kind, g->rank,
                       (long long)(to[1] - to[0]), (long long)(from[1] - from[0]));
@@ -57,8 +57,8 @@ enum error call_check(struct group *g, const struct collective *c) {
     if (kind_adds(c->kind) && !redop_suits(c->sum.op, c->sum.type))
         return group_fail(g, ERR_BUG, "%s: %s is for integers, not for %s", kind, redop_name(c->sum.op),
                           dtype_name(c->sum.type));
-    if (c->part) TRY(check_parts(g, kind, c->part));
-    return c->send_part ? check_two_sides(g, kind, c) : ERR_NONE;
+    if (c->part) TRY(call_check_parts(g, kind, c->part));
+    return c->send_part ? call_check_two_sides(g, kind, c) : ERR_NONE;
 }
 
 /* ---- what the peers check ---- */
@@ -71,7 +71,7 @@ static uint64_t parts_digest(const int64_t *part, int size) {
 
 /* What all ranks must have opened the group with: leaves, a carrier or not, algorithm (after the
  * last: auto), idle, order. */
-static int64_t settings_of(const struct group *g) {
+static int64_t group_settings(const struct group *g) {
     int n, i = 0;
     const struct algo_ops *const *list = algo_list(&n);
     while (i < n && list[i] != g->algo) i++;
@@ -80,8 +80,8 @@ static int64_t settings_of(const struct group *g) {
 }
 
 /* How many elements; -1: every rank has its own number. */
-static int64_t common_count(const struct group *g, const struct collective *c) {
-    if (c->kind == KIND_OPEN) return settings_of(g);
+static int64_t call_common_count(const struct group *g, const struct collective *c) {
+    if (c->kind == KIND_OPEN) return group_settings(g);
     return c->kind == KIND_ALL_TO_ALL ? -1 : c->sum.count;
 }
 
@@ -91,12 +91,12 @@ struct call call_of(const struct group *g, const struct collective *c, uint32_t 
     uint64_t root = kind_has_root(c->kind) ? (uint64_t)c->root : 0;
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
                                  (uint64_t)c->carried << 24 | root << 32,
-                         .count = common_count(g, c),
+                         .count = call_common_count(g, c),
                          .detail = kind_has_parts(c->kind) ? parts_digest(c->part, g->size) : (uint64_t)c->apart,
                          .sequence = sequence};
 }
 
-static void open_text(int64_t settings, char out[DESCRIBED_MAX]) {
+static void call_open_text(int64_t settings, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
     uint64_t algo = (uint64_t)settings >> 32 & 255;
@@ -123,7 +123,7 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
     if (c->what >> 24 & 1) snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
     if (kind == KIND_OPEN)
-        open_text(c->count, out);
+        call_open_text(c->count, out);
     else if (kind == KIND_ALL_TO_ALL)
         snprintf(out, DESCRIBED_MAX, "%s(%s)", kind_name(kind), dtype_name(type));
     else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
@@ -157,13 +157,12 @@ static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
 
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char bytes[32];
-    const char *name = kind_name(c->kind);
     if (kind_has_peer(c->kind))
         message_words(c, out);
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
     else
-        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", name, (unsigned)c->call.sequence,
+        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", kind_name(c->kind), (unsigned)c->call.sequence,
                  text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }
 
@@ -177,11 +176,11 @@ void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
 /* ---- the way it takes ---- */
 
 /* One rank has everything already, but for what it sends itself. */
-static enum error run_alone(struct group *g, struct collective *c) {
+static enum error call_run_alone(struct group *g, struct collective *c) {
     if (c->there)
         TRY(carrier_alone(g, c));
     else if (c->kind == KIND_ALL_TO_ALL)
-        TRY(plain_run[KIND_ALL_TO_ALL](c));
+        TRY(plain_move(c, c->kind));
     return g->link->ops->failure(g->link);
 }
 
@@ -232,16 +231,15 @@ enum error call_run(struct group *g, struct collective *c, bool patient) {
     c->lo = 0;
     c->hi = c->sum.count;
     c->traffic = &lane->traffic;
-    if (g->size == 1) return run_alone(g, c);
+    if (g->size == 1) return call_run_alone(g, c);
     struct carrier *carrier = c->there && collective_moves(c) ? carrier_for(g, c) : NULL;
     c->carried = carrier && carrier != g->staged;
     c->call = call_of(g, c, kind_has_peer(c->kind) ? 0 : ++lane->sequence);
-    struct recorder *recorder = g->params.recorder;
     const struct recorded_call recorded = call_recorded(c);
-    recorder_begin(recorder, &recorded);
+    recorder_begin(g->params.recorder, &recorded);
     int64_t began = call_clock(g);
     enum error err = carrier ? carrier_run(carrier, c) : c->lane == LANE_OUT ? mail_send(c) : collective_move(c);
     call_tell(g, c, began, false);
-    recorder_end(recorder, c->lane, (int)err);
+    recorder_end(g->params.recorder, c->lane, (int)err);
     return err;
 }

@@ -11,19 +11,12 @@
 
 /* ---- opening and closing ---- */
 
-static enum error find_link(struct group *g, const struct link_ops **out) {
-    *out = link_find(g->params.link);
-    if (!*out) return FAIL(ERR_CONFIG, "no link '%s'", g->params.link);
-    g->params.link = (*out)->row->name;
-    return ERR_NONE;
-}
-
 /* Whether a rank has more than one term in sums of what lies apart. */
-static bool has_several(const struct group *g) {
+static bool group_has_several(const struct group *g) {
     return g->bands.pieces.n > g->bands.given.n;
 }
 
-static enum error find_algo(struct group *g) {
+static enum error group_find_algo(struct group *g) {
     const char *name = g->params.algorithm;
     enum order order = g->params.order;
     g->params.algorithm = "auto";
@@ -38,26 +31,22 @@ static enum error find_algo(struct group *g) {
                     "comm.link: mpi, or comm.algorithm: auto",
                     name, link->row->name);
     if (!a->orders[order])
-        return FAIL(ERR_CONFIG,
-                    "algorithm %s cannot add in %s order\n"
-                    "comm.order: %s, or comm.algorithm: direct",
-                    name, order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
+        return FAIL(ERR_CONFIG, "algorithm %s cannot add in %s order\ncomm.order: %s, or comm.algorithm: direct", name,
+                    order == ORDER_RING ? "ring" : "tree", order == ORDER_RING ? "tree" : "ring");
     if (a->hosts_alike && !g->places.locals)
         return FAIL(ERR_CONFIG,
                     "algorithm %s: %d ranks on %d hosts\n"
                     "it needs the same number of ranks on every host, a power of two; or comm.algorithm: direct",
                     name, g->size, g->places.hosts);
-    if (!algo_suits(a, order, &g->places, has_several(g)))
-        return FAIL(ERR_CONFIG,
-                    "algorithm %s: %d ranks share a tree of %d leaves\n"
-                    "it needs %s; or comm.algorithm: direct",
-                    name, g->size, g->params.leaves ? g->params.leaves : g->size,
-                    a->even ? "a power of two of ranks"
-                            : "one subtree for each, as batch.shards gives to a power of two");
+    if (!algo_suits(a, order, &g->places, group_has_several(g)))
+        return FAIL(
+            ERR_CONFIG, "algorithm %s: %d ranks share a tree of %d leaves\nit needs %s; or comm.algorithm: direct",
+            name, g->size, g->params.leaves ? g->params.leaves : g->size,
+            a->even ? "a power of two of ranks" : "one subtree for each, as batch.shards gives to a power of two");
     return ERR_NONE;
 }
 
-static enum error check_params(const struct group_params *p) {
+static enum error group_check_params(const struct group_params *p) {
     if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
         return FAIL(ERR_CONFIG, "rank %d of %d\nfrom 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
     if (p->idle < 0 || p->idle >= p->size) return FAIL(ERR_CONFIG, "%d of %d ranks give nothing", p->idle, p->size);
@@ -67,7 +56,7 @@ static enum error check_params(const struct group_params *p) {
     return ERR_NONE;
 }
 
-static enum error check_roster(const struct group_params *p, struct pool *pool) {
+static enum error group_check_roster(const struct group_params *p, struct pool *pool) {
     if (!p->roster) return ERR_NONE;
     if (p->roster->size != p->size || p->roster->hosts < 1 || p->roster->hosts > p->size)
         return FAIL(ERR_BUG, "a roster of %d ranks on %d hosts for a group of %d", p->roster->size, p->roster->hosts,
@@ -82,23 +71,24 @@ static enum error check_roster(const struct group_params *p, struct pool *pool) 
     return ERR_NONE;
 }
 
-static enum error open_link(struct group *g) {
+static enum error group_open_link(struct group *g) {
     const struct group_params *p = &g->params;
-    const struct link_ops *ops;
-    struct link_params lp = {.rank = p->rank,
-                             .size = p->size,
-                             .timeout = p->timeout,
-                             .heartbeat = p->heartbeat > 0 ? p->heartbeat : 10,
-                             .meeting = p->meeting,
-                             .roster = p->roster,
-                             .port = p->port,
-                             .mail = p->mail,
-                             .secure = p->secure,
-                             .group = p->id,
-                             .user = g,
-                             .describe = call_describe,
-                             .disagree = call_disagree};
-    TRY(find_link(g, &ops));
+    const struct link_ops *ops = link_find(p->link);
+    const struct link_params lp = {.rank = p->rank,
+                                   .size = p->size,
+                                   .timeout = p->timeout,
+                                   .heartbeat = p->heartbeat > 0 ? p->heartbeat : 10,
+                                   .meeting = p->meeting,
+                                   .roster = p->roster,
+                                   .port = p->port,
+                                   .mail = p->mail,
+                                   .secure = p->secure,
+                                   .group = p->id,
+                                   .user = g,
+                                   .describe = call_describe,
+                                   .disagree = call_disagree};
+    if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", p->link);
+    g->params.link = ops->row->name;
     TRY(ops->open(&lp, &g->link));
     return emulation_on(&p->emulate) ? link_emulate(g->link, &p->emulate) : ERR_NONE;
 }
@@ -111,25 +101,22 @@ static void group_survey(struct group *g) {
     g->terrain =
         terrain_plan(&g->places, l->alpha, l->beta, reach, l->ops->sync_near && !emulation_on(&g->params.emulate));
     if (reach && !g->algo) g->algo = algo_find("direct");
-    algo_choices(&g->terrain, g->params.order, has_several(g), g->choices);
+    algo_choices(&g->terrain, g->params.order, group_has_several(g), g->choices);
 }
 
-static int most(int a, int b) {
-    return a > b ? a : b;
-}
-
-static enum error open_lanes(struct group *g) {
+static enum error group_open_lanes(struct group *g) {
+    int pieces = g->bands.pieces.n, terms = pieces > g->size ? pieces : g->size;
     for (int i = 0; i < LANES; i++) {
         void *scratch;
-        TRY(memory_reserve((size_t)most(g->size, g->bands.pieces.n) * g->terrain.part_bytes, &scratch));
+        TRY(memory_reserve((size_t)terms * g->terrain.part_bytes, &scratch));
         g->lanes[i].scratch = scratch;
-        TRY(lane_lists_create(&g->lanes[i].lists, g->size, g->bands.pieces.n, g->pool));
+        TRY(lane_lists_create(&g->lanes[i].lists, g->size, terms, g->pool));
     }
     return ERR_NONE;
 }
 
 /* The first call: everybody is there and wants the same. */
-static enum error meet_all(struct group *g) {
+static enum error group_meet(struct group *g) {
     struct collective c = {.kind = KIND_OPEN, .lane = LANE_INLINE};
     return call_run(g, &c, true);
 }
@@ -138,7 +125,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     const struct tree tree = {p->order, p->leaves, p->idle};
     void *memory;
     enum error err;
-    TRY(check_params(p));
+    TRY(group_check_params(p));
     TRY(memory_alloc(sizeof(struct group), &memory));
     struct group *g = memory;
     g->rank = p->rank;
@@ -147,13 +134,13 @@ enum error group_open(const struct group_params *p, struct group **out) {
     g->finished.group = g;
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
     TRY_GOTO(err, pool_create(&g->pool), failed);
-    TRY_GOTO(err, check_roster(p, g->pool), failed);
+    TRY_GOTO(err, group_check_roster(p, g->pool), failed);
     TRY_GOTO(err, places_plan(&g->places, &g->bands, tree, p->rank, p->size, p->roster, g->pool), failed);
-    TRY_GOTO(err, find_algo(g), failed);
-    TRY_GOTO(err, open_link(g), failed);
+    TRY_GOTO(err, group_find_algo(g), failed);
+    TRY_GOTO(err, group_open_link(g), failed);
     group_survey(g);
-    TRY_GOTO(err, open_lanes(g), failed);
-    TRY_GOTO(err, meet_all(g), failed);
+    TRY_GOTO(err, group_open_lanes(g), failed);
+    TRY_GOTO(err, group_meet(g), failed);
     TRY_GOTO(err, carrier_open(g), failed);
     if (p->mail && p->size > 1) TRY_GOTO(err, mail_open(g), failed);
     *out = g;
@@ -195,7 +182,7 @@ const char *group_guard(const struct group *g) {
 const char *group_choice(const struct group *g, size_t bytes, const char **why) {
     const struct link_ops *ops = g->link->ops;
     const struct algo_ops *algo =
-        g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, has_several(g), bytes);
+        g->algo ? g->algo : algo_cheapest(&g->terrain, g->params.order, KIND_ALL_REDUCE, group_has_several(g), bytes);
     if (g->size == 1)
         *why = "one rank has nothing to exchange";
     else if (!g->algo)
@@ -251,30 +238,38 @@ static enum error group_start(struct group *g, struct dispatch how, struct colle
     return ERR_NONE;
 }
 
+static struct collective call_whole(enum kind kind, const void *buf, int64_t count, enum dtype t, int root) {
+    return (struct collective){.kind = kind,
+                               .buf = (char *)(uintptr_t)buf, /* of a send: only read */
+                               .sum = {.count = count, .type = t},
+                               .root = root};
+}
+
+static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
+                                       enum dtype t, int root) {
+    struct collective c = call_whole(kind, buf, part[g->size], t, root);
+    c.part = part;
+    return c;
+}
+
 enum error group_all_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t,
                             enum redop op) {
-    struct collective c = {.kind = KIND_ALL_REDUCE, .buf = buf, .sum = {.count = count, .type = t, .op = op}};
+    struct collective c = call_whole(KIND_ALL_REDUCE, buf, count, t, 0);
+    c.sum.op = op;
     return group_start(g, how, &c);
 }
 
 enum error group_reduce(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, enum redop op,
                         int root) {
-    struct collective c = {.kind = KIND_REDUCE,
-                           .buf = buf,
-                           .sum = {.count = count, .type = t, .op = op, .first = g->params.idle},
-                           .root = root};
+    struct collective c = call_whole(KIND_REDUCE, buf, count, t, root);
+    c.sum.op = op;
+    c.sum.first = g->params.idle;
     return group_start(g, how, &c);
 }
 
 enum error group_broadcast(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int root) {
-    struct collective c = {.kind = KIND_BROADCAST, .buf = buf, .sum = {.count = count, .type = t}, .root = root};
+    struct collective c = call_whole(KIND_BROADCAST, buf, count, t, root);
     return group_start(g, how, &c);
-}
-
-static struct collective call_in_parts(const struct group *g, enum kind kind, void *buf, const int64_t *part,
-                                       enum dtype t, int root) {
-    return (struct collective){
-        .kind = kind, .buf = buf, .part = part, .sum = {.count = part[g->size], .type = t}, .root = root};
 }
 
 enum error group_reduce_scatter(struct group *g, struct dispatch how, void *buf, const int64_t *part, enum dtype t,
@@ -319,38 +314,32 @@ enum error group_all_to_all(struct group *g, struct dispatch how, const void *se
 }
 
 enum error group_send(struct group *g, struct dispatch how, const void *buf, int64_t count, enum dtype t, int peer) {
-    struct collective c = {.kind = KIND_SEND,
-                           .buf = (char *)(uintptr_t)buf, /* read only */
-                           .sum = {.count = count, .type = t},
-                           .root = peer};
+    struct collective c = call_whole(KIND_SEND, buf, count, t, peer);
     return group_start(g, how, &c);
 }
 
 enum error group_recv(struct group *g, struct dispatch how, void *buf, int64_t count, enum dtype t, int peer) {
-    struct collective c = {.kind = KIND_RECV, .buf = buf, .sum = {.count = count, .type = t}, .root = peer};
+    struct collective c = call_whole(KIND_RECV, buf, count, t, peer);
     return group_start(g, how, &c);
 }
 
-static enum error check_message(struct group *g, const struct group_message *m, int lane, struct collective *c) {
-    *c = (struct collective){.kind = lane == LANE_IN ? KIND_RECV : KIND_SEND,
-                             .lane = lane,
-                             .buf = m->buf,
-                             .sum = {.count = m->count, .type = m->type},
-                             .root = m->peer,
-                             .tag = m->tag};
+static enum error message_check(struct group *g, const struct group_message *m, int lane, struct collective *c) {
+    *c = call_whole(lane == LANE_IN ? KIND_RECV : KIND_SEND, m->buf, m->count, m->type, m->peer);
+    c->lane = lane;
+    c->tag = m->tag;
     if (!g->params.mail) return group_fail(g, ERR_BUG, "rank %d: the group was opened without messages", g->rank);
     return call_check(g, c);
 }
 
 enum error group_post(struct group *g, const struct group_message *m, struct work **out) {
     struct collective c;
-    TRY(check_message(g, m, LANE_OUT, &c));
+    TRY(message_check(g, m, LANE_OUT, &c));
     return queue_submit(g, &c, out);
 }
 
 enum error group_take(struct group *g, const struct group_message *m, struct work **out) {
     struct collective c;
-    TRY(check_message(g, m, LANE_IN, &c));
+    TRY(message_check(g, m, LANE_IN, &c));
     return mail_ask(g, &c, m->source, out);
 }
 

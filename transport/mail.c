@@ -46,20 +46,21 @@ struct mail {
     pthread_cond_t changed;
     struct letter *letters;      /* in the order of the calls; 'early' is in the order of arrival */
     struct early *early, **last; /* last: where the next one goes */
-    bool stop, busy, over;       /* busy: with a message; over: the thread has ended */
+    _Atomic bool stop, busy;     /* busy: with a message */
+    _Atomic bool over;           /* the thread has ended */
     struct collective shown;     /* what LANE_IN does, for messages */
-    size_t kept, noted, most;    /* bytes of 'early', how many of them are worth a warning, how many there may be */
-    int waits;                   /* letters that somebody waits for */
-    struct letter *longest;      /* of them, that which the recording tells of */
+    _Atomic size_t kept;         /* bytes of 'early' */
+    size_t noted, most;          /* how many of them are worth a warning, how many there may be */
+    struct letter *longest;      /* of those that somebody waits for, that which the recording tells of */
 };
 
 /* Between two looks for ranks that have died or left, in ns. */
-static int64_t slice_of(const struct group *g) {
+static int64_t mail_slice(const struct group *g) {
     double slice = g->params.timeout / 24;
     return (int64_t)((slice < 0.2 ? slice : 0.2) * 1e9);
 }
 
-static enum work_state state_of(const struct letter *l) {
+static enum work_state letter_state(const struct letter *l) {
     return (enum work_state)atomic_load(&l->work.state);
 }
 
@@ -87,37 +88,24 @@ enum error mail_send(struct collective *c) {
 
 /* ---- what the recording says (with the mutex) ---- */
 
-static void record_wait(struct group *g, struct letter *l) {
+static void mail_record_wait(struct group *g, struct letter *l) {
     struct recorded_call r;
     g->mail->longest = l;
     if (l) r = call_recorded(&l->work.call);
     recorder_wait(g->params.recorder, l ? &r : NULL, l ? l->waited : 0);
 }
 
-static void begin_wait(struct group *g, struct letter *l, int64_t now) {
-    l->waited = now;
-    g->mail->waits++;
-    if (!g->mail->longest) record_wait(g, l);
-}
-
-static void end_wait(struct group *g, struct letter *l) {
-    struct mail *m = g->mail;
-    if (!l->waited) return;
-    l->waited = 0;
-    m->waits--;
-    if (m->longest != l) return;
-    struct letter *next = NULL;
-    for (struct letter *k = m->waits ? m->letters : NULL; k; k = k->next)
-        if (k->waited && (!next || k->waited < next->waited)) next = k;
-    record_wait(g, next);
-}
-
 /* A receive is recorded when it ends, so one that waits for long does not hold the place of a newer one. */
-static void record_end(struct group *g, struct letter *l, int peer, enum error err) {
+static void letter_record_end(struct group *g, struct letter *l, int peer, enum error err) {
     struct recorded_call r = call_recorded(&l->work.call);
+    struct letter *next = NULL;
     r.peer = peer;
     recorder_add(g->params.recorder, &r, l->asked, (int)err);
-    end_wait(g, l);
+    l->waited = 0;
+    if (g->mail->longest != l) return;
+    for (struct letter *k = g->mail->letters; k; k = k->next)
+        if (k->waited && (!next || k->waited < next->waited)) next = k;
+    mail_record_wait(g, next);
 }
 
 /* ---- which message fits which receive (with the mutex) ---- */
@@ -127,19 +115,19 @@ static bool letter_fits(const struct letter *l, int peer, int64_t tag) {
     return (c->root == peer || c->root == GROUP_ANY) && c->tag == tag;
 }
 
-static struct letter *find_letter(const struct mail *m, int peer, int64_t tag) {
+static struct letter *mail_find_letter(const struct mail *m, int peer, int64_t tag) {
     struct letter *l = m->letters;
-    while (l && !(state_of(l) == WORK_QUEUED && letter_fits(l, peer, tag))) l = l->next;
+    while (l && !(letter_state(l) == WORK_QUEUED && letter_fits(l, peer, tag))) l = l->next;
     return l;
 }
 
-static struct early **find_early(struct mail *m, const struct letter *l) {
+static struct early **mail_find_early(struct mail *m, const struct letter *l) {
     struct early **e = &m->early;
     while (*e && !letter_fits(l, (*e)->peer, (*e)->head.tag)) e = &(*e)->next;
     return e;
 }
 
-static bool same_kind(const struct letter *l, const struct mail_head *h) {
+static bool letter_is_alike(const struct letter *l, const struct mail_head *h) {
     return l->work.call.sum.count == h->count && (uint32_t)l->work.call.sum.type == h->type;
 }
 
@@ -147,13 +135,11 @@ static size_t early_bytes(const struct early *e) {
     return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
 }
 
-static size_t kept_bytes(const struct early *e) {
-    return sizeof *e + early_bytes(e);
-}
-
-static void letter_deliver(struct group *g, struct letter *l, int peer) {
+/* e: the message, where it was kept or would have been; NULL: it has come to its place. */
+static void letter_deliver(struct group *g, struct letter *l, int peer, const struct early *e) {
+    if (e && e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
     if (l->source) *l->source = peer;
-    record_end(g, l, peer, ERR_NONE);
+    letter_record_end(g, l, peer, ERR_NONE);
     atomic_fetch_add(&g->lanes[LANE_IN].collectives, 1);
     atomic_store(&l->work.state, WORK_DONE);
     pthread_cond_broadcast(&g->mail->changed);
@@ -162,7 +148,7 @@ static void letter_deliver(struct group *g, struct letter *l, int peer) {
 /* ---- receiving ---- */
 
 /* The arriving message as a receive, as its sender describes it. */
-static struct collective incoming_of(struct group *g, int peer, const struct mail_head *h) {
+static struct collective mail_incoming(struct group *g, int peer, const struct mail_head *h) {
     struct collective c = {.kind = KIND_RECV,
                            .link = g->link,
                            .lane = LANE_IN,
@@ -177,14 +163,14 @@ static struct collective incoming_of(struct group *g, int peer, const struct mai
 }
 
 static enum error letter_refuse(struct group *g, const struct letter *l, int peer, const struct mail_head *h) {
-    struct collective theirs = incoming_of(g, peer, h), mine = l->work.call;
+    struct collective theirs = mail_incoming(g, peer, h), mine = l->work.call;
     mine.call = call_of(g, &mine, 0);
     mail_show(g->mail, &mine);
     return call_disagree(g, LANE_IN, peer, &mine.call, &theirs.call);
 }
 
 /* With the mutex, of a message that is kept: that nobody receives may be a mistake, and may exhaust the memory. */
-static void note_kept(struct group *g, const struct early *e) {
+static void mail_warn_of_kept(struct group *g, const struct early *e) {
     struct mail *m = g->mail;
     char size[32];
     if (m->kept < m->noted) return;
@@ -197,16 +183,15 @@ static void note_kept(struct group *g, const struct early *e) {
 static enum error early_keep(struct group *g, struct early *e) {
     struct mail *m = g->mail;
     pthread_mutex_lock(&m->mutex);
-    struct letter *l = find_letter(m, e->peer, e->head.tag);
-    bool same = l && same_kind(l, &e->head);
+    struct letter *l = mail_find_letter(m, e->peer, e->head.tag);
+    bool same = l && letter_is_alike(l, &e->head);
     if (same) {
-        if (e->head.count) memcpy(l->work.call.buf, e->data, early_bytes(e));
-        letter_deliver(g, l, e->peer);
+        letter_deliver(g, l, e->peer, e);
     } else if (!l) {
         *m->last = e;
         m->last = &e->next;
-        m->kept += kept_bytes(e);
-        note_kept(g, e);
+        m->kept += sizeof *e + early_bytes(e);
+        mail_warn_of_kept(g, e);
     }
     pthread_mutex_unlock(&m->mutex);
     enum error err = l && !same ? letter_refuse(g, l, e->peer, &e->head) : ERR_NONE;
@@ -214,16 +199,9 @@ static enum error early_keep(struct group *g, struct early *e) {
     return err;
 }
 
-static size_t count_kept(struct mail *m) {
-    pthread_mutex_lock(&m->mutex);
-    size_t kept = m->kept;
-    pthread_mutex_unlock(&m->mutex);
-    return kept;
-}
-
-static enum error take_early(struct group *g, int peer, const struct mail_head *h, struct collective *c) {
+static enum error mail_take_early(struct group *g, int peer, const struct mail_head *h, struct collective *c) {
     char size[32], most[32];
-    size_t kept = count_kept(g->mail) + sizeof(struct early) + bytes_of(c, h->count);
+    size_t kept = g->mail->kept + sizeof(struct early) + bytes_of(c, h->count);
     if (kept > g->mail->most)
         return group_fail(g, ERR_MEMORY,
                           "rank %d would keep %s of messages that it has not asked for yet, and at most %s; the last "
@@ -241,7 +219,7 @@ static enum error take_early(struct group *g, int peer, const struct mail_head *
     return err;
 }
 
-static enum error take_message(struct group *g, int peer) {
+static enum error mail_take(struct group *g, int peer) {
     struct mail *m = g->mail;
     struct mail_head h;
     struct incoming in = {.peer = peer, .bytes = sizeof h, .sink = sink_copy, .ctx = &h};
@@ -249,29 +227,20 @@ static enum error take_message(struct group *g, int peer) {
     TRY(g->link->ops->exchange(g->link, LANE_IN, &(struct call){.what = KIND_SEND}, NULL, &in));
     if (h.type >= DTYPES || h.count < 0 || h.count > INT64_MAX / 8)
         return group_fail(g, ERR_DATA, "rank %d has sent rank %d something that is no message", peer, g->rank);
-    struct collective c = incoming_of(g, peer, &h);
+    struct collective c = mail_incoming(g, peer, &h);
     pthread_mutex_lock(&m->mutex);
-    struct letter *l = find_letter(m, peer, h.tag);
-    bool same = l && same_kind(l, &h);
+    struct letter *l = mail_find_letter(m, peer, h.tag);
+    bool same = l && letter_is_alike(l, &h);
     if (same) atomic_store(&l->work.state, WORK_RUNNING); /* so nobody frees it, and no other message takes it */
     m->shown = c;
     pthread_mutex_unlock(&m->mutex);
-    if (!l) return take_early(g, peer, &h, &c);
+    if (!l) return mail_take_early(g, peer, &h, &c);
     if (!same) return letter_refuse(g, l, peer, &h);
     if (h.count) TRY(collective_receive(&c, peer, l->work.call.buf, h.count, LAND_COPY));
     pthread_mutex_lock(&m->mutex);
-    letter_deliver(g, l, peer);
+    letter_deliver(g, l, peer, NULL);
     pthread_mutex_unlock(&m->mutex);
     return ERR_NONE;
-}
-
-/* Gives whether the thread should end. */
-static bool set_busy(struct mail *m, bool busy) {
-    pthread_mutex_lock(&m->mutex);
-    m->busy = busy;
-    bool stop = m->stop;
-    pthread_mutex_unlock(&m->mutex);
-    return stop;
 }
 
 static void *mail_thread(void *arg) {
@@ -279,11 +248,11 @@ static void *mail_thread(void *arg) {
     struct mail *m = g->mail;
     int peer = -1;
     log_set_prefix(g->name);
-    for (enum error err = ERR_NONE; !err && !set_busy(m, false);) {
+    for (enum error err = ERR_NONE; !err && !m->stop; m->busy = false) {
         err = g->link->ops->arrival(g->link, &peer);
         if (err || peer < 0) continue;
-        set_busy(m, true);
-        err = take_message(g, peer);
+        m->busy = true;
+        err = mail_take(g, peer);
     }
     pthread_mutex_lock(&m->mutex);
     m->over = true;
@@ -294,9 +263,9 @@ static void *mail_thread(void *arg) {
 
 /* ---- asking ---- */
 
-static enum error fail_letter(struct group *g, struct letter *l, int peer, enum error err) {
+static enum error letter_fail(struct group *g, struct letter *l, int peer, enum error err) {
     pthread_mutex_lock(&g->mail->mutex);
-    record_end(g, l, peer, err);
+    letter_record_end(g, l, peer, err);
     pthread_mutex_unlock(&g->mail->mutex);
     return err;
 }
@@ -307,22 +276,21 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
     int64_t now = clock_ns();
     *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = now};
-    l->look = now + slice_of(g);
+    l->look = now + mail_slice(g);
     pthread_mutex_lock(&m->mutex);
-    struct early **at = find_early(m, l), *e = *at;
-    bool same = e && same_kind(l, &e->head);
+    struct early **at = mail_find_early(m, l), *e = *at;
+    bool same = e && letter_is_alike(l, &e->head);
     while (*last) last = &(*last)->next;
     if (same || !e) *last = l;
     if (same) {
         *at = e->next;
         if (m->last == &e->next) m->last = at;
-        m->kept -= kept_bytes(e);
-        if (e->head.count) memcpy(c->buf, e->data, early_bytes(e));
-        letter_deliver(g, l, e->peer);
+        m->kept -= sizeof *e + early_bytes(e);
+        letter_deliver(g, l, e->peer, e);
     }
     pthread_mutex_unlock(&m->mutex);
     if (e && !same) { /* which stays among the early ones */
-        enum error err = fail_letter(g, l, e->peer, letter_refuse(g, l, e->peer, &e->head));
+        enum error err = letter_fail(g, l, e->peer, letter_refuse(g, l, e->peer, &e->head));
         free(l);
         return err;
     }
@@ -334,46 +302,36 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
 /* ---- waiting ---- */
 
 /* Whether every rank that could send the message has left, and none is still on its way. */
-static bool is_lost(struct group *g, const struct letter *l) {
+static bool letter_is_lost(struct group *g, const struct letter *l) {
     int root = l->work.call.root;
     bool left = true;
     for (int r = 0; r < g->size && left; r++)
         if (r != g->rank && (root == r || root == GROUP_ANY)) left = g->link->ops->left(g->link, r);
-    pthread_mutex_lock(&g->mail->mutex);
-    bool idle = !g->mail->busy && state_of(l) == WORK_QUEUED;
-    pthread_mutex_unlock(&g->mail->mutex);
-    return left && idle;
+    return left && !g->mail->busy && letter_state(l) == WORK_QUEUED;
 }
 
-static enum error fail_lost(struct group *g, const struct letter *l) {
+static enum error letter_fail_lost(struct group *g, const struct letter *l) {
     char doing[DESCRIBED_MAX], name[32], text[REASON_MAX];
     int root = l->work.call.root;
     call_words(&l->work.call, doing);
-    if (root == GROUP_ANY)
-        snprintf(name, sizeof name, "every other rank");
-    else
-        snprintf(name, sizeof name, "rank %d", root);
+    snprintf(name, sizeof name, root == GROUP_ANY ? "every other rank" : "rank %d", root);
     words_lost(text, name, "has left", NULL, g->rank, doing);
     return group_fail(g, ERR_PEER, "%s", text);
 }
 
-/* Finds ranks that have died or left, at most once in a slice of time. */
-static enum error look_for_loss(struct group *g, struct letter *l) {
+/* Finds ranks that have died or left. */
+static enum error letter_look_for_loss(struct group *g, struct letter *l) {
     const struct link_ops *ops = g->link->ops;
-    int64_t now = clock_ns();
-    bool due = now >= l->look;
-    if (due) l->look = now + slice_of(g);
     TRY(ops->failure(g->link));
-    if (!due) return ERR_NONE;
     mail_show(g->mail, &l->work.call);
     if (ops->lost) TRY(ops->lost(g->link, LANE_IN));
-    return is_lost(g, l) ? fail_lost(g, l) : ERR_NONE;
+    return letter_is_lost(g, l) ? letter_fail_lost(g, l) : ERR_NONE;
 }
 
-static enum error look_after(struct group *g, struct letter *l, int64_t began, bool *warned) {
+static enum error letter_look_after(struct group *g, struct letter *l, int64_t began, bool *warned) {
     double waited = clock_seconds(clock_ns() - began), timeout = g->params.timeout;
     char doing[DESCRIBED_MAX];
-    TRY(look_for_loss(g, l));
+    TRY(letter_look_for_loss(g, l));
     call_words(&l->work.call, doing);
     if (waited >= timeout)
         return group_fail(g, ERR_TIMEOUT, "rank %d has waited %.3g s in %s: nobody has sent it", g->rank, timeout,
@@ -391,25 +349,24 @@ static bool letter_await(struct group *g, struct letter *l) {
     int64_t began = clock_ns();
     bool warned = false;
     pthread_mutex_lock(&m->mutex);
-    if (state_of(l) != WORK_DONE) begin_wait(g, l, began);
-    l->look = began + slice_of(g);
-    while (state_of(l) != WORK_DONE && !m->over) {
+    if (letter_state(l) != WORK_DONE) l->waited = began;
+    if (l->waited && !m->longest) mail_record_wait(g, l);
+    l->look = began + mail_slice(g);
+    while (letter_state(l) != WORK_DONE && !m->over) {
         /* Other letters end in between: what wakes this one says nothing about the time. */
         struct timespec until = {.tv_sec = l->look / 1000000000, .tv_nsec = l->look % 1000000000};
         pthread_cond_timedwait(&m->changed, &m->mutex, &until);
         if (clock_ns() < l->look) continue;
-        if (state_of(l) != WORK_QUEUED) {
-            l->look = clock_ns() + slice_of(g);
-            continue;
-        }
+        l->look = clock_ns() + mail_slice(g);
+        if (letter_state(l) != WORK_QUEUED) continue;
         pthread_mutex_unlock(&m->mutex);
-        if (look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
+        if (letter_look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
         pthread_mutex_lock(&m->mutex);
     }
     struct letter **at = &m->letters;
     while (*at != l) at = &(*at)->next;
     *at = l->next;
-    bool done = state_of(l) == WORK_DONE;
+    bool done = letter_state(l) == WORK_DONE;
     pthread_mutex_unlock(&m->mutex);
     return done;
 }
@@ -417,11 +374,10 @@ static bool letter_await(struct group *g, struct letter *l) {
 bool mail_done(struct work *w) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
-    if (state_of(l) != WORK_QUEUED) return state_of(l) == WORK_DONE;
-    pthread_mutex_lock(&g->mail->mutex);
-    bool over = g->mail->over;
-    pthread_mutex_unlock(&g->mail->mutex);
-    if (over || look_for_loss(g, l) == ERR_NONE) return over;
+    if (letter_state(l) != WORK_QUEUED) return letter_state(l) == WORK_DONE;
+    bool over = g->mail->over, due = clock_ns() >= l->look;
+    if (due) l->look = clock_ns() + mail_slice(g); /* the next look */
+    if (over || (due ? letter_look_for_loss(g, l) : g->link->ops->failure(g->link)) == ERR_NONE) return over;
     g->link->ops->poke(g->link);
     return true;
 }
@@ -430,7 +386,7 @@ enum error mail_wait(struct work *w) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
     enum error err = letter_await(g, l) ? ERR_NONE : g->link->ops->failure(g->link);
-    if (err) fail_letter(g, l, l->work.call.root, err);
+    if (err) letter_fail(g, l, l->work.call.root, err);
     free(l);
     return err;
 }
@@ -457,9 +413,7 @@ enum error mail_open(struct group *g) {
 void mail_close(struct group *g) {
     struct mail *m = g->mail;
     if (!m) return;
-    pthread_mutex_lock(&m->mutex);
     m->stop = true;
-    pthread_mutex_unlock(&m->mutex);
     g->link->ops->poke(g->link);
     pthread_join(m->thread, NULL);
     for (struct letter *l = m->letters, *next; l; l = next) {

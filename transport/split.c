@@ -54,12 +54,12 @@ static void split_insert(struct split *s, const struct wish *wishes, int r) {
 }
 
 /* A host, for those who meet there: a link that is not far knows only one. */
-static int host_of(const struct group *g, int rank) {
+static int split_host_of(const struct group *g, int rank) {
     bool far = link_is_far(link_find(g->params.link));
     return far && g->params.roster ? g->params.roster->of[rank].host : 0;
 }
 
-static enum error find_members(struct split *s, const struct wish *wishes) {
+static enum error split_find_members(struct split *s, const struct wish *wishes) {
     const struct group *g = s->parent;
     s->member = pool_alloc(s->pool, (size_t)g->size * sizeof *s->member);
     if (!s->member) return ERR_MEMORY;
@@ -68,14 +68,14 @@ static enum error find_members(struct split *s, const struct wish *wishes) {
     s->host = -1;
     for (int i = 0; i < s->n; i++) {
         if (s->member[i] == g->rank) s->me = i;
-        if (host_of(g, s->member[i]) != host_of(g, g->rank)) continue;
+        if (split_host_of(g, s->member[i]) != split_host_of(g, g->rank)) continue;
         if (s->neighbours++ == 0) s->host = s->member[i];
     }
     return ERR_NONE;
 }
 
 /* The parent's, of the members only; hosts are numbered anew. */
-static enum error make_roster(struct split *s) {
+static enum error split_make_roster(struct split *s) {
     const struct roster *of = s->parent->params.roster;
     void *memory;
     if (!of) return ERR_NONE;
@@ -99,65 +99,59 @@ static enum error make_roster(struct split *s) {
 
 /* ---- where they meet ---- */
 
-static bool are_processes(const struct group *g) {
+static bool group_is_of_processes(const struct group *g) {
     return meeting_fd(g->params.meeting) >= 0;
 }
 
-static enum error make_party(struct split *s, int members) {
+/* The party owns the meeting from now on, whatever this gives. */
+static enum error party_create(struct split *s, int members, struct meeting *meeting) {
     void *memory;
-    TRY(memory_alloc(sizeof *s->party, &memory));
+    enum error err = memory_alloc(sizeof *s->party, &memory);
+    if (err) {
+        meeting_free(meeting);
+        return err;
+    }
     s->party = memory;
+    s->party->meeting = meeting;
     atomic_init(&s->party->members, members);
     return ERR_NONE;
 }
 
-static enum error host_party(struct split *s, struct invitation *out) {
-    bool apart = are_processes(s->parent);
-    struct meeting **m;
-    TRY(make_party(s, apart ? 1 : s->neighbours));
-    m = &s->party->meeting;
-    enum error err = (apart ? meeting_create_shared : meeting_create)(s->neighbours, m);
-    if (err) {
-        memory_free(s->party);
-        s->party = NULL;
-        return err;
-    }
+static enum error party_host(struct split *s, struct invitation *out) {
+    bool apart = group_is_of_processes(s->parent);
+    struct meeting *m;
+    TRY((apart ? meeting_create_shared : meeting_create)(s->neighbours, &m));
+    TRY(party_create(s, apart ? 1 : s->neighbours, m));
     out->pid = (int64_t)getpid();
-    out->where = apart ? meeting_fd(*m) : (int64_t)(intptr_t)s->party;
+    out->where = apart ? meeting_fd(m) : (int64_t)(intptr_t)s->party;
     return ERR_NONE;
 }
 
-static enum error join_process(struct split *s, const struct invitation *in) {
+static enum error party_join(struct split *s, const struct invitation *in) {
+    struct meeting *m;
+    if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
+    if (!group_is_of_processes(s->parent)) {
+        s->party = (struct party *)(intptr_t)in->where;
+        return ERR_NONE;
+    }
     int fd = meeting_fd_of(in->pid, in->where);
     if (fd < 0)
         return FAIL(ERR_IO, "/proc/%lld/fd/%lld of rank %d: %s", (long long)in->pid, (long long)in->where, s->host,
                     strerror(errno));
-    enum error err = make_party(s, 1);
-    if (!err) err = meeting_join(fd, s->neighbours, &s->party->meeting);
-    if (err && s->party) {
-        memory_free(s->party);
-        s->party = NULL;
-    }
+    enum error err = meeting_join(fd, s->neighbours, &m);
     close(fd);
-    return err;
-}
-
-static enum error join_party(struct split *s, const struct invitation *in) {
-    if (!in->pid) return FAIL(ERR_PEER, "rank %d could not prepare a subgroup", s->host);
-    if (are_processes(s->parent)) return join_process(s, in);
-    s->party = (struct party *)(intptr_t)in->where;
-    return ERR_NONE;
+    return err ? err : party_create(s, 1, m);
 }
 
 /* Every rank of the parent comes through here, whatever it could do before. err: what it could not. */
-static enum error meet_members(struct split *s, enum error err, bool member) {
+static enum error split_meet(struct split *s, enum error err, bool member) {
     struct group *g = s->parent;
     struct invitation *all = pool_alloc(s->pool, (size_t)g->size * sizeof *all);
     bool meets = member && !err && g->params.meeting;
     if (!all) return ERR_MEMORY;
-    if (meets && s->host == g->rank) err = host_party(s, &all[g->rank]);
+    if (meets && s->host == g->rank) err = party_host(s, &all[g->rank]);
     TRY(group_gather_all(g, all, 2));
-    if (meets && s->host != g->rank) err = join_party(s, &all[s->host]);
+    if (meets && s->host != g->rank) err = party_join(s, &all[s->host]);
     int64_t worst = err;
     TRY(group_all_reduce(g, GROUP_INLINE, &worst, 1, DTYPE_I64, REDOP_MAX));
     if (worst && !err) return FAIL(ERR_PEER, "another rank could not enter its subgroup");
@@ -167,22 +161,22 @@ static enum error meet_members(struct split *s, enum error err, bool member) {
 /* ---- opening ---- */
 
 /* Unlike any other group's at this time: the parent's, which of its subgroups, and who. */
-static uint64_t id_of(const struct split *s) {
+static uint64_t split_id(const struct split *s) {
     uint64_t h = (s->parent->params.id ^ s->parent->splits) * 0x9e3779b97f4a7c15u;
     for (int i = 0; i < s->n; i++) h = (h ^ (uint64_t)s->member[i]) * 0x100000001b3u;
     return h ^ h >> 29;
 }
 
-static enum error open_split(struct split *s, struct group **out) {
+static enum error split_open(struct split *s, struct group **out) {
     struct group_params p = s->parent->params;
     p.rank = s->me;
     p.size = s->n;
     p.idle = 0;
-    p.id = id_of(s);
+    p.id = split_id(s);
     p.meeting = s->party ? s->party->meeting : NULL;
     p.roster = s->roster;
     if (s->party && p.roster && p.roster->hosts == 1) /* none of them is on another host */
-        p.link = are_processes(s->parent) ? "shm" : "thread";
+        p.link = group_is_of_processes(s->parent) ? "shm" : "thread";
     p.carrier = NULL; /* subgroups are of the host's memory */
     p.device = NULL;
     p.recorder = NULL; /* it is for one group, whose lanes go on beside this one's */
@@ -192,7 +186,7 @@ static enum error open_split(struct split *s, struct group **out) {
     return ERR_NONE;
 }
 
-static enum error split_members(struct split *s, int color, int key) {
+static enum error split_agree(struct split *s, int color, int key) {
     struct group *g = s->parent;
     struct wish *wishes = pool_alloc(s->pool, (size_t)g->size * sizeof *wishes);
     enum error err = ERR_NONE;
@@ -200,17 +194,17 @@ static enum error split_members(struct split *s, int color, int key) {
     wishes[g->rank] = (struct wish){color, key};
     TRY(group_gather_all(g, wishes, 2));
     g->splits++;
-    if (color >= 0) err = find_members(s, wishes);
-    if (color >= 0 && !err) err = make_roster(s);
-    return meet_members(s, err, color >= 0);
+    if (color >= 0) err = split_find_members(s, wishes);
+    if (color >= 0 && !err) err = split_make_roster(s);
+    return split_meet(s, err, color >= 0);
 }
 
 enum error group_split(struct group *g, int color, int key, struct group **out) {
     struct split s = {.parent = g};
     *out = NULL;
     TRY(pool_create(&s.pool));
-    enum error err = split_members(&s, color, key);
-    if (!err && color >= 0) err = open_split(&s, out);
+    enum error err = split_agree(&s, color, key);
+    if (!err && color >= 0) err = split_open(&s, out);
     if (err) {
         party_leave(s.party);
         memory_free(s.roster);

@@ -62,11 +62,11 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
     p->size = init->size ? init->size : l->size;
     if (p->size < 1 || p->size > RANKS_MOST || p->rank < 0 || p->rank >= p->size)
         return FAIL(ERR_USAGE, "rank %d of %d: from 1 to %d ranks are possible", p->rank, p->size, RANKS_MOST);
-    const char *master = init->init && !strncmp(init->init, "tcp://", 6) ? init->init + 6 : init->init;
     p->serve = p->rank == 0;
     p->run = l->job;
-    if (p->size == 1 && !master) return ERR_NONE;
-    return launcher_place(master ? master : l->master, l->job, l->name, p->size, l->locals, g->pool, &p->master);
+    if (p->size == 1 && !init->init) return ERR_NONE;
+    return launcher_place(init->init ? init->init : l->master, l->job, l->name, p->size, l->locals, g->pool,
+                          &p->master);
 }
 
 /* Ranks that 'engine launch' has started on one host share a board. They need the store only for

@@ -1,5 +1,6 @@
 #include "modes/place/left.h"
 
+#include "engine/base/file.h"
 #include "engine/device/device.h"
 #include "engine/settings/run_config.h"
 
@@ -7,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void take_all(struct left *l) {
+static void left_take_all(struct left *l) {
     l->count = l->config->devices.local;
     for (int i = 0; i < l->count; i++) l->which[i] = i;
 }
@@ -17,7 +18,7 @@ enum error left_all(struct left *l, const struct run_config *c, struct pool *poo
     if (!l->which) return ERR_MEMORY;
     l->config = c;
     l->change = (struct job_change){.to = 0};
-    take_all(l);
+    left_take_all(l);
     return ERR_NONE;
 }
 
@@ -38,7 +39,7 @@ enum error left_lose(struct left *l, const struct launch_result *r, int first, s
 }
 
 void left_return(struct left *l, const struct launch_result *r, int64_t due) {
-    take_all(l);
+    left_take_all(l);
     l->change.seen = r->seen;
     l->change.nlost = 0;
     l->retry.done = true;
@@ -74,16 +75,14 @@ enum error left_devices(const struct left *l, struct pool *pool, const char **ou
 
 /* "4 4 3 1 0 2 8812345678 2": began, from, to, losses, returns, wait, seen, and the ranks that were lost. */
 enum error change_write(const struct job_change *c, struct pool *pool, const char **out) {
-    char *text = NULL;
-    size_t n = 0;
+    struct file_text t;
     *out = "";
     if (!c->to) return ERR_NONE;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return ERR_MEMORY;
-    fprintf(f, "%d %d %d %d %d %d %lld", c->began, c->from, c->to, c->losses, c->returns, c->wait, (long long)c->seen);
-    for (int i = 0; i < c->nlost; i++) fprintf(f, " %d", c->lost[i]);
-    *out = fclose(f) == 0 ? pool_strndup(pool, text, n) : NULL;
-    free(text);
+    TRY(file_text_open(&t));
+    fprintf(t.out, "%d %d %d %d %d %d %lld", c->began, c->from, c->to, c->losses, c->returns, c->wait,
+            (long long)c->seen);
+    for (int i = 0; i < c->nlost; i++) fprintf(t.out, " %d", c->lost[i]);
+    *out = file_text_keep(&t, pool);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 

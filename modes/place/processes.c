@@ -16,30 +16,24 @@
 #include "transport/launch/station.h"
 #include "transport/launch/token.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static const char *given(const char *name) {
-    const char *text = getenv(name);
-    return text && *text ? text : NULL;
-}
 
 /* ---- a rank ---- */
 
-/* Nodes that were lost and wait to be taken in. */
-static bool has_come(void *station) {
+/* Whether nodes that were lost wait to be taken in. */
+static bool nodes_have_come(void *station) {
     return nodes_wait(station_store(station));
 }
 
-static enum error live(struct job job, const struct station_params *p, const char *resume) {
+/* The life of a rank, from the place where it meets the others on. */
+static enum error rank_live(struct job job, const struct station_params *p, const char *resume) {
     struct station *s;
     bool file = p->serve && !strncmp(p->master, "file://", 7);
     place_meeting_begins(file ? p->master + 7 : NULL);
     enum error err = place_meeting_ends(station_open(p, &s));
     TRY(err);
     job.resume = resume;
-    job.comes = has_come;
+    job.comes = nodes_have_come;
     job.user = s;
     const struct place place = {.group = *station_group(s), .algorithm = "auto"};
     err = trainer_run(&job, p->rank, &place);
@@ -47,36 +41,38 @@ static enum error live(struct job job, const struct station_params *p, const cha
     return err;
 }
 
+static const char *interface_of(const struct run_config *c) {
+    return strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
+}
+
 /* Meets the other ranks and trains, in a process that starter_run has started. */
-static enum error rank_here(const struct job *job, int *exit_code) {
+static enum error rank_run_started(const struct job *job, int *exit_code) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
-    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
     struct station_params p = {.rank = me->rank,
-                               .size = c->devices.count + c->sharing.servers,
+                               .size = run_ranks(c),
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? link_rows[c->comm.link].name : "shm",
-                               .interface = interface,
+                               .interface = interface_of(c),
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
     struct job_change change;
     bool renews = false;
     TRY(station_told(job->settings->pool, &p));
-    mine.run_id = given(RUN_VARIABLE);
+    mine.run_id = station_variable(RUN_VARIABLE);
     mine.renews = &renews;
-    TRY(change_read(given(DEVICES_VARIABLE), job->settings->pool, &change));
+    TRY(change_read(station_variable(DEVICES_VARIABLE), job->settings->pool, &change));
     if (change.to) mine.change = &change;
-    TRY(live(mine, &p, given(RESUME_VARIABLE)));
+    TRY(rank_live(mine, &p, station_variable(RESUME_VARIABLE)));
     if (renews) *exit_code = STARTER_AGAIN;
     return ERR_NONE;
 }
 
 /* Meets the other ranks and trains, in a process that another launcher has started as a rank. */
-static enum error joined_here(const struct job *job) {
+static enum error rank_run_joined(const struct job *job) {
     const struct run_config *c = &job->settings->config;
     const struct run_launched *l = &c->launched;
-    const char *interface = strcmp(c->comm.interface, "auto") ? c->comm.interface : NULL;
     const char *master, *token;
     struct facts facts;
     TRY(facts_find(job, &facts));
@@ -95,19 +91,19 @@ static enum error joined_here(const struct job *job) {
                                .token = token,
                                .run = l->job,
                                .round = "ranks",
-                               .interface = interface,
+                               .interface = interface_of(c),
                                .facts = facts.of,
                                .nfacts = facts.count,
                                .timeout = c->run.join_timeout};
     struct job mine = *job;
     mine.processes = l->size;
-    return live(mine, &p, job->resume);
+    return rank_live(mine, &p, job->resume);
 }
 
 /* A process of its own for each rank: this is one, or starts them. */
 enum error processes_launch(const struct job *job, int *exit_code) {
     *exit_code = 0;
-    if (job->process.rank >= 0) return rank_here(job, exit_code);
-    if (job->settings->config.launched.by) return joined_here(job);
+    if (job->process.rank >= 0) return rank_run_started(job, exit_code);
+    if (job->settings->config.launched.by) return rank_run_joined(job);
     return starter_run(job, exit_code);
 }

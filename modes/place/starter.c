@@ -41,7 +41,7 @@ struct start { /* of all rounds */
 };
 
 /* The last error among the lines, "" where there is none. */
-static void find_error(const char *lines, char out[ERROR_WORDS]) {
+static void lines_find_error(const char *lines, char out[ERROR_WORDS]) {
     static const char sign[] = "error: ";
     const char *error = NULL;
     for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
@@ -49,7 +49,7 @@ static void find_error(const char *lines, char out[ERROR_WORDS]) {
     snprintf(out, ERROR_WORDS, "%.*s", error ? (int)strcspn(error, "\n") : 0, error ? error : "");
 }
 
-static void tell_loss(const struct job *job, const struct launch_result *r) {
+static void loss_tell(const struct job *job, const struct launch_result *r) {
     char how[64];
     if (r->signal)
         snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
@@ -59,10 +59,9 @@ static void tell_loss(const struct job *job, const struct launch_result *r) {
     if (job->reason && r->signal)
         snprintf(job->reason, ERROR_WORDS, "rank %d %s", r->first, how);
     else if (job->reason)
-        find_error(r->lines, job->reason);
+        lines_find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    const struct run_config *c = &job->settings->config;
-    bool alone = c->devices.count + c->sharing.servers == 1;    /* then they have just been seen, ... */
+    bool alone = run_ranks(&job->settings->config) == 1;        /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
     if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN || refused) return;
@@ -83,7 +82,7 @@ static double grace_of(const struct job *job) {
 enum { LEAVE_S = 10 };
 
 /* A disk may hang as well as a rank. */
-static bool is_saving(void *user, bool known) {
+static bool rank_is_saving(void *user, bool known) {
     struct start *s = user;
     const struct run_settings *settings = s->job->settings;
     const char *folder = pool_printf(settings->pool, "%s/ckpt", s->job->run_dir);
@@ -93,7 +92,7 @@ static bool is_saving(void *user, bool known) {
     return checkpoint_is_written(folder) || (known && waited < LEAVE_S && checkpoint_has_saver(folder));
 }
 
-static enum error run_ranks(struct start *s, const struct nodes_round *round, struct launch_result *result) {
+static enum error ranks_run(struct start *s, const struct nodes_round *round, struct launch_result *result) {
     const struct job *job = s->job;
     char node[24];
     const char *run_id = job->run_id ? job->run_id : "";
@@ -127,22 +126,22 @@ static enum error run_ranks(struct start *s, const struct nodes_round *round, st
                               .lost = pool_alloc(job->settings->pool, (size_t)round->locals * sizeof(int))};
     if (!p.lost) return ERR_MEMORY;
     s->asked = 0;
-    if (job->settings->config.sharing.rescues) p.busy = is_saving, p.user = s;
+    if (job->settings->config.sharing.rescues) p.busy = rank_is_saving, p.user = s;
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);
     return result->first < 0 ? err : ERR_NONE;
 }
 
-static bool is_elastic(const struct start *s) {
+static bool run_is_elastic(const struct start *s) {
     return s->job->settings->config.run.elastic.min > 0 && s->job->task == JOB_TRAIN;
 }
 
 /* Whether a new start may end better; without the device that failed, if that is possible. */
-static bool may_pass(const struct start *s, const struct launch_result *r) {
+static bool loss_may_pass(const struct start *s, const struct launch_result *r) {
     static const enum error causes[] = {ERR_PEER, ERR_MEMORY, ERR_IO, ERR_CREATE};
     if (r->first < 0 || stop_signal()) return false;
-    bool passes = r->signal != 0 || (is_elastic(s) && r->exit_code == error_exit_code(ERR_DEVICE));
+    bool passes = r->signal != 0 || (run_is_elastic(s) && r->exit_code == error_exit_code(ERR_DEVICE));
     for (size_t i = 0; i < sizeof causes / sizeof *causes; i++)
         passes = passes || r->exit_code == error_exit_code(causes[i]);
     return passes;
@@ -150,7 +149,7 @@ static bool may_pass(const struct start *s, const struct launch_result *r) {
 
 /* Node 0 says from which checkpoint: only its ranks read it. A new start takes none but those that
  * this run has saved; where there is none yet it begins as the first one did. */
-static void choose_checkpoint(struct start *s, bool again) {
+static void resume_choose(struct start *s, bool again) {
     const struct job *job = s->job;
     char *newest = NULL;
     snprintf(s->resume, sizeof s->resume, "%s", job->resume ? job->resume : "");
@@ -161,9 +160,9 @@ static void choose_checkpoint(struct start *s, bool again) {
 /* ---- meeting ---- */
 
 /* Where there is one node, it has met. */
-static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
+static enum error nodes_meet_or_none(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
-    int count = s->left.count + c->sharing.servers_here, local = c->devices.local + c->sharing.servers_here;
+    int count = s->left.count + c->sharing.servers_here, local = run_ranks_here(c);
     *round =
         (struct nodes_round){.world = count, .locals = count, .began = local, .partial = count < local, .store = ""};
     if (!s->nodes) return ERR_NONE;
@@ -172,7 +171,7 @@ static enum error meet(struct start *s, struct nodes_loss *said, struct nodes_ro
 }
 
 /* This node begins with all its devices; others may have fewer, or not be there. */
-static enum error begin_whole(struct start *s, const struct nodes_round *round) {
+static enum error left_begin_whole(struct start *s, const struct nodes_round *round) {
     TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
     if (round->partial || round->fewer) left_note(&s->left, round->world, round);
     return ERR_NONE;
@@ -180,19 +179,19 @@ static enum error begin_whole(struct start *s, const struct nodes_round *round) 
 
 /* All with all their devices, whose number the ranks learn when all have met; or, of a node that comes later, with
  * those that go on. */
-static enum error meet_all(struct start *s, struct nodes_round *round) {
+static enum error round_meet_all(struct start *s, struct nodes_round *round) {
     TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
-    TRY(meet(s, NULL, round));
-    return begin_whole(s, round);
+    TRY(nodes_meet_or_none(s, NULL, round));
+    return left_begin_whole(s, round);
 }
 
 /* The last step of which a checkpoint was due. */
-static int64_t newest_due(const struct start *s) {
+static int64_t checkpoint_due_last(const struct start *s) {
     return checkpoint_newest_due(s->job->run_dir, s->job->run_id, s->job->settings->pool);
 }
 
 /* Those that are left, with what they have left; or all, where these are too few and may start again. */
-static enum error meet_left(struct start *s, const struct launch_result *r, struct nodes_round *round) {
+static enum error round_meet_left(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
     struct job_change *loss = &s->left.change;
     int from = round->world;
@@ -201,20 +200,20 @@ static enum error meet_left(struct start *s, const struct launch_result *r, stru
     struct nodes_loss said = {
         .locals = s->left.count, .lost = loss->lost, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
     if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
-    TRY(meet(s, &said, round));
+    TRY(nodes_meet_or_none(s, &said, round));
     loss->lost = said.lost, loss->nlost = said.nlost;
-    if (full) left_back_off(&s->left, newest_due(s));
-    if (round->whole) return begin_whole(s, round);
+    if (full) left_back_off(&s->left, checkpoint_due_last(s));
+    if (round->whole) return left_begin_whole(s, round);
     left_note(&s->left, from, round);
     return ERR_NONE;
 }
 
 /* At a checkpoint, with all devices of the nodes that are there or have come. */
-static enum error meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
+static enum error round_meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     int from = round->world;
-    left_return(&s->left, r, newest_due(s));
+    left_return(&s->left, r, checkpoint_due_last(s));
     struct nodes_loss said = {.locals = s->left.count, .joins = true};
-    TRY(meet(s, &said, round));
+    TRY(nodes_meet_or_none(s, &said, round));
     left_note(&s->left, from, round);
     int began = round->began;
     log_info("trying %d of %d devices", round->world, began > round->world ? began : round->world);
@@ -223,12 +222,12 @@ static enum error meet_again(struct start *s, const struct launch_result *r, str
 
 /* After a loss: those that are left, where run.elastic lets them, or else all, as often as run.restarts says. *goes is
  * false where neither does. */
-static enum error go_on(struct start *s, const struct launch_result *r, struct nodes_round *round, bool *goes) {
+static enum error run_go_on(struct start *s, const struct launch_result *r, struct nodes_round *round, bool *goes) {
     int64_t restarts = s->job->settings->config.run.restarts;
     int from = round->world;
-    *goes = may_pass(s, r);
-    if (*goes && is_elastic(s)) {
-        enum error err = meet_left(s, r, round);
+    *goes = loss_may_pass(s, r);
+    if (*goes && run_is_elastic(s)) {
+        enum error err = round_meet_left(s, r, round);
         if (err == ERR_NONE && round->whole) s->restarts++;
         if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
         if (err != ERR_PEER) return err;
@@ -239,27 +238,27 @@ static enum error go_on(struct start *s, const struct launch_result *r, struct n
     if (!*goes) return ERR_NONE;
     s->restarts++;
     log_warn("starting again, for the %lld. time of %lld", (long long)s->restarts, (long long)restarts);
-    return meet_all(s, round);
+    return round_meet_all(s, round);
 }
 
-static enum error run_rounds(struct start *s, int *exit_code) {
+static enum error rounds_run(struct start *s, int *exit_code) {
     struct nodes_round round;
     struct launch_result result;
     bool goes = true;
-    TRY(meet_all(s, &round));
+    TRY(round_meet_all(s, &round));
     for (bool again = false; goes; again = true) {
-        choose_checkpoint(s, again);
-        TRY(run_ranks(s, &round, &result));
+        resume_choose(s, again);
+        TRY(ranks_run(s, &round, &result));
         *exit_code = result.exit_code;
         if (result.first < 0 && result.stuck >= 0) log_warn("rank %d did not end and was killed", result.stuck);
         if (result.again) {
-            TRY(meet_again(s, &result, &round));
+            TRY(round_meet_again(s, &result, &round));
             continue;
         }
         if (result.first < 0) return ERR_NONE;
-        tell_loss(s->job, &result);
+        loss_tell(s->job, &result);
         *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
-        TRY(go_on(s, &result, &round, &goes));
+        TRY(run_go_on(s, &result, &round, &goes));
     }
     return ERR_NONE;
 }
@@ -267,7 +266,7 @@ static enum error run_rounds(struct start *s, int *exit_code) {
 /* ---- where they meet ---- */
 
 /* Ranks of one host need a store only for a link that other hosts could use as well. */
-static enum error open_nodes(struct start *s, struct nodes_params *p) {
+static enum error nodes_open_if_needed(struct start *s, struct nodes_params *p) {
     const struct link_row *link = &link_rows[s->job->settings->config.comm.link];
     if (p->nodes_max == 1 && link->joins != JOINS_HOSTS) return ERR_NONE;
     if (p->nodes_max > 1) TRY(facts_find(s->job, &s->facts));
@@ -284,17 +283,17 @@ enum error starter_run(const struct job *job, int *exit_code) {
     struct nodes_params np = {.index = (int)c->node_rank,
                               .nodes_min = (int)c->elastic.nodes,
                               .nodes_max = (int)c->nodes,
-                              .locals = job->settings->config.devices.local + job->settings->config.sharing.servers_here,
+                              .locals = run_ranks_here(&job->settings->config),
                               .facts = s.facts.of,
-                              .again = c->restarts > 0 || is_elastic(&s),
+                              .again = c->restarts > 0 || run_is_elastic(&s),
                               .timeout = c->join_timeout,
-                              .least = is_elastic(&s) ? (int)c->elastic.min : 0,
+                              .least = run_is_elastic(&s) ? (int)c->elastic.min : 0,
                               .patience = job->settings->config.comm.heartbeat + grace_of(job) + MEET_S};
     if (c->nodes > 1) TRY(nodes_master(c->master, c->port, pool, &np.master));
     TRY(nodes_token(c->token, np.nodes_max, pool, &s.token));
     np.token = s.token;
-    enum error err = open_nodes(&s, &np);
-    if (!err) err = run_rounds(&s, exit_code);
+    enum error err = nodes_open_if_needed(&s, &np);
+    if (!err) err = rounds_run(&s, exit_code);
     nodes_close(s.nodes);
     return err;
 }

@@ -170,8 +170,7 @@ static const struct {
     {"engine/model/graph", 3},         {"engine/model/model", 4},        {"engine/save/checkpoint", 3},
     {"engine/settings/run_config", 4}, {"engine/tell/trace", 2},         {"engine/train/trainer", 2},
     {"transport/carrier/carrier", 3},  {"transport/flight/recorder", 2}, {"transport/link/tcp", 2},
-    {"transport/door/door", 2},        {"transport/store/store", 2},     {"modes/share/share", 2},
-    {"cli/dashboard/dashboard", 2},
+    {"transport/door/door", 2},        {"modes/share/share", 2},         {"cli/dashboard/dashboard", 2},
 };
 
 /* "engine/base/error" of "engine/base/error.h"; -1: too many, or too long. */

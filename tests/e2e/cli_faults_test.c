@@ -77,6 +77,25 @@ static void stop_each_rank(void **state) {
         }
 }
 
+/* Before it meets the others it is missed after run.join_timeout, and then after comm.timeout; a restart gets past it. */
+static void stop_at_the_start(void **state) {
+    (void)state;
+    for (int link = 0; link < LINKS; link++)
+        for (int restarts = 0; restarts < 2; restarts++) {
+            const char *const more[] = {links[link], "run.join_timeout=2s",
+                                        restarts ? "run.restarts=1" : "run.restarts=0",
+                                        restarts ? "train=20st" : "train=100000000st", NULL};
+            training_start(&p, folder("start", link, restarts), more);
+            kill(program_rank(&p, restarts, 5), SIGSTOP);
+            double took = training_ends(&p, 2 + 2 + (restarts ? 10 : 0));
+            print_message("%s: rank %d stopped at its start: ended %.2f s later\n", links[link], restarts, took);
+            assert_int_equal(p.code, restarts ? 0 : 75);
+            training_says(&p, restarts ? "rank 1 did not end by itself" : "rank 0 did not end by itself");
+            training_says(&p, restarts ? "starting again" : "within");
+            training_gone();
+        }
+}
+
 static void kill_the_parent(void **state) {
     (void)state;
     for (int link = 0; link < LINKS; link++) {
@@ -211,10 +230,10 @@ static void few_addresses(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(kill_each_rank),         cmocka_unit_test(stop_each_rank),
-        cmocka_unit_test(kill_the_parent),        cmocka_unit_test(asked_to_stop),
-        cmocka_unit_test(one_rank_asked_to_stop), cmocka_unit_test(second_interrupt),
-        cmocka_unit_test(interrupt_at_the_start), cmocka_unit_test(two_runs_in_one_folder),
-        cmocka_unit_test(few_addresses),
+        cmocka_unit_test(stop_at_the_start),      cmocka_unit_test(kill_the_parent),
+        cmocka_unit_test(asked_to_stop),          cmocka_unit_test(one_rank_asked_to_stop),
+        cmocka_unit_test(second_interrupt),       cmocka_unit_test(interrupt_at_the_start),
+        cmocka_unit_test(two_runs_in_one_folder), cmocka_unit_test(few_addresses),
     };
     return cmocka_run_group_tests_name("faults", tests, NULL, NULL);
 }

@@ -21,12 +21,12 @@ static const char *sealed(int k, const uint8_t *bytes, size_t n) {
     h->lanes = h->lanes & 1 ? LANES : ALL_LANES;
     h->a_lane = PLACES;
     h->check = record_head_check(h);
-    h->wait.lane = LANE_IN;
+    h->wait.call.lane = LANE_IN;
     h->wait.number = 0;
     h->wait.ended = 0;
     h->wait.check = record_check(&h->wait);
     for (uint32_t i = 0; i < PLACES * h->lanes; i++) {
-        e[i].lane = (uint8_t)(i / PLACES);
+        e[i].call.lane = (uint8_t)(i / PLACES);
         e[i].number = e[i].number / PLACES * PLACES + i % PLACES;
         e[i].check = record_check(&e[i]);
     }

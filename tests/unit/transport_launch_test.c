@@ -5,6 +5,7 @@
 #include "engine/base/clock.h"
 #include "tests/harness/timing.h"
 #include "transport/launch/launch.h"
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -244,6 +245,34 @@ static void killed(void **unused) {
     }
 }
 
+static bool kills_spawned; /* the next process that is spawned, before it does anything */
+
+/* In the place of the C library's: a process that is killed before it executes a program was started, too. */
+int posix_spawnp(pid_t *pid, const char *file, const posix_spawn_file_actions_t *actions, const posix_spawnattr_t *attr,
+                 char *const argv[], char *const envp[]) {
+    union {
+        void *symbol;
+        __typeof__(&posix_spawnp) call;
+    } next = {dlsym(RTLD_NEXT, "posix_spawnp")};
+    if (!kills_spawned) return next.call(pid, file, actions, attr, argv, envp);
+    kills_spawned = false;
+    *pid = fork();
+    if (*pid == 0) raise(SIGKILL);
+    siginfo_t end;
+    return *pid < 0 ? errno : waitid(P_PID, (id_t)*pid, &end, WEXITED | WNOWAIT);
+}
+
+/* The process that was to make the group of all never did. */
+static void killed_before_it_runs(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    kills_spawned = true;
+    assert_fails(ERR_PEER, launch(3, &r, "wait", NULL, NULL));
+    assert_int_equal(r.first, 0);
+    assert_int_equal(r.signal, SIGKILL);
+    assert_int_equal(r.lost[0], 0);
+}
+
 static void eight_ranks(void **unused) {
     (void)unused;
     struct launch_result r;
@@ -423,6 +452,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(normal_end),
         cmocka_unit_test(exit_codes),
         cmocka_unit_test(killed),
+        cmocka_unit_test(killed_before_it_runs),
         cmocka_unit_test(eight_ranks),
         cmocka_unit_test(stopped),
         cmocka_unit_test(cause_is_named),

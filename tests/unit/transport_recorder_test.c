@@ -432,7 +432,7 @@ static void absurd_numbers_do_no_harm(void **state) {
                 words[k] = h % 5 == 0 ? (uint64_t)INT64_MAX : h % 5 == 1 ? 0 : h;
             }
             memcpy(&e, words, sizeof e);
-            e.lane = (uint8_t)(i / RECORDER_CALLS);
+            e.call.lane = (uint8_t)(i / RECORDER_CALLS);
             e.number = i % RECORDER_CALLS + h % 3 * RECORDER_CALLS;
             e.check = record_check(&e);
             memcpy(damaged + RECORD_HEAD + i * sizeof e, &e, sizeof e);
@@ -441,7 +441,7 @@ static void absurd_numbers_do_no_harm(void **state) {
         memcpy(&head, damaged, sizeof head);
         head.wall = (int64_t)h, head.clock = (int64_t)(h << 1), head.pid = -1;
         head.noted = INT64_MIN;
-        head.wait.began = (int64_t)(h << 2), head.wait.count = INT64_MAX, head.wait.peer = (int32_t)h;
+        head.wait.began = (int64_t)(h << 2), head.wait.call.count = INT64_MAX, head.wait.call.peer = (int32_t)h;
         head.wait.check = record_check(&head.wait);
         memset(head.host, 0xff, sizeof head.host);
         memset(head.kinds, round & 1 ? '%' : 0, sizeof head.kinds);

@@ -1,11 +1,11 @@
-/* A store's file, to which anything may have happened: cut, damaged, deleted, held by the dead and
- * the stopped, of another run, or no store at all. */
+/* A store's file, to which anything may have happened: cut, damaged, deleted, held by the dead and the stopped, or no
+ * store at all. */
 #include "tests/harness/harness.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "tests/harness/timing.h"
-#include "transport/store/file_log.h"
+#include "transport/store/table.h"
 
 #include <signal.h>
 #include <spawn.h>
@@ -34,13 +34,13 @@ static int end(void **state) {
     return 0;
 }
 
-static enum error open_as(const char *run, double timeout, struct store **s) {
-    return store_open(&(struct store_params){.url = url, .run = run, .timeout = timeout}, s);
+static enum error find(double timeout, struct store **s) {
+    return store_open(&(struct store_params){.url = url, .timeout = timeout}, s);
 }
 
 static struct store *open_store(void) {
     struct store *s;
-    assert_ok(open_as("A", 5, &s));
+    assert_ok(find(5, &s));
     return s;
 }
 
@@ -51,126 +51,120 @@ static const char *value_of(struct store *s, const char *key) {
     return value ? value : "(none)";
 }
 
-static long file_size(void) {
-    struct stat st;
-    assert_int_equal(stat(path, &st), 0);
-    return (long)st.st_size;
-}
-
 static void write_file(const char *bytes, size_t n) {
-    unlink(path); /* some file systems are slow to write into a file that was emptied */
-    FILE *f = fopen(path, "w");
+    FILE *f = fopen(path, "w"); /* the same file, of which others have locks */
     assert_non_null(f);
     assert_int_equal(fwrite(bytes, 1, n, f), n);
     fclose(f);
 }
 
-/* A store with three records, and its bytes. */
-static size_t sample(char **bytes) {
-    size_t n;
-    struct store *s = open_store();
-    assert_ok(store_set(s, "first", "1", 1));
-    assert_ok(store_set(s, "second", "22", 2));
-    assert_ok(store_delete(s, "first", NULL));
-    store_close(s);
-    assert_ok(file_read(path, 1 << 20, pool, bytes, &n));
-    return n;
-}
-
 static void is_its_owners_alone(void **state) {
     struct stat st;
+    struct store *s;
     (void)state;
-    store_close(open_store());
+    assert_ok(store_open(&(struct store_params){.url = url, .serve = true, .timeout = 5}, &s));
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
+    store_close(open_store());
+    assert_int_equal(stat(path, &st), 0);
+    store_close(s);
+    assert_int_equal(stat(path, &st), -1); /* it goes with who serves */
+}
+
+/* As long as somebody has it open, it is kept. */
+static void what_was_left_is_begun_afresh(void **state) {
+    struct store *s = open_store(), *other = open_store();
+    (void)state;
+    assert_ok(store_set(s, "k", "v", 1));
+    store_close(s);
+    s = open_store();
+    assert_string_equal(value_of(s, "k"), "v");
+    store_close(s);
+    store_close(other);
+    s = open_store();
+    assert_string_equal(value_of(s, "k"), "(none)");
+    store_close(s);
 }
 
 /* ---- cut and damaged ---- */
 
-static void cut_anywhere(void **state) {
-    char *bytes;
-    size_t n = sample(&bytes), last = n - 16 - strlen("first"); /* where the last record begins */
-    (void)state;
-    for (size_t cut = 0; cut < n; cut++) {
-        write_file(bytes, cut);
-        struct store *s = open_store();
-        const char *second = cut >= last ? "22" : "(none)";
-        assert_string_equal(value_of(s, "second"), second);
-        if (cut >= last) assert_string_equal(value_of(s, "first"), "1");
-        assert_ok(store_set(s, "third", "3", 1)); /* in the place of what was cut */
-        store_close(s);
-        s = open_store();
-        assert_string_equal(value_of(s, "third"), "3");
-        assert_string_equal(value_of(s, "second"), second);
-        store_close(s);
-    }
+/* A store of two keys, and its bytes. */
+static struct store *sample(char **bytes, size_t *n) {
+    struct store *s = open_store();
+    assert_ok(store_set(s, "first", "1", 1));
+    assert_ok(store_set(s, "second", "22", 2));
+    assert_ok(file_read(path, 1 << 20, pool, bytes, n));
+    return s;
 }
 
-static void cut_while_it_is_open(void **state) {
-    struct store *s = open_store();
-    int64_t sum;
-    (void)state;
-    assert_ok(store_set(s, "k", "v", 1));
-    assert_int_equal(truncate(path, file_size() - 1), 0);
-    assert_fails(ERR_DATA, store_add(s, "n", 1, &sum));
+static void assert_damaged(struct store *s, const char *bytes, size_t n) {
+    char *value, *now;
+    size_t length;
+    write_file(bytes, n);
+    assert_fails(ERR_DATA, store_find(s, "second", pool, &value, &length));
     assert_non_null(strstr(error_message(), path));
+    assert_ok(file_read(path, 1 << 20, pool, &now, &length));
+    assert_true(length == n && !memcmp(now, bytes, n)); /* nothing was thrown away */
+}
+
+static void cut_anywhere(void **state) {
+    char *bytes;
+    size_t n;
+    struct store *s = sample(&bytes, &n);
+    (void)state;
+    for (size_t cut = 1; cut < n; cut++) assert_damaged(s, bytes, cut);
+    write_file(bytes, n);
+    assert_string_equal(value_of(s, "second"), "22");
+    write_file(bytes, n - 1);
+    store_close(s);
+    s = open_store(); /* nobody uses it */
+    assert_string_equal(value_of(s, "second"), "(none)");
     store_close(s);
 }
 
 static void flipped_bits(void **state) {
     char *bytes;
-    size_t n = sample(&bytes);
+    size_t n;
+    struct store *s = sample(&bytes, &n);
     (void)state;
     for (size_t bit = 0; bit < 8 * n; bit++) {
-        struct store *s;
-        char *value;
-        size_t length;
         bytes[bit / 8] ^= (char)(1 << bit % 8);
-        write_file(bytes, n);
+        assert_damaged(s, bytes, n);
         bytes[bit / 8] ^= (char)(1 << bit % 8);
-        enum error err = open_as("A", 5, &s);
-        if (!err) {
-            err = store_find(s, "second", pool, &value, &length);
-            store_close(s);
-        }
-        assert_int_equal(err, ERR_DATA);
-        assert_non_null(strstr(error_message(), path));
-        assert_int_equal(file_size(), n); /* nothing was thrown away */
     }
+    store_close(s);
 }
 
-/* Checksums right, and yet nonsense. */
-static void sealed_nonsense(void **state) {
-    static const char *const keys[] = {"", "a b", "a\n"};
-    struct store *s;
-    (void)state;
-    for (int i = 0; i < 3; i++) {
-        char *value;
+/* Bytes of a table that is none. */
+static void no_table(void **state) {
+    static const struct {
+        const char *bytes;
         size_t n;
-        unlink(path);
-        store_close(open_store());
-        FILE *f = fopen(path, "r+");
-        assert_non_null(f);
-        off_t at = LOG_START;
-        assert_ok(log_append(fileno(f), path, keys[i], (struct bytes){"v", 1}, &at));
-        fclose(f);
-        assert_ok(open_as("A", 5, &s));
-        assert_fails(ERR_DATA, store_find(s, "k", pool, &value, &n));
-        store_close(s);
+    } bad[] = {{"\1\0\0", 3},
+               {"\0\0\0\0\0\0\0\0", 8},
+               {"\2\0\0\0\0\0\0\0ab", 10},
+               {"\2\0\0\0\1\0\0\0a\0", 10},
+               {"\377\377\377\377\1\0\0\0a", 9}};
+    (void)state;
+    for (int i = 0; i < 5; i++) {
+        struct store_table *t;
+        assert_ok(table_create(&t));
+        assert_false(table_load(t, bad[i].bytes, bad[i].n));
+        table_free(t);
     }
 }
 
 /* ---- what is there is no store ---- */
 
 static void other_files(void **state) {
-    static const char *const texts[] = {"x", "ENGSTOR2", "a file of somebody's\n", "ENGX"};
+    static const char *const texts[] = {"x", "ENGSTOR1", "a file of somebody's\n", "ENGX"};
     struct store *s;
     char *text;
     size_t n;
     (void)state;
     for (int i = 0; i < 4; i++) {
         write_file(texts[i], strlen(texts[i]));
-        assert_fails(ERR_DATA, open_as("A", 1, &s));
+        assert_fails(ERR_DATA, find(1, &s));
         assert_ok(file_read(path, 1000, pool, &text, &n));
         assert_string_equal(text, texts[i]); /* untouched */
     }
@@ -183,14 +177,14 @@ static void no_files(void **state) {
     char other[600];
     (void)state;
     assert_int_equal(mkdir(path, 0700), 0);
-    assert_fails(ERR_CREATE, open_as("A", 1, &s));
+    assert_fails(ERR_CREATE, find(1, &s));
     assert_int_equal(rmdir(path), 0);
     assert_int_equal(mkfifo(path, 0600), 0);
-    assert_fails(ERR_CREATE, open_as("A", 1, &s));
+    assert_fails(ERR_CREATE, find(1, &s));
     unlink(path);
     snprintf(other, sizeof other, "%s.other", path);
     assert_int_equal(symlink(other, path), 0);
-    assert_fails(ERR_CREATE, open_as("A", 1, &s));
+    assert_fails(ERR_CREATE, find(1, &s));
     assert_non_null(strstr(error_message(), "symbolic link"));
     unlink(path);
     for (int i = 0; i < 4; i++)
@@ -199,98 +193,87 @@ static void no_files(void **state) {
     snprintf(other, sizeof other, "%s/closed", scratch_folder());
     assert_int_equal(mkdir(other, 0500), 0);
     snprintf(url, sizeof url, "file://%s/store", other);
-    assert_fails(ERR_CREATE, open_as("A", 1, &s));
+    assert_fails(ERR_CREATE, find(1, &s));
     assert_non_null(strstr(error_message(), other));
 }
 
 static void a_deleted_file(void **state) {
     struct store *s = open_store();
-    int64_t sum;
+    char *value;
+    size_t n;
     (void)state;
-    assert_ok(store_add(s, "n", 1, &sum));
     unlink(path);
-    assert_fails(ERR_CREATE, store_add(s, "n", 1, &sum));
+    assert_fails(ERR_PEER, store_set(s, "k", "v", 1));
+    assert_fails(ERR_PEER, store_get(s, "k", 1, pool, &value, &n));
     struct store *other = open_store(); /* another begins where it was */
-    assert_fails(ERR_PEER, store_add(s, "n", 1, &sum));
-    assert_ok(store_add(other, "n", 1, &sum));
-    assert_int_equal(sum, 1);
+    assert_fails(ERR_PEER, store_set(s, "k", "v", 1));
+    assert_ok(store_set(other, "k", "v", 1));
     store_close(other);
     store_close(s);
 }
 
-/* A file that may not grow does not keep half a record. */
 static void no_room(void **state) {
     struct store *s = open_store();
     struct rlimit old, small;
     char big[8192] = {0};
     (void)state;
-    assert_ok(store_set(s, "k", "v", 1));
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);
     small = old;
-    small.rlim_cur = (rlim_t)file_size() + 100;
+    small.rlim_cur = 1000; /* bytes */
     setrlimit(RLIMIT_FSIZE, &small);
     enum error err = store_set(s, "big", big, sizeof big);
     setrlimit(RLIMIT_FSIZE, &old);
     assert_int_equal(err, ERR_IO);
-    assert_string_equal(value_of(s, "big"), "(none)");
-    assert_string_equal(value_of(s, "k"), "v");
-    assert_ok(store_set(s, "big", "fits", 4));
-    assert_string_equal(value_of(s, "big"), "fits");
+    assert_fails(ERR_DATA, store_set(s, "k", "v", 1)); /* and this says so to all */
     store_close(s);
 }
 
 /* ---- other processes ---- */
 
 /* Opens the store, says so, and works until it is killed. */
-static int hold(const char *where, const char *run) {
+static int hold(const char *where) {
     struct store *s;
-    if (store_open(&(struct store_params){.url = where, .run = run, .timeout = 5}, &s) ||
-        store_set(s, "held", run, strlen(run)))
-        return 1;
-    for (int64_t sum; store_add(s, "steps", 1, &sum) == ERR_NONE;) usleep(100);
+    if (store_open(&(struct store_params){.url = where, .timeout = 5}, &s)) return 1;
+    while (store_set(s, "held", "yes", 3) == ERR_NONE) usleep(100);
     return 1;
 }
 
-static pid_t start_holder(char *run) {
+static pid_t start_holder(void) {
     pid_t pid = -1;
-    char *argv[] = {(char[]){"test"}, (char[]){"--hold"}, url, run, NULL}, *environment[] = {NULL};
+    char *argv[] = {(char[]){"test"}, (char[]){"--hold"}, url, NULL}, *environment[] = {NULL};
     assert_int_equal(posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, environment), 0);
     return pid;
 }
 
-static void end_holder(pid_t pid) {
-    kill(pid, SIGKILL);
-    waitpid(pid, NULL, 0);
-}
-
+/* A file is free again when its process has been killed, at any moment; only one that was killed while it wrote leaves
+ * damage to those who have the store open, and they say so. */
 static void what_the_dead_leave(void **state) {
-    char run[] = "A", *value;
-    struct store *s, *b;
+    char *value;
     size_t n;
     (void)state;
-    for (unsigned i = 0; i < 5; i++) { /* killed at any moment, with the lock or without */
-        pid_t pid = start_holder(run);
-        s = open_store();
+    for (unsigned i = 0; i < 5; i++) {
+        struct store *s = open_store();
+        pid_t pid = start_holder();
         assert_ok(store_get(s, "held", 5, pool, &value, &n));
-        assert_fails(ERR_CREATE, open_as("B", 1, &b));
         usleep(3000 + 777 * i);
-        end_holder(pid);
-        assert_ok(store_set(s, "k", "v", 1));
-        assert_ok(store_delete(s, "held", NULL));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+        enum error err = store_set(s, "k", "v", 1);
+        assert_true(err == ERR_NONE || err == ERR_DATA);
+        store_close(s);
+        s = open_store();
+        assert_string_equal(value_of(s, "held"), "(none)");
         store_close(s);
     }
-    assert_ok(open_as("B", 1, &b)); /* nobody uses it: begun afresh */
-    assert_string_equal(value_of(b, "k"), "(none)");
-    store_close(b);
 }
 
 /* Stopped with the lock in its hands or without: either way this one's time is limited. */
 static void what_the_stopped_hold(void **state) {
-    char run[] = "A", *value;
+    char *value;
     size_t n;
     struct store *s = open_store();
-    pid_t pid = start_holder(run);
+    pid_t pid = start_holder();
     (void)state;
     assert_ok(store_get(s, "held", 5, pool, &value, &n));
     for (int i = 0; i < 10; i++) {
@@ -301,20 +284,20 @@ static void what_the_stopped_hold(void **state) {
         kill(pid, SIGCONT);
         usleep(300);
     }
-    end_holder(pid);
-    assert_ok(store_set(s, "k", "v", 1));
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
     store_close(s);
 }
 
 int main(int argc, char **argv) {
-    if (argc == 4 && !strcmp(argv[1], "--hold")) return hold(argv[2], argv[3]);
+    if (argc == 3 && !strcmp(argv[1], "--hold")) return hold(argv[2]);
 #define TEST(f) cmocka_unit_test_setup_teardown(f, begin, end)
     const struct CMUnitTest tests[] = {
         TEST(is_its_owners_alone),
+        TEST(what_was_left_is_begun_afresh),
         TEST(cut_anywhere),
-        TEST(cut_while_it_is_open),
         TEST(flipped_bits),
-        TEST(sealed_nonsense),
+        TEST(no_table),
         TEST(other_files),
         TEST(no_files),
         TEST(a_deleted_file),

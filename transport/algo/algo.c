@@ -46,28 +46,38 @@ int64_t collective_cut(const struct collective *c, int r) {
 }
 
 /* Only the thread that runs the lane adds; others may read. */
-static void add_to(_Atomic int64_t *total, int64_t n) {
+static void traffic_add(_Atomic int64_t *total, int64_t n) {
     int64_t old = atomic_load_explicit(total, memory_order_relaxed);
     atomic_store_explicit(total, old + n, memory_order_relaxed);
 }
 
 void collective_count(struct collective *c, int64_t sent, int64_t received) {
-    add_to(&c->traffic->sent, (int64_t)bytes_of(c, sent));
-    add_to(&c->traffic->received, (int64_t)bytes_of(c, received));
+    traffic_add(&c->traffic->sent, (int64_t)bytes_of(c, sent));
+    traffic_add(&c->traffic->received, (int64_t)bytes_of(c, received));
 }
 
-int64_t collective_within(const struct collective *c, int64_t element) {
+/* The nearest element that can be reached. */
+static int64_t collective_within(const struct collective *c, int64_t element) {
     return element < c->lo ? c->lo : element > c->hi ? c->hi : element;
 }
 
-/* Elements of this rank's part. */
-static int64_t own_part(const struct collective *c) {
-    if (!c->part) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    return collective_within(c, c->part[c->rank + 1]) - collective_within(c, c->part[c->rank]);
+struct element_range collective_range(const struct collective *c, enum kind kind, int from, int to) {
+    int owner = kind_gathers(kind) ? from : to;
+    if (kind == KIND_ALL_TO_ALL) {
+        const int64_t *side = from == c->rank ? c->send_part + to : c->part + from;
+        return (struct element_range){side[0], side[1]};
+    }
+    if ((kind_from_root(kind) && from != c->root) || (kind_to_root(kind) && to != c->root))
+        return (struct element_range){c->lo, c->lo};
+    if (kind == KIND_ALL_GATHER && to != from && to < c->sum.first) return (struct element_range){c->lo, c->lo};
+    if (kind == KIND_REDUCE || kind == KIND_BROADCAST) return (struct element_range){c->lo, c->hi};
+    if (!c->part) return (struct element_range){collective_cut(c, owner), collective_cut(c, owner + 1)};
+    return (struct element_range){collective_within(c, c->part[owner]), collective_within(c, c->part[owner + 1])};
 }
 
 void collective_count_ideal(struct collective *c, enum kind kind) {
-    int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = own_part(c);
+    const struct element_range part = collective_range(c, KIND_REDUCE_SCATTER, c->rank, c->rank);
+    int64_t lo = c->part ? collective_within(c, c->part[0]) : c->lo, all = c->hi - lo, own = part.hi - part.lo;
     int64_t others = all - own, peers = c->size - 1, mine = own_terms(c), theirs = c->band->n - mine;
     bool root = c->rank == c->root, receives = c->rank >= c->sum.first;
     int64_t receivers = c->size - c->sum.first - receives; /* of an all-gather, but for this rank */
@@ -91,7 +101,7 @@ void collective_count_ideal(struct collective *c, enum kind kind) {
 
 /* ---- who stands where ---- */
 
-enum error band_create(struct band *b, int most, struct pool *pool) {
+static enum error band_create(struct band *b, int most, struct pool *pool) {
     int *lists = pool_alloc(pool, (size_t)most * (3 * sizeof *lists + 1));
     if (!lists) return ERR_MEMORY;
     *b = (struct band){.rank = lists, .piece = lists + most, .leaf = lists + 2 * most};
@@ -99,12 +109,13 @@ enum error band_create(struct band *b, int most, struct pool *pool) {
     return ERR_NONE;
 }
 
-void band_append(struct band *b, int rank, int piece, int leaf) {
+static void band_append(struct band *b, int rank, int piece, int leaf) {
     b->rank[b->n] = rank, b->piece[b->n] = piece, b->leaf[b->n] = leaf;
     b->n++;
 }
 
-void band_close(struct band *b, int me) {
+/* When all are appended. */
+static void band_close(struct band *b, int me) {
     int first;
     leaves_adds(b->leaf, b->n, b->adds);
     b->me = band_terms(b, me, &first) ? first : -1;
@@ -151,18 +162,18 @@ int places_terms(int leaves, int ranks) {
 }
 
 /* The roster numbers each host's ranks from 0. */
-static bool hosts_are_equal(const struct places *p, const struct roster *roster) {
+static bool places_hosts_are_equal(const struct places *p, const struct roster *roster) {
     int each = p->size / p->hosts;
     for (int r = 0; r < p->size; r++)
         if (roster->of[r].local >= each) return false;
     return true;
 }
 
-static void append_pieces(struct band *b, int rank, int from, int to) {
+static void band_append_pieces(struct band *b, int rank, int from, int to) {
     for (int piece = 0; from < to; from += leaves_subtree(from, to)) band_append(b, rank, piece++, from);
 }
 
-static enum error hosts_plan(const struct places *p, struct bands *bands, int rank, struct pool *pool) {
+static enum error bands_plan_hosts(const struct places *p, struct bands *bands, int rank, struct pool *pool) {
     int local = p->place[rank] % p->locals, first = p->place[rank] - local;
     TRY(band_create(&bands->near, p->locals, pool));
     TRY(band_create(&bands->far, p->hosts, pool));
@@ -196,7 +207,7 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
     for (int i = 0; i < givers; i++) { /* where some give nothing, the others stand as numbered */
         int r = tree.idle ? tree.idle + i : p->rank[i], from = leaves_cut(leaves, givers, i);
         band_append(&bands->given, r, 0, from);
-        append_pieces(&bands->pieces, r, from, leaves_cut(leaves, givers, i + 1));
+        band_append_pieces(&bands->pieces, r, from, leaves_cut(leaves, givers, i + 1));
     }
     band_close(&bands->all, rank);
     band_close(&bands->given, rank);
@@ -204,16 +215,14 @@ enum error places_plan(struct places *p, struct bands *bands, struct tree tree, 
     p->even = band_is_even(&bands->all);
     if (p->hosts == 1)
         p->locals = size;
-    else if (!ring && !tree.idle && hosts_are_equal(p, roster))
+    else if (!ring && !tree.idle && places_hosts_are_equal(p, roster))
         p->locals = places_locals(leaves, size, size / p->hosts);
-    return p->hosts > 1 && p->locals ? hosts_plan(p, bands, rank, pool) : ERR_NONE;
+    return p->hosts > 1 && p->locals ? bands_plan_hosts(p, bands, rank, pool) : ERR_NONE;
 }
-
-/* ---- lists of a lane ---- */
 
 enum error lane_lists_create(struct lane_lists *l, int size, int terms, struct pool *pool) {
     size_t n = (size_t)size;
-    void **lists = pool_alloc(pool, (3 * n + (size_t)(terms > size ? terms : size)) * sizeof *lists);
+    void **lists = pool_alloc(pool, (3 * n + (size_t)terms) * sizeof *lists);
     l->part = pool_alloc(pool, (n + 1) * sizeof *l->part);
     l->borrows = pool_alloc(pool, n * sizeof *l->borrows);
     if (!lists || !l->part || !l->borrows) return ERR_MEMORY;

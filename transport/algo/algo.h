@@ -17,11 +17,6 @@ struct band {
     int *leaf;         /* where the term begins */
     uint8_t *adds;     /* leaves_adds */
 };
-/* Empty, with room for so many terms in the pool. */
-MUST_CHECK enum error band_create(struct band *b, int most, struct pool *pool);
-void band_append(struct band *b, int rank, int piece, int leaf);
-/* When all are appended. */
-void band_close(struct band *b, int me);
 /* The terms of one rank: *first of them, and how many. */
 int band_terms(const struct band *b, int rank, int *first);
 /* Whether every addition is of two subtrees that have as many terms: a power of two of them. */
@@ -58,7 +53,7 @@ struct lane_lists {
     void **at;          /* (size): see collective.at */
     void **slots;       /* (size): what the link shows of ranks that meet, where at[] are copies */
     char **out;         /* (size) */
-    const char **in;    /* (terms) */
+    const char **in;    /* (terms), of which there is one or more a rank */
     int64_t *part;      /* (size + 1) */
     bool *borrows;      /* (size) */
     struct band turned; /* every rank, from a call's root on */
@@ -189,8 +184,16 @@ static inline int own_terms(const struct collective *c) {
     return band_terms(c->band, c->rank, &first);
 }
 void collective_count(struct collective *c, int64_t sent, int64_t received);
-/* What of a buffer can be reached: the nearest element of [lo, hi]. */
-int64_t collective_within(const struct collective *c, int64_t element);
+struct element_range { /* [lo, hi) */
+    int64_t lo, hi;
+};
+/* Whether a call of the kind moves data from one rank to another. */
+static inline bool collective_flows(const struct collective *c, enum kind kind, int from, int to) {
+    return from != to && (!kind_from_root(kind) || from == c->root) && (!kind_to_root(kind) || to == c->root);
+}
+/* The elements that 'to' needs of what 'from' holds, and of a sum also of its own, as far as they can be reached; of an
+ * all_to_all those that this rank sends, or receives. The parts of a buffer without parts are its cuts. */
+struct element_range collective_range(const struct collective *c, enum kind kind, int from, int to);
 /* Counts what an ideal exchange of the kind moves of [lo, hi), where the bytes travel in no messages of ours. */
 void collective_count_ideal(struct collective *c, enum kind kind);
 /* link exchange of elements, counted. peer < 0: none. */
@@ -216,6 +219,6 @@ MUST_CHECK enum error collective_finish(struct collective *c);
 
 /* ---- lent.c ---- */
 
-/* Meets the peers and runs the algorithm, or where it is NULL plain, in lent memory where a rank's
- * buffer is out of reach. The link lends, and either works in place. */
-MUST_CHECK enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain);
+/* Meets the peers and runs the algorithm, or where it is NULL the plain way, in lent memory where a rank's buffer is
+ * out of reach. The link lends, and either works in place. */
+MUST_CHECK enum error collective_lent(struct collective *c, collective_fn own);

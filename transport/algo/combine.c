@@ -18,8 +18,6 @@
 #define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
-/* ---- narrow floats ---- */
-
 /* An f32 that narrow_bf16 rounds as it would have rounded d: where d is none, the neighbour with an
  * odd last bit, which no tie has. */
 PART_OF_A_LOOP float to_odd(double d) {

@@ -22,38 +22,30 @@
 #include <math.h>
 
 /* The sum of this rank's slice, written to the first n of 'to'. */
-static enum error sum_slice(struct collective *c, char *const *to, int n) {
+static enum error direct_sum_slice(struct collective *c, char *const *to, int n) {
     collective_sum(c, collective_cut(c, c->rank), collective_cut(c, c->rank + 1), to, n);
     return collective_finish(c);
 }
 
-static enum error by_pipes(struct collective *c) {
-    int64_t *part = c->lists->part;
-    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
-    c->part = part;
-    enum error err = plain_run[KIND_REDUCE_SCATTER](c);
-    if (!err) err = plain_run[KIND_ALL_GATHER](c);
-    c->part = NULL;
-    return err;
-}
-
 static enum error direct_all_reduce(struct collective *c) {
-    if (!c->staged && !c->in_place) return by_pipes(c);
+    if (!c->staged && !c->in_place) {
+        TRY(plain_move(c, KIND_REDUCE_SCATTER));
+        return plain_move(c, KIND_ALL_GATHER);
+    }
     collective_count_ideal(c, KIND_ALL_REDUCE);
-    if (!c->staged) return sum_slice(c, (char *const *)c->at, c->size);
+    if (!c->staged) return direct_sum_slice(c, (char *const *)c->at, c->size);
     collective_sum(c, 0, c->sum.count, &c->buf, 1);
     return ERR_NONE;
 }
 
 /* In place, every rank works for the root: it reads its slice of those that give, and writes the sum to the root's. */
-static enum error direct_reduce(struct collective *c) {
-    if (c->staged || !c->in_place) return plain_run[KIND_REDUCE](c);
-    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    int64_t others = c->hi - c->lo - own;
+enum error direct_reduce(struct collective *c) {
+    if (c->staged || !c->in_place) return plain_move(c, KIND_REDUCE);
+    int64_t own = collective_cut(c, c->rank + 1) - collective_cut(c, c->rank), others = c->hi - c->lo - own;
     bool root = c->rank == c->root;
     int mine = own_terms(c);
     collective_count(c, mine * others + (root ? 0 : own), (c->band->n - mine) * own + (root ? others : 0));
-    return sum_slice(c, (char *const *)&c->at[c->root], 1);
+    return direct_sum_slice(c, (char *const *)&c->at[c->root], 1);
 }
 
 static double direct_cost(const struct terrain *t, double bytes) {

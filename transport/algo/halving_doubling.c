@@ -7,18 +7,14 @@
  *
  * 2 log2 N steps, and each rank sends and receives 2(N-1)/N K bytes: a ring's bytes in fewer steps. What comes is added
  * as it comes. */
-#include "transport/algo/halving.h"
+#include "transport/algo/plain.h"
 
-struct halving_span {
-    int64_t lo, hi;
-};
-
-static struct leg span_leg(const struct collective *c, int peer, struct halving_span s, enum landing how) {
+static struct leg halving_leg(const struct collective *c, int peer, struct element_range s, enum landing how) {
     return (struct leg){peer, element(c, c->buf, s.lo), s.hi - s.lo, how};
 }
 
 /* Groups of d have summed the segment; the rest of the all-reduce. */
-static enum error go_on(struct collective *c, const struct band *band, int d, struct halving_span s) {
+static enum error halving_go_on(struct collective *c, const struct band *band, int d, struct element_range s) {
     if (d == band->n) {
         sum_complete(&c->sum, s.hi - s.lo, element(c, c->buf, s.lo));
         return ERR_NONE;
@@ -28,16 +24,16 @@ static enum error go_on(struct collective *c, const struct band *band, int d, st
     if (middle > s.hi) middle = s.hi;
     bool low = !(band->me & d);
     int peer = band->rank[band->me ^ d];
-    struct halving_span lower = {s.lo, middle}, upper = {middle, s.hi};
-    struct halving_span mine = low ? lower : upper, theirs = low ? upper : lower;
-    TRY(collective_exchange(c, span_leg(c, peer, theirs, LAND_COPY),
-                            span_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
-    TRY(go_on(c, band, 2 * d, mine));
-    return collective_exchange(c, span_leg(c, peer, mine, LAND_COPY), span_leg(c, peer, theirs, LAND_COPY));
+    struct element_range lower = {s.lo, middle}, upper = {middle, s.hi};
+    struct element_range mine = low ? lower : upper, theirs = low ? upper : lower;
+    TRY(collective_exchange(c, halving_leg(c, peer, theirs, LAND_COPY),
+                            halving_leg(c, peer, mine, low ? LAND_RIGHT : LAND_LEFT)));
+    TRY(halving_go_on(c, band, 2 * d, mine));
+    return collective_exchange(c, halving_leg(c, peer, mine, LAND_COPY), halving_leg(c, peer, theirs, LAND_COPY));
 }
 
 enum error halving_all_reduce(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
-    return go_on(c, band, 1, (struct halving_span){lo, hi});
+    return halving_go_on(c, band, 1, (struct element_range){lo, hi});
 }
 
 static enum error halving_doubling_all_reduce(struct collective *c) {

@@ -16,7 +16,6 @@
  *
  * Each host's ranks stand together and are a subtree, so ORDER_TREE first adds each host's ranks and
  * then the H sums: the phases add in that order. On one host this is "direct". */
-#include "transport/algo/halving.h"
 #include "transport/algo/plain.h"
 
 #include <math.h>
@@ -24,88 +23,64 @@
 
 extern const struct algo_ops algo_direct;
 
-static int64_t slice_cut(const struct collective *c, int l) {
+static int64_t hierarchical_cut(const struct collective *c, int l) {
     int64_t n = c->sum.count, line = ALIGNMENT / (int64_t)dtype_size(c->sum.type);
     if (l == 0 || l == c->places->locals) return l ? n : 0;
     return bytes_of(c, n) <= HIERARCHICAL_ONE_SLICE ? n : order_chunk(n, c->places->locals, l) / line * line;
 }
 
 /* Of the buffer, what this rank looks after. */
-struct host_slice {
-    const struct band *near, *far;
-    int64_t lo, hi;
-};
-
-static struct host_slice slice_of(const struct collective *c) {
+static struct element_range hierarchical_slice(const struct collective *c) {
     int local = c->places->place[c->rank] % c->places->locals;
-    return (struct host_slice){&c->bands->near, &c->bands->far, slice_cut(c, local), slice_cut(c, local + 1)};
+    return (struct element_range){hierarchical_cut(c, local), hierarchical_cut(c, local + 1)};
 }
 
-static enum error far_phase(struct collective *c, const struct host_slice *h) {
-    if (h->lo == h->hi) return ERR_NONE;
-    return (band_is_even(h->far) ? halving_all_reduce : climbing_all_reduce)(c, h->far, h->lo, h->hi);
+static enum error hierarchical_far(struct collective *c, struct element_range s) {
+    const struct band *far = &c->bands->far;
+    if (s.lo == s.hi) return ERR_NONE;
+    return (band_is_even(far) ? halving_all_reduce : climbing_all_reduce)(c, far, s.lo, s.hi);
 }
 
 /* ---- where neighbours reach each other's memory ---- */
 
-static bool reach_neighbours(const struct collective *c, const struct host_slice *h) {
-    for (int l = 0; l < h->near->n; l++)
-        if (!c->at[h->near->rank[l]]) return false;
-    return true;
-}
-
-/* Averages are divided when all hosts' sums are added. */
-static void near_sum(struct collective *c, const struct host_slice *h) {
-    struct sum s = c->sum;
-    const char **in = c->lists->in;
-    char *out[] = {element(c, c->buf, h->lo)};
-    s.terms = h->near->n, s.adds = h->near->adds;
-    if (s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
-    for (int l = 0; l < h->near->n; l++) in[l] = element(c, c->at[h->near->rank[l]], h->lo);
-    order_sum(&s, h->lo, h->hi, in, out, 1);
-}
-
-static enum error near_share(struct collective *c, const struct host_slice *h) {
+static enum error hierarchical_share(struct collective *c, const struct band *near, struct element_range s) {
     const struct link_ops *ops = c->link->ops;
-    const char *sum = element(c, c->buf, h->lo);
-    for (int l = 0; l < h->near->n; l++)
-        if (l != h->near->me) memcpy(element(c, c->at[h->near->rank[l]], h->lo), sum, bytes_of(c, h->hi - h->lo));
+    const char *sum = element(c, c->buf, s.lo);
+    for (int l = 0; l < near->n; l++)
+        if (l != near->me) memcpy(element(c, c->at[near->rank[l]], s.lo), sum, bytes_of(c, s.hi - s.lo));
     return (ops->sync_near ? ops->sync_near : ops->sync)(c->link, c->lane);
 }
 
-static enum error in_memory(struct collective *c, const struct host_slice *h) {
-    int64_t own = h->hi - h->lo, each = c->sum.count - own + (h->near->n - 1) * own;
+static enum error hierarchical_in_memory(struct collective *c, const struct band *near, struct element_range s) {
+    int64_t own = s.hi - s.lo, each = c->sum.count - own + (near->n - 1) * own;
     collective_count(c, each, each);
-    near_sum(c, h);
-    TRY(far_phase(c, h));
-    return near_share(c, h);
+    for (int l = 0; l < near->n; l++) c->lists->in[l] = element(c, c->at[near->rank[l]], s.lo);
+    band_add(c, near, s.lo, s.hi);
+    TRY(hierarchical_far(c, s));
+    return hierarchical_share(c, near, s);
 }
 
 /* ---- where they do not ---- */
 
-static enum error in_pipes(struct collective *c, const struct host_slice *h) {
+static enum error hierarchical_in_pipes(struct collective *c, const struct band *near, struct element_range s) {
     int64_t *part = c->lists->part;
     part[0] = 0;
     for (int r = 0, l = 0; r < c->size; r++) { /* ranks of other hosts: nothing */
-        if (l < h->near->n && h->near->rank[l] == r) l++;
-        part[r + 1] = slice_cut(c, l);
+        if (l < near->n && near->rank[l] == r) l++;
+        part[r + 1] = hierarchical_cut(c, l);
     }
     c->part = part;
-    enum error err = band_reduce_scatter(c, h->near, h->near);
-    if (!err) err = far_phase(c, h);
-    if (!err) err = band_all_gather(c, h->near);
+    enum error err = band_sum(c, KIND_REDUCE_SCATTER, near, near);
+    if (!err) err = hierarchical_far(c, s);
+    if (!err) err = band_spread(c, KIND_ALL_GATHER, near);
     c->part = NULL;
     return err;
 }
 
 static enum error hierarchical_all_reduce(struct collective *c) {
     if (c->places->hosts == 1 || c->staged) return algo_direct.run[KIND_ALL_REDUCE](c);
-    const struct host_slice h = slice_of(c);
-    return reach_neighbours(c, &h) ? in_memory(c, &h) : in_pipes(c, &h);
-}
-
-static enum error hierarchical_reduce(struct collective *c) {
-    return algo_direct.run[KIND_REDUCE](c);
+    const struct band *near = &c->bands->near;
+    return (band_is_in_reach(c, near) ? hierarchical_in_memory : hierarchical_in_pipes)(c, near, hierarchical_slice(c));
 }
 
 /* ---- what it costs ---- */
@@ -125,6 +100,6 @@ const struct algo_ops algo_hierarchical = {
     .orders = {[ORDER_TREE] = true},
     .small_at_once = true,
     .hosts_alike = true,
-    .run = {[KIND_ALL_REDUCE] = hierarchical_all_reduce, [KIND_REDUCE] = hierarchical_reduce},
+    .run = {[KIND_ALL_REDUCE] = hierarchical_all_reduce, [KIND_REDUCE] = direct_reduce},
     .cost = {[KIND_ALL_REDUCE] = hierarchical_cost},
 };

@@ -10,7 +10,7 @@
  * So a call waits twice for each window, however large, where pipes would wait for each of their small pieces: on cores
  * that are busy with something else, each wait costs a turn of the scheduler. Ranks that keep their buffers in reach
  * work in these. An element's order of addition depends on its place in the whole buffer, so windows change no bit. */
-#include "transport/algo/algo.h"
+#include "transport/algo/plain.h"
 
 #include <string.h>
 
@@ -21,38 +21,24 @@ struct lent_range {
 };
 
 /* slices: each rank sums its own slice, for all or for the root, whose own algorithm it is. */
-static struct lent_range shown_of(const struct collective *c, bool slices) {
-    int r = c->rank;
-    bool root = r == c->root;
-    struct lent_range all = {c->lo, c->hi, c->lo, c->lo}, none = {c->lo, c->lo, c->lo, c->lo};
-    struct lent_range part = all, rest = all;
-    if (slices) rest.hole_lo = collective_cut(c, r), rest.hole_hi = collective_cut(c, r + 1);
-    if (c->part) {
-        part.lo = part.hole_lo = part.hole_hi = collective_within(c, c->part[r]);
-        part.hi = collective_within(c, c->part[r + 1]);
-        rest.hole_lo = part.lo, rest.hole_hi = part.hi;
-    }
-    switch (c->kind) {
-    case KIND_REDUCE:
-        return slices ? rest : root ? none : all;
-    case KIND_BROADCAST:
-        return root ? all : none;
-    case KIND_SCATTER:
-        return root ? rest : none;
-    case KIND_GATHER:
-        return root ? none : part;
-    case KIND_ALL_GATHER:
-        return part;
-    default:
-        return rest; /* all_reduce, reduce_scatter */
-    }
+static struct lent_range lent_shown(const struct collective *c, bool slices) {
+    const struct element_range own = collective_range(c, KIND_REDUCE_SCATTER, c->rank, c->rank);
+    bool root = c->rank == c->root, reduces = c->kind == KIND_REDUCE;
+    bool rest = reduces ? slices : c->kind != KIND_BROADCAST; /* of parts or slices: all but its own */
+    struct lent_range s = {c->lo, c->hi, c->lo, c->lo};
+    if (kind_gathers(c->kind))
+        s.lo = s.hole_lo = s.hole_hi = own.lo, s.hi = own.hi;
+    else if (rest)
+        s.hole_lo = own.lo, s.hole_hi = own.hi;
+    bool none = kind_from_root(c->kind) ? !root : kind_to_root(c->kind) && !(reduces && slices) && root;
+    return none ? (struct lent_range){c->lo, c->lo, c->lo, c->lo} : s;
 }
 
 static void lent_copy(const struct collective *c, char *to, const char *from, int64_t lo, int64_t hi) {
     if (hi > lo) memcpy(element(c, to, lo), element(c, from, lo), bytes_of(c, hi - lo));
 }
 
-static void copy_shown(const struct collective *c, const struct lent_range *s, char *to, const char *from) {
+static void lent_copy_shown(const struct collective *c, const struct lent_range *s, char *to, const char *from) {
     lent_copy(c, to, from, s->lo, s->hole_lo);
     lent_copy(c, to, from, s->hole_hi, s->hi);
 }
@@ -63,64 +49,34 @@ static char *lent_to(const struct collective *c, int r) {
     return (char *)((uintptr_t)memory - bytes_of(c, c->lo));
 }
 
-struct lent_windows {
-    int64_t step;      /* elements of a window */
-    bool slices, mine; /* mine: this rank is lent to */
-    bool *borrows;     /* (size) */
-};
-
-static void lay_out(struct collective *c, const struct lent_windows *w) {
-    if (!w->mine) return;
-    const struct lent_range s = shown_of(c, w->slices);
-    copy_shown(c, &s, lent_to(c, c->rank), c->buf);
-}
-
-static void take_back(struct collective *c, const struct lent_windows *w) {
-    if (!w->mine || !w->slices || (c->kind == KIND_REDUCE && c->rank != c->root)) return;
-    const struct lent_range s = shown_of(c, true);
-    copy_shown(c, &s, c->buf, lent_to(c, c->rank));
-}
-
-/* The window has been laid out, and all have met. */
-static enum error run_window(struct collective *c, const struct lent_windows *w, collective_fn run) {
-    for (int r = 0; r < c->size; r++)
-        if (w->borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
-    TRY(run(c));
-    take_back(c, w);
-    return ERR_NONE;
-}
-
-/* Whether anybody borrows; if nobody does, the window is the whole. */
-static bool find_borrowers(struct collective *c, struct lent_windows *w) {
+/* Whether anybody borrows. */
+static bool lent_find_borrowers(const struct collective *c, bool *borrows) {
     bool any = false;
     for (int r = 0; r < c->size; r++) {
-        w->borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
-        any = any || w->borrows[r];
+        borrows[r] = c->at[r] == c->link->ops->lent(c->link, c->lane, r);
+        any = any || borrows[r];
     }
     return any;
 }
 
-enum error collective_lent(struct collective *c, collective_fn own, collective_fn plain) {
+enum error collective_lent(struct collective *c, collective_fn own) {
     const struct link_ops *ops = c->link->ops;
-    struct lent_windows w = {.step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)),
-                             .slices = own != NULL,
-                             .borrows = c->lists->borrows};
-    int64_t count = c->sum.count;
+    int64_t step = (int64_t)(c->link->lent_bytes / dtype_size(c->sum.type)), count = c->sum.count;
+    bool *borrows = c->lists->borrows, receives = own && (c->kind != KIND_REDUCE || c->rank == c->root);
     void *mine;
     TRY(ops->lend(c->link, c->lane, c->buf, &mine));
-    w.mine = mine != c->buf;
     c->in_place = true;
-    c->hi = w.step < count ? w.step : count;
-    lay_out(c, &w);
-    TRY(ops->meet(c->link, c->lane, &c->call, mine, c->at));
-    if (!find_borrowers(c, &w)) c->hi = count;
-    TRY(run_window(c, &w, own ? own : plain));
-    while (c->hi < count) {
+    for (c->hi = 0; c->hi < count;) {
         c->lo = c->hi;
-        c->hi = c->lo + w.step < count ? c->lo + w.step : count;
-        lay_out(c, &w);
-        TRY(ops->sync(c->link, c->lane));
-        TRY(run_window(c, &w, own ? own : plain));
+        c->hi = c->lo + step < count ? c->lo + step : count;
+        const struct lent_range shown = lent_shown(c, own != NULL);
+        if (mine != c->buf) lent_copy_shown(c, &shown, lent_to(c, c->rank), c->buf);
+        TRY(c->lo ? ops->sync(c->link, c->lane) : ops->meet(c->link, c->lane, &c->call, mine, c->at));
+        if (c->lo == 0 && !lent_find_borrowers(c, borrows)) c->hi = count; /* the window is the whole */
+        for (int r = 0; r < c->size; r++)
+            if (borrows[r]) c->at[r] = r == c->rank ? c->buf : lent_to(c, r);
+        TRY(own ? own(c) : plain_move(c, c->kind));
+        if (mine != c->buf && receives) lent_copy_shown(c, &shown, c->buf, lent_to(c, c->rank));
     }
     return ERR_NONE;
 }

@@ -50,7 +50,7 @@ static void fold_ring(const struct fold *f, int first, char *dst) {
     }
 }
 
-static void sum_block(const struct fold *f, int chunk, char *const *out, int outs) {
+static void fold_block(const struct fold *f, int chunk, char *const *out, int outs) {
     size_t bytes = (size_t)f->n * dtype_size(f->sum->type);
     char *dst = out[0] + f->at;
     if (f->sum->terms == 1)
@@ -63,7 +63,7 @@ static void sum_block(const struct fold *f, int chunk, char *const *out, int out
     for (int i = 1; i < outs; i++) memcpy(out[i] + f->at, dst, bytes);
 }
 
-static int chunk_of(const struct sum *s, int64_t element) {
+static int order_chunk_of(const struct sum *s, int64_t element) {
     int c = (int)((__int128)element * s->ranks / s->count);
     while (order_chunk(s->count, s->ranks, c + 1) <= element) c++;
     return c;
@@ -77,12 +77,12 @@ void order_sum(const struct sum *s, int64_t lo, int64_t hi, const char *const *i
         int64_t end = hi - lo > block ? lo + block : hi;
         int chunk = 0;
         if (s->order == ORDER_RING) {
-            chunk = chunk_of(s, lo);
+            chunk = order_chunk_of(s, lo);
             int64_t stop = order_chunk(s->count, s->ranks, chunk + 1);
             if (end > stop) end = stop;
         }
         f.n = end - lo;
-        sum_block(&f, chunk, out, outs);
+        fold_block(&f, chunk, out, outs);
         f.at += (size_t)f.n * size;
         lo = end;
     }

@@ -1,118 +1,61 @@
 /* The plain way: see plain.h. Each collective has a way over readable buffers, which ends when all have read, and a way
- * over pipes, in which a sum needs the same few KB of every rank at once (scratch). */
+ * over pipes, in which a sum needs the same few KB of every rank at once (scratch). Which elements go from whom to
+ * whom, collective_range says. */
 #include "transport/algo/plain.h"
 
 #include <string.h>
 
 static const struct leg no_leg = {.peer = -1};
 
-/* ---- over buffers that can be read: what of them can be reached, [lo, hi) ---- */
+/* ---- over buffers that can be read ---- */
 
-/* Copies elements [from, to) of a peer's buffer, as far as they can be reached. */
-static void plain_fetch(struct collective *c, int peer, int64_t from, int64_t to) {
-    int64_t lo = collective_within(c, from), hi = collective_within(c, to);
-    const char *theirs = element(c, c->at[peer], lo);
-    char *mine = element(c, c->buf, lo);
-    if (theirs != mine && hi > lo) memcpy(mine, theirs, bytes_of(c, hi - lo));
+static void plain_read_part(struct collective *c, int peer, struct element_range r) {
+    const char *theirs = element(c, c->at[peer], r.lo);
+    char *mine = element(c, c->buf, r.lo);
+    if (theirs != mine && r.hi > r.lo) memcpy(mine, theirs, bytes_of(c, r.hi - r.lo));
 }
 
-static enum error read_reduce(struct collective *c) {
-    collective_count_ideal(c, KIND_REDUCE);
-    if (c->rank == c->root) collective_sum(c, c->lo, c->hi, &c->buf, 1);
-    return collective_finish(c);
-}
-
-static enum error read_broadcast(struct collective *c) {
-    collective_count_ideal(c, KIND_BROADCAST);
-    if (c->rank != c->root) plain_fetch(c, c->root, c->lo, c->hi);
-    return collective_finish(c);
-}
-
-static enum error read_reduce_scatter(struct collective *c) {
-    const int64_t *own = &c->part[c->rank];
-    collective_count_ideal(c, KIND_REDUCE_SCATTER);
-    collective_sum(c, collective_within(c, own[0]), collective_within(c, own[1]), &c->buf, 1);
-    return collective_finish(c);
-}
-
-static enum error read_all_gather(struct collective *c) {
-    collective_count_ideal(c, KIND_ALL_GATHER);
-    for (int i = 1; i < c->size && c->rank >= c->sum.first; i++) { /* not all from rank 0 at once */
+static enum error plain_read(struct collective *c, enum kind kind) {
+    const struct element_range own = collective_range(c, kind, c->rank, c->rank);
+    collective_count_ideal(c, kind);
+    if (kind_adds(kind)) collective_sum(c, own.lo, own.hi, &c->buf, 1);
+    for (int i = 1; i < c->size && !kind_adds(kind); i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        plain_fetch(c, r, c->part[r], c->part[r + 1]);
+        plain_read_part(c, r, collective_range(c, kind, r, c->rank));
     }
-    return collective_finish(c);
-}
-
-static enum error read_scatter(struct collective *c) {
-    collective_count_ideal(c, KIND_SCATTER);
-    if (c->rank != c->root) plain_fetch(c, c->root, c->part[c->rank], c->part[c->rank + 1]);
-    return collective_finish(c);
-}
-
-static enum error read_gather(struct collective *c) {
-    collective_count_ideal(c, KIND_GATHER);
-    for (int r = 0; c->rank == c->root && r < c->size; r++)
-        if (r != c->root) plain_fetch(c, r, c->part[r], c->part[r + 1]);
     return collective_finish(c);
 }
 
 /* ---- over pipes ---- */
 
-static int64_t piece_of(const struct collective *c) {
+static int64_t plain_piece(const struct collective *c) {
     return (int64_t)(c->part_bytes / dtype_size(c->sum.type));
 }
 
-static int64_t least(int64_t a, int64_t b) {
-    return a < b ? a : b;
-}
-
 /* Where a piece of the band's term i is received, to be added. */
-static char *scratch_of(const struct collective *c, int i) {
+static char *plain_scratch(const struct collective *c, int i) {
     return c->scratch + (size_t)i * c->part_bytes;
 }
 
-/* Sums [lo, hi) of my terms and of what the scratch holds of the others'. A band that is not all
- * who give makes only a part of the sum, which is not divided yet. */
-static void scratch_sum(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
+bool band_is_in_reach(const struct collective *c, const struct band *ranks) {
+    for (int i = 0; i < ranks->n; i++)
+        if (!c->at[ranks->rank[i]]) return false;
+    return true;
+}
+
+void band_add(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     char *out[] = {element(c, c->buf, lo)};
-    const char **in = c->lists->in;
     struct sum s = c->sum;
     s.terms = band->n, s.adds = band->adds;
     if (band != c->band && s.op == REDOP_AVERAGE) s.op = REDOP_SUM;
+    order_sum(&s, lo, hi, c->lists->in, out, 1);
+}
+
+/* Sums [lo, hi) of my terms and of what the scratch holds of the others'. */
+static void band_sum_scratch(struct collective *c, const struct band *band, int64_t lo, int64_t hi) {
     for (int i = 0; i < band->n; i++)
-        in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : scratch_of(c, i);
-    order_sum(&s, lo, hi, in, out, 1);
-}
-
-static enum error pipe_reduce(struct collective *c) {
-    const struct band *b = c->band;
-    int64_t n = c->sum.count, piece = piece_of(c);
-    bool root = c->rank == c->root;
-    for (int64_t lo = 0; lo < n; lo += piece) {
-        int64_t hi = least(lo + piece, n);
-        for (int i = 0; i < b->n; i++) {
-            bool mine = b->rank[i] == c->rank;
-            if (root && !mine) TRY(collective_receive(c, b->rank[i], scratch_of(c, i), hi - lo, LAND_COPY));
-            if (!root && mine) TRY(collective_send(c, c->root, term(c, b, i, c->buf, lo), hi - lo));
-        }
-        if (root) scratch_sum(c, b, lo, hi);
-    }
-    return ERR_NONE;
-}
-
-static enum error pipe_broadcast(struct collective *c) {
-    int64_t n = c->sum.count, piece = piece_of(c);
-    for (int64_t lo = 0; lo < n; lo += piece) {
-        char *data = element(c, c->buf, lo);
-        int64_t some = least(piece, n - lo);
-        if (c->rank != c->root) {
-            TRY(collective_receive(c, c->root, data, some, LAND_COPY));
-            continue;
-        }
-        for (int i = 1; i < c->size; i++) TRY(collective_send(c, (c->root + i) % c->size, data, some));
-    }
-    return ERR_NONE;
+        c->lists->in[i] = band->rank[i] == c->rank ? term(c, band, i, c->buf, lo) : plain_scratch(c, i);
+    band_add(c, band, lo, hi);
 }
 
 /* To whom a rank sends in a round, and from whom it receives; -1: nobody. */
@@ -121,21 +64,20 @@ struct round {
 };
 
 /* Whether all parts are of ranks that give nothing: then only these and the others have anything for each other. */
-static bool all_is_served(const struct collective *c) {
-    return c->sum.first && c->part[c->sum.first] == c->part[c->size];
+static bool parts_are_served(const struct collective *c) {
+    return c->sum.first && c->part && c->part[c->sum.first] == c->part[c->size];
 }
 
-static int rounds_of(const struct collective *c, const struct band *band) {
+static int band_rounds(const struct collective *c, const struct band *b) {
     int servers = c->sum.first, others = c->size - servers;
-    return !all_is_served(c) ? band->n - 1 : servers > others ? servers : others;
+    return !parts_are_served(c) ? b->n - 1 : servers > others ? servers : others;
 }
 
-/* In round i each sends to the member i + 1 on and receives from the one as far back; or each server has another one of
- * the others, so that no port waits while there are as many. */
-static struct round round_of(const struct collective *c, const struct band *band, int i) {
-    int servers = c->sum.first, all = rounds_of(c, band), peer;
-    if (!all_is_served(c))
-        return (struct round){band->rank[(band->me + i + 1) % band->n], band->rank[(band->me + all - i) % band->n]};
+/* In round i each sends to the member i + 1 on in the band's circle and receives from the one as far back; or each server
+ * has another one of the others, so that no port waits while there are as many. */
+static struct round band_round(const struct collective *c, const struct band *b, int i) {
+    int servers = c->sum.first, all = band_rounds(c, b), peer;
+    if (!parts_are_served(c)) return (struct round){b->rank[(b->me + i + 1) % b->n], b->rank[(b->me + all - i) % b->n]};
     if (c->rank < servers) {
         peer = servers + (c->rank + all - i) % all;
         if (peer >= c->size) peer = -1;
@@ -146,123 +88,76 @@ static struct round round_of(const struct collective *c, const struct band *band
     return (struct round){peer, peer};
 }
 
-/* A leg without elements, of a rank that has no part, is no message. */
-static enum error swap_legs(struct collective *c, struct leg out, struct leg in) {
-    if (!out.elements && !in.elements) return ERR_NONE;
-    return collective_exchange(c, out.elements ? out : no_leg, in.elements ? in : no_leg);
+static int64_t plain_piece_size(struct element_range r, int64_t from, int64_t most) {
+    int64_t left = r.hi - r.lo - from;
+    return left < 0 ? 0 : left < most ? left : most;
 }
 
-/* The piece of rank r's part that begins 'from' elements into it, for r; perhaps nothing. */
-static struct leg part_leg(const struct collective *c, int r, int64_t from) {
-    if (r < 0) return no_leg;
-    int64_t left = part_size(c, r) - from;
-    if (left <= 0) return (struct leg){r, c->buf, 0, LAND_COPY};
-    return (struct leg){r, element(c, c->buf, c->part[r] + from), least(left, piece_of(c)), LAND_COPY};
+/* The piece of what goes from one rank to another that begins 'skip' elements into it. */
+static struct leg plain_leg(const struct collective *c, enum kind kind, int from, int to, int64_t skip, int64_t most) {
+    if (from < 0 || to < 0 || !collective_flows(c, kind, from, to)) return no_leg;
+    struct element_range r = collective_range(c, kind, from, to);
+    int64_t n = plain_piece_size(r, skip, most);
+    bool mine = from == c->rank;
+    char *data = element(c, mine && kind == KIND_ALL_TO_ALL ? c->send : c->buf, r.lo + skip);
+    return n ? (struct leg){mine ? to : from, data, n, LAND_COPY} : no_leg;
 }
 
-/* This rank's terms of a piece of another's part, for that of mine of a third's. */
-static enum error swap_terms(struct collective *c, const struct band *terms, struct leg out, int by, int64_t elements) {
-    int to_first, by_first = 0, mine = band_terms(terms, c->rank, &to_first);
-    int theirs = by < 0 ? 0 : band_terms(terms, by, &by_first);
+/* My terms of a piece of another's part, for a third's of mine, which the scratch takes. */
+static enum error band_swap_terms(struct collective *c, const struct band *terms, struct leg out, struct leg in) {
+    int first, mine = out.peer < 0 ? 0 : band_terms(terms, c->rank, &first);
+    int theirs = in.peer < 0 ? 0 : band_terms(terms, in.peer, &first);
     char *buf = out.data;
     for (int k = 0; k < mine || k < theirs; k++) {
-        struct leg in = {by, k < theirs ? scratch_of(c, by_first + k) : NULL, elements, LAND_COPY};
         if (k < mine) out.data = buf + bytes_of(c, k * c->apart);
-        TRY(swap_legs(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
+        if (k < theirs) in.data = plain_scratch(c, first + k);
+        TRY(collective_exchange(c, k < mine ? out : no_leg, k < theirs ? in : no_leg));
     }
     return ERR_NONE;
 }
 
-enum error band_reduce_scatter(struct collective *c, const struct band *ranks, const struct band *terms) {
-    int64_t longest = 0;
-    for (int i = 0; i < ranks->n; i++)
-        if (part_size(c, ranks->rank[i]) > longest) longest = part_size(c, ranks->rank[i]);
-    for (int64_t from = 0; from < longest; from += piece_of(c)) {
-        int64_t own = part_leg(c, c->rank, from).elements, lo = c->part[c->rank] + from;
-        for (int i = 0; i < rounds_of(c, ranks); i++) {
-            struct round with = round_of(c, ranks, i);
-            TRY(swap_terms(c, terms, part_leg(c, with.to, from), with.by, own));
+enum error band_sum(struct collective *c, enum kind kind, const struct band *ranks, const struct band *terms) {
+    const struct element_range own = collective_range(c, kind, c->rank, c->rank);
+    int64_t longest = 0, piece = plain_piece(c);
+    for (int i = 0; i < ranks->n; i++) {
+        struct element_range r = collective_range(c, kind, c->rank, ranks->rank[i]);
+        if (r.hi - r.lo > longest) longest = r.hi - r.lo;
+    }
+    for (int64_t from = 0; from < longest; from += piece) {
+        int64_t n = plain_piece_size(own, from, piece), lo = own.lo + from;
+        for (int i = 0; i < band_rounds(c, ranks); i++) {
+            struct round with = band_round(c, ranks, i);
+            TRY(band_swap_terms(c, terms, plain_leg(c, kind, c->rank, with.to, from, piece),
+                                plain_leg(c, kind, with.by, c->rank, from, piece)));
         }
-        if (own) scratch_sum(c, terms, lo, lo + own);
+        if (n) band_sum_scratch(c, terms, lo, lo + n);
     }
     return ERR_NONE;
 }
 
-/* Rank r's whole part, to or from a peer. */
-static struct leg whole_part(const struct collective *c, int peer, int r) {
-    return (struct leg){peer, element(c, c->buf, c->part[r]), part_size(c, r), LAND_COPY};
-}
-
-enum error band_all_gather(struct collective *c, const struct band *ranks) {
-    for (int i = 0; i < rounds_of(c, ranks); i++) {
-        struct round with = round_of(c, ranks, i);
-        struct leg out = with.to < c->sum.first ? no_leg : whole_part(c, with.to, c->rank);
-        TRY(swap_legs(c, out, with.by < 0 || c->rank < c->sum.first ? no_leg : whole_part(c, with.by, with.by)));
-    }
+/* Parts travel whole; a broadcast in pieces, so that all receive it at once. */
+enum error band_spread(struct collective *c, enum kind kind, const struct band *ranks) {
+    bool whole = kind != KIND_BROADCAST;
+    int64_t most = whole ? INT64_MAX : plain_piece(c), n = whole ? 1 : c->sum.count;
+    for (int64_t from = 0; from < n; from = whole ? n : from + most)
+        for (int i = 0; i < band_rounds(c, ranks); i++) {
+            struct round with = band_round(c, ranks, i);
+            struct leg out = plain_leg(c, kind, c->rank, with.to, from, most);
+            struct leg in = plain_leg(c, kind, with.by, c->rank, from, most);
+            if (out.peer >= 0 || in.peer >= 0) TRY(collective_exchange(c, out, in));
+        }
     return ERR_NONE;
 }
 
-static enum error pipe_reduce_scatter(struct collective *c) {
-    return band_reduce_scatter(c, &c->bands->all, c->band);
+/* What a rank receives in an all_to_all is its own affair, so there is nothing that others could read in place. */
+enum error plain_move(struct collective *c, enum kind kind) {
+    bool to_all = kind == KIND_ALL_TO_ALL;
+    if (to_all && part_size(c, c->rank))
+        memcpy(element(c, c->buf, c->part[c->rank]), element(c, c->send, c->send_part[c->rank]),
+               bytes_of(c, part_size(c, c->rank)));
+    if (!to_all && (c->in_place || c->staged)) return plain_read(c, kind);
+    return kind_adds(kind) ? band_sum(c, kind, &c->bands->all, c->band) : band_spread(c, kind, &c->bands->all);
 }
-
-static enum error pipe_all_gather(struct collective *c) {
-    return band_all_gather(c, &c->bands->all);
-}
-
-static enum error pipe_scatter(struct collective *c) {
-    if (c->rank != c->root) return collective_exchange(c, no_leg, whole_part(c, c->root, c->rank));
-    for (int i = 1; i < c->size; i++) {
-        int r = (c->root + i) % c->size;
-        TRY(collective_exchange(c, whole_part(c, r, r), no_leg));
-    }
-    return ERR_NONE;
-}
-
-static enum error pipe_gather(struct collective *c) {
-    if (c->rank != c->root) return collective_exchange(c, whole_part(c, c->root, c->rank), no_leg);
-    for (int i = 1; i < c->size; i++) {
-        int r = (c->root + i) % c->size;
-        TRY(collective_exchange(c, no_leg, whole_part(c, r, r)));
-    }
-    return ERR_NONE;
-}
-
-/* What a rank receives is its own affair, so there is nothing that others could read in place. */
-static enum error plain_all_to_all(struct collective *c) {
-    const int64_t *to = c->send_part, *from = c->part;
-    const char *own = element(c, c->send, to[c->rank]);
-    if (part_size(c, c->rank)) memcpy(element(c, c->buf, from[c->rank]), own, bytes_of(c, part_size(c, c->rank)));
-    for (int i = 1; i < c->size; i++) {
-        int r = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        struct leg out = {r, element(c, c->send, to[r]), to[r + 1] - to[r], LAND_COPY};
-        TRY(collective_exchange(c, out, whole_part(c, by, by)));
-    }
-    return ERR_NONE;
-}
-
-/* ---- both ---- */
-
-#define EITHER_WAY(name)                                                                                               \
-    static enum error plain_##name(struct collective *c) {                                                             \
-        return c->in_place || c->staged ? read_##name(c) : pipe_##name(c);                                             \
-    }
-EITHER_WAY(reduce)
-EITHER_WAY(broadcast)
-EITHER_WAY(reduce_scatter)
-EITHER_WAY(all_gather)
-EITHER_WAY(scatter)
-EITHER_WAY(gather)
-
-const collective_fn plain_run[COLLECTIVES] = {
-    [KIND_REDUCE] = plain_reduce,
-    [KIND_BROADCAST] = plain_broadcast,
-    [KIND_REDUCE_SCATTER] = plain_reduce_scatter,
-    [KIND_ALL_GATHER] = plain_all_gather,
-    [KIND_SCATTER] = plain_scatter,
-    [KIND_GATHER] = plain_gather,
-    [KIND_ALL_TO_ALL] = plain_all_to_all,
-};
 
 /* ---- what the pipes cost ---- */
 

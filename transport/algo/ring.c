@@ -18,7 +18,7 @@ static int ring_wrap(const struct collective *c, int r) {
     return (r % c->size + c->size) % c->size;
 }
 
-static struct leg chunk_leg(const struct collective *c, int peer, int chunk, enum landing how) {
+static struct leg ring_leg(const struct collective *c, int peer, int chunk, enum landing how) {
     chunk = ring_wrap(c, chunk);
     int64_t lo = order_chunk(c->sum.count, c->size, chunk);
     int64_t hi = order_chunk(c->sum.count, c->size, chunk + 1);
@@ -28,11 +28,11 @@ static struct leg chunk_leg(const struct collective *c, int peer, int chunk, enu
 static enum error ring_all_reduce(struct collective *c) {
     int r = c->rank;
     for (int s = 0; s < c->size - 1; s++)
-        TRY(collective_exchange(c, chunk_leg(c, r + 1, r - s, LAND_COPY), chunk_leg(c, r - 1, r - s - 1, LAND_LEFT)));
-    struct leg done = chunk_leg(c, r, r + 1, LAND_COPY);
+        TRY(collective_exchange(c, ring_leg(c, r + 1, r - s, LAND_COPY), ring_leg(c, r - 1, r - s - 1, LAND_LEFT)));
+    struct leg done = ring_leg(c, r, r + 1, LAND_COPY);
     sum_complete(&c->sum, done.elements, done.data);
     for (int s = 0; s < c->size - 1; s++)
-        TRY(collective_exchange(c, chunk_leg(c, r + 1, r + 1 - s, LAND_COPY), chunk_leg(c, r - 1, r - s, LAND_COPY)));
+        TRY(collective_exchange(c, ring_leg(c, r + 1, r + 1 - s, LAND_COPY), ring_leg(c, r - 1, r - s, LAND_COPY)));
     return ERR_NONE;
 }
 

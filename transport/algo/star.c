@@ -9,8 +9,8 @@
 
 static enum error star_all_reduce(struct collective *c) {
     c->root = 0;
-    TRY(plain_run[KIND_REDUCE](c));
-    return plain_run[KIND_BROADCAST](c);
+    TRY(plain_move(c, KIND_REDUCE));
+    return plain_move(c, KIND_BROADCAST);
 }
 
 static double star_cost(const struct terrain *t, double bytes) {

@@ -11,7 +11,7 @@
  * Reduce and broadcast are its halves. A broadcast's tree is turned so that the root stands at 0. A reduce may not
  * touch the buffers that it sums, so it climbs in the scratch, piece by piece; the pieces follow each other up the
  * tree. */
-#include "transport/algo/halving.h"
+#include "transport/algo/plain.h"
 
 #include <string.h>
 
@@ -60,7 +60,7 @@ static enum error tree_broadcast(struct collective *c) {
 }
 
 /* n elements from data on: up the tree, and from its top to the root. */
-static enum error reduce_piece(struct collective *c, const struct band *band, char *data, int64_t n) {
+static enum error tree_reduce_piece(struct collective *c, const struct band *band, char *data, int64_t n) {
     char *sum = c->scratch;
     int top = band->rank[0];
     if (band->me >= 0) {
@@ -81,33 +81,33 @@ static enum error tree_reduce(struct collective *c) {
     int64_t piece = (int64_t)(c->part_bytes / dtype_size(c->sum.type));
     for (int64_t lo = 0; lo < c->sum.count; lo += piece) {
         int64_t left = c->sum.count - lo;
-        TRY(reduce_piece(c, c->band, element(c, c->buf, lo), left < piece ? left : piece));
+        TRY(tree_reduce_piece(c, c->band, element(c, c->buf, lo), left < piece ? left : piece));
     }
     return ERR_NONE;
 }
 
 /* ---- what it costs ---- */
 
-static int steps_of(int n) {
+static int tree_steps(int n) {
     int steps = 0;
     while (1 << steps < n) steps++;
     return steps;
 }
 
-static double broadcast_cost(const struct terrain *t, double bytes) {
-    return steps_of(t->places->size) * (t->alpha + bytes * t->beta);
+static double tree_broadcast_cost(const struct terrain *t, double bytes) {
+    return tree_steps(t->places->size) * (t->alpha + bytes * t->beta);
 }
 
-static double reduce_cost(const struct terrain *t, double bytes) {
-    return steps_of(t->places->size) * (t->alpha + bytes * (t->beta > t->gamma ? t->beta : t->gamma));
+static double tree_reduce_cost(const struct terrain *t, double bytes) {
+    return tree_steps(t->places->size) * (t->alpha + bytes * (t->beta > t->gamma ? t->beta : t->gamma));
 }
 
 double climbing_cost(const struct terrain *t, int n, double bytes) {
     double adding = t->beta > t->gamma ? t->beta : t->gamma;
-    return steps_of(n) * (2 * t->alpha + bytes * (adding + t->beta));
+    return tree_steps(n) * (2 * t->alpha + bytes * (adding + t->beta));
 }
 
-static double all_reduce_cost(const struct terrain *t, double bytes) {
+static double tree_all_reduce_cost(const struct terrain *t, double bytes) {
     return climbing_cost(t, t->places->size, bytes);
 }
 
@@ -116,5 +116,7 @@ const struct algo_ops algo_tree = {
     .why = "2 log2 N steps of whole buffers, up and down a binomial tree",
     .orders = {[ORDER_TREE] = true},
     .run = {[KIND_ALL_REDUCE] = tree_all_reduce, [KIND_REDUCE] = tree_reduce, [KIND_BROADCAST] = tree_broadcast},
-    .cost = {[KIND_ALL_REDUCE] = all_reduce_cost, [KIND_REDUCE] = reduce_cost, [KIND_BROADCAST] = broadcast_cost},
+    .cost = {[KIND_ALL_REDUCE] = tree_all_reduce_cost,
+             [KIND_REDUCE] = tree_reduce_cost,
+             [KIND_BROADCAST] = tree_broadcast_cost},
 };

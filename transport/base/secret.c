@@ -14,7 +14,7 @@ static struct {
     char secret[SECRET_SIZE], key[SECRET_SIZE];
 } last = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static enum error key_derive(const char *secret) {
+static enum error secret_derive(const char *secret) {
     uint8_t bytes[SHA256_BYTES];
     TRY(scrypt_key(secret, salt, sizeof salt - 1, bytes));
     for (int i = 0; i < SHA256_BYTES; i++) snprintf(last.key + 2 * i, 3, "%02x", bytes[i]);
@@ -29,7 +29,7 @@ enum error secret_key(const char *secret, char key[SECRET_SIZE]) {
         return ERR_NONE;
     }
     pthread_mutex_lock(&last.lock);
-    if (strcmp(secret, last.secret) != 0) err = key_derive(secret);
+    if (strcmp(secret, last.secret) != 0) err = secret_derive(secret);
     if (!err) memcpy(key, last.key, sizeof last.key);
     pthread_mutex_unlock(&last.lock);
     return err;

@@ -50,7 +50,7 @@ static void timers_start(void) {
     if (thread_start(&id, timer_thread, NULL) == 0) pthread_detach(id);
 }
 
-static void take_out(struct timer *t) {
+static void timer_take_out(struct timer *t) {
     if (!t->aio) return;
     if (t->before)
         t->before->next = t->next;
@@ -65,7 +65,7 @@ void timer_set(struct timer *t, nng_aio *aio, int64_t when) {
     pthread_once(&once, timers_start);
     nng_aio_set_timeout(aio, NNG_DURATION_INFINITE);
     pthread_mutex_lock(&all.lock);
-    take_out(t);
+    timer_take_out(t);
     *t = (struct timer){.aio = aio, .when = when, .next = all.first};
     if (t->next) t->next->before = t;
     all.first = t;
@@ -75,7 +75,7 @@ void timer_set(struct timer *t, nng_aio *aio, int64_t when) {
 
 void timer_clear(struct timer *t) {
     pthread_mutex_lock(&all.lock);
-    take_out(t);
+    timer_take_out(t);
     pthread_mutex_unlock(&all.lock);
 }
 

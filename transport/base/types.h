@@ -49,11 +49,22 @@ const char *kind_name(enum kind k); /* "all_reduce" */
 static inline bool kind_adds(enum kind k) {
     return k == KIND_ALL_REDUCE || k == KIND_REDUCE || k == KIND_REDUCE_SCATTER;
 }
+/* Whether only the root gives, or only the root receives. */
+static inline bool kind_from_root(enum kind k) {
+    return k == KIND_BROADCAST || k == KIND_SCATTER;
+}
+static inline bool kind_to_root(enum kind k) {
+    return k == KIND_REDUCE || k == KIND_GATHER;
+}
 static inline bool kind_has_root(enum kind k) {
-    return k == KIND_REDUCE || k == KIND_BROADCAST || k == KIND_SCATTER || k == KIND_GATHER;
+    return kind_from_root(k) || kind_to_root(k);
+}
+/* Whether each rank gives its own part. */
+static inline bool kind_gathers(enum kind k) {
+    return k == KIND_GATHER || k == KIND_ALL_GATHER;
 }
 static inline bool kind_has_parts(enum kind k) {
-    return k == KIND_REDUCE_SCATTER || k == KIND_ALL_GATHER || k == KIND_SCATTER || k == KIND_GATHER;
+    return k == KIND_REDUCE_SCATTER || k == KIND_SCATTER || kind_gathers(k);
 }
 static inline bool kind_has_peer(enum kind k) {
     return k == KIND_SEND || k == KIND_RECV;

@@ -25,7 +25,7 @@ const struct carrier_ops *const *carrier_list(int *count) {
     return kinds;
 }
 
-static int index_of(const char *name) {
+static int carrier_index(const char *name) {
     for (int i = 0; i < CARRIERS; i++)
         if (!strcmp(kinds[i]->name, name)) return i;
     return -1;
@@ -33,13 +33,19 @@ static int index_of(const char *name) {
 
 /* ---- which one ---- */
 
-static const int64_t has_accelerator = (int64_t)1 << 32;
+static enum error carrier_suits(const struct group *g, const struct carrier_ops *ops) {
+    if (!ops->suits) return ERR_NONE;
+    if (!device_runtime(g->params.device)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
+    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
+    return ops->suits(g);
+}
 
-/* What each rank has and can use, as bits; and why this one cannot use 'wanted'. */
+/* What each rank can use, a bit for each carrier, and whether it has an accelerator, in the bit CARRIERS; and why this
+ * one cannot use 'wanted'. */
 static enum error carriers_survey(struct group *g, int wanted, int64_t *able, char why[256]) {
-    able[g->rank] = device_runtime(g->params.device)->apart ? has_accelerator : 0;
+    able[g->rank] = (int64_t)device_runtime(g->params.device)->apart << CARRIERS;
     for (int i = 0; i < CARRIERS; i++) {
-        enum error err = kinds[i]->suits(g);
+        enum error err = carrier_suits(g, kinds[i]);
         if (!err)
             able[g->rank] |= (int64_t)1 << i;
         else if (i == wanted)
@@ -48,24 +54,17 @@ static enum error carriers_survey(struct group *g, int wanted, int64_t *able, ch
     return group_gather_all(g, able, 1);
 }
 
-/* The first rank that cannot use it; -1: all can. */
-static int carrier_lacking(const struct group *g, const int64_t *able, int kind) {
+/* The first rank that lacks the bit; -1: all have it. */
+static int rank_that_lacks(const struct group *g, const int64_t *able, int bit) {
     for (int r = 0; r < g->size; r++)
-        if (!(able[r] >> kind & 1)) return r;
+        if (!(able[r] >> bit & 1)) return r;
     return -1;
 }
 
-static bool all_have_accelerators(const struct group *g, const int64_t *able) {
-    for (int r = 0; r < g->size; r++)
-        if (!(able[r] & has_accelerator)) return false;
-    return true;
-}
-
 static enum error carrier_refuse(const struct group *g, int kind, int rank, const char *why) {
-    if (rank == g->rank)
-        return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s: %s\ncomm.backend: host needs nothing of the kind",
-                    rank, kinds[kind]->name, why);
-    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s; its own message says why", rank, kinds[kind]->name);
+    bool own = rank == g->rank;
+    return FAIL(ERR_DEVICE, "rank %d cannot use comm.backend %s%s%s%s", rank, kinds[kind]->name, own ? ": " : "",
+                own ? why : "; its own message says why", own ? "\ncomm.backend: host needs nothing of the kind" : "");
 }
 
 /* Everybody comes to the same choice, from what all have told. */
@@ -74,16 +73,16 @@ static enum error carrier_choose(struct group *g, int *out) {
     char why[256] = "";
     bool automatic = !strcmp(g->params.carrier, "auto");
     bool threads = !strcmp(g->params.link, "thread");
-    int wanted = automatic ? index_of(threads ? "peer" : "nccl") : index_of(g->params.carrier);
+    int wanted = automatic ? carrier_index(threads ? "peer" : "nccl") : carrier_index(g->params.carrier);
     if (wanted < 0) return FAIL(ERR_CONFIG, "no carrier '%s'", g->params.carrier);
     if (!able) return ERR_MEMORY;
     TRY(carriers_survey(g, wanted, able, why));
-    int lacks = carrier_lacking(g, able, wanted);
+    int lacks = rank_that_lacks(g, able, wanted);
     *out = wanted;
     if (lacks < 0) return ERR_NONE;
     if (!automatic) return carrier_refuse(g, wanted, lacks, why);
-    *out = index_of("staged");
-    bool expected = emulation_on(&g->params.emulate) || !all_have_accelerators(g, able);
+    *out = carrier_index("staged");
+    bool expected = emulation_on(&g->params.emulate) || rank_that_lacks(g, able, CARRIERS) >= 0;
     snprintf(g->carried, sizeof g->carried, "rank %d has no %s%s%.120s", lacks, kinds[wanted]->name,
              lacks == g->rank ? ": " : "", lacks == g->rank ? why : "");
     if (emulation_on(&g->params.emulate)) snprintf(g->carried, sizeof g->carried, "emulated links are the host's");
@@ -91,7 +90,7 @@ static enum error carrier_choose(struct group *g, int *out) {
     return ERR_NONE;
 }
 
-static enum error open_kind(struct group *g, int kind, struct carrier **out) {
+static enum error carrier_open_kind(struct group *g, int kind, struct carrier **out) {
     char why[256] = "";
     enum error err = kinds[kind]->open(g, out, why);
     if (*out) (*out)->ops = kinds[kind];
@@ -101,16 +100,16 @@ static enum error open_kind(struct group *g, int kind, struct carrier **out) {
 }
 
 enum error carrier_open(struct group *g) {
-    int kind, staged = index_of("staged");
+    int kind, staged = carrier_index("staged");
     if (!g->params.carrier) return ERR_NONE;
     TRY(carrier_choose(g, &kind));
     g->params.carrier = kinds[kind]->name;
-    TRY(open_kind(g, staged, &g->staged));
+    TRY(carrier_open_kind(g, staged, &g->staged));
     if (kind == staged || g->size == 1) {
         g->carrier = g->staged;
         return ERR_NONE;
     }
-    return open_kind(g, kind, &g->carrier);
+    return carrier_open_kind(g, kind, &g->carrier);
 }
 
 const char *group_carrier(const struct group *g, const char **why) {
@@ -126,28 +125,18 @@ struct held {
 };
 
 enum error carrier_alloc(struct group *g, size_t bytes, void **out) {
-    void *memory, *there;
-    TRY(memory_alloc(sizeof(struct held), &memory));
-    enum error err = device_alloc(g->params.device, bytes, &there);
-    if (err) {
-        memory_free(memory);
-        return group_fail_own(g, err);
-    }
-    struct held *h = memory;
-    *h = (struct held){there, g->held};
+    struct held *h = pool_alloc(g->pool, sizeof *h);
+    enum error err = h ? device_alloc(g->params.device, bytes, out) : ERR_MEMORY;
+    if (err) return group_fail_own(g, err);
+    *h = (struct held){*out, g->held};
     g->held = h;
-    *out = there;
     return ERR_NONE;
 }
 
 void carrier_close(struct group *g) {
     if (g->carrier && g->carrier != g->staged) g->carrier->ops->close(g->carrier);
     if (g->staged) g->staged->ops->close(g->staged);
-    for (struct held *h = g->held, *next; h; h = next) {
-        next = h->next;
-        device_free(g->params.device, h->memory);
-        memory_free(h);
-    }
+    for (const struct held *h = g->held; h; h = h->next) device_free(g->params.device, h->memory);
 }
 
 bool carrier_holds(const struct group *g, const struct collective *c) {
@@ -224,28 +213,21 @@ struct carrier_patience {
     bool warned;
 };
 
-/* The device has not come to the call: it computes, or it hangs. */
-static enum error await_begin(const struct carrier *cr, const struct carrier_patience *p, int64_t now) {
-    double own = cr->device->params.timeout, waited = clock_seconds(now - p->start);
-    if (waited < (own > 0 ? own : cr->group->params.timeout)) return ERR_NONE;
-    return cr->runtime->give_up(cr->device, p->l, waited);
-}
-
 /* What else may have gone wrong, now and then. */
-static enum error look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
+static enum error carrier_look_around(struct carrier *cr, const struct collective *c, struct carrier_patience *p) {
     enum { LOOK = 100000000 };
     struct group *g = cr->group;
-    struct link *link = g->link;
     char doing[DESCRIBED_MAX];
     int64_t now = clock_ns();
-    double timeout = g->params.timeout;
+    double timeout = g->params.timeout, own = cr->device->params.timeout;
     if (!p->begun && (!c->ready || cr->runtime->passed(c->ready))) p->begun = now;
-    double waited = p->begun ? clock_seconds(now - p->begun) : 0;
-    if (now - p->looked >= LOOK && link->ops->lost) {
+    double waited = clock_seconds(now - (p->begun ? p->begun : p->start));
+    if (now - p->looked >= LOOK && g->link->ops->lost) {
         p->looked = now;
-        TRY(link->ops->lost(link, c->lane));
+        TRY(g->link->ops->lost(g->link, c->lane));
     }
-    if (!p->begun) TRY(await_begin(cr, p, now));
+    if (!p->begun) /* the device has not come to the call: it computes, or it hangs */
+        return waited < (own > 0 ? own : timeout) ? ERR_NONE : cr->runtime->give_up(cr->device, p->l, waited);
     if (waited < timeout / 6) return ERR_NONE;
     call_describe(g, c->lane, doing);
     if (waited >= timeout)
@@ -257,7 +239,7 @@ static enum error look_around(struct carrier *cr, const struct collective *c, st
 }
 
 /* Short waits are looked through, long ones slept. */
-static void pause_for(const struct carrier_patience *p, bool patient) {
+static void carrier_pause(const struct carrier_patience *p, bool patient) {
     enum { BRIEF = 20000, SHORT = 2000000 };
     int64_t waited = clock_ns() - p->start;
     struct timespec nap = {.tv_nsec = waited < SHORT ? 20000 : 200000};
@@ -276,20 +258,27 @@ enum error carrier_wait(struct carrier *cr, const struct collective *c, enum dev
     while (!cr->runtime->passed(cr->end[l])) {
         TRY(link->ops->failure(link));
         if (cr->ops->check) TRY(cr->ops->check(cr));
-        TRY(look_around(cr, c, &p));
-        pause_for(&p, link->patient[c->lane]);
+        TRY(carrier_look_around(cr, c, &p));
+        carrier_pause(&p, link->patient[c->lane]);
     }
     return cr->runtime->wait(cr->device, l); /* has been reached: what the device has to complain of */
 }
 
 /* ---- sums ---- */
 
+void slots_free(struct carrier *cr, struct slots *s) {
+    if (!s->host)
+        device_free(cr->device, s->memory);
+    else if (s->memory)
+        cr->runtime->host_free(cr->device, s->memory);
+    *s = (struct slots){.host = s->host};
+}
+
 enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes) {
     if (bytes <= s->bytes) return ERR_NONE;
-    TRY(cr->runtime->wait(cr->device, l));
-    device_free(cr->device, s->memory);
-    *s = (struct slots){0};
-    TRY(device_alloc(cr->device, bytes, &s->memory));
+    TRY(cr->runtime->wait(cr->device, l)); /* the old ones may still be read */
+    slots_free(cr, s);
+    TRY((s->host ? cr->runtime->host_alloc : device_alloc)(cr->device, bytes, &s->memory));
     s->bytes = bytes;
     return ERR_NONE;
 }

@@ -23,7 +23,8 @@ struct carrier_ops {
     enum error (*probe)(struct device *dev);
     /* One call at a time, over both lanes of the group. */
     bool sole;
-    /* Whether this rank can use it, as far as it knows alone; the error says why not. */
+    /* Whether this rank, which has an accelerator, can use it, as far as it knows alone; the error says why not. NULL:
+     * ranks without accelerators can, too. */
     enum error (*suits)(const struct group *g);
     /* Collective, on all ranks; may use the group for calls of the host's memory. The carrier that it gives (also when
      * it then fails) is closed in any case. why, of a size of 256: for the banner. */
@@ -66,17 +67,16 @@ MUST_CHECK enum error carrier_meet(struct carrier *cr, struct collective *c);
  * the call's buffer was ready. Until then the device has its own. */
 MUST_CHECK enum error carrier_wait(struct carrier *cr, const struct collective *c, enum device_lane l);
 
-/* Memory of the device for what comes from others before it is added: grown where it does not
+/* Memory of the device, for what comes from others before it is added, or of the host: grown where it does not
  * suffice, which waits for the lane. */
 struct slots {
+    bool host;
     void *memory;
     size_t bytes;
 };
+void slots_free(struct carrier *cr, struct slots *s);
 enum { SLOT_PIECE = 16 << 20 }; /* bytes of each rank's at once, at most */
 MUST_CHECK enum error slots_reserve(struct carrier *cr, enum device_lane l, struct slots *s, size_t bytes);
-struct element_range { /* of elements: [lo, hi) */
-    int64_t lo, hi;
-};
 /* to = the sum of the range in the call's order, on the lane: f32, REDOP_SUM. in[i] and to point at element lo; in[i] is
  * of the rank at place i of those that give. The call's lists->out is used. */
 MUST_CHECK enum error carrier_sum(struct carrier *cr, enum device_lane l, const struct collective *c,

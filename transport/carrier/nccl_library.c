@@ -1,5 +1,5 @@
 #ifdef ENGINE_HAVE_NCCL
-#include "transport/carrier/nccl_library.h"
+#include "transport/carrier/nccl_impl.h"
 
 #include "engine/base/library.h"
 
@@ -12,7 +12,7 @@
 
 struct nccl_library nccl;
 
-static size_t library_version(void) {
+static size_t nccl_version_number(void) {
     int v = 0;
     return nccl.GetVersion && nccl.GetVersion(&v) == ncclSuccess ? (size_t)v : 0;
 }
@@ -22,7 +22,7 @@ static const struct library_symbol symbols[] = {NCCL_FUNCTIONS(X)};
 #undef X
 /* 2.18 is the first that can be told not to block. */
 static const struct library library = {
-    "libnccl.so.2", "NCCL 2", "nvidia-nccl-cu13", symbols, sizeof symbols / sizeof *symbols, &nccl, library_version,
+    "libnccl.so.2", "NCCL 2", "nvidia-nccl-cu13", symbols, sizeof symbols / sizeof *symbols, &nccl, nccl_version_number,
     21800,          30000};
 
 /* A thread of its own calls it. Whoever is last, the thread or who waits for it, frees this. */
@@ -31,7 +31,7 @@ struct abort {
     atomic_bool over;
 };
 
-static void *abort_main(void *arg) {
+static void *nccl_abort_main(void *arg) {
     struct abort *a = arg;
     ncclResult_t rc = nccl.CommAbort(a->comm);
     (void)rc; /* the communicator is gone, whatever it says */
@@ -46,7 +46,7 @@ bool nccl_abort(ncclComm_t comm) {
     if (!a) return false;
     a->comm = comm;
     atomic_init(&a->over, false);
-    if (pthread_create(&thread, NULL, abort_main, a)) {
+    if (pthread_create(&thread, NULL, nccl_abort_main, a)) {
         free(a);
         return false;
     }
@@ -58,7 +58,7 @@ bool nccl_abort(ncclComm_t comm) {
 }
 
 void nccl_version(char out[32], char *where, size_t n) {
-    size_t v = library_version();
+    size_t v = nccl_version_number();
     Dl_info from;
     snprintf(out, 32, "%zu.%zu.%zu", v / 10000, v / 100 % 100, v % 100);
     if (where && dladdr(*(void **)&nccl.GetVersion, &from) && from.dli_fname) snprintf(where, n, "%s", from.dli_fname);

@@ -16,7 +16,7 @@ static const ncclRedOp_t ops[REDOP_AVERAGE + 1] = {[REDOP_SUM] = ncclSum,
                                                    [REDOP_MAX] = ncclMax,
                                                    [REDOP_AVERAGE] = ncclAvg};
 
-static bool is_float(enum dtype t) {
+static bool dtype_is_float(enum dtype t) {
     return t == DTYPE_F32 || t == DTYPE_F64 || t == DTYPE_F16 || t == DTYPE_BF16;
 }
 
@@ -25,25 +25,22 @@ bool nccl_takes(const struct carrier *cr, const struct collective *c) {
     const struct nccl_carrier *n = (const struct nccl_carrier *)cr;
     if (!kind_adds(c->kind)) return true;
     if (n->bitwise) return c->sum.type == DTYPE_F32 && c->sum.op == REDOP_SUM;
-    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE && (c->sum.op != REDOP_AVERAGE || is_float(c->sum.type));
+    return c->sum.first == 0 && c->sum.op <= REDOP_AVERAGE &&
+           (c->sum.op != REDOP_AVERAGE || dtype_is_float(c->sum.type));
 }
 
-static bool equal_parts(const struct collective *c) {
+static bool parts_are_equal(const struct collective *c) {
     for (int r = 1; r < c->size; r++)
         if (part_size(c, r) != part_size(c, 0)) return false;
     return true;
 }
 
-/* ---- one function each ---- */
-
-static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                               const void *detail) {
+static ncclResult_t nccl_move_whole(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclDataType_t t = types[c->sum.type];
     ncclRedOp_t op = kind_adds(c->kind) ? ops[c->sum.op] : ncclSum;
     size_t count = (size_t)(c->part ? part_size(c, 0) : c->sum.count);
     void *own = c->part ? element(c, c->buf, c->part[c->rank]) : NULL;
     void *all = c->part ? element(c, c->buf, c->part[0]) : NULL;
-    (void)detail;
     switch (c->kind) {
     case KIND_ALL_REDUCE:
         return nccl.AllReduce(c->buf, c->buf, count, t, op, n->comm, stream);
@@ -61,178 +58,107 @@ static ncclResult_t move_whole(struct nccl_carrier *n, const struct collective *
 /* ---- groups of messages ---- */
 
 /* To the first thing that goes wrong; the group is ended in any case. */
-static ncclResult_t worse_of(ncclResult_t a, ncclResult_t b) {
+static ncclResult_t nccl_worse(ncclResult_t a, ncclResult_t b) {
     return a != ncclSuccess && a != ncclInProgress ? a : b;
 }
 
-static ncclResult_t reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                 const void *detail) {
+static ncclResult_t nccl_reduce_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
     ncclResult_t rc = nccl.GroupStart();
-    (void)detail;
     for (int r = 0; r < c->size; r++) {
         char *part = element(c, c->buf, c->part[r]);
         if (part_size(c, r))
-            rc = worse_of(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
-                                          n->comm, stream));
+            rc = nccl_worse(rc, nccl.Reduce(part, part, (size_t)part_size(c, r), types[c->sum.type], ops[c->sum.op], r,
+                                            n->comm, stream));
     }
-    return worse_of(rc, nccl.GroupEnd());
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-enum error nccl_mail_create(struct nccl_mail *m, int size, struct pool *pool) {
-    size_t n = (size_t)size;
-    m->to = pool_alloc(pool, n * sizeof *m->to);
-    m->from = pool_alloc(pool, n * sizeof *m->from);
-    m->out = pool_alloc(pool, 2 * n * sizeof *m->out);
-    m->in = m->out + n;
-    return m->to && m->from && m->out ? ERR_NONE : ERR_MEMORY;
-}
-
-static ncclResult_t mail_exchange(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream,
-                                  const void *detail) {
-    const struct nccl_mail *m = detail;
+static ncclResult_t nccl_swap_parts(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const char *send = n->swap.kind == KIND_ALL_TO_ALL ? c->send : c->buf;
     ncclDataType_t t = types[c->sum.type];
     ncclResult_t rc = nccl.GroupStart();
     for (int i = 1; i < c->size; i++) {
         int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
-        if (m->out[to]) rc = worse_of(rc, nccl.Send(m->to[to], (size_t)m->out[to], t, to, n->comm, stream));
-        if (m->in[by]) rc = worse_of(rc, nccl.Recv(m->from[by], (size_t)m->in[by], t, by, n->comm, stream));
+        struct element_range out = collective_range(c, n->swap.kind, c->rank, to);
+        struct element_range in = collective_range(c, n->swap.kind, by, c->rank);
+        size_t nout = (size_t)(out.hi - out.lo), nin = (size_t)(in.hi - in.lo);
+        if (nout) rc = nccl_worse(rc, nccl.Send(element(c, send, out.lo), nout, t, to, n->comm, stream));
+        if (nin) rc = nccl_worse(rc, nccl.Recv(element(c, c->buf, in.lo), nin, t, by, n->comm, stream));
     }
-    return worse_of(rc, nccl.GroupEnd());
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-static void gather_mail(const struct collective *c, const int64_t *part, bool all, struct nccl_mail *m) {
-    int me = c->rank;
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, part[me]);
-        m->from[r] = element(c, c->buf, part[r]);
-        m->out[r] = all || r == c->root ? part[me + 1] - part[me] : 0;
-        m->in[r] = all || me == c->root ? part[r + 1] - part[r] : 0;
-    }
-}
-
-static void scatter_mail(const struct collective *c, struct nccl_mail *m) {
-    bool root = c->rank == c->root;
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, c->part[r]);
-        m->from[r] = element(c, c->buf, c->part[c->rank]);
-        m->out[r] = root ? part_size(c, r) : 0;
-        m->in[r] = r == c->root ? part_size(c, c->rank) : 0;
-    }
-}
-
-static void all_to_all_mail(const struct collective *c, struct nccl_mail *m) {
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->send, c->send_part[r]);
-        m->from[r] = element(c, c->buf, c->part[r]);
-        m->out[r] = c->send_part[r + 1] - c->send_part[r];
-        m->in[r] = part_size(c, r);
-    }
-}
-
-static enum error all_to_all(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    struct carrier *cr = &n->carrier;
-    if (part_size(c, c->rank))
+static enum error nccl_exchange_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l,
+                                      enum kind kind) {
+    const struct carrier *cr = &n->carrier;
+    if (kind == KIND_ALL_TO_ALL && part_size(c, c->rank))
         TRY(cr->runtime->copy(cr->device, l, element(c, c->buf, c->part[c->rank]), cr->device,
                               element(c, c->send, c->send_part[c->rank]), bytes_of(c, part_size(c, c->rank))));
-    all_to_all_mail(c, &n->mail);
-    return nccl_issue(n, c, l, "all_to_all by ncclSend and ncclRecv", mail_exchange, &n->mail);
-}
-
-static enum error gather_parts(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part,
-                               bool all) {
-    gather_mail(c, part, all, &n->mail);
-    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", mail_exchange, &n->mail);
+    n->swap.kind = kind;
+    return nccl_issue(n, c, l, "parts by ncclSend and ncclRecv", nccl_swap_parts);
 }
 
 /* ---- sums in the group's order ---- */
 
-static char *slot_of(const struct nccl_carrier *n, const struct collective *c, int term, int64_t piece) {
-    return (char *)n->slots.memory + bytes_of(c, term * piece);
+static char *nccl_slot(const struct nccl_carrier *n, const struct collective *c, int term) {
+    return (char *)n->slots.memory + bytes_of(c, term * n->swap.most);
 }
 
-/* Of every rank's part the piece that begins 'from' elements into it. */
-struct pieces {
-    const int64_t *part;
-    int64_t from, most; /* elements */
-};
-
-static int64_t piece_size(const struct pieces *p, int r) {
-    int64_t left = p->part[r + 1] - p->part[r] - p->from;
-    return left <= 0 ? 0 : left < p->most ? left : p->most;
+/* The piece of what rank r adds. */
+static struct element_range nccl_piece(const struct nccl_swap *s, const struct collective *c, int r) {
+    struct element_range all = collective_range(c, c->kind, c->rank, r);
+    int64_t lo = all.lo + s->from < all.hi ? all.lo + s->from : all.hi;
+    return (struct element_range){lo, all.hi - lo < s->most ? all.hi : lo + s->most};
 }
 
-/* Of my k-th term each rank's piece goes to that rank, and of that rank's k-th term mine comes. */
-static void piece_mail(struct nccl_carrier *n, const struct collective *c, const struct pieces *p, int k) {
-    struct nccl_mail *m = &n->mail;
-    const struct band *b = c->band;
+/* Of my term each rank's piece goes to that rank, and of that rank's term mine comes. */
+static ncclResult_t nccl_swap_term(struct nccl_carrier *n, const struct collective *c, cudaStream_t stream) {
+    const struct element_range own = nccl_piece(&n->swap, c, c->rank);
+    int first, k = n->swap.term;
     bool gives = k < own_terms(c);
-    for (int r = 0; r < c->size; r++) {
-        m->to[r] = element(c, c->buf, k * c->apart + p->part[r] + p->from);
-        m->out[r] = gives ? piece_size(p, r) : 0;
-        m->in[r] = 0;
+    ncclResult_t rc = nccl.GroupStart();
+    for (int i = 1; i < c->size; i++) {
+        int to = (c->rank + i) % c->size, by = (c->rank - i + c->size) % c->size;
+        struct element_range out = nccl_piece(&n->swap, c, to);
+        size_t nout = gives ? (size_t)(out.hi - out.lo) : 0;
+        size_t nin = k < band_terms(c->band, by, &first) ? (size_t)(own.hi - own.lo) : 0;
+        const char *data = element(c, c->buf, k * c->apart + out.lo);
+        if (nout) rc = nccl_worse(rc, nccl.Send(data, nout, ncclFloat32, to, n->comm, stream));
+        if (nin) rc = nccl_worse(rc, nccl.Recv(nccl_slot(n, c, first + k), nin, ncclFloat32, by, n->comm, stream));
     }
-    for (int i = 0; i < b->n; i++) {
-        if (b->piece[i] != k) continue;
-        m->from[b->rank[i]] = slot_of(n, c, i, p->most);
-        m->in[b->rank[i]] = piece_size(p, c->rank);
-    }
+    return nccl_worse(rc, nccl.GroupEnd());
 }
 
-/* Of all terms. */
-static enum error swap_pieces(struct nccl_carrier *n, struct collective *c, enum device_lane l,
-                              const struct pieces *p) {
-    int most = 0;
-    for (int i = 0; i < c->band->n; i++)
-        if (c->band->piece[i] > most) most = c->band->piece[i];
-    for (int k = 0; k <= most; k++) {
-        piece_mail(n, c, p, k);
-        TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", mail_exchange, &n->mail));
-    }
-    return ERR_NONE;
-}
-
-static enum error add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l, const struct pieces *p) {
+static enum error nccl_add_piece(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
-    struct element_range own = {p->part[c->rank] + p->from, p->part[c->rank] + p->from + piece_size(p, c->rank)};
+    const struct element_range own = nccl_piece(&n->swap, c, c->rank);
     for (int i = 0; i < b->n; i++) {
         bool mine = b->rank[i] == c->rank;
-        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : slot_of(n, c, i, p->most));
+        in[i] = (const float *)(const void *)(mine ? term(c, b, i, c->buf, own.lo) : nccl_slot(n, c, i));
     }
     return carrier_sum(&n->carrier, l, c, own, in, (float *)(void *)element(c, c->buf, own.lo));
 }
 
-/* Every rank's part holds the sum afterwards, there. */
-static enum error sum_in_order(struct nccl_carrier *n, struct collective *c, enum device_lane l, const int64_t *part) {
+static enum error nccl_ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
+    struct nccl_swap *s = &n->swap;
     int64_t longest = 0;
-    for (int r = 0; r < c->size; r++)
-        if (part[r + 1] - part[r] > longest) longest = part[r + 1] - part[r];
-    int64_t piece = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
-    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * piece)));
-    for (struct pieces p = {.part = part, .most = piece}; p.from < longest; p.from += piece) {
-        TRY(swap_pieces(n, c, l, &p));
-        TRY(add_piece(n, c, l, &p));
+    int terms = 1;
+    for (int r = 0; r < c->size; r++) {
+        const struct element_range all = collective_range(c, c->kind, c->rank, r);
+        if (all.hi - all.lo > longest) longest = all.hi - all.lo;
     }
-    return ERR_NONE;
-}
-
-static enum error ordered_sum(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    int64_t *part = c->lists->part;
-    if (c->kind == KIND_REDUCE_SCATTER) return sum_in_order(n, c, l, c->part);
-    for (int r = 0; r <= c->size; r++)
-        part[r] = c->kind == KIND_REDUCE ? (r > c->root ? c->sum.count : 0) : collective_cut(c, r);
-    TRY(sum_in_order(n, c, l, part));
-    return c->kind == KIND_ALL_REDUCE ? gather_parts(n, c, l, part, true) : ERR_NONE;
-}
-
-/* ---- a call ---- */
-
-static enum error move_unequal(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
-    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", reduce_parts, NULL);
-    if (c->kind != KIND_SCATTER) return gather_parts(n, c, l, c->part, c->kind == KIND_ALL_GATHER);
-    scatter_mail(c, &n->mail);
-    return nccl_issue(n, c, l, "scatter by ncclSend and ncclRecv", mail_exchange, &n->mail);
+    for (int i = 0; i < c->band->n; i++)
+        if (c->band->piece[i] >= terms) terms = c->band->piece[i] + 1;
+    s->most = longest < MOST ? (longest + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
+    TRY(slots_reserve(&n->carrier, l, &n->slots, bytes_of(c, c->band->n * s->most)));
+    for (s->from = 0; s->from < longest; s->from += s->most) {
+        for (s->term = 0; s->term < terms; s->term++)
+            TRY(nccl_issue(n, c, l, "a sum by ncclSend and ncclRecv", nccl_swap_term));
+        TRY(nccl_add_piece(n, c, l));
+    }
+    return c->kind == KIND_ALL_REDUCE ? nccl_exchange_parts(n, c, l, KIND_ALL_GATHER) : ERR_NONE;
 }
 
 enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_lane l) {
@@ -241,9 +167,10 @@ enum error nccl_move(struct nccl_carrier *n, struct collective *c, enum device_l
                                                     [KIND_BROADCAST] = "ncclBroadcast",
                                                     [KIND_ALL_GATHER] = "ncclAllGather",
                                                     [KIND_REDUCE_SCATTER] = "ncclReduceScatter"};
-    if (kind_adds(c->kind) && n->bitwise) return ordered_sum(n, c, l);
-    if (c->kind == KIND_ALL_TO_ALL) return all_to_all(n, c, l);
-    bool equal = !c->part || equal_parts(c);
-    return equal && wholes[c->kind] ? nccl_issue(n, c, l, wholes[c->kind], move_whole, NULL) : move_unequal(n, c, l);
+    if (kind_adds(c->kind) && n->bitwise) return nccl_ordered_sum(n, c, l);
+    if (wholes[c->kind] && (!c->part || parts_are_equal(c)))
+        return nccl_issue(n, c, l, wholes[c->kind], nccl_move_whole);
+    if (c->kind == KIND_REDUCE_SCATTER) return nccl_issue(n, c, l, "reduce_scatter by ncclReduce", nccl_reduce_parts);
+    return nccl_exchange_parts(n, c, l, c->kind);
 }
 #endif

@@ -24,12 +24,14 @@
 #include <string.h>
 
 /* What the others see of a rank, on one lane. */
+enum { READY, HALF, DONE, MARKS }; /* HALF: the sums of an all-reduce are there */
 struct stall {
     char *buf;
-    struct device_mark *ready, *half, *done; /* half: the sums of an all-reduce are there */
+    struct device_mark *marks[MARKS];
 };
 struct stand {
     struct device *device;
+    int unit;
     struct stall stalls[LANES];
     bool gone; /* under the hall's mutex: its marks are no more */
 };
@@ -42,7 +44,6 @@ struct hall {
 struct peer_carrier {
     struct carrier carrier;
     struct hall *hall;
-    int *unit; /* (size), of the ranks' devices */
     struct slots slots[LANES];
 };
 
@@ -50,22 +51,14 @@ static struct peer_carrier *peer_of(struct carrier *cr) {
     return (struct peer_carrier *)cr;
 }
 
-static enum device_lane lane_of(int lane) {
-    return lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE;
-}
-
 /* ---- the hall ---- */
 
 static enum error peer_suits(const struct group *g) {
-    const struct device *d = g->params.device;
-    if (!device_runtime(d)->apart) return FAIL(ERR_DEVICE, "it has no accelerator");
-    if (strcmp(g->params.link, "thread") != 0)
-        return FAIL(ERR_DEVICE, "devices of different processes (link %s) cannot copy from each other", g->params.link);
-    if (emulation_on(&g->params.emulate)) return FAIL(ERR_DEVICE, "emulated links are the host's");
-    return ERR_NONE;
+    if (!strcmp(g->params.link, "thread")) return ERR_NONE;
+    return FAIL(ERR_DEVICE, "devices of different processes (link %s) cannot copy from each other", g->params.link);
 }
 
-static enum error create_hall(int size, struct hall **out) {
+static enum error hall_create(int size, struct hall **out) {
     void *memory;
     TRY(memory_alloc(sizeof(struct hall) + (size_t)size * sizeof(struct stand), &memory));
     *out = memory;
@@ -74,27 +67,23 @@ static enum error create_hall(int size, struct hall **out) {
     return ERR_NONE;
 }
 
-static enum error take_stand(struct peer_carrier *p) {
+static enum error hall_take_stand(struct peer_carrier *p) {
     struct carrier *cr = &p->carrier;
     struct stand *s = &p->hall->stand[cr->group->rank];
     s->device = cr->device;
-    for (int lane = 0; lane < LANES; lane++) {
-        struct stall *t = &s->stalls[lane];
-        TRY(cr->runtime->mark_create(cr->device, &t->ready));
-        TRY(cr->runtime->mark_create(cr->device, &t->half));
-        TRY(cr->runtime->mark_create(cr->device, &t->done));
-    }
+    s->unit = cr->device->params.unit;
+    for (int lane = 0; lane < LANES; lane++)
+        for (int m = 0; m < MARKS; m++) TRY(cr->runtime->mark_create(cr->device, &s->stalls[lane].marks[m]));
     return ERR_NONE;
 }
 
 /* One kind of device knows nothing of another's memory. */
-static enum error learn_units(struct peer_carrier *p) {
+static enum error hall_check_devices(const struct peer_carrier *p) {
     const struct group *g = p->carrier.group;
     for (int r = 0; r < g->size; r++) {
         const struct device *d = p->hall->stand[r].device;
         if (d->ops != p->carrier.device->ops)
             return FAIL(ERR_DEVICE, "rank %d has a device of another kind (%s)", r, d->ops->name);
-        p->unit[r] = d->params.unit;
     }
     return ERR_NONE;
 }
@@ -114,17 +103,15 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
     TRY(carrier_create(g, sizeof(struct peer_carrier), out));
     struct peer_carrier *p = peer_of(*out);
     struct hall *made = NULL;
-    p->unit = pool_alloc(g->pool, (size_t)g->size * sizeof *p->unit);
-    if (!p->unit) return ERR_MEMORY;
-    if (g->rank == 0) TRY(create_hall(g->size, &made));
+    if (g->rank == 0) TRY(hall_create(g->size, &made));
     p->hall = made;
     int64_t hall = (int64_t)(intptr_t)made;
     TRY(group_broadcast(g, GROUP_INLINE, &hall, 1, DTYPE_I64, 0));
     p->hall = (struct hall *)(intptr_t)hall;
-    TRY(take_stand(p));
+    TRY(hall_take_stand(p));
     TRY(group_barrier(g));
     if (!hall_look(p->hall)) return FAIL(ERR_PEER, "another rank has left");
-    enum error err = learn_units(p);
+    enum error err = hall_check_devices(p);
     hall_look_away(p->hall);
     snprintf(why, 256, "each copies what it needs straight from the others' memory");
     return err;
@@ -132,38 +119,36 @@ static enum error peer_open(struct group *g, struct carrier **out, char *why) {
 
 /* Nobody begins to look any more. What has been asked for ends by itself: nothing on a device waits
  * for what has not been asked for. */
-static void wait_for_readers(struct peer_carrier *p) {
+static void hall_await_readers(struct peer_carrier *p) {
     struct hall *h = p->hall;
     const struct group *g = p->carrier.group;
     while (atomic_load(&h->looking)) sched_yield();
     for (int r = 0; r < g->size; r++)
         for (int lane = 0; lane < LANES && r != g->rank; lane++) {
-            const struct device_mark *done = h->stand[r].stalls[lane].done;
+            const struct device_mark *done = h->stand[r].stalls[lane].marks[DONE];
             while (!h->stand[r].gone && done && !p->carrier.runtime->passed(done)) sched_yield();
         }
 }
 
-static void free_stand(struct peer_carrier *p) {
+static void hall_free_stand(struct peer_carrier *p) {
     const struct device_runtime *runtime = p->carrier.runtime;
     struct stand *s = &p->hall->stand[p->carrier.group->rank];
     for (int lane = 0; lane < LANES; lane++) {
-        struct stall *t = &s->stalls[lane];
-        enum error err = runtime->wait(p->carrier.device, lane_of(lane));
+        enum error err = runtime->wait(p->carrier.device, lane == LANE_COMM ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* has been told, or is for nobody */
-        if (t->ready) runtime->mark_free(t->ready);
-        if (t->half) runtime->mark_free(t->half);
-        if (t->done) runtime->mark_free(t->done);
-        device_free(p->carrier.device, p->slots[lane].memory);
+        for (int m = 0; m < MARKS; m++)
+            if (s->stalls[lane].marks[m]) runtime->mark_free(s->stalls[lane].marks[m]);
+        slots_free(&p->carrier, &p->slots[lane]);
     }
     s->gone = true;
 }
 
-static void leave_hall(struct peer_carrier *p) {
+static void hall_leave(struct peer_carrier *p) {
     struct hall *h = p->hall;
     pthread_mutex_lock(&h->mutex);
     atomic_store(&h->closed, 1);
-    wait_for_readers(p);
-    free_stand(p);
+    hall_await_readers(p);
+    hall_free_stand(p);
     bool last = --h->members == 0;
     pthread_mutex_unlock(&h->mutex);
     if (!last) return;
@@ -172,7 +157,7 @@ static void leave_hall(struct peer_carrier *p) {
 }
 
 static void peer_close(struct carrier *cr) {
-    if (peer_of(cr)->hall) leave_hall(peer_of(cr));
+    if (peer_of(cr)->hall) hall_leave(peer_of(cr));
     carrier_free(cr);
 }
 
@@ -185,12 +170,12 @@ struct call_of_peer {
     int64_t piece; /* elements that are added at once */
 };
 
-static const struct stand *stand_of(const struct call_of_peer *k, int rank) {
+static const struct stand *peer_stand(const struct call_of_peer *k, int rank) {
     return &k->p->hall->stand[rank];
 }
 
-static const struct stall *stall_of(const struct call_of_peer *k, int rank) {
-    return &stand_of(k, rank)->stalls[k->c->lane];
+static const struct stall *peer_stall(const struct call_of_peer *k, int rank) {
+    return &peer_stand(k, rank)->stalls[k->c->lane];
 }
 
 static enum error peer_follow(const struct call_of_peer *k, const struct device_mark *m) {
@@ -204,21 +189,16 @@ static enum error peer_mark(const struct call_of_peer *k, struct device_mark *m)
 static enum error peer_copy(const struct call_of_peer *k, int from, void *to, int64_t lo, int64_t hi) {
     const struct carrier *cr = &k->p->carrier;
     if (hi <= lo) return ERR_NONE;
-    return cr->runtime->copy(cr->device, k->l, to, stand_of(k, from)->device, element(k->c, stall_of(k, from)->buf, lo),
-                             bytes_of(k->c, hi - lo));
-}
-
-static enum error copy_part(const struct call_of_peer *k, int from, const int64_t *part, int r) {
-    return peer_copy(k, from, element(k->c, k->c->buf, part[r]), part[r], part[r + 1]);
+    return cr->runtime->copy(cr->device, k->l, to, peer_stand(k, from)->device,
+                             element(k->c, peer_stall(k, from)->buf, lo), bytes_of(k->c, hi - lo));
 }
 
 /* Elements [lo, hi) of term i: where they lie, or copied to a slot. */
-static enum error find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
+static enum error peer_find_term(const struct call_of_peer *k, int i, int64_t lo, int64_t hi, const float **out) {
     const struct band *b = k->c->band;
     int rank = b->rank[i];
-    bool here = k->p->unit[rank] == k->p->unit[k->c->rank];
-    *out = (const float *)(const void *)term(k->c, b, i, stall_of(k, rank)->buf, lo);
-    if (here) return ERR_NONE;
+    *out = (const float *)(const void *)term(k->c, b, i, peer_stall(k, rank)->buf, lo);
+    if (peer_stand(k, rank)->unit == peer_stand(k, k->c->rank)->unit) return ERR_NONE;
     char *slot = (char *)k->p->slots[k->c->lane].memory + bytes_of(k->c, i * k->piece);
     int64_t skip = b->piece[i] * k->c->apart;
     *out = (const float *)(const void *)slot;
@@ -231,70 +211,33 @@ static enum error peer_add(const struct call_of_peer *k, int64_t lo, int64_t hi)
     const struct band *b = c->band;
     const float **in = (const float **)(void *)c->lists->in;
     for (int i = 0; i < b->n; i++)
-        if (hi > lo) TRY(peer_follow(k, stall_of(k, b->rank[i])->ready));
+        if (hi > lo) TRY(peer_follow(k, peer_stall(k, b->rank[i])->marks[READY]));
     for (int64_t at = lo; at < hi; at += k->piece) {
         int64_t end = hi - at < k->piece ? hi : at + k->piece;
-        for (int i = 0; i < b->n; i++) TRY(find_term(k, i, at, end, &in[i]));
+        for (int i = 0; i < b->n; i++) TRY(peer_find_term(k, i, at, end, &in[i]));
         TRY(carrier_sum(&k->p->carrier, k->l, c, (struct element_range){at, end}, in,
                         (float *)(void *)element(c, c->buf, at)));
     }
     return ERR_NONE;
 }
 
-static enum error do_reduce(const struct call_of_peer *k) {
-    return k->c->rank == k->c->root ? peer_add(k, 0, k->c->sum.count) : ERR_NONE;
-}
-
-static enum error do_broadcast(const struct call_of_peer *k) {
-    const struct collective *c = k->c;
-    if (c->rank == c->root) return ERR_NONE;
-    TRY(peer_follow(k, stall_of(k, c->root)->ready));
-    return peer_copy(k, c->root, c->buf, 0, c->sum.count);
-}
-
-static enum error do_reduce_scatter(const struct call_of_peer *k) {
-    return peer_add(k, k->c->part[k->c->rank], k->c->part[k->c->rank + 1]);
-}
-
-static enum error do_all_gather(const struct call_of_peer *k) {
+/* Copies what the others have for this rank, from each after that mark. */
+static enum error peer_fetch(const struct call_of_peer *k, enum kind kind, int mark) {
     const struct collective *c = k->c;
     for (int i = 1; i < c->size; i++) { /* not all from rank 0 at once */
         int r = (c->rank + i) % c->size;
-        TRY(peer_follow(k, stall_of(k, r)->ready));
-        TRY(copy_part(k, r, c->part, r));
+        struct element_range part = collective_range(c, kind, r, c->rank);
+        if (part.hi <= part.lo) continue;
+        TRY(peer_follow(k, peer_stall(k, r)->marks[mark]));
+        TRY(peer_copy(k, r, element(c, c->buf, part.lo), part.lo, part.hi));
     }
     return ERR_NONE;
-}
-
-static enum error do_half(const struct call_of_peer *k) {
-    struct collective *c = k->c;
-    TRY(peer_add(k, collective_cut(c, c->rank), collective_cut(c, c->rank + 1)));
-    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].half);
-}
-
-static enum error do_other_half(const struct call_of_peer *k) {
-    const struct collective *c = k->c;
-    int64_t *part = c->lists->part;
-    for (int r = 0; r <= c->size; r++) part[r] = collective_cut(c, r);
-    for (int i = 1; i < c->size; i++) {
-        int r = (c->rank + i) % c->size;
-        TRY(peer_follow(k, stall_of(k, r)->half));
-        TRY(copy_part(k, r, part, r));
-    }
-    return ERR_NONE;
-}
-
-/* Whether rank r reads memory of 'from' in this call. */
-static bool peer_reads(const struct collective *c, int r, int from) {
-    if (r == from) return false;
-    if (c->kind == KIND_REDUCE) return r == c->root;
-    return c->kind != KIND_BROADCAST || from == c->root;
 }
 
 /* What is asked of this lane next may change the buffer. */
-static enum error follow_readers(const struct call_of_peer *k) {
+static enum error peer_follow_readers(const struct call_of_peer *k) {
     for (int r = 0; r < k->c->size; r++)
-        if (peer_reads(k->c, r, k->c->rank)) TRY(peer_follow(k, stall_of(k, r)->done));
+        if (collective_flows(k->c, k->c->kind, k->c->rank, r)) TRY(peer_follow(k, peer_stall(k, r)->marks[DONE]));
     return ERR_NONE;
 }
 
@@ -302,35 +245,30 @@ static enum error follow_readers(const struct call_of_peer *k) {
 
 typedef enum error (*looking_fn)(const struct call_of_peer *k);
 
-static enum error while_looking(const struct call_of_peer *k, looking_fn fn) {
+/* The mark tells whoever leaves also what has been asked for in vain. */
+static enum error peer_while_looking(const struct call_of_peer *k, looking_fn fn, struct device_mark *done) {
     struct link *link = k->c->link;
     if (!hall_look(k->p->hall)) {
         TRY(link->ops->failure(link));
         return FAIL(ERR_PEER, "another rank has left");
     }
-    enum error err = fn(k);
+    enum error err = fn(k), marked = done ? peer_mark(k, done) : ERR_NONE;
     hall_look_away(k->p->hall);
-    return err;
-}
-
-/* The mark also tells whoever leaves what has been asked for in vain. */
-static enum error do_and_mark(const struct call_of_peer *k, looking_fn fn) {
-    struct stall *mine = &k->p->hall->stand[k->c->rank].stalls[k->c->lane];
-    enum error err = fn(k), marked = peer_mark(k, mine->done);
     return err ? err : marked;
 }
 
-static enum error do_first(const struct call_of_peer *k) {
-    static const looking_fn fns[COLLECTIVES] = {
-        [KIND_ALL_REDUCE] = do_half,       [KIND_REDUCE] = do_reduce,
-        [KIND_BROADCAST] = do_broadcast,   [KIND_REDUCE_SCATTER] = do_reduce_scatter,
-        [KIND_ALL_GATHER] = do_all_gather,
-    };
-    return do_and_mark(k, fns[k->c->kind]);
+static enum error peer_first_half(const struct call_of_peer *k) {
+    const struct collective *c = k->c;
+    const struct element_range own = collective_range(c, c->kind, c->rank, c->rank);
+    if (!kind_adds(c->kind)) return peer_fetch(k, c->kind, READY);
+    TRY(peer_add(k, own.lo, own.hi));
+    if (c->kind != KIND_ALL_REDUCE) return ERR_NONE;
+    return peer_mark(k, k->p->hall->stand[c->rank].stalls[c->lane].marks[HALF]);
 }
 
-static enum error do_second(const struct call_of_peer *k) {
-    return do_and_mark(k, do_other_half);
+/* The other half of an all_reduce. */
+static enum error peer_second_half(const struct call_of_peer *k) {
+    return peer_fetch(k, KIND_ALL_GATHER, HALF);
 }
 
 static bool peer_takes(const struct carrier *cr, const struct collective *c) {
@@ -339,21 +277,14 @@ static bool peer_takes(const struct carrier *cr, const struct collective *c) {
     return c->kind == KIND_BROADCAST || c->kind == KIND_ALL_GATHER;
 }
 
-/* How many elements this rank adds. */
-static int64_t to_add(const struct collective *c) {
-    if (!kind_adds(c->kind)) return 0;
-    if (c->kind == KIND_ALL_REDUCE) return collective_cut(c, c->rank + 1) - collective_cut(c, c->rank);
-    if (c->kind == KIND_REDUCE) return c->rank == c->root ? c->sum.count : 0;
-    return c->part[c->rank + 1] - c->part[c->rank];
-}
-
 /* Slots for what comes from other units; before the call, since it may wait. */
 static enum error peer_reserve(struct call_of_peer *k) {
     enum { MOST = SLOT_PIECE / sizeof(float), LINE_FLOATS = 64 };
     struct peer_carrier *p = k->p;
-    int64_t n = to_add(k->c);
+    const struct element_range own = collective_range(k->c, k->c->kind, k->c->rank, k->c->rank);
+    int64_t n = kind_adds(k->c->kind) ? own.hi - own.lo : 0;
     bool here = true;
-    for (int r = 0; r < k->c->size; r++) here = here && p->unit[r] == p->unit[k->c->rank];
+    for (int r = 0; r < k->c->size; r++) here = here && peer_stand(k, r)->unit == peer_stand(k, k->c->rank)->unit;
     k->piece = n < MOST ? (n + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS : MOST;
     if (n == 0 || here) return ERR_NONE;
     return slots_reserve(&p->carrier, k->l, &p->slots[k->c->lane], bytes_of(k->c, k->c->band->n * k->piece));
@@ -365,16 +296,16 @@ static enum error peer_run(struct carrier *cr, struct collective *c, enum device
     struct stall *mine = &k.p->hall->stand[c->rank].stalls[c->lane];
     TRY(peer_reserve(&k));
     mine->buf = c->buf;
-    TRY(peer_mark(&k, mine->ready));
+    TRY(peer_mark(&k, mine->marks[READY]));
     TRY(carrier_meet(cr, c));
     collective_count_ideal(c, c->kind);
-    TRY(while_looking(&k, do_first));
+    TRY(peer_while_looking(&k, peer_first_half, mine->marks[DONE]));
     TRY(link->sync(c->link, c->lane));
     if (c->kind == KIND_ALL_REDUCE) {
-        TRY(while_looking(&k, do_second));
+        TRY(peer_while_looking(&k, peer_second_half, mine->marks[DONE]));
         TRY(link->sync(c->link, c->lane));
     }
-    TRY(while_looking(&k, follow_readers));
+    TRY(peer_while_looking(&k, peer_follow_readers, NULL));
     return link->sync(c->link, c->lane);
 }
 

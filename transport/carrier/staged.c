@@ -8,23 +8,20 @@
 
 #include <stdio.h>
 
-struct stage { /* host memory for one lane of the group: of buf, and of all_to_all's send */
-    void *memory[2];
-    size_t bytes[2];
+struct stage {              /* memory of the host for one lane of the group */
+    struct slots buf, send; /* send: of an all_to_all */
 };
 struct staged {
     struct carrier carrier;
     struct stage stages[LANES];
 };
 
-static enum error staged_suits(const struct group *g) {
-    (void)g;
-    return ERR_NONE;
-}
-
 static enum error staged_open(struct group *g, struct carrier **out, char *why) {
     if (!*g->carried) snprintf(why, 256, "as the configuration says");
-    return carrier_create(g, sizeof(struct staged), out);
+    TRY(carrier_create(g, sizeof(struct staged), out));
+    struct staged *s = (struct staged *)*out;
+    for (int lane = 0; lane < LANES; lane++) s->stages[lane].buf.host = s->stages[lane].send.host = true;
+    return ERR_NONE;
 }
 
 static void staged_close(struct carrier *cr) {
@@ -32,136 +29,81 @@ static void staged_close(struct carrier *cr) {
     for (int lane = 0; lane < LANES; lane++) {
         enum error err = cr->runtime->wait(cr->device, lane ? LANE_EXCHANGE : LANE_COMPUTE);
         (void)err; /* copies that still run: an error has been told before, or nobody asks for it */
-        for (int i = 0; i < 2; i++)
-            if (s->stages[lane].memory[i]) cr->runtime->host_free(cr->device, s->stages[lane].memory[i]);
+        slots_free(cr, &s->stages[lane].buf);
+        slots_free(cr, &s->stages[lane].send);
     }
     carrier_free(cr);
 }
 
-static enum error stage_reserve(struct carrier *cr, struct stage *s, int i, enum device_lane l, size_t bytes,
-                                char **out) {
-    if (bytes > s->bytes[i]) {
-        void *memory;
-        TRY(cr->runtime->host_alloc(cr->device, bytes, &memory));
-        TRY(cr->runtime->wait(cr->device, l)); /* the old one may still be read */
-        if (s->memory[i]) cr->runtime->host_free(cr->device, s->memory[i]);
-        s->memory[i] = memory;
-        s->bytes[i] = bytes;
-    }
-    *out = s->memory[i];
-    return ERR_NONE;
-}
-
 /* ---- what goes down, and what comes up again ---- */
 
-static struct element_range whole_range(const struct collective *c) {
+static struct element_range staged_range(const struct collective *c, bool any, bool own_part) {
+    if (!any) return (struct element_range){0, 0};
+    if (own_part) return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
     return (struct element_range){c->part ? c->part[0] : 0, c->sum.count};
 }
 
-static struct element_range own_part(const struct collective *c) {
-    return (struct element_range){c->part[c->rank], c->part[c->rank + 1]};
+/* The range of buf that this rank gives; of a gather its own part, also at the root, which receives around it. */
+static struct element_range staged_given(const struct collective *c) {
+    bool gives = c->kind != KIND_ALL_TO_ALL && c->kind != KIND_RECV;
+    if (kind_from_root(c->kind)) gives = c->rank == c->root;
+    if (c->kind == KIND_REDUCE) gives = own_terms(c) > 0;
+    return staged_range(c, gives, kind_gathers(c->kind));
 }
 
-/* The range of buf that this rank gives. */
-static struct element_range given_range(const struct collective *c) {
-    const struct element_range none = {0, 0};
-    switch (c->kind) {
-    case KIND_REDUCE:
-        return own_terms(c) ? whole_range(c) : none;
-    case KIND_BROADCAST:
-    case KIND_SCATTER:
-        return c->rank == c->root ? whole_range(c) : none;
-    case KIND_GATHER:
-        return c->rank == c->root ? none : own_part(c);
-    case KIND_ALL_GATHER:
-        return own_part(c);
-    case KIND_ALL_TO_ALL:
-    case KIND_RECV:
-        return none;
-    default:
-        return whole_range(c);
-    }
-}
-
-/* The ranges of buf that this rank receives: before and after its own part, or one range. */
-static void received_ranges(const struct collective *c, struct element_range out[2]) {
-    bool root = c->rank == c->root;
-    out[0] = out[1] = (struct element_range){0, 0};
-    if (c->kind == KIND_ALL_GATHER || (c->kind == KIND_GATHER && root)) {
-        out[0] = (struct element_range){c->part[0], c->part[c->rank]};
-        out[1] = (struct element_range){c->part[c->rank + 1], c->part[c->size]};
-    } else if (c->kind == KIND_REDUCE_SCATTER || (c->kind == KIND_SCATTER && !root)) {
-        out[0] = own_part(c);
-    } else if (c->kind == KIND_ALL_REDUCE || c->kind == KIND_RECV || c->kind == KIND_ALL_TO_ALL ||
-               (c->kind == KIND_REDUCE && root) || (c->kind == KIND_BROADCAST && !root)) {
-        out[0] = whole_range(c);
-    }
+/* The range of buf that this rank receives. */
+static struct element_range staged_received(const struct collective *c) {
+    bool root = c->rank == c->root, receives = c->kind != KIND_SEND;
+    if (kind_has_root(c->kind)) receives = kind_to_root(c->kind) ? root : !root;
+    return staged_range(c, receives, c->kind == KIND_REDUCE_SCATTER || c->kind == KIND_SCATTER);
 }
 
 /* ---- a call ---- */
 
-/* One that runs on the host's memory at h, and s for what all_to_all sends. */
-struct below {
-    struct carrier *cr;
-    enum device_lane lane;
-    char *buf, *send; /* where they lie on the device */
-    char *h, *s;
-    int64_t apart; /* there; here terms lie side by side */
-};
-
-/* terms: how many times the range, each in another term; 1: there is but one. */
-static enum error stage_fetch(const struct below *b, const struct collective *c, struct element_range r, int terms) {
-    for (int k = 0; k < terms && r.hi > r.lo; k++)
-        TRY(b->cr->runtime->read(b->cr->device, b->lane, element(c, b->h, k * c->apart + r.lo),
-                                 element(c, b->buf, k * b->apart + r.lo), bytes_of(c, r.hi - r.lo)));
-    return ERR_NONE;
-}
-
-static enum error stage_bring(const struct below *b, const struct collective *c, struct element_range r) {
-    if (r.hi <= r.lo) return ERR_NONE;
-    return b->cr->runtime->write(b->cr->device, b->lane, element(c, b->buf, r.lo), element(c, b->h, r.lo),
-                                 bytes_of(c, r.hi - r.lo));
-}
-
-/* Also what was written before from the same memory has then arrived. */
-static enum error go_down(struct below *b, struct collective *c) {
-    struct carrier *cr = b->cr;
-    if (b->h) TRY(stage_fetch(b, c, given_range(c), c->apart ? own_terms(c) : 1));
-    if (b->s) TRY(cr->runtime->read(cr->device, b->lane, b->s, b->send, bytes_of(c, c->send_part[c->size])));
-    return c->lane == LANE_COMM ? carrier_wait(cr, c, b->lane) : cr->runtime->wait(cr->device, b->lane);
-}
-
-static enum error come_up(struct below *b, struct collective *c) {
-    struct element_range ranges[2];
-    received_ranges(c, ranges);
-    for (int i = 0; i < 2 && b->h; i++) TRY(stage_bring(b, c, ranges[i]));
-    return ERR_NONE;
+/* there: the call as it lies on the device; c has the host's memory, where a rank's terms lie side by side. Also what was
+ * written before from the same memory has arrived afterwards. */
+static enum error staged_go_down(struct carrier *cr, enum device_lane l, const struct collective *there,
+                                 const struct collective *c) {
+    struct element_range r = staged_given(c);
+    int terms = c->apart ? own_terms(c) : 1;
+    for (int k = 0; k < terms && c->buf != there->buf && r.hi > r.lo; k++)
+        TRY(cr->runtime->read(cr->device, l, element(c, c->buf, k * c->apart + r.lo),
+                              element(c, there->buf, k * there->apart + r.lo), bytes_of(c, r.hi - r.lo)));
+    if (c->send != there->send)
+        TRY(cr->runtime->read(cr->device, l, (char *)(uintptr_t)c->send, there->send,
+                              bytes_of(c, c->send_part[c->size])));
+    return c->lane == LANE_COMM ? carrier_wait(cr, c, l) : cr->runtime->wait(cr->device, l);
 }
 
 static enum error staged_run(struct carrier *cr, struct collective *c, enum device_lane l) {
     struct stage *s = &((struct staged *)cr)->stages[c->lane];
-    const char *send = c->send;
-    struct below b = {.cr = cr, .lane = l, .buf = c->buf, .send = (char *)(uintptr_t)send, .apart = c->apart};
+    const struct collective there = *c;
+    const struct element_range got = staged_received(c);
     int64_t terms = c->apart ? own_terms(c) : 0; /* a server gives none, and receives */
-    if (device_holds(cr->device, c->buf))
-        TRY(stage_reserve(cr, s, 0, l, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1)), &b.h));
-    if (send && device_holds(cr->device, send))
-        TRY(stage_reserve(cr, s, 1, l, bytes_of(c, c->send_part[c->size]), &b.s));
-    if (b.h && c->apart) c->apart = c->sum.count;
-    TRY(go_down(&b, c));
-    if (b.h) c->buf = b.h;
-    if (b.s) c->send = b.s;
-    enum error err = collective_move(c);
-    c->buf = b.buf;
-    c->send = send;
-    c->apart = b.apart;
-    return err ? err : come_up(&b, c);
+    if (c->sum.count && device_holds(cr->device, c->buf)) {
+        TRY(slots_reserve(cr, l, &s->buf, bytes_of(c, c->sum.count * (terms > 1 ? terms : 1))));
+        c->buf = s->buf.memory;
+        if (c->apart) c->apart = c->sum.count;
+    }
+    enum error err = ERR_NONE;
+    if (c->send && c->send_part[c->size] && device_holds(cr->device, c->send)) {
+        err = slots_reserve(cr, l, &s->send, bytes_of(c, c->send_part[c->size]));
+        c->send = s->send.memory;
+    }
+    if (!err) err = staged_go_down(cr, l, &there, c);
+    if (!err) err = collective_move(c);
+    if (!err && c->buf != there.buf && got.hi > got.lo)
+        err = cr->runtime->write(cr->device, l, element(c, there.buf, got.lo), element(c, c->buf, got.lo),
+                                 bytes_of(c, got.hi - got.lo));
+    c->buf = there.buf;
+    c->send = there.send;
+    c->apart = there.apart;
+    return err;
 }
 
 const struct carrier_ops carrier_staged = {
     .name = "staged",
     .summary = "through the host's memory, by the group's own links and algorithms",
-    .suits = staged_suits,
     .open = staged_open,
     .close = staged_close,
     .run = staged_run,

@@ -8,7 +8,7 @@
 
 enum {
     STRANGER_BYTES = DOOR_RAW, /* that a stranger may send, handshake and message */
-    MOVE_MS = 30000,       /* for the rest of a message, and for a reply */
+    MOVE_MS = 30000,           /* for the rest of a message, and for a reply */
     KEEP_BYTES = 64 << 10,
 };
 

@@ -26,23 +26,23 @@ struct group_flight {
     struct group_flight *next;
 };
 static struct group_flight *flights; /* of this process */
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_mutex_t flights_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- reading ---- */
 
 /* The folder of all groups; false: nothing is to be recorded. */
-static bool find_folder(char out[PATH_MAX]) {
+static bool flights_folder(char out[PATH_MAX]) {
     const char *given = getenv("ENGINE_FLIGHT");
     int n = given ? snprintf(out, PATH_MAX, "%s", given)
                   : snprintf(out, PATH_MAX, "/dev/shm/engine-flight-%u", (unsigned)geteuid());
     return n > 0 && n < PATH_MAX - FLIGHT_NAME - 32;
 }
 
-/* One of them, with the ranks whose files can be read. */
+/* One of them, with the ranks whose files can be read. pool NULL: without the recordings. */
 static enum error flight_read(const char *folder, const char *name, struct pool *pool, struct flight_group *out) {
     struct recording one;
-    *out = (struct flight_group){.name = name};
-    for (int rank = 0; rank < (out->n ? out->ranks->size : RANKS_MOST); rank++) {
+    *out = (struct flight_group){.name = name, .over = true};
+    for (int rank = 0, size = RANKS_MOST; rank < size; rank++) {
         struct stat st;
         char path[PATH_MAX];
         int length = snprintf(path, sizeof path, "%s/%s/rank%d.bin", folder, name, rank);
@@ -50,119 +50,91 @@ static enum error flight_read(const char *folder, const char *name, struct pool 
         enum error err = recording_read(path, pool, &one);
         if (err == ERR_MEMORY) return err;
         if (err) continue;
+        if (out->n == 0) size = one.size; /* a damaged one may say another */
         out->lives |= !one.closed && one.process != PROCESS_GONE;
-        if (!out->ranks) out->ranks = pool_alloc(pool, (size_t)one.size * sizeof *out->ranks);
-        if (!out->ranks) return ERR_MEMORY;
-        out->ranks[out->n] = one;
+        out->over &= one.clean || one.exited;
+        if (pool && !out->ranks) out->ranks = pool_alloc(pool, (size_t)size * sizeof *out->ranks);
+        if (pool && !out->ranks) return ERR_MEMORY;
+        if (pool) out->ranks[out->n] = one;
         if (out->n++ == 0 || one.wall < out->opened) out->opened = one.wall;
         out->bytes += (size_t)st.st_size;
     }
     return ERR_NONE;
 }
 
-static int by_age(const void *a, const void *b) {
+static int flight_by_age(const void *a, const void *b) {
     const struct flight_group *x = a, *y = b;
     return (x->opened > y->opened) - (x->opened < y->opened);
 }
 
-enum { GROUPS_MAX = 4096 };
-struct flight_listing {
-    struct pool *pool;
-    struct flight_group *of;
-    int n;
-    bool brief; /* without the recordings */
-};
-
-static enum error add_group(struct flight_listing *l, const char *folder, const char *name) {
-    struct flight_group *g = &l->of[l->n];
-    struct pool *pool = l->pool;
-    if (l->brief) TRY(pool_create(&pool));
-    enum error err = flight_read(folder, name, pool, g);
-    if (l->brief) {
-        pool_free(pool);
-        g->ranks = NULL;
-    }
-    if (!err) l->n += g->n > 0;
-    return err;
-}
-
-static enum error list_groups(const char *folder, struct flight_listing *l) {
+/* brief: without the recordings. */
+static enum error flights_list(const char *folder, struct pool *pool, bool brief, struct flight_group **out, int *n) {
+    enum { GROUPS_MAX = 4096 };
+    struct flight_group *groups = *out = pool_alloc(pool, GROUPS_MAX * sizeof *groups);
     DIR *dir = opendir(folder);
-    enum error err = ERR_NONE;
-    l->of = pool_alloc(l->pool, GROUPS_MAX * sizeof *l->of);
-    if (!l->of) err = ERR_MEMORY;
-    for (struct dirent *e; dir && !err && l->n < GROUPS_MAX && (e = readdir(dir));) {
+    enum error err = groups ? ERR_NONE : ERR_MEMORY;
+    *n = 0;
+    for (struct dirent *e; dir && !err && *n < GROUPS_MAX && (e = readdir(dir));) {
         if (strlen(e->d_name) >= FLIGHT_NAME || *e->d_name == '.') continue;
-        const char *name = pool_strndup(l->pool, e->d_name, strlen(e->d_name));
-        err = name ? add_group(l, folder, name) : ERR_MEMORY;
+        const char *name = pool_strndup(pool, e->d_name, strlen(e->d_name));
+        err = name ? flight_read(folder, name, brief ? NULL : pool, &groups[*n]) : ERR_MEMORY;
+        if (!err) *n += groups[*n].n > 0;
     }
     if (dir) closedir(dir);
-    if (!err) qsort(l->of, (size_t)l->n, sizeof *l->of, by_age);
+    if (!err) qsort(groups, (size_t)*n, sizeof *groups, flight_by_age);
     return err;
 }
 
 enum error flight_list(struct pool *pool, struct flight_group **out, int *n) {
     char folder[PATH_MAX];
-    struct flight_listing l = {.pool = pool};
     *n = 0;
-    if (!find_folder(folder)) return ERR_NONE;
-    TRY(list_groups(folder, &l));
-    *out = l.of;
-    *n = l.n;
-    return ERR_NONE;
+    return flights_folder(folder) ? flights_list(folder, pool, false, out, n) : ERR_NONE;
 }
 
 /* ---- removing ---- */
 
-static bool is_over(const struct flight_group *g) {
-    for (int i = 0; i < g->n; i++)
-        if (!g->ranks[i].clean && !g->ranks[i].exited) return false;
-    return g->n > 0;
-}
-
 /* The last rank of this host to leave well removes the folder. */
-static void drop_if_over(const struct group_flight *f) {
-    struct pool *pool;
+static void flight_drop_if_over(const struct group_flight *f) {
     struct flight_group g;
     char folder[PATH_MAX];
-    if (pool_create(&pool) != ERR_NONE) return;
-    bool over = flight_read(f->folder, ".", pool, &g) == ERR_NONE && is_over(&g);
-    if (over && file_remove_tree(f->folder) != ERR_NONE) log_debug("%s", error_message());
-    if (over && !getenv("ENGINE_FLIGHT") && find_folder(folder)) (void)rmdir(folder); /* if that was the last group */
-    pool_free(pool);
+    if (flight_read(f->folder, ".", NULL, &g) != ERR_NONE || g.n == 0 || !g.over) return;
+    if (file_remove_tree(f->folder) != ERR_NONE) log_debug("%s", error_message());
+    if (!getenv("ENGINE_FLIGHT") && flights_folder(folder)) (void)rmdir(folder); /* if that was the last group */
 }
 
-static void leave_at_exit(void) {
-    pthread_mutex_lock(&mutex);
+static void flights_leave_at_exit(void) {
+    pthread_mutex_lock(&flights_mutex);
     for (struct group_flight *f = flights; f; f = f->next) {
         recorder_leave(f->recorder, recorder_failed(f->recorder) ? RECORDED_FAILED : RECORDED_EXIT);
-        drop_if_over(f);
+        flight_drop_if_over(f);
     }
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&flights_mutex);
 }
 
 /* Removes the oldest groups that nobody writes any more, once newer ones fill the room. */
 static void flight_sweep(const char *folder) {
-    struct flight_listing l = {.brief = true};
+    struct flight_group *groups;
+    struct pool *pool;
     char path[PATH_MAX];
     size_t kept = 0;
-    if (pool_create(&l.pool) != ERR_NONE) return;
-    if (list_groups(folder, &l) != ERR_NONE) l.n = 0;
-    for (int i = l.n - 1; i >= 0; i--) {
+    int n;
+    if (pool_create(&pool) != ERR_NONE) return;
+    if (flights_list(folder, pool, true, &groups, &n) != ERR_NONE) n = 0;
+    for (int i = n - 1; i >= 0; i--) {
         bool full = kept >= FLIGHT_KEEP;
-        if (l.of[i].lives) continue;
-        if (!full) kept += l.of[i].bytes;
-        if (full && snprintf(path, sizeof path, "%s/%s", folder, l.of[i].name) < PATH_MAX &&
+        if (groups[i].lives) continue;
+        if (!full) kept += groups[i].bytes;
+        if (full && snprintf(path, sizeof path, "%s/%s", folder, groups[i].name) < PATH_MAX &&
             file_remove_tree(path) != ERR_NONE)
             log_debug("%s", error_message());
     }
-    pool_free(l.pool);
+    pool_free(pool);
 }
 
 /* ---- writing ---- */
 
 /* Everybody may write to /dev/shm: a folder there that another user made or may write to is not used. */
-static enum error make_folder(const char *folder) {
+static enum error flights_make_folder(const char *folder) {
     struct stat st;
     if (mkdir(folder, 0700) != 0 && errno != EEXIST)
         return FAIL(ERR_CREATE, "cannot create '%s': %s", folder, strerror(errno));
@@ -172,7 +144,7 @@ static enum error make_folder(const char *folder) {
 }
 
 /* A name that no other group has, from the clock and the process number of rank 0. */
-static enum error agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
+static enum error flight_agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
     int64_t id = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec + (int64_t)getpid();
@@ -181,12 +153,8 @@ static enum error agree_on_name(struct group *g, char out[FLIGHT_NAME]) {
     return ERR_NONE;
 }
 
-static bool is_first_here(const struct group *g) {
-    return g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0;
-}
-
 /* Tries twice, since a rank that leaves at once may remove the folder in between. */
-static enum error open_file(const struct group *g, struct group_flight *f) {
+static enum error flight_create_file(const struct group *g, struct group_flight *f) {
     char path[sizeof f->folder + 32];
     snprintf(path, sizeof path, "%s/rank%d.bin", f->folder, g->rank);
     const struct recorder_params p = {
@@ -197,11 +165,11 @@ static enum error open_file(const struct group *g, struct group_flight *f) {
 
 static void flight_enlist(struct group_flight *f) {
     static bool registered;
-    pthread_mutex_lock(&mutex);
-    if (!registered) registered = atexit(leave_at_exit) == 0;
+    pthread_mutex_lock(&flights_mutex);
+    if (!registered) registered = atexit(flights_leave_at_exit) == 0;
     f->next = flights;
     flights = f;
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&flights_mutex);
 }
 
 enum error flight_open(struct group *g, const struct group_flight *parent, int split, int color,
@@ -213,18 +181,19 @@ enum error flight_open(struct group *g, const struct group_flight *parent, int s
     TRY(memory_alloc(sizeof(struct group_flight), &memory));
     struct group_flight *f = memory;
     enum error err = ERR_NONE;
+    bool first = g->params.roster ? g->params.roster->of[g->rank].local == 0 : g->rank == 0; /* of this host */
     if (!split)
-        err = agree_on_name(g, f->name);
+        err = flight_agree_on_name(g, f->name);
     else if (parent && snprintf(f->name, FLIGHT_NAME, "%s.%d-%d", parent->name, split, color) >= FLIGHT_NAME)
         *f->name = '\0';
-    if (err || !*f->name || !find_folder(folder)) {
+    if (err || !*f->name || !flights_folder(folder)) {
         memory_free(f);
         return err;
     }
     snprintf(f->folder, sizeof f->folder, "%s/%s", folder, f->name);
-    err = make_folder(folder);
-    if (!err && !split && is_first_here(g)) flight_sweep(folder);
-    if (!err) err = open_file(g, f);
+    err = flights_make_folder(folder);
+    if (!err && !split && first) flight_sweep(folder);
+    if (!err) err = flight_create_file(g, f);
     if (err) {
         log_warn("no flight recorder: %s", error_message());
         memory_free(f);
@@ -238,13 +207,13 @@ enum error flight_open(struct group *g, const struct group_flight *parent, int s
 
 void flight_close(struct group_flight *f, bool failed) {
     if (!f) return;
-    pthread_mutex_lock(&mutex);
+    pthread_mutex_lock(&flights_mutex);
     struct group_flight **at = &flights;
     while (*at != f) at = &(*at)->next;
     *at = f->next;
-    pthread_mutex_unlock(&mutex);
+    pthread_mutex_unlock(&flights_mutex);
     recorder_close(f->recorder, !failed && !recorder_failed(f->recorder));
-    drop_if_over(f);
+    flight_drop_if_over(f);
     memory_free(f);
 }
 

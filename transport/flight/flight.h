@@ -24,6 +24,7 @@ struct flight_group {
     struct recording *ranks; /* those that this host has */
     int n;
     bool lives;     /* at least one of their processes does */
+    bool over;      /* all of them have left well, or exited */
     int64_t opened; /* ns of the wall clock, when the first rank opened it */
     size_t bytes;
 };

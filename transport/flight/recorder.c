@@ -34,25 +34,18 @@ uint32_t record_head_check(const struct record_head *h) {
     return crc32c(0, &copy, offsetof(struct record_head, end));
 }
 
-static int64_t wall_ns(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
-static uint32_t lanes_of(const struct recorder_params *p) {
-    return p->mail ? ALL_LANES : LANES;
-}
-
-static void write_head(struct record_head *h, const struct recorder_params *p) {
+static void recorder_write_head(const struct recorder *r, const struct recorder_params *p) {
+    struct record_head *h = r->head;
+    struct timespec wall;
+    clock_gettime(CLOCK_REALTIME, &wall);
     memcpy(h->magic, RECORD_MAGIC, sizeof h->magic);
     h->rank = p->rank;
     h->size = p->size;
     h->pid = (int32_t)getpid();
     h->started = process_start(h->pid, NULL);
-    h->lanes = lanes_of(p);
-    h->a_lane = (uint32_t)p->calls;
-    h->wall = wall_ns();
+    h->lanes = r->lanes;
+    h->a_lane = r->a_lane;
+    h->wall = (int64_t)wall.tv_sec * 1000000000 + wall.tv_nsec;
     h->clock = clock_ns();
     (void)gethostname(h->host, sizeof h->host - 1);
     for (int k = 0; k < KINDS; k++) snprintf(h->kinds[k], sizeof h->kinds[k], "%s", kind_name((enum kind)k));
@@ -63,7 +56,7 @@ static void write_head(struct record_head *h, const struct recorder_params *p) {
     h->check = record_head_check(h);
 }
 
-static enum error make_folder_of(const char *path) {
+static enum error recorder_make_folder(const char *path) {
     const char *slash = strrchr(path, '/');
     char folder[PATH_MAX];
     if (!slash || slash == path) return ERR_NONE;
@@ -72,55 +65,52 @@ static enum error make_folder_of(const char *path) {
     return file_make_folders(folder);
 }
 
-static size_t file_bytes(const struct recorder_params *p) {
-    return RECORD_HEAD + (size_t)lanes_of(p) * (size_t)p->calls * sizeof(struct flight_record);
+static size_t recorder_bytes(uint32_t lanes, uint32_t a_lane) {
+    return RECORD_HEAD + (size_t)lanes * a_lane * sizeof(struct flight_record);
 }
 
 /* The file gets all its blocks here: a full disk is an error now, and not a signal later. */
-static enum error file_create(const struct recorder_params *p, int *out) {
+static enum error recorder_file_create(const struct recorder_params *p, size_t bytes, int *out) {
     const char *path = p->path;
-    TRY(make_folder_of(path));
+    TRY(recorder_make_folder(path));
     if (unlink(path) != 0 && errno != ENOENT) return FAIL(ERR_CREATE, "cannot replace '%s': %s", path, strerror(errno));
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, p->private ? 0600 : 0666);
-    if (fd < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
+    *out = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, p->private ? 0600 : 0666);
+    if (*out < 0) return FAIL(ERR_CREATE, "cannot create '%s': %s", path, strerror(errno));
     int why;
-    do why = posix_fallocate(fd, 0, (off_t)file_bytes(p));
+    do why = posix_fallocate(*out, 0, (off_t)bytes);
     while (why == EINTR);
-    if (why) {
-        close(fd);
-        (void)unlink(path);
-        return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(why));
-    }
-    *out = fd;
-    return ERR_NONE;
+    if (!why) return ERR_NONE;
+    (void)unlink(path);
+    return FAIL(ERR_IO, "cannot write '%s': %s", path, strerror(why));
 }
 
-static enum error file_map(const struct recorder_params *p, void **out) {
+static enum error recorder_map(struct recorder *r, const struct recorder_params *p) {
+    size_t bytes = recorder_bytes(r->lanes, r->a_lane);
     int fd = -1;
-    TRY(file_create(p, &fd));
-    *out = mmap(NULL, file_bytes(p), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    int why = errno;
-    close(fd);
-    if (*out == MAP_FAILED) return FAIL(ERR_IO, "cannot map '%s': %s", p->path, strerror(why));
-    return ERR_NONE;
+    enum error err = recorder_file_create(p, bytes, &fd);
+    void *map = err ? NULL : mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) err = FAIL(ERR_IO, "cannot map '%s': %s", p->path, strerror(errno));
+    if (fd >= 0) close(fd);
+    r->head = map;
+    return err;
 }
 
 enum error recorder_open(const struct recorder_params *p, struct recorder **out) {
     assert(p->rank >= 0 && p->rank < p->size && p->size <= RANKS_MOST);
     assert(p->calls > 0 && p->calls <= RECORDER_CALLS);
-    void *memory, *map;
+    void *memory;
     TRY(memory_alloc(sizeof(struct recorder), &memory));
-    enum error err = file_map(p, &map);
+    struct recorder *r = memory;
+    r->lanes = p->mail ? ALL_LANES : LANES;
+    r->a_lane = (uint32_t)p->calls;
+    enum error err = recorder_map(r, p);
     if (err) {
-        memory_free(memory);
+        memory_free(r);
         return err;
     }
-    struct recorder *r = *out = memory;
-    r->head = map;
-    r->records = (struct flight_record *)(void *)((char *)map + RECORD_HEAD);
-    r->lanes = lanes_of(p);
-    r->a_lane = (uint32_t)p->calls;
-    write_head(r->head, p);
+    r->records = (struct flight_record *)(void *)((char *)r->head + RECORD_HEAD);
+    recorder_write_head(r, p);
+    *out = r;
     return ERR_NONE;
 }
 
@@ -131,7 +121,7 @@ void recorder_leave(struct recorder *r, enum recorded_end how) {
 void recorder_close(struct recorder *r, bool clean) {
     if (!r) return;
     recorder_leave(r, clean ? RECORDED_CLEAN : RECORDED_FAILED);
-    munmap(r->head, RECORD_HEAD + (size_t)r->a_lane * r->lanes * sizeof(struct flight_record));
+    munmap(r->head, recorder_bytes(r->lanes, r->a_lane));
     memory_free(r);
 }
 
@@ -155,14 +145,7 @@ static void record_write(struct flight_record *e, uint64_t number, const struct 
     atomic_store_explicit(&e->error, error, memory_order_relaxed);
     e->number = number;
     e->began = began;
-    e->count = c->count;
-    e->tag = c->tag;
-    e->sequence = c->sequence;
-    e->peer = c->peer;
-    e->lane = c->lane;
-    e->kind = c->kind;
-    e->type = c->type;
-    e->op = c->op;
+    e->call = *c;
     atomic_store_explicit(&e->check, record_check(e), memory_order_release);
 }
 

@@ -24,11 +24,12 @@ void recorder_close(struct recorder *r, bool clean);
 /* What the recording is called where several are shown. */
 void recorder_label(struct recorder *r, const char *label);
 
-struct recorded_call {
-    uint32_t sequence;            /* of collectives on the lane; 0 for send and recv */
-    uint8_t lane, kind, type, op; /* as the group numbers them */
-    int32_t peer;                 /* root or peer; -1: none, or any */
+struct recorded_call { /* as it stands in the file */
     int64_t count, tag;
+    uint32_t sequence;            /* of collectives on the lane; 0 for send and recv */
+    int32_t peer;                 /* root or peer; -1: none, or any */
+    uint8_t lane, kind, type, op; /* as the group numbers them */
+    uint8_t unused[4];
 };
 /* Each of these is a few stores without a lock: a lane has one thread, and one call at a time. If r is
  * NULL, nothing is recorded. */
@@ -72,7 +73,7 @@ struct recording {
     struct recording_call *calls; /* oldest first; on LANE_IN receives that have ended, and the one it waits for */
     int ncalls;
 };
-/* ERR_DATA: not a recorder's file, or damaged. */
+/* ERR_DATA: not a recorder's file, or damaged. pool NULL: all but the calls, from the head of the file alone. */
 MUST_CHECK enum error recording_read(const char *path, struct pool *pool, struct recording *out);
 /* The text that 'engine inspect' prints for the recordings of one run's or group's ranks: what they wait for, and, if
  * whole, where each rank is or was. */

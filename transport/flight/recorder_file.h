@@ -21,11 +21,8 @@ struct flight_record {
     _Atomic int32_t error;
     _Atomic int64_t ended;
     uint64_t number;
-    int64_t began, count, tag;
-    uint32_t sequence;
-    int32_t peer;
-    uint8_t lane, kind, type, op;
-    uint8_t unused[4];
+    int64_t began;
+    struct recorded_call call;
 };
 _Static_assert(sizeof(struct flight_record) == 64, "records are a line each");
 
@@ -51,9 +48,10 @@ _Static_assert(sizeof(struct record_head) <= RECORD_HEAD, "the head is one page"
 
 /* Never 0. */
 static inline uint32_t record_check(const struct flight_record *r) {
-    uint64_t what = (uint64_t)r->lane | (uint64_t)r->kind << 8 | (uint64_t)r->type << 16 | (uint64_t)r->op << 24 |
-                    (uint64_t)(uint32_t)r->peer << 32;
-    const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)r->count, (uint64_t)r->tag, r->sequence, what};
+    const struct recorded_call *c = &r->call;
+    uint64_t what = (uint64_t)c->lane | (uint64_t)c->kind << 8 | (uint64_t)c->type << 16 | (uint64_t)c->op << 24 |
+                    (uint64_t)(uint32_t)c->peer << 32;
+    const uint64_t words[] = {r->number, (uint64_t)r->began, (uint64_t)c->count, (uint64_t)c->tag, c->sequence, what};
     uint64_t h = 0xcbf29ce484222325u;
     for (int i = 0; i < 6; i++) {
         h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;

@@ -20,6 +20,9 @@ struct merge_report {
     double end;           /* now, if a rank's process lives; else the last sign of life of any rank */
     uint32_t next[LANES]; /* the first collective that not all have finished; 0: none was called */
 };
+struct phrase { /* returned by value, to stand among the arguments of a print */
+    char text[400];
+};
 
 /* ---- looking up ---- */
 
@@ -29,150 +32,149 @@ static const struct recording_call *find_call(const struct recording *r, int lan
     return NULL;
 }
 
-static bool is_done(const struct recording_call *c) {
+static const struct recording_call *find_any_call(const struct merge_report *m, int lane, uint32_t sequence) {
+    const struct recording_call *c = NULL;
+    for (int i = 0; i < m->n && !c; i++) c = find_call(&m->ranks[i], lane, sequence);
+    return c;
+}
+
+static bool call_is_done(const struct recording_call *c) {
     return c->ended != 0 && c->error == ERR_NONE;
 }
 
-/* The last collective of the lane that the rank has finished; 0: none. */
-static uint32_t last_done(const struct recording *r, int lane) {
-    for (int i = r->ncalls - 1; i >= 0; i--)
-        if (r->calls[i].call.lane == lane && r->calls[i].call.sequence && is_done(&r->calls[i]))
-            return r->calls[i].call.sequence;
+/* The last collective of the lane that the rank has finished; 0: none. used is set where it has begun any. */
+static uint32_t lane_last_done(const struct recording *r, int lane, bool *used) {
+    for (int i = r->ncalls - 1; i >= 0; i--) {
+        const struct recording_call *c = &r->calls[i];
+        if (c->call.lane != lane || !c->call.sequence) continue;
+        *used = true;
+        if (call_is_done(c)) return c->call.sequence;
+    }
     return 0;
 }
 
-static bool lane_used(const struct recording *r, int lane) {
-    for (int i = 0; i < r->ncalls; i++)
-        if (r->calls[i].call.lane == lane && r->calls[i].call.sequence) return true;
-    return false;
-}
-
 /* Seconds of the wall clock, the one that hosts share. */
-static double wall_of(const struct recording *r, int64_t clock) {
+static double recording_wall(const struct recording *r, int64_t clock) {
     return ((double)r->wall + ((double)clock - (double)r->clock)) * 1e-9;
 }
 
-static bool is_here(const struct recording *r) {
+static bool recording_lives(const struct recording *r) {
     return !r->closed && (r->process == PROCESS_LIVES || r->process == PROCESS_STOPPED);
 }
 
-static double last_sign(const struct recording *r) {
+static double recording_last_sign(const struct recording *r) {
     int64_t last = r->clock > r->noted ? r->clock : r->noted;
     for (int i = 0; i < r->ncalls; i++) {
         if (r->calls[i].began > last) last = r->calls[i].began;
         if (r->calls[i].ended > last) last = r->calls[i].ended;
     }
-    return wall_of(r, last);
+    return recording_wall(r, last);
 }
 
 /* How long a call has lasted; one that never ended is counted until m->end. */
 static double call_lasted(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
-    return c->ended ? ((double)c->ended - (double)c->began) * 1e-9 : m->end - wall_of(r, c->began);
+    return c->ended ? ((double)c->ended - (double)c->began) * 1e-9 : m->end - recording_wall(r, c->began);
 }
 
-static bool same_call(const struct recorded_call *a, const struct recorded_call *b) {
+static bool call_is_same(const struct recorded_call *a, const struct recorded_call *b) {
     return a->kind == b->kind && a->type == b->type && a->op == b->op && a->peer == b->peer && a->count == b->count;
 }
 
-static bool is_message(const struct recording_call *c) {
-    return c->call.lane >= LANES;
-}
-
 /* What the rank is doing on the lane; NULL: nothing. */
-static const struct recording_call *open_call(const struct recording *r, int lane) {
+static const struct recording_call *find_open_call(const struct recording *r, int lane) {
     for (int i = r->ncalls - 1; i >= 0; i--)
         if (r->calls[i].call.lane == lane && !r->calls[i].ended) return &r->calls[i];
     return NULL;
 }
 
-/* ---- words ---- */
+/* ---- phrases ---- */
 
 /* "from rank 1" */
-static void print_peer(const struct merge_report *m, const struct recording_call *c) {
-    fprintf(m->out, c->call.lane == LANE_IN ? "from " : "to ");
-    if (c->call.peer >= 0)
-        fprintf(m->out, "rank %d", c->call.peer);
-    else
-        fprintf(m->out, "any rank");
+static struct phrase peer_phrase(const struct recording_call *c) {
+    struct phrase p;
+    const char *way = c->call.lane == LANE_IN ? "from" : "to";
+    snprintf(p.text, sizeof p.text, c->call.peer < 0 ? "%s any rank" : "%s rank %d", way, c->call.peer);
+    return p;
 }
 
-static void print_call(const struct merge_report *m, const struct recording_call *c) {
-    fprintf(m->out, "%s", c->name);
-    char bytes[32];
-    if (c->call.sequence) fprintf(m->out, " %u", (unsigned)c->call.sequence);
-    if (is_message(c)) {
-        fprintf(m->out, " ");
-        print_peer(m, c);
-        fprintf(m->out, ", tag %lld", (long long)c->call.tag);
-    } else if (!c->call.sequence && c->call.peer >= 0)
-        fprintf(m->out, " with rank %d", c->call.peer);
-    if (c->bytes) fprintf(m->out, " (%s)", text_of_bytes((double)c->bytes, bytes));
-}
-
-/* "10:02:11", in this host's time zone. */
-static void print_time(const struct merge_report *m, double wall) {
-    time_t seconds = (time_t)wall;
-    struct tm t;
-    char text[16];
-    if (localtime_r(&seconds, &t) && strftime(text, sizeof text, "%H:%M:%S", &t)) fprintf(m->out, "%s", text);
+/* "all_reduce 411 (4.0 KB)", "recv from rank 1, tag 7", "send with rank 1" */
+static struct phrase call_phrase(const struct recording_call *c) {
+    struct phrase p;
+    char which[64] = "", size[40] = "", bytes[32];
+    if (c->call.sequence)
+        snprintf(which, sizeof which, " %u", (unsigned)c->call.sequence);
+    else if (c->call.lane >= LANES)
+        snprintf(which, sizeof which, " %.30s, tag %lld", peer_phrase(c).text, (long long)c->call.tag);
+    else if (c->call.peer >= 0)
+        snprintf(which, sizeof which, " with rank %d", c->call.peer);
+    if (c->bytes) snprintf(size, sizeof size, " (%s)", text_of_bytes((double)c->bytes, bytes));
+    snprintf(p.text, sizeof p.text, "%s%s%s", c->name, which, size);
+    return p;
 }
 
 /* "all_reduce(f32, 1024, operation 0)": all that may differ. */
-static void print_whole(const struct merge_report *m, const struct recording_call *c) {
-    fprintf(m->out, "%s(%s, %lld, operation %u", c->name, c->type, (long long)c->call.count, c->call.op);
-    if (c->call.peer >= 0) fprintf(m->out, ", root %d", c->call.peer);
-    fprintf(m->out, ")");
+static struct phrase whole_phrase(const struct recording_call *c) {
+    struct phrase p;
+    char root[32] = "";
+    if (c->call.peer >= 0) snprintf(root, sizeof root, ", root %d", c->call.peer);
+    snprintf(p.text, sizeof p.text, "%s(%s, %lld, operation %u%s)", c->name, c->type, (long long)c->call.count,
+             c->call.op, root);
+    return p;
 }
 
-/* "0, 1, 3": the first 'count' of 'some'. */
-static void print_some(const struct merge_report *m, int count) {
-    char text[400];
-    text_of_numbers(m->some, count, text, sizeof text);
-    fprintf(m->out, "%s", text);
+/* ", since 10:02:11", in this host's time zone. */
+static struct phrase since_phrase(const struct recording *r, const struct recording_call *c) {
+    struct phrase p = {""};
+    time_t seconds = (time_t)recording_wall(r, c->began);
+    struct tm t;
+    if (localtime_r(&seconds, &t)) strftime(p.text, sizeof p.text, ", since %H:%M:%S", &t);
+    return p;
 }
 
-/* "ranks 0, 1, 3": those that have entered the collective, or those that have not. Gives how many. */
-static int print_ranks(const struct merge_report *m, int lane, uint32_t sequence, bool entered) {
+/* "11.2 s ago" */
+static struct phrase ago_phrase(const struct merge_report *m, const struct recording *r, double when) {
+    struct phrase p;
+    snprintf(p.text, sizeof p.text, "%.1f s %s", m->end - when, recording_lives(r) ? "ago" : "before the end");
+    return p;
+}
+
+/* "ranks 0, 1, 3": the first 'count' of 'some'. */
+static struct phrase some_phrase(const struct merge_report *m, int count) {
+    struct phrase p = {""};
+    int n = count ? snprintf(p.text, sizeof p.text, count == 1 ? "rank " : "ranks ") : 0;
+    text_of_numbers(m->some, count, p.text + n, sizeof p.text - (size_t)n);
+    return p;
+}
+
+/* Those that have entered the collective, or those that have not; nothing if there are none. */
+static struct phrase ranks_phrase(const struct merge_report *m, int lane, uint32_t sequence, bool entered) {
     int count = 0;
     for (int i = 0; i < m->n; i++)
         if ((find_call(&m->ranks[i], lane, sequence) != NULL) == entered) m->some[count++] = m->ranks[i].rank;
-    if (count) fprintf(m->out, count == 1 ? "rank " : "ranks ");
-    print_some(m, count);
-    return count;
-}
-
-static const struct recording_call *any_call(const struct merge_report *m, int lane, uint32_t sequence) {
-    for (int i = 0; i < m->n; i++) {
-        const struct recording_call *c = find_call(&m->ranks[i], lane, sequence);
-        if (c) return c;
-    }
-    return NULL;
+    return some_phrase(m, count);
 }
 
 /* ---- one lane ---- */
 
-static uint32_t next_of(const struct merge_report *m, int lane) {
-    uint32_t least = UINT32_MAX;
+static uint32_t lane_next(const struct merge_report *m, int lane) {
+    uint32_t next = UINT32_MAX;
     bool used = false;
     for (int i = 0; i < m->n; i++) {
-        uint32_t done = last_done(&m->ranks[i], lane);
-        if (done < least) least = done;
-        used |= lane_used(&m->ranks[i], lane);
+        uint32_t done = lane_last_done(&m->ranks[i], lane, &used);
+        if (done < next) next = done;
     }
-    return used && least < UINT32_MAX ? least + 1 : 0;
+    return used ? next + 1 : 0;
 }
 
 static void print_mismatches(const struct merge_report *m, int lane, const struct recording_call *first) {
+    uint32_t sequence = first->call.sequence;
     int who = 0;
-    while (find_call(&m->ranks[who], lane, first->call.sequence) != first) who++;
+    while (find_call(&m->ranks[who], lane, sequence) != first) who++;
     for (int i = who + 1; i < m->n; i++) {
-        const struct recording_call *c = find_call(&m->ranks[i], lane, first->call.sequence);
-        if (!c || same_call(&c->call, &first->call)) continue;
-        fprintf(m->out, "  MISMATCH: rank %d called ", m->ranks[i].rank);
-        print_whole(m, c);
-        fprintf(m->out, " as collective %u, where rank %d called ", (unsigned)c->call.sequence, m->ranks[who].rank);
-        print_whole(m, first);
-        fprintf(m->out, "\n");
+        const struct recording_call *c = find_call(&m->ranks[i], lane, sequence);
+        if (!c || call_is_same(&c->call, &first->call)) continue;
+        fprintf(m->out, "  MISMATCH: rank %d called %s as collective %u, where rank %d called %s\n", m->ranks[i].rank,
+                whole_phrase(c).text, (unsigned)sequence, m->ranks[who].rank, whole_phrase(first).text);
     }
 }
 
@@ -187,24 +189,15 @@ static double longest_wait(const struct merge_report *m, int lane) {
 
 static void print_lane(const struct merge_report *m, int lane) {
     uint32_t next = m->next[lane];
-    const struct recording_call *done = any_call(m, lane, next - 1), *open = any_call(m, lane, next);
-    fprintf(m->out, lane ? "communication lane: " : "the ranks' own calls: ");
-    if (done) {
-        fprintf(m->out, "all finished ");
-        print_call(m, done);
-    } else
-        fprintf(m->out, "no collective was finished by all");
+    const struct recording_call *done = find_any_call(m, lane, next - 1), *open = find_any_call(m, lane, next);
+    fprintf(m->out, "%s: %s%s", lane ? "communication lane" : "the ranks' own calls",
+            done ? "all finished " : "no collective was finished by all", done ? call_phrase(done).text : "");
     if (open) {
-        fprintf(m->out, "; ");
-        print_ranks(m, lane, next, true);
-        fprintf(m->out, " entered ");
-        print_call(m, open);
-        fprintf(m->out, ", ");
-        if (print_ranks(m, lane, next, false))
-            fprintf(m->out, " did not");
-        else
-            fprintf(m->out, "and not all finished it");
-        if (longest_wait(m, lane) >= 0.05) fprintf(m->out, "; the longest wait there: %.1f s", longest_wait(m, lane));
+        const struct phrase missing = ranks_phrase(m, lane, next, false);
+        double longest = longest_wait(m, lane);
+        fprintf(m->out, "; %s entered %s, ", ranks_phrase(m, lane, next, true).text, call_phrase(open).text);
+        fprintf(m->out, *missing.text ? "%s did not" : "and not all finished it", missing.text);
+        if (longest >= 0.05) fprintf(m->out, "; the longest wait there: %.1f s", longest);
     }
     fprintf(m->out, "\n");
     if (open) print_mismatches(m, lane, open);
@@ -213,7 +206,7 @@ static void print_lane(const struct merge_report *m, int lane) {
 /* ---- messages ---- */
 
 /* The last message that the rank has begun to send to 'to', with that tag or (NULL) any. */
-static const struct recording_call *last_sent(const struct recording *r, int to, const int64_t *tag) {
+static const struct recording_call *find_last_sent(const struct recording *r, int to, const int64_t *tag) {
     for (int i = r->ncalls - 1; i >= 0; i--) {
         const struct recording_call *c = &r->calls[i];
         if (c->call.lane == LANE_OUT && c->call.peer == to && !c->error && (!tag || c->call.tag == *tag)) return c;
@@ -222,72 +215,55 @@ static const struct recording_call *last_sent(const struct recording *r, int to,
 }
 
 /* Whether the record has lost older messages that it sent. */
-static bool has_forgotten(const struct recording *r) {
+static bool recording_has_forgotten(const struct recording *r) {
     for (int i = 0; i < r->ncalls; i++)
         if (r->calls[i].call.lane == LANE_OUT) return r->calls[i].number > 0;
     return false;
 }
 
-/* "11.2 s ago" */
-static void print_ago(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
-    fprintf(m->out, "%.1f s %s", m->end - wall_of(r, c->ended), is_here(r) ? "ago" : "before the end");
-}
-
 /* What r has sent to the rank that waits for c. */
 static void print_sent(const struct merge_report *m, const struct recording *r, int to,
                        const struct recording_call *c) {
-    const struct recording_call *same = last_sent(r, to, &c->call.tag), *any = last_sent(r, to, NULL);
-    fprintf(m->out, "rank %d ", r->rank);
+    const struct recording_call *same = find_last_sent(r, to, &c->call.tag), *any = find_last_sent(r, to, NULL);
     if (same && !same->ended)
-        fprintf(m->out, "has begun to send one");
-    else if (same) {
-        fprintf(m->out, "sent the last with this tag ");
-        print_ago(m, r, same);
-    } else
-        fprintf(m->out, "has sent it nothing with this tag%s", has_forgotten(r) ? " lately" : "");
-    if (!same && any && any->ended) {
-        fprintf(m->out, " (the last: tag %lld, ", (long long)any->call.tag);
-        print_ago(m, r, any);
-        fprintf(m->out, ")");
+        fprintf(m->out, " has begun to send one, and");
+    else if (same)
+        fprintf(m->out, " sent the last with this tag %s, and", ago_phrase(m, r, recording_wall(r, same->ended)).text);
+    else {
+        fprintf(m->out, " has sent it nothing with this tag%s", recording_has_forgotten(r) ? " lately" : "");
+        if (any && any->ended)
+            fprintf(m->out, " (the last: tag %lld, %s)", (long long)any->call.tag,
+                    ago_phrase(m, r, recording_wall(r, any->ended)).text);
+        fprintf(m->out, ", and");
     }
 }
 
 /* What the peer of a message does instead. */
 static void print_state(const struct merge_report *m, const struct recording *r) {
-    const struct recording_call *c = open_call(r, LANE_IN);
-    bool waits = c != NULL, here = is_here(r);
-    for (int lane = 0; lane <= LANE_OUT && !c; lane++) c = open_call(r, lane);
+    const struct recording_call *c = find_open_call(r, LANE_IN);
+    bool waits = c != NULL, here = recording_lives(r);
+    for (int lane = 0; lane <= LANE_OUT && !c; lane++) c = find_open_call(r, lane);
     if (r->closed)
-        fprintf(m->out, r->clean || r->exited ? "has ended" : "has failed");
+        fprintf(m->out, r->clean || r->exited ? " has ended" : " has failed");
     else if (r->process == PROCESS_STOPPED)
-        fprintf(m->out, "is stopped");
-    else if (c) {
-        fprintf(m->out, waits ? here ? "waits in " : "waited in " : here ? "is in " : "was in ");
-        print_call(m, c);
-    } else
-        fprintf(m->out, r->process == PROCESS_GONE ? "was killed" : here ? "is in no call" : "was in no call");
+        fprintf(m->out, " is stopped");
+    else if (c)
+        fprintf(m->out, " %s in %s", waits ? here ? "waits" : "waited" : here ? "is" : "was", call_phrase(c).text);
+    else
+        fprintf(m->out, r->process == PROCESS_GONE ? " was killed" : here ? " is in no call" : " was in no call");
 }
 
 static void print_message(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
-    bool here = is_here(r), receives = c->call.lane == LANE_IN;
+    bool here = recording_lives(r), receives = c->call.lane == LANE_IN;
     const char *verb = receives ? here ? "waits for" : "waited for" : here ? "is sending" : "was sending";
     char bytes[32];
-    fprintf(m->out, "rank %d %s a message of %s with tag %lld ", r->rank, verb, text_of_bytes((double)c->bytes, bytes),
-            (long long)c->call.tag);
-    print_peer(m, c);
-    fprintf(m->out, " for %.1f s", call_lasted(m, r, c));
-    if (here) {
-        fprintf(m->out, ", since ");
-        print_time(m, wall_of(r, c->began));
-    }
+    fprintf(m->out, "rank %d %s a message of %s with tag %lld %s for %.1f s%s", r->rank, verb,
+            text_of_bytes((double)c->bytes, bytes), (long long)c->call.tag, peer_phrase(c).text, call_lasted(m, r, c),
+            here ? since_phrase(r, c).text : "");
     for (int i = 0; i < m->n; i++) {
         if (m->ranks[i].rank != c->call.peer) continue;
-        fprintf(m->out, "; ");
-        if (receives)
-            print_sent(m, &m->ranks[i], r->rank, c);
-        else
-            fprintf(m->out, "rank %d", m->ranks[i].rank);
-        fprintf(m->out, receives ? ", and " : " ");
+        fprintf(m->out, "; rank %d", m->ranks[i].rank);
+        if (receives) print_sent(m, &m->ranks[i], r->rank, c);
         print_state(m, &m->ranks[i]);
     }
     fprintf(m->out, "\n");
@@ -296,7 +272,7 @@ static void print_message(const struct merge_report *m, const struct recording *
 static void print_messages(const struct merge_report *m) {
     for (int i = 0; i < m->n; i++)
         for (int lane = LANE_OUT; lane <= LANE_IN; lane++) {
-            const struct recording_call *c = open_call(&m->ranks[i], lane);
+            const struct recording_call *c = find_open_call(&m->ranks[i], lane);
             if (c && !m->ranks[i].closed) print_message(m, &m->ranks[i], c);
         }
 }
@@ -304,45 +280,36 @@ static void print_messages(const struct merge_report *m) {
 /* ---- one rank ---- */
 
 static void print_last_call(const struct merge_report *m, const struct recording *r, const struct recording_call *c) {
-    bool here = is_here(r) && !c->ended;
-    fprintf(m->out, is_done(c) ? "was last in " : here ? "is in " : "was in ");
-    print_call(m, c);
-    if (is_done(c))
+    bool here = recording_lives(r) && !c->ended;
+    fprintf(m->out, "%s in %s", call_is_done(c) ? "was last" : here ? "is" : "was", call_phrase(c).text);
+    if (call_is_done(c))
         fprintf(m->out, ", done");
-    else if (c->ended)
-        fprintf(m->out, " for %.1f s, which failed: %s", call_lasted(m, r, c), error_text((enum error)c->error));
-    else if (!here)
-        fprintf(m->out, " for %.1f s, which never ended", call_lasted(m, r, c));
-    else {
-        fprintf(m->out, " for %.1f s, since ", call_lasted(m, r, c));
-        print_time(m, wall_of(r, c->began));
-    }
+    else
+        fprintf(m->out, " for %.1f s%s%s", call_lasted(m, r, c),
+                c->ended ? ", which failed: "
+                : here   ? since_phrase(r, c).text
+                         : ", which never ended",
+                c->ended ? error_text((enum error)c->error) : "");
 }
 
 /* What the rank missed on a lane, and how long the others waited there. */
 static void print_missed(const struct merge_report *m, const struct recording *r, int lane) {
-    const struct recording_call *open = any_call(m, lane, m->next[lane]);
+    const struct recording_call *open = find_any_call(m, lane, m->next[lane]);
     if (!open || find_call(r, lane, m->next[lane])) return;
-    fprintf(m->out, is_here(r) ? "; it has not entered " : "; it never entered ");
-    print_call(m, open);
-    fprintf(m->out, ", where ");
-    print_ranks(m, lane, m->next[lane], true);
-    fprintf(m->out, " waited %.1f s", longest_wait(m, lane));
+    fprintf(m->out, "; it %s entered %s, where %s waited %.1f s", recording_lives(r) ? "has not" : "never",
+            call_phrase(open).text, ranks_phrase(m, lane, m->next[lane], true).text, longest_wait(m, lane));
 }
 
 /* The calls before the last one, the latest first. */
 static void print_before(const struct merge_report *m, const struct recording *r) {
     enum { SHOWN = 4 };
     char took[32];
-    if (r->ncalls < 2) return;
-    fprintf(m->out, "  before: ");
     for (int i = r->ncalls - 2, k = 0; i >= 0 && k < SHOWN; i--, k++) {
         const struct recording_call *c = &r->calls[i];
-        fprintf(m->out, k ? ", " : "");
-        print_call(m, c);
-        fprintf(m->out, c->ended ? " %s" : " open", text_of_seconds(call_lasted(m, r, c), took));
+        fprintf(m->out, "%s%s %s", k ? ", " : "  before: ", call_phrase(c).text,
+                c->ended ? text_of_seconds(call_lasted(m, r, c), took) : "open");
     }
-    fprintf(m->out, "\n");
+    if (r->ncalls > 1) fprintf(m->out, "\n");
 }
 
 static void print_rank(const struct merge_report *m, const struct recording *r) {
@@ -361,8 +328,7 @@ static void print_rank(const struct merge_report *m, const struct recording *r) 
     }
     for (int lane = 0; lane < LANES && !r->clean; lane++)
         if (m->next[lane]) print_missed(m, r, lane);
-    if (!r->clean)
-        fprintf(m->out, "; last sign of life %.1f s %s", m->end - last_sign(r), is_here(r) ? "ago" : "before the end");
+    if (!r->clean) fprintf(m->out, "; last sign of life %s", ago_phrase(m, r, recording_last_sign(r)).text);
     fprintf(m->out, "\n");
     if (!r->clean) print_before(m, r);
 }
@@ -377,10 +343,9 @@ static void print_missing(const struct merge_report *m) {
         while (i < m->n && m->ranks[i].rank < r) i++;
         if (i == m->n || m->ranks[i].rank > r) m->some[missing++] = r;
     }
-    if (!missing) return;
-    fprintf(m->out, missing == 1 ? "rank " : "ranks ");
-    print_some(m, missing);
-    fprintf(m->out, " of %d %s left no recording here\n", size, missing == 1 ? "has" : "have");
+    if (missing)
+        fprintf(m->out, "%s of %d %s left no recording here\n", some_phrase(m, missing).text, size,
+                missing == 1 ? "has" : "have");
 }
 
 /* As a rule a rank that was killed caused the failure: the others notice, report it, and close their recordings. */
@@ -391,14 +356,9 @@ static void print_open(const struct merge_report *m) {
                                         [PROCESS_STOPPED] = "stopped"};
     for (unsigned p = PROCESS_UNKNOWN; p <= PROCESS_STOPPED; p++) {
         int shown = 0;
-        for (int i = 0; i < m->n; i++) {
-            if (m->ranks[i].closed || m->ranks[i].process != p) continue;
-            m->some[shown++] = m->ranks[i].rank;
-        }
-        if (!shown) continue;
-        fprintf(m->out, "%s: rank%s ", words[p], shown > 1 ? "s" : "");
-        print_some(m, shown);
-        fprintf(m->out, "\n");
+        for (int i = 0; i < m->n; i++)
+            if (!m->ranks[i].closed && m->ranks[i].process == p) m->some[shown++] = m->ranks[i].rank;
+        if (shown) fprintf(m->out, "%s: %s\n", words[p], some_phrase(m, shown).text);
     }
 }
 
@@ -406,7 +366,7 @@ static void print_all(struct merge_report *m, bool whole) {
     int clean = 0, calls = 0;
     for (int i = 0; i < m->n; i++) {
         const struct recording *r = &m->ranks[i];
-        double sign = is_here(r) ? wall_of(r, clock_ns()) : last_sign(r);
+        double sign = recording_lives(r) ? recording_wall(r, clock_ns()) : recording_last_sign(r);
         if (i == 0 || sign > m->end) m->end = sign;
         clean += r->clean;
         calls += r->ncalls;
@@ -414,7 +374,7 @@ static void print_all(struct merge_report *m, bool whole) {
     fprintf(m->out, "flight recorder: %d rank%s, %d ended well\n", m->n, m->n == 1 ? "" : "s", clean);
     print_open(m);
     for (int lane = 0; lane < LANES; lane++) {
-        m->next[lane] = m->n ? next_of(m, lane) : 0;
+        m->next[lane] = m->n ? lane_next(m, lane) : 0;
         if (m->next[lane]) print_lane(m, lane);
     }
     print_messages(m);

@@ -38,32 +38,32 @@ static const char *variable_value(lookup get, const char *name) {
     return text && *text ? text : NULL;
 }
 
-static void note_used(struct launcher *l, const char *name) {
+static void variable_note(struct launcher *l, const char *name) {
     size_t n = strlen(l->variables);
     snprintf(l->variables + n, sizeof l->variables - n, "%s%s", n ? ", " : "", name);
 }
 
 /* A number of the environment; absent: 'out' stays. */
-static enum error read_number(lookup get, const char *name, struct launcher *l, int *out) {
+static enum error number_read(lookup get, const char *name, struct launcher *l, int *out) {
     const char *text = variable_value(get, name);
     int64_t n;
     if (!text) return ERR_NONE;
     if (!text_int(text, &n) || n < 0 || n > 1000000)
         return FAIL(ERR_USAGE, "%s='%.32s' is not a number of ranks\nunset it, or set run.init: none", name, text);
     *out = (int)n;
-    note_used(l, name);
+    variable_note(l, name);
     return ERR_NONE;
 }
 
 /* ---- where they meet ---- */
 
 /* torchrun keeps a store of its own at the master's port and lives as long as the ranks: ours is at the next. */
-static enum error read_master(lookup get, struct launcher *l) {
+static enum error master_read(lookup get, struct launcher *l) {
     const char *address = variable_value(get, "MASTER_ADDR"), *agent;
     int port = 0;
     if (!address) return ERR_NONE;
-    note_used(l, "MASTER_ADDR");
-    TRY(read_number(get, "MASTER_PORT", l, &port));
+    variable_note(l, "MASTER_ADDR");
+    TRY(number_read(get, "MASTER_PORT", l, &port));
     agent = variable_value(get, "TORCHELASTIC_USE_AGENT_STORE");
     if (agent && !strcmp(agent, "True") && port) port++;
     if (port < 1 || port > 65535)
@@ -75,7 +75,7 @@ static enum error read_master(lookup get, struct launcher *l) {
 }
 
 /* The first name of "node[01-04,07],other" or of "rack[1-2]n[01-20]": "node01", "rack1n01". */
-static bool first_host(const char *list, char *out, size_t size) {
+static bool nodelist_first(const char *list, char *out, size_t size) {
     size_t n = 0;
     while (*list && *list != ',') {
         const char *from = list + (*list == '['), *end = strchr(list, ']');
@@ -107,7 +107,7 @@ static int tasks_of_node(const char *text, int node) {
 }
 
 /* A job's or a step's number; absent: 0. */
-static enum error read_id(lookup get, const char *name, int64_t *out) {
+static enum error id_read(lookup get, const char *name, int64_t *out) {
     const char *text = variable_value(get, name);
     *out = 0;
     if (!text || (text_int(text, out) && *out >= 0 && *out <= UINT32_MAX)) return ERR_NONE;
@@ -116,17 +116,17 @@ static enum error read_id(lookup get, const char *name, int64_t *out) {
 
 /* Steps of one cluster, and the tasks of a job array, each of which is a job, meet at different ports, as far as 10,000
  * ports go. */
-static enum error read_slurm(lookup get, struct launcher *l) {
+static enum error slurm_read(lookup get, struct launcher *l) {
     static const char nodelist[] = "SLURM_STEP_NODELIST", each[] = "SLURM_STEP_TASKS_PER_NODE";
     const char *nodes = variable_value(get, nodelist), *tasks = variable_value(get, each);
     int node = 0, count = 0;
     int64_t job, step;
     char host[200];
-    TRY(read_number(get, "SLURM_NODEID", l, &node));
-    TRY(read_number(get, "SLURM_STEP_NUM_NODES", l, &count));
-    TRY(read_id(get, "SLURM_JOB_ID", &job));
-    TRY(read_id(get, "SLURM_STEP_ID", &step));
-    if (tasks) l->locals = tasks_of_node(tasks, node), note_used(l, each);
+    TRY(number_read(get, "SLURM_NODEID", l, &node));
+    TRY(number_read(get, "SLURM_STEP_NUM_NODES", l, &count));
+    TRY(id_read(get, "SLURM_JOB_ID", &job));
+    TRY(id_read(get, "SLURM_STEP_ID", &step));
+    if (tasks) l->locals = tasks_of_node(tasks, node), variable_note(l, each);
     if (tasks && !l->locals)
         return FAIL(ERR_USAGE, "%s='%.64s' does not say how many tasks node %d has\nunset it, or set run.init: none",
                     each, tasks, node);
@@ -136,23 +136,23 @@ static enum error read_slurm(lookup get, struct launcher *l) {
         l->locals = l->size;
         return ERR_NONE;
     }
-    if (!nodes || !first_host(nodes, host, sizeof host))
+    if (!nodes || !nodelist_first(nodes, host, sizeof host))
         return FAIL(ERR_USAGE, "%s='%.64s' names no first node\nset MASTER_ADDR and MASTER_PORT", nodelist,
                     nodes ? nodes : "");
-    note_used(l, nodelist);
+    variable_note(l, nodelist);
     snprintf(l->master, sizeof l->master, "%s:%d", host, 20000 + (int)((job * 16 + step) % 10000));
     return ERR_NONE;
 }
 
 /* ---- who ---- */
 
-static bool is_there(lookup get, const struct launcher_kind *k) {
+static bool kind_is_there(lookup get, const struct launcher_kind *k) {
     const char *size = variable_value(get, k->size);
     if (!size || !variable_value(get, k->rank) || (k->sign && !variable_value(get, k->sign))) return false;
     return k->meets != AT_FIRST_NODE || strcmp(size, "1"); /* such a step is a shell or a batch script */
 }
 
-static enum error check_ranks(const struct launcher *l, const struct launcher_kind *k) {
+static enum error ranks_check(const struct launcher *l, const struct launcher_kind *k) {
     if (l->size < 1) return FAIL(ERR_USAGE, "%s=%d: no ranks\nunset it, or set run.init: none", k->size, l->size);
     if (l->rank >= l->size)
         return FAIL(ERR_USAGE, "%s=%d, but %s=%d: ranks are from 0 to %d\nunset them, or set run.init: none", k->rank,
@@ -164,13 +164,13 @@ static enum error check_ranks(const struct launcher *l, const struct launcher_ki
 
 /* RANK may come from a script that wraps another launcher; then both must mean the same. A launcher
  * that starts one torchrun a node counts these, so only equal sizes are compared. */
-static enum error check_conflict(lookup get, const struct launcher *l) {
+static enum error conflict_check(lookup get, const struct launcher *l) {
     for (int i = OTHERS; i < KINDS; i++) {
         struct launcher other = {.local = -1};
         int rank = -1, size = -1;
-        if (!is_there(get, &kinds[i])) continue;
-        TRY(read_number(get, kinds[i].rank, &other, &rank));
-        TRY(read_number(get, kinds[i].size, &other, &size));
+        if (!kind_is_there(get, &kinds[i])) continue;
+        TRY(number_read(get, kinds[i].rank, &other, &rank));
+        TRY(number_read(get, kinds[i].size, &other, &size));
         if (size == l->size && rank != l->rank)
             return FAIL(ERR_USAGE, "RANK says rank %d, %s says %d (of %d)\nunset one of them, or say which by run.init",
                         l->rank, kinds[i].rank, rank, size);
@@ -183,14 +183,14 @@ bool launcher_is_loopback(const char *master) {
 }
 
 /* Who meets on the loopback is on one host, even if nobody says so. */
-static void guess_locals(struct launcher *l) {
+static void locals_guess(struct launcher *l) {
     if (!launcher_is_loopback(l->master) || l->locals > 0) return;
     l->local = l->rank;
     l->locals = l->size;
 }
 
 /* RANK is the number of a pod that is to start several ranks. */
-static enum error check_pod(lookup get, const struct launcher *l) {
+static enum error pod_check(lookup get, const struct launcher *l) {
     const char *text = variable_value(get, "PET_NPROC_PER_NODE");
     int64_t n;
     if (!text || !text_int(text, &n) || n <= 1 || variable_value(get, "LOCAL_RANK")) return ERR_NONE;
@@ -200,30 +200,30 @@ static enum error check_pod(lookup get, const struct launcher *l) {
                 (long long)n, (long long)n, l->rank);
 }
 
-static enum error read_kind(lookup get, const struct launcher_kind *k, struct launcher *l) {
+static enum error kind_read(lookup get, const struct launcher_kind *k, struct launcher *l) {
     *l = (struct launcher){.name = k->name, .local = -1};
-    TRY(read_number(get, k->rank, l, &l->rank));
-    TRY(read_number(get, k->size, l, &l->size));
-    TRY(read_number(get, k->local, l, &l->local));
-    TRY(read_number(get, k->locals, l, &l->locals));
-    TRY(read_master(get, l));
+    TRY(number_read(get, k->rank, l, &l->rank));
+    TRY(number_read(get, k->size, l, &l->size));
+    TRY(number_read(get, k->local, l, &l->local));
+    TRY(number_read(get, k->locals, l, &l->locals));
+    TRY(master_read(get, l));
     if (k->meets == AT_FIRST_NODE)
-        TRY(read_slurm(get, l));
+        TRY(slurm_read(get, l));
     else if (variable_value(get, k->job))
         snprintf(l->job, sizeof l->job, "%.100s", variable_value(get, k->job));
-    guess_locals(l);
-    TRY(check_ranks(l, k));
+    locals_guess(l);
+    TRY(ranks_check(l, k));
     if (k->meets == AT_MASTER && !*l->master)
         return FAIL(ERR_USAGE,
                     "%s and %s are set, but MASTER_ADDR and MASTER_PORT are not\nset them, or set run.init: none",
                     k->rank, k->size);
     if (k != &kinds[ENV]) return ERR_NONE;
-    TRY(check_pod(get, l));
-    return check_conflict(get, l);
+    TRY(pod_check(get, l));
+    return conflict_check(get, l);
 }
 
 /* Half of the variables: whoever started this process did not mean it to run alone. */
-static enum error check_half(lookup get) {
+static enum error half_check(lookup get) {
     const char *rank = variable_value(get, "RANK"), *size = variable_value(get, "WORLD_SIZE"),
                *pmix = variable_value(get, "PMIX_RANK");
     if (pmix && strcmp(pmix, "0") != 0)
@@ -239,11 +239,11 @@ static enum error check_half(lookup get) {
 enum error launcher_find(lookup get, struct launcher *out, bool *found) {
     *found = false;
     for (int i = 0; i < KINDS && !*found; i++) {
-        if (!is_there(get, &kinds[i])) continue;
-        TRY(read_kind(get, &kinds[i], out));
+        if (!kind_is_there(get, &kinds[i])) continue;
+        TRY(kind_read(get, &kinds[i], out));
         *found = true;
     }
-    return *found ? ERR_NONE : check_half(get);
+    return *found ? ERR_NONE : half_check(get);
 }
 
 /* torchrun's run id may be given again and again, or be "none"; its process is there once. */
@@ -257,11 +257,11 @@ enum error launcher_job(lookup get, struct launcher_job *out) {
         (void)gethostname(host, sizeof host - 1);
         snprintf(out->name, sizeof out->name, "torchrun %s.%d.%llu", host, (int)getppid(),
                  process_start((int)getppid(), NULL));
-        return read_number(get, "TORCHELASTIC_RESTART_COUNT", &ignored, &out->restarts);
+        return number_read(get, "TORCHELASTIC_RESTART_COUNT", &ignored, &out->restarts);
     }
     if (!slurm) return ERR_NONE;
     snprintf(out->name, sizeof out->name, "slurm %.100s.%.100s", slurm, step ? step : "batch");
-    return read_number(get, "SLURM_RESTART_COUNT", &ignored, &out->restarts);
+    return number_read(get, "SLURM_RESTART_COUNT", &ignored, &out->restarts);
 }
 
 /* Without a job's name the parent stands for it: a launcher starts its ranks itself. */
@@ -269,15 +269,15 @@ enum error launcher_place(const char *master, const char *job, const char *name,
                           struct pool *pool, const char **out) {
     const char *folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
-    *out = master;
-    if (master && *master) return ERR_NONE;
-    if (locals != size)
+    bool told = master && *master;
+    if (!told && locals != size)
         return FAIL(ERR_CONFIG,
                     "%s has started %d ranks, %s of them here, but does not say where they can meet\nset MASTER_ADDR "
                     "and MASTER_PORT for all ranks",
                     name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
-    *out = *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
-                : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
-                              process_start((int)getppid(), NULL));
+    *out = told   ? pool_printf(pool, strstr(master, "://") ? "%s" : "tcp://%s", master)
+           : *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
+                  : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
+                                process_start((int)getppid(), NULL));
     return *out ? ERR_NONE : ERR_MEMORY;
 }

@@ -2,12 +2,11 @@
 #include "transport/launch/nodes_impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
-#include "engine/base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 enum { WINDOW_S = 3 }; /* in which another node may come, once there are enough */
 
@@ -28,12 +27,12 @@ struct lost_ranks {
     int *of, count;
 };
 
-static void add_lost(const struct nodes *n, struct lost_ranks *all, int rank) {
+static void lost_add(const struct nodes *n, struct lost_ranks *all, int rank) {
     if (all->count < n->world) all->of[all->count++] = rank;
 }
 
 /* Whether the node has said what it has left; that is then in at->locals, and added to the loss. */
-static enum error node_heard(struct nodes *n, struct present *at, struct lost_ranks *all, bool *out) {
+static enum error node_hear(struct nodes *n, struct present *at, struct lost_ranks *all, bool *out) {
     char key[96], *text, *end, *next;
     size_t length;
     snprintf(key, sizeof key, "left/%s.%d", n->last, at->index);
@@ -46,33 +45,31 @@ static enum error node_heard(struct nodes *n, struct present *at, struct lost_ra
     for (; *end == ' '; end = next) {
         int rank = (int)strtol(end, &next, 10);
         if (next == end) break;
-        add_lost(n, all, rank);
+        lost_add(n, all, rank);
     }
     return ERR_NONE;
 }
 
 static void node_forget(const struct nodes *n, struct present *at, struct lost_ranks *all) {
     log_warn("node %d (%s) is lost, with its %d rank%s", at->index, at->who, at->locals, at->locals == 1 ? "" : "s");
-    for (int k = 0; k < at->locals; k++) add_lost(n, all, at->first + k);
+    for (int k = 0; k < at->locals; k++) lost_add(n, all, at->first + k);
     at->locals = 0;
     at->gone = true;
 }
 
 /* A node whose connection has ended may be about to make another: it has a little time for that. */
-static enum error await_others(struct nodes *n, struct lost_ranks *all) {
+static enum error nodes_hear_all(struct nodes *n, struct lost_ranks *all) {
     static const double GONE = 0.5;
     int64_t start = clock_ns();
     for (int i = 1; i < n->count; i++) {
         struct present *at = &n->at[i];
-        for (bool here = false; !here;) {
+        for (bool here = false; !here && !at->gone;) {
             double waited = clock_seconds(clock_ns() - start);
-            TRY(node_heard(n, at, all, &here));
-            if (here) break;
-            if (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))) {
+            TRY(node_hear(n, at, all, &here));
+            if (!here && (waited > n->p->patience || (waited > GONE && !store_sees(n->store, at->member))))
                 node_forget(n, at, all);
-                break;
-            }
-            nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+            else if (!here)
+                nodes_pause(LOOK_MS);
         }
     }
     return ERR_NONE;
@@ -81,46 +78,41 @@ static enum error await_others(struct nodes *n, struct lost_ranks *all) {
 /* ---- who comes ---- */
 
 /* One that has come, and is still here, is in the next round. */
-static enum error take_in(struct nodes *n, const char *key, struct pool *pool) {
+static enum error comer_take(struct nodes *n, const char *key, struct pool *pool) {
     char *text;
     size_t length;
-    int64_t index;
     struct present come = {.first = -1};
-    if (!text_int(key + strlen(NODES_COME), &index) || index < 1 || index >= n->p->nodes_max) return ERR_NONE;
+    int index = (int)strtol(key + strlen(NODES_COME), NULL, 10);
+    if (index < 1 || index >= n->p->nodes_max) return ERR_NONE;
     for (int i = 0; i < n->count; i++)
         if (n->at[i].index == index && n->at[i].locals) return ERR_NONE;
     TRY(store_find(n->store, key, pool, &text, &length));
     if (!text || sscanf(text, "%llu %9d", &come.member, &come.locals) != 2) return ERR_NONE;
-    if (!store_sees(n->store, come.member)) return store_delete(n->store, key, NULL);
-    come.index = (int)index;
+    if (!store_sees(n->store, come.member)) return store_delete(n->store, key);
+    come.index = index;
     if (come.locals >= 1 && come.locals <= LOCALS_MAX && n->count < 2 * n->p->nodes_max) n->at[n->count++] = come;
     return ERR_NONE;
 }
 
-static enum error take_listed(struct nodes *n, struct pool *pool) {
+static enum error comers_take(struct nodes *n) {
+    struct pool *pool; /* since it may be done again and again */
     char **keys;
     int count;
-    TRY(store_list(n->store, NODES_COME, pool, &keys, &count));
-    for (int i = 0; i < count; i++) TRY(take_in(n, keys[i], pool));
-    return ERR_NONE;
-}
-
-static enum error take_all_in(struct nodes *n) {
-    struct pool *pool;
     TRY(pool_create(&pool));
-    enum error err = take_listed(n, pool);
+    enum error err = store_list(n->store, NODES_COME, pool, &keys, &count);
+    for (int i = 0; !err && i < count; i++) err = comer_take(n, keys[i], pool);
     pool_free(pool);
     return err;
 }
 
-static int nodes_here(const struct nodes *n) {
+static int nodes_count_here(const struct nodes *n) {
     int here = 0;
     for (int i = 0; i < n->count; i++) here += n->at[i].locals > 0;
     return here;
 }
 
 /* Those that came and are gone again before the round has begun. */
-static void drop_gone(struct nodes *n) {
+static void comers_drop_gone(struct nodes *n) {
     int kept = 0;
     for (int i = 0; i < n->count; i++)
         if (n->at[i].first >= 0 || store_sees(n->store, n->at[i].member)) n->at[kept++] = n->at[i];
@@ -128,7 +120,7 @@ static void drop_gone(struct nodes *n) {
 }
 
 /* A node of the last round is still connected, and has not come for this one. */
-static bool one_may_come(const struct nodes *n) {
+static bool nodes_may_come(const struct nodes *n) {
     for (int i = 0; i < n->count; i++) {
         bool came = n->at[i].locals > 0;
         for (int k = 0; k < n->count && !came; k++) came = n->at[k].index == n->at[i].index && n->at[k].locals > 0;
@@ -139,17 +131,17 @@ static bool one_may_come(const struct nodes *n) {
 
 /* Beside the nodes that it has: until as many have come as there may be, or until enough have and no other has
  * for a while. */
-static enum error gather(struct nodes *n) {
+static enum error comers_await(struct nodes *n) {
     int least = n->p->nodes_min, most = n->p->nodes_max, here = 0;
     int64_t start = clock_ns(), newest = start;
     for (double told = FIRST_S - TELL_S;;) {
         int before = here;
-        drop_gone(n);
-        TRY(take_all_in(n));
-        here = nodes_here(n);
+        comers_drop_gone(n);
+        TRY(comers_take(n));
+        here = nodes_count_here(n);
         if (here > before) newest = clock_ns();
         double waited = clock_seconds(clock_ns() - start), quiet = clock_seconds(clock_ns() - newest);
-        bool over = quiet > WINDOW_S && (waited > n->p->timeout || !one_may_come(n));
+        bool over = quiet > WINDOW_S && (waited > n->p->timeout || !nodes_may_come(n));
         if (here == most || (here >= least && over)) return ERR_NONE;
         if (here < least && waited > n->p->timeout)
             return FAIL(ERR_TIMEOUT,
@@ -159,35 +151,32 @@ static enum error gather(struct nodes *n) {
             told = waited;
             log_info("waiting for nodes: %d of %d to %d have come (%.0f s)", here, least, most, waited);
         }
-        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+        nodes_pause(LOOK_MS);
     }
 }
 
 /* ---- which nodes go on ---- */
 
-static int by_index(const void *a, const void *b) {
+static int order_by_index(const void *a, const void *b) {
     const struct present *x = a, *y = b;
     return (x->index > y->index) - (x->index < y->index);
 }
 
 /* " 0,2" or " +0,2", in the order of their numbers. */
-static enum error list_nodes(struct nodes *n, bool whole, const char **out) {
-    enum { NUMBER = 12 };
-    size_t room = ((size_t)n->count + 1) * NUMBER;
-    char *list = pool_alloc(n->pool, room);
-    if (!list) return ERR_MEMORY;
-    qsort(n->at, (size_t)n->count, sizeof *n->at, by_index);
-    size_t used = (size_t)snprintf(list, room, whole ? " +0" : " 0");
+static enum error nodes_list(struct nodes *n, bool whole, const char **out) {
+    struct file_text t;
+    TRY(file_text_open(&t));
+    qsort(n->at, (size_t)n->count, sizeof *n->at, order_by_index);
+    fputs(whole ? " +0" : " 0", t.out);
     for (int i = 0; i < n->count; i++)
-        if (n->at[i].index && n->at[i].locals)
-            used += (size_t)snprintf(list + used, room - used, ",%d", n->at[i].index);
-    *out = list;
-    return ERR_NONE;
+        if (n->at[i].index && n->at[i].locals) fprintf(t.out, ",%d", n->at[i].index);
+    *out = file_text_keep(&t, n->pool);
+    return *out ? ERR_NONE : ERR_MEMORY;
 }
 
 /* Whether those that are left can go on. */
-static enum error check_left(const struct nodes *n, int own, int lost) {
-    int left = own, here = nodes_here(n);
+static enum error left_check(const struct nodes *n, int own, int lost) {
+    int left = own, here = nodes_count_here(n);
     if (!own) return FAIL(ERR_PEER, "node 0, which keeps the checkpoints and the store, has no device left");
     for (int i = 1; i < n->count; i++) left += n->at[i].locals;
     TRY(nodes_suffice(left, lost, n->p->least));
@@ -200,8 +189,8 @@ static enum error check_left(const struct nodes *n, int own, int lost) {
 static enum error choose_all(struct nodes *n, const char **list) {
     *list = "";
     if (!nodes_flexible(n)) return ERR_NONE;
-    TRY(gather(n));
-    return list_nodes(n, true, list);
+    TRY(comers_await(n));
+    return nodes_list(n, true, list);
 }
 
 /* " 0,2", the nodes that go on; "" where all start again; or why none does. Where too few are left, those that wait are
@@ -209,14 +198,14 @@ static enum error choose_all(struct nodes *n, const char **list) {
 static enum error choose_left(struct nodes *n, struct nodes_loss *loss, const char **list) {
     struct lost_ranks all = {.of = pool_alloc(n->pool, (size_t)n->world * sizeof *all.of)};
     if (!all.of) return ERR_MEMORY;
-    for (int i = 0; i < loss->nlost; i++) add_lost(n, &all, loss->lost[i]);
+    for (int i = 0; i < loss->nlost; i++) lost_add(n, &all, loss->lost[i]);
     n->at[0].locals = loss->locals;
-    TRY(await_others(n, &all));
+    TRY(nodes_hear_all(n, &all));
     loss->lost = all.of, loss->nlost = all.count;
-    enum error err = loss->joins ? ERR_PEER : check_left(n, loss->locals, all.count);
-    if (err) TRY(take_all_in(n));
-    if (err && !loss->joins) err = check_left(n, loss->locals, all.count);
-    if (!err || loss->joins) return list_nodes(n, false, list);
+    enum error err = loss->joins ? ERR_PEER : left_check(n, loss->locals, all.count);
+    if (err) TRY(comers_take(n));
+    if (err && !loss->joins) err = left_check(n, loss->locals, all.count);
+    if (!err || loss->joins) return nodes_list(n, false, list);
     loss->nlost = 0;
     for (int i = 0; i < n->count; i++)
         if (!n->at[i].gone && !n->at[i].locals) n->at[i].locals = 1;

@@ -3,7 +3,7 @@
 #include "transport/launch/nodes.h"
 #include <string.h>
 
-enum { LOOK_MS = 50 };                              /* between two looks at the store */
+enum { LOOK_MS = 50, HEAR_MS = 1000 };              /* between two looks at the store; for others to hear of the end */
 enum { FIRST_S = 2, TELL_S = 5 };                   /* until the first word of who is awaited, and between two */
 enum { LOCALS_MAX = 1 << 16, WORLD_MAX = 1 << 20 }; /* of what others say */
 struct present {                                    /* a node of the round that this one was in last */
@@ -19,13 +19,14 @@ struct nodes {
     char url[320];
     uint32_t instance;
     int rounds;
-    int began, world;   /* ranks of the first round, of the last one */
-    char last[64];      /* round that this node was in */
-    char older[64];     /* the one before that */
-    struct present *at; /* room for two of each node: one that is lost, and the one that comes in its place */
-    int count, own;     /* of them; which this one is */
+    int began, world;    /* ranks of the first round, of the last one */
+    char last[64];       /* round that this node was in */
+    char older[64];      /* the one before that */
+    int count, own;      /* of the nodes below; which this one is */
+    struct present at[]; /* room for two of each node: one that is lost, and the one that comes in its place */
 };
 
+void nodes_pause(int64_t ms);
 /* Whether the number of nodes is not fixed. */
 static inline bool nodes_flexible(const struct nodes *n) {
     return n->p->nodes_min > 0 && n->p->nodes_min < n->p->nodes_max;

@@ -1,6 +1,6 @@
 /* Rounds: node 0 writes the name of each under "round", others look for a name that they do not
  * know. The name holds a random part, so that a store which a new node 0 keeps is not taken for the
- * old one. Once all have met, "met/NAME" says so: who comes later has missed the round.
+ * old one. Once its nodes have met (rendezvous.h), a node that comes later has missed the round.
  *
  * Where fewer devices are enough, each node of the round that failed first writes "left/NAME.NODE": how many ranks it
  * can still start, and which of them were lost. Node 0 waits for that from all whom it does not know to be lost (their
@@ -13,16 +13,15 @@
 #include "transport/launch/nodes_impl.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/file.h"
 #include "engine/base/log.h"
 #include "engine/base/process.h"
-#include "engine/base/text.h"
 #include "transport/launch/token.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out) {
     const char *colon = strchr(text, ':'), *end = strchr(text, ']');
@@ -45,48 +44,45 @@ enum error nodes_secret(const char *spec, int count, struct pool *pool, const ch
                             "ENGINE_TOKEN=$(openssl rand -hex 16) on each; run.token: none lets anybody join");
 }
 
-/* Between two looks at the store, which all nodes take. */
-static void look_pause(const struct nodes *n) {
-    int64_t ns = (LOOK_MS + n->p->nodes_max) * INT64_C(1000000);
-    nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
-}
-
 enum error nodes_open(const struct nodes_params *p, struct nodes **out) {
     void *memory;
     size_t bytes;
     TRY(memory_size(2 * (size_t)p->nodes_max, sizeof(struct present), "nodes", &bytes));
-    TRY(memory_alloc(sizeof(struct nodes), &memory));
+    TRY(memory_alloc(sizeof(struct nodes) + bytes, &memory));
     struct nodes *n = memory;
-    enum error err = memory_alloc(bytes, &memory);
-    if (err) {
-        memory_free(n);
-        return err;
-    }
     n->p = p;
-    n->at = memory;
     if (getrandom(&n->instance, sizeof n->instance, 0) != sizeof n->instance) n->instance = (uint32_t)clock_ns();
     snprintf(n->url, sizeof n->url, "tcp://%s", p->master ? p->master : "127.0.0.1:0");
     *out = n;
     return ERR_NONE;
 }
 
+static enum error nodes_new_pool(struct nodes *n) {
+    pool_free(n->pool);
+    n->pool = NULL;
+    return pool_create(&n->pool);
+}
+
+void nodes_pause(int64_t ms) {
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000}, NULL);
+}
+
 static enum error round_set(struct nodes *n, const char *text) {
     return store_set(n->store, "round", text, strlen(text));
 }
 
-/* Those that wait to be taken in have a second in which to hear that they will not be. */
+/* Those that wait to be taken in hear that they will not be. */
 void nodes_close(struct nodes *n) {
     if (!n) return;
     bool told = n->p->index == 0 && n->p->nodes_max > 1 && nodes_wait(n->store) &&
                 round_set(n, "end the run has ended without this node") == ERR_NONE;
-    if (told) nanosleep(&(struct timespec){.tv_sec = 1}, NULL);
+    if (told) nodes_pause(HEAR_MS);
     store_close(n->store);
     pool_free(n->pool);
-    memory_free(n->at);
     memory_free(n);
 }
 
-static enum error open_store(struct nodes *n, double timeout) {
+static enum error nodes_open_store(struct nodes *n, double timeout) {
     if (n->store) return ERR_NONE;
     struct store_params p = {.url = n->url, .serve = n->p->index == 0, .token = n->p->token, .timeout = timeout};
     return store_open(&p, &n->store);
@@ -95,24 +91,23 @@ static enum error open_store(struct nodes *n, double timeout) {
 /* ---- what node 0 is told ---- */
 
 /* "2 5 7": two ranks can be started, ranks 5 and 7 were lost. */
-static enum error tell_loss(struct nodes *n, const struct nodes_loss *loss) {
-    enum { NUMBER = 12 };
+static enum error loss_tell(struct nodes *n, const struct nodes_loss *loss) {
     char key[96];
-    size_t room = ((size_t)loss->nlost + 1) * NUMBER;
-    char *text = pool_alloc(n->pool, room);
-    if (!text) return ERR_MEMORY;
-    size_t used = (size_t)snprintf(text, room, "%d", loss->locals);
-    for (int i = 0; i < loss->nlost; i++) used += (size_t)snprintf(text + used, room - used, " %d", loss->lost[i]);
+    struct file_text t;
+    TRY(file_text_open(&t));
+    fprintf(t.out, "%d", loss->locals);
+    for (int i = 0; i < loss->nlost; i++) fprintf(t.out, " %d", loss->lost[i]);
+    const char *text = file_text_keep(&t, n->pool);
     snprintf(key, sizeof key, "left/%s.%d", n->last, n->p->index);
-    return store_set(n->store, key, text, used);
+    return text ? store_set(n->store, key, text, t.n) : ERR_MEMORY;
 }
 
 /* This node waits to be taken in, or has been. */
-static enum error tell_come(struct nodes *n, bool waits) {
+static enum error coming_tell(struct nodes *n, bool waits) {
     char key[32], text[48];
     int length = snprintf(text, sizeof text, "%llu %d", (unsigned long long)store_member(n->store), n->p->locals);
-    snprintf(key, sizeof key, "%s%d", NODES_COME, n->p->index);
-    return waits ? store_set(n->store, key, text, (size_t)length) : store_delete(n->store, key, NULL);
+    snprintf(key, sizeof key, "%s%05d", NODES_COME, n->p->index);
+    return waits ? store_set(n->store, key, text, (size_t)length) : store_delete(n->store, key);
 }
 
 bool nodes_wait(struct store *s) {
@@ -127,77 +122,74 @@ bool nodes_wait(struct store *s) {
 
 /* ---- which round ---- */
 
-/* What nodes and ranks have written in a round that all have left, so that the store does not grow with each. */
+/* What nodes and ranks have written in a round that all have left, so that the store does not grow with each. There is
+ * no later round yet whose name begins like that. */
 static enum error round_forget(struct nodes *n, const char *name) {
-    static const char *const before[] = {"", "", "left/", "met/"}, *const after[] = {".", "/", ".", ""};
-    for (int k = 0; *name && k < 4; k++) {
-        char prefix[80], **keys;
-        int count;
-        snprintf(prefix, sizeof prefix, "%s%s%s", before[k], name, after[k]);
-        TRY(store_list(n->store, prefix, n->pool, &keys, &count));
-        for (int i = 0; i < count; i++) TRY(store_delete(n->store, keys[i], NULL));
-    }
-    return ERR_NONE;
+    char told[80];
+    if (!*name) return ERR_NONE;
+    snprintf(told, sizeof told, "left/%s", name);
+    TRY(store_delete(n->store, name));
+    return store_delete(n->store, told);
 }
 
-static enum error begin_round(struct nodes *n, struct nodes_loss *loss, const char **text) {
+static enum error round_begin(struct nodes *n, struct nodes_loss *loss, const char **text) {
     const char *list;
-    TRY(open_store(n, n->p->timeout));
+    TRY(nodes_open_store(n, n->p->timeout));
     TRY(round_forget(n, n->older));
     TRY(nodes_choose(n, loss, &list));
     *text = nodes_end(list) ? list : pool_printf(n->pool, "%08x-%d%s", (unsigned)n->instance, n->rounds++, list);
     if (!*text) return ERR_MEMORY;
     TRY(round_set(n, *text));
-    if (nodes_end(*text) && n->count > 1)
-        nanosleep(&(struct timespec){.tv_sec = 1}, NULL); /* in which the others hear it */
+    if (nodes_end(*text) && n->count > 1) nodes_pause(HEAR_MS);
     return ERR_NONE;
 }
 
-static enum error was_met(struct nodes *n, const char *text, bool *met) {
-    char key[96], *value;
-    size_t length;
-    snprintf(key, sizeof key, "met/%.*s", (int)strcspn(text, " "), text);
-    TRY(store_find(n->store, key, n->pool, &value, &length));
-    *met = value != NULL;
+/* Whether its nodes have met (attendance.c). */
+static enum error round_was_met(struct nodes *n, const char *text, bool *met) {
+    char key[96], **keys;
+    int count;
+    snprintf(key, sizeof key, "%.*s.node.roster", (int)strcspn(text, " "), text);
+    TRY(store_list(n->store, key, n->pool, &keys, &count));
+    *met = count > 0;
     return ERR_NONE;
 }
 
-static void add_node(struct nodes *n, int index) {
+static void node_add(struct nodes *n, int index) {
     if (index == n->p->index) n->own = n->count;
     n->at[n->count++] = (struct present){.index = index};
 }
 
 /* Which nodes a round has, and which of them this one is (own -1: none). */
-static void read_nodes(struct nodes *n, const char *text) {
+static void round_read(struct nodes *n, const char *text) {
     const char *at = strchr(text, ' ');
     n->count = 0, n->own = -1;
-    for (int i = 0; i < n->p->nodes_max && !at; i++) add_node(n, i);
+    for (int i = 0; i < n->p->nodes_max && !at; i++) node_add(n, i);
     for (char *end; at && n->count < n->p->nodes_max; at = *end == ',' ? end : NULL) {
         at += at[1] == '+' ? 2 : 1;
         int index = (int)strtol(at, &end, 10);
         if (end == at) return;
-        add_node(n, index);
+        node_add(n, index);
     }
 }
 
 /* One look: *text is NULL when there is no round to join yet. */
-static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss, double timeout, const char **text,
-                                 bool *waits) {
+static enum error round_look(struct nodes *n, const struct nodes_loss *loss, double timeout, const char **text,
+                             bool *waits) {
     char *value;
     size_t length;
     bool met = false;
     *text = NULL;
-    TRY(open_store(n, timeout));
-    if (loss) TRY(tell_loss(n, loss));
+    TRY(nodes_open_store(n, timeout));
+    if (loss) TRY(loss_tell(n, loss));
     TRY(store_find(n->store, "round", n->pool, &value, &length));
     bool next = value && strncmp(value, n->last, strcspn(value, " "));
-    if (!next) return nodes_flexible(n) && !loss ? tell_come(n, true) : ERR_NONE;
-    read_nodes(n, value);
+    if (!next) return nodes_flexible(n) && !loss ? coming_tell(n, true) : ERR_NONE;
+    round_read(n, value);
     if (nodes_end(value) || (n->own < 0 && loss)) { /* met or not, it is without this node */
         *text = value;
         return ERR_NONE;
     }
-    TRY(was_met(n, value, &met));
+    TRY(round_was_met(n, value, &met));
     if (met && !n->p->again && !nodes_flexible(n))
         return FAIL(ERR_MISMATCH,
                     "the run has begun with another node %d\nstart all nodes again; with run.restarts a lost node may "
@@ -205,10 +197,10 @@ static enum error look_for_round(struct nodes *n, const struct nodes_loss *loss,
                     n->p->index);
     if (!met && n->own >= 0) *text = value;
     *waits = (n->p->least || nodes_flexible(n)) && n->own < 0;
-    return *waits || *text ? tell_come(n, *waits) : ERR_NONE;
+    return *waits || *text ? coming_tell(n, *waits) : ERR_NONE;
 }
 
-static enum error too_late(const struct nodes *n, enum error err) {
+static enum error fail_no_round(const struct nodes *n, enum error err) {
     char why[400];
     snprintf(why, sizeof why, "%s", error_message());
     if (*n->last && n->p->least)
@@ -230,24 +222,22 @@ enum { TRY_S = 2 }; /* for one look */
 
 /* Node 0 may be lost meanwhile, and its store with it: whatever is wrong is tried again until the
  * time is over, but for what a new try cannot mend. While others run without this node, time does not count. */
-static enum error find_round(struct nodes *n, const struct nodes_loss *loss, const char **text) {
+static enum error round_await(struct nodes *n, const struct nodes_loss *loss, const char **text) {
     int64_t start = clock_ns();
     double told = FIRST_S - TELL_S;
     for (bool waits = false, before = false;; before = waits) {
         double waited = clock_seconds(clock_ns() - start), left = n->p->timeout - waited;
         double least = left > 0.1 ? left : 0.1;
         waits = false;
-        enum error err = look_for_round(n, loss, least < TRY_S ? least : TRY_S, text, &waits);
+        enum error err = round_look(n, loss, least < TRY_S ? least : TRY_S, text, &waits);
         if (!err && *text) return ERR_NONE;
         if (waits && !before) log_info("the others run without this node: they take it in at the next checkpoint");
         if (waits) {
             start = clock_ns(), told = FIRST_S - TELL_S;
-            pool_free(n->pool); /* it may take long */
-            n->pool = NULL;
-            TRY(pool_create(&n->pool));
+            TRY(nodes_new_pool(n)); /* it may take long */
         }
         if (err == ERR_MISMATCH || err == ERR_CONFIG) return err;
-        if (left <= 0) return too_late(n, err);
+        if (left <= 0) return fail_no_round(n, err);
         if (err) {
             store_close(n->store);
             n->store = NULL;
@@ -256,7 +246,7 @@ static enum error find_round(struct nodes *n, const struct nodes_loss *loss, con
             told = waited;
             log_info("waiting for %s at %s (%.0f s)", err ? "node 0" : "a round of node 0", n->p->master, waited);
         }
-        look_pause(n);
+        nodes_pause(LOOK_MS + n->p->nodes_max); /* all nodes look */
     }
 }
 
@@ -264,7 +254,7 @@ static enum error find_round(struct nodes *n, const struct nodes_loss *loss, con
 
 /* A node's text: its number of ranks, of those that it would start if it had lost none, of those of the first round
  * (told by node 0), and what the store knows it by. */
-static enum error read_members(struct nodes *n, const struct attendant *m, struct nodes_round *out) {
+static enum error members_read(struct nodes *n, const struct attendant *m, struct nodes_round *out) {
     for (int i = 0; i < n->count; i++) {
         struct present *at = &n->at[i];
         int whole, began;
@@ -289,7 +279,7 @@ static enum error read_members(struct nodes *n, const struct attendant *m, struc
 }
 
 static enum error round_meet(struct nodes *n, int locals, struct nodes_round *out) {
-    char who[128], key[96];
+    char who[128];
     struct attendant *members;
     int *names = pool_alloc(n->pool, (size_t)n->count * sizeof *names);
     process_who(who);
@@ -312,21 +302,17 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
     TRY(rendezvous_meet(&r, n->pool, &members));
     memcpy(n->older, n->last, sizeof n->older);
     memcpy(n->last, out->name, sizeof n->last);
-    snprintf(key, sizeof key, "met/%s", out->name);
-    if (n->p->index == 0) TRY(store_set(n->store, key, "", 0));
-    return read_members(n, members, out);
+    return members_read(n, members, out);
 }
 
 enum error nodes_meet(struct nodes *n, struct nodes_loss *loss, struct nodes_round *out) {
     const char *text, *list;
-    pool_free(n->pool);
-    n->pool = NULL;
     *out = (struct nodes_round){.first = 0};
-    TRY(pool_create(&n->pool));
-    TRY(n->p->index == 0 ? begin_round(n, loss, &text) : find_round(n, loss, &text));
+    TRY(nodes_new_pool(n));
+    TRY(n->p->index == 0 ? round_begin(n, loss, &text) : round_await(n, loss, &text));
     if (nodes_end(text)) return FAIL(ERR_PEER, "%s", text + strlen(NODES_END));
     snprintf(out->name, sizeof out->name, "%.*s", (int)strcspn(text, " "), text);
-    read_nodes(n, text);
+    round_read(n, text);
     if (n->own < 0)
         return FAIL(ERR_PEER, "the run continues without node %d, of which %s", n->p->index,
                     loss && !loss->locals ? "no device is left" : "nothing was heard in time");

@@ -26,7 +26,7 @@ enum error output_open(struct rank_output *o, int rank, const char *folder, FILE
 
 /* Ranks find most errors alike. Their warnings differ in the rank that gives them and in its seconds: what comes before
  * "within" counts. */
-static bool has_been_told(struct rank_output *o) {
+static bool line_was_told(struct rank_output *o) {
     char own[32];
     const char *text = o->line + o->prefix, *end;
     size_t n = o->length - o->prefix;
@@ -45,15 +45,15 @@ static bool has_been_told(struct rank_output *o) {
     return false;
 }
 
-static void print_line(struct rank_output *o) {
-    bool told = has_been_told(o);
+static void line_print(struct rank_output *o) {
+    bool told = line_was_told(o);
     o->line[o->length++] = '\n';
     if (o->log && !told) fwrite(o->line, 1, o->length, o->log);
     o->length = o->prefix;
 }
 
 /* Lines of any bytes; one that is longer than the buffer goes on in another. */
-static void add_lines(struct rank_output *o, const char *data, size_t n) {
+static void lines_add(struct rank_output *o, const char *data, size_t n) {
     while (n > 0) {
         const char *end = memchr(data, '\n', n);
         size_t part = end ? (size_t)(end - data) : n, room = OUTPUT_LINE - o->length;
@@ -61,17 +61,13 @@ static void add_lines(struct rank_output *o, const char *data, size_t n) {
         memcpy(o->line + o->length, data, take);
         o->length += take;
         data += take, n -= take;
-        if (take < part) {
-            print_line(o);
-        } else if (end) {
-            print_line(o);
-            data++, n--;
-        }
+        if (take < part || end) line_print(o);
+        if (take == part && end) data++, n--;
     }
     if (o->log) fflush(o->log);
 }
 
-static void add_tail(struct rank_output *o, const char *data, size_t n) {
+static void tail_add(struct rank_output *o, const char *data, size_t n) {
     if (n > OUTPUT_TAIL) data += n - OUTPUT_TAIL, n = OUTPUT_TAIL;
     size_t keep = o->tail_length + n > OUTPUT_TAIL ? OUTPUT_TAIL - n : o->tail_length;
     memmove(o->tail, o->tail + o->tail_length - keep, keep);
@@ -80,7 +76,7 @@ static void add_tail(struct rank_output *o, const char *data, size_t n) {
 }
 
 /* A log that cannot be written (a full disk) is given up, with a word: it never stops training. */
-static void add_file(struct rank_output *o, const char *data, size_t n) {
+static void file_add(struct rank_output *o, const char *data, size_t n) {
     char name[32];
     snprintf(name, sizeof name, "rank%d.log", o->rank);
     if (o->file < 0 || file_write_all(o->file, data, n, name) == ERR_NONE) return;
@@ -99,9 +95,9 @@ bool output_read(struct rank_output *o) {
         o->pipe = -1;
         return false;
     }
-    add_file(o, data, (size_t)n);
-    add_tail(o, data, (size_t)n);
-    add_lines(o, data, (size_t)n);
+    file_add(o, data, (size_t)n);
+    tail_add(o, data, (size_t)n);
+    lines_add(o, data, (size_t)n);
     return true;
 }
 
@@ -121,7 +117,7 @@ void output_last_lines(const struct rank_output *o, char out[OUTPUT_TAIL + 1]) {
 }
 
 void output_close(struct rank_output *o) {
-    if (o->prefix && o->length > o->prefix) add_lines(o, "\n", 1);
+    if (o->prefix && o->length > o->prefix) lines_add(o, "\n", 1);
     if (o->prefix && o->pipe >= 0) close(o->pipe);
     if (o->prefix && o->file >= 0) close(o->file);
     *o = (struct rank_output){.rank = o->rank, .pipe = -1, .file = -1};

@@ -42,7 +42,7 @@ struct signals {
     sigset_t old_mask;
 };
 
-static void on_signal(int signo) {
+static void signal_note(int signo) {
     int saved = errno;
     unsigned char byte = (unsigned char)(signo == SIGHUP || signo == SIGUSR1 ? SIGTERM : signo);
     ssize_t n = write(wake, &byte, 1); /* a full pipe wakes too */
@@ -57,7 +57,7 @@ static enum error signals_take(struct signals *s) {
         close(s->pipe[0]), close(s->pipe[1]);
         return FAIL(ERR_BUG, "two launches of processes at a time");
     }
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
+    struct sigaction action = {.sa_handler = signal_note, .sa_flags = SA_RESTART | SA_NOCLDSTOP};
     sigset_t open;
     sigemptyset(&action.sa_mask);
     sigemptyset(&open);
@@ -94,33 +94,40 @@ struct launch_watch {
     struct signals signals;
     pid_t group;
     int started, running;
-    int asked;               /* the signal that was passed on, 0: none */
-    bool obeyed;             /* a rank has ended as it was told to */
-    bool killed;             /* all were, at the user's wish or when the grace was over */
-    int64_t deadline;        /* when the rest are killed; 0: never */
-    int64_t pass;            /* the time of this look around */
-    int64_t last;            /* the time of the last end */
-    int64_t failed;          /* the time of the failure */
-    struct told_lines *told; /* NULL: each rank tells all */
-    siginfo_t failure;       /* how the rank that failed first ended */
+    int asked;        /* the signal that was passed on, 0: none */
+    bool obeyed;      /* a rank has ended as it was told to */
+    bool killed;      /* all were, at the user's wish or when the grace was over */
+    int64_t deadline; /* when the rest are killed; 0: never */
+    int64_t pass;     /* the time of this look around */
+    int64_t last;     /* the time of the last end */
+    int64_t failed;   /* the time of the failure */
+    struct told_lines told;
+    siginfo_t failure; /* how the rank that failed first ended */
     struct launch_result *out;
 };
 
-static void signal_ranks(struct launch_watch *w, int signo) {
+static void ranks_signal(struct launch_watch *w, int signo) {
     if (w->group) kill(-w->group, signo);
 }
 
-static void ask_ranks(struct launch_watch *w, int signo) {
+static void ranks_ask(struct launch_watch *w, int signo) {
     w->asked = signo;
-    signal_ranks(w, signo);
+    ranks_signal(w, signo);
 }
 
-static void kill_ranks(struct launch_watch *w) {
+static void ranks_kill(struct launch_watch *w) {
     w->killed = true;
-    signal_ranks(w, SIGKILL);
+    ranks_signal(w, SIGKILL);
 }
 
-static enum error spawn_rank(struct launch_watch *w, int local, const int console[2]) {
+/* The first rank makes the group of all before it executes the program, unless it is killed before that: then its
+ * remains are made the group here, so that the others find one. In all other cases it is late for that, and no matter. */
+static void group_make(struct launch_watch *w, pid_t first) {
+    w->group = first;
+    (void)setpgid(first, first);
+}
+
+static enum error rank_start(struct launch_watch *w, int local, const int console[2]) {
     const struct launch_params *p = w->p;
     struct rank_process *r = &w->ranks[local];
     int rank = p->first + local;
@@ -136,15 +143,15 @@ static enum error spawn_rank(struct launch_watch *w, int local, const int consol
     TRY(output_open(&r->output, rank, p->log_folder, p->log, &rank_end));
     enum error err = rank_spawn(p, &self, rank_end, w->group, &r->pid);
     close(rank_end);
-    r->output.told = w->told;
+    if (p->once) r->output.told = &w->told;
     if (err != ERR_NONE) return err;
-    if (local == 0) w->group = r->pid;
+    if (local == 0) group_make(w, r->pid);
     w->started++, w->running++;
     return ERR_NONE;
 }
 
 /* What a rank inherits must lie above the three that it gets anew. */
-static enum error check_standard_files(void) {
+static enum error standard_files_check(void) {
     static const char *const names[] = {"input", "output", "error"};
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0)
@@ -152,13 +159,13 @@ static enum error check_standard_files(void) {
     return ERR_NONE;
 }
 
-static enum error spawn_all(struct launch_watch *w) {
-    TRY(check_standard_files());
+static enum error ranks_start(struct launch_watch *w) {
+    TRY(standard_files_check());
     enum error err = ERR_NONE;
     int console[2] = {fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1),
                       fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1)};
     if (console[0] < 0 || console[1] < 0) err = FAIL(ERR_CREATE, "rank 0's console: %s", strerror(errno));
-    for (int local = 0; local < w->p->size && err == ERR_NONE; local++) err = spawn_rank(w, local, console);
+    for (int local = 0; local < w->p->size && err == ERR_NONE; local++) err = rank_start(w, local, console);
     for (int i = 0; i < 2; i++)
         if (console[i] >= 0) close(console[i]);
     return err;
@@ -169,36 +176,36 @@ static enum error spawn_all(struct launch_watch *w) {
 /* A rank that says by its code that it lost another is not the cause. Yet it may well end first: a
  * dying process closes its files, by which its peers know, a little before it can be waited for. So
  * a better cause is taken until we kill ourselves. */
-static bool is_victim(const siginfo_t *end) {
+static bool end_is_victims(const siginfo_t *end) {
     return end->si_code == CLD_EXITED && end->si_status == CODE_LOST;
 }
 
 /* Ended as it was told to, by us or another: by its handler's code or, before it had a handler, by
  * the signal itself. */
-static bool was_told(const struct launch_watch *w, const siginfo_t *end) {
+static bool end_was_told(const struct launch_watch *w, const siginfo_t *end) {
     if (end->si_code == CLD_EXITED) return end->si_status == CODE_INT || end->si_status == CODE_TERM;
     return (w->asked && end->si_status == w->asked) || (w->killed && end->si_status == SIGKILL);
 }
 
 /* Where only victims have ended, the cause is still on its way out, which takes longer on a busy machine. */
-static void set_deadline(struct launch_watch *w) {
+static void deadline_set(struct launch_watch *w) {
     double grace = w->p->grace > 0 ? w->p->grace : DEFAULT_GRACE;
-    if (is_victim(&w->failure)) grace += PATIENCE;
+    if (end_is_victims(&w->failure)) grace += PATIENCE;
     int64_t end = w->pass + (int64_t)(grace * 1e9);
     if (!w->deadline || end < w->deadline) w->deadline = end;
 }
 
 /* It has done what it was to do. */
-static bool was_done(struct launch_watch *w, const siginfo_t *end) {
+static bool end_is_done(struct launch_watch *w, const siginfo_t *end) {
     bool exited = end->si_code == CLD_EXITED, again = exited && w->p->again && end->si_status == w->p->again;
     if (again && !w->out->again) w->out->again = true, w->out->seen = w->pass;
     return again || (exited && end->si_status == 0);
 }
 
-static void note_end(struct launch_watch *w, int local, const siginfo_t *end) {
-    bool exited = end->si_code == CLD_EXITED, told = was_told(w, end), done = was_done(w, end);
+static void end_note(struct launch_watch *w, int local, const siginfo_t *end) {
+    bool exited = end->si_code == CLD_EXITED, told = end_was_told(w, end), done = end_is_done(w, end);
     w->ranks[local].ended = true;
-    w->ranks[local].failed = !told && !is_victim(end) && !done;
+    w->ranks[local].failed = !told && !end_is_victims(end) && !done;
     w->running--;
     w->last = w->pass;
     if (done && w->p->first + local == 0 && w->p->last > 0) w->deadline = w->pass + (int64_t)(w->p->last * 1e9);
@@ -206,18 +213,18 @@ static void note_end(struct launch_watch *w, int local, const siginfo_t *end) {
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
         w->obeyed = w->obeyed || !w->killed;
-        if (!w->asked) ask_ranks(w, SIGTERM);
-    } else if (w->out->first < 0 || (is_victim(&w->failure) && !is_victim(end))) {
+        if (!w->asked) ranks_ask(w, SIGTERM);
+    } else if (w->out->first < 0 || (end_is_victims(&w->failure) && !end_is_victims(end))) {
         if (w->out->first < 0) w->out->seen = w->pass;
         w->out->first = w->p->first + local;
         w->failed = w->pass;
         w->failure = *end;
     }
     if (told && exited) return; /* they stop together, and one may have a checkpoint to save */
-    set_deadline(w);
+    deadline_set(w);
 }
 
-static void look_for_ends(struct launch_watch *w) {
+static void ends_look(struct launch_watch *w) {
     for (int i = 0; i < w->started; i++) {
         struct rank_process *r = &w->ranks[i];
         siginfo_t end = {0};
@@ -227,56 +234,56 @@ static void look_for_ends(struct launch_watch *w) {
             end.si_code = CLD_KILLED;
             end.si_status = SIGKILL;
         }
-        if (end.si_pid == r->pid) note_end(w, i, &end);
+        if (end.si_pid == r->pid) end_note(w, i, &end);
     }
 }
 
-static void take_signals(struct launch_watch *w) {
+static void signals_read(struct launch_watch *w) {
     unsigned char got[64];
     ssize_t n = read(w->signals.pipe[0], got, sizeof got);
     for (ssize_t i = 0; i < n; i++) {
         if (got[i] == SIGCHLD) continue;
         if (!w->asked) {
-            ask_ranks(w, got[i]);
+            ranks_ask(w, got[i]);
         } else if (got[i] == SIGINT) {
-            kill_ranks(w);
+            ranks_kill(w);
         }
     }
 }
 
 /* ---- the loop ---- */
 
-static int wait_ms(const struct launch_watch *w) {
+static int watch_ms(const struct launch_watch *w) {
     if (!w->deadline || w->killed) return -1;
     int64_t left = w->deadline - clock_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
-static void wait_for_something(struct launch_watch *w, int timeout) {
+static void watch_wait(struct launch_watch *w, int timeout) {
     w->fds[0] = (struct pollfd){.fd = w->signals.pipe[0], .events = POLLIN};
     for (int i = 0; i < w->started; i++)
         w->fds[1 + i] = (struct pollfd){.fd = w->ranks[i].output.pipe, .events = POLLIN};
     (void)poll(w->fds, (nfds_t)w->started + 1, timeout); /* whatever it says, we look at all */
 }
 
-static void end_grace(struct launch_watch *w) {
-    if (w->p->busy && w->p->busy(w->p->user, !is_victim(&w->failure))) {
+static void grace_end(struct launch_watch *w) {
+    if (w->p->busy && w->p->busy(w->p->user, !end_is_victims(&w->failure))) {
         w->deadline = w->pass + LOOK_NS;
         return;
     }
     for (int i = w->started; i-- > 0;)
         if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = w->p->first + i;
-    kill_ranks(w);
+    ranks_kill(w);
 }
 
-static void watch_ranks(struct launch_watch *w) {
+static void ranks_watch(struct launch_watch *w) {
     while (w->running > 0) {
-        wait_for_something(w, wait_ms(w));
+        watch_wait(w, watch_ms(w));
         w->pass = clock_ns();
-        take_signals(w);
+        signals_read(w);
         for (int i = 0; i < w->started; i++) output_read(&w->ranks[i].output);
-        look_for_ends(w);
-        if (w->deadline && w->pass >= w->deadline && !w->killed) end_grace(w);
+        ends_look(w);
+        if (w->deadline && w->pass >= w->deadline && !w->killed) grace_end(w);
     }
 }
 
@@ -292,12 +299,12 @@ static void outputs_drain(struct launch_watch *w) {
             open += w->ranks[i].output.pipe >= 0;
         }
         if (!open || clock_ns() >= end) return;
-        wait_for_something(w, 10);
+        watch_wait(w, 10);
     }
 }
 
-static void end_all(struct launch_watch *w) {
-    signal_ranks(w, SIGKILL);
+static void ranks_end(struct launch_watch *w) {
+    ranks_signal(w, SIGKILL);
     outputs_drain(w);
     for (int i = 0; i < w->started; i++) {
         while (waitpid(w->ranks[i].pid, NULL, 0) < 0 && errno == EINTR) {
@@ -308,22 +315,22 @@ static void end_all(struct launch_watch *w) {
 /* ---- the whole ---- */
 
 /* Where nobody failed by itself, those who had to be killed are what the others waited for. */
-static void find_lost(struct launch_watch *w) {
+static void lost_list(struct launch_watch *w) {
     int *lost = w->p->lost, n = 0;
     for (int i = 0; lost && i < w->started; i++)
-        if (w->ranks[i].failed || (w->ranks[i].stuck && is_victim(&w->failure))) lost[n++] = i;
+        if (w->ranks[i].failed || (w->ranks[i].stuck && end_is_victims(&w->failure))) lost[n++] = i;
     w->out->lost = lost, w->out->nlost = n;
 }
 
-static enum error launch_tell(struct launch_watch *w) {
+static enum error result_tell(struct launch_watch *w) {
     struct launch_result *out = w->out;
     out->asked = w->asked;
     /* Told to stop while they were meeting, some were gone before others knew. */
-    if (w->obeyed && is_victim(&w->failure)) out->first = -1;
+    if (w->obeyed && end_is_victims(&w->failure)) out->first = -1;
     if (out->again && w->asked && !out->exit_code) out->exit_code = 128 + w->asked;
     out->again = out->again && out->first < 0 && !out->exit_code;
     if (out->first < 0) return ERR_NONE;
-    find_lost(w);
+    lost_list(w);
     bool exited = w->failure.si_code == CLD_EXITED;
     out->exit_code = exited ? w->failure.si_status : -1;
     out->signal = exited ? 0 : w->failure.si_status;
@@ -346,32 +353,27 @@ static enum error watch_open(struct launch_watch *w) {
     TRY(memory_size(size + 1, sizeof *w->fds, "ranks", &bytes));
     TRY(memory_alloc(bytes, &memory));
     w->fds = memory;
-    if (w->p->once) {
-        TRY(memory_alloc(sizeof *w->told, &memory));
-        w->told = memory;
-    }
     return signals_take(&w->signals);
 }
 
 static void watch_close(struct launch_watch *w) {
     for (int i = 0; w->ranks && i < w->p->size; i++) output_close(&w->ranks[i].output);
-    memory_free(w->told);
     memory_free(w->ranks);
     memory_free(w->fds);
 }
 
-static enum error run_ranks(struct launch_watch *w) {
+static enum error ranks_run(struct launch_watch *w) {
     int signo = w->p->stop ? w->p->stop() : 0;
     if (signo) {
         w->out->exit_code = 128 + signo;
         return ERR_NONE;
     }
-    enum error err = spawn_all(w);
+    enum error err = ranks_start(w);
     if (err != ERR_NONE)
-        kill_ranks(w);
+        ranks_kill(w);
     else
-        watch_ranks(w);
-    end_all(w);
+        ranks_watch(w);
+    ranks_end(w);
     return err;
 }
 
@@ -381,9 +383,9 @@ enum error launch_processes(const struct launch_params *p, struct launch_result 
     struct launch_watch w = {.p = p, .out = out};
     enum error err = watch_open(&w);
     if (err != ERR_NONE) goto done;
-    err = run_ranks(&w);
+    err = ranks_run(&w);
     signals_give(&w.signals);
-    if (err == ERR_NONE) err = launch_tell(&w);
+    if (err == ERR_NONE) err = result_tell(&w);
 done:
     watch_close(&w);
     return err;

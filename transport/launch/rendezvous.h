@@ -1,6 +1,6 @@
 /* Members of a run (ranks, or nodes) meet in a store, find that they are what they should be, and
  * learn of each other. Whoever comes twice, or differs in a fact that must be equal, is refused by
- * name on every member; who waits says for whom. */
+ * name on every member; who waits says for whom, every 5 s from 2 s on. */
 #pragma once
 #include "transport/store/store.h"
 
@@ -20,16 +20,13 @@ struct rendezvous {
     double timeout;
     bool keeps; /* the store ends with this member: where the meeting fails, it stays for a second
                    more, in which the others hear why */
-    /* What was waited for, for how long; NULL: log_info. Every 5 s from 2 s on. */
-    void (*waiting)(void *user, const char *text);
-    void *user;
 };
 struct attendant {
     char who[128];
     const char *text;
 };
-/* Returns when all are there: all[0 .. count), pool's. It takes five requests to the store, however many members there
- * are, one of which asks for each of them once. ERR_MISMATCH: two members of one index,
+/* Returns when all are there: all[0 .. count), pool's. A member asks once and is answered once, with all members, unless
+ * the list of them is too long for an answer, or others are awaited for long. ERR_MISMATCH: two members of one index,
  * or facts that differ, with both named: "node 1 (hostB, pid 4711) has another configuration:
- * 3f2a..., 88c1... here". ERR_TIMEOUT: "ranks 2, 5 to 9 of 16 have not come within 60 s". */
+ * 3f2a..., but node 0 (hostA, pid 7) 88c1...". ERR_TIMEOUT: "ranks 2, 5 to 9 of 16 have not come within 60 s". */
 MUST_CHECK enum error rendezvous_meet(const struct rendezvous *r, struct pool *pool, struct attendant **all);

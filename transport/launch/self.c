@@ -28,7 +28,7 @@ static bool self_parse(const char *text, struct launch_self *s, int *parent) {
 }
 
 /* Open, and not to be handed on to what this process may start in turn. -1 stands for none. */
-static bool keep_fd(int fd) {
+static bool descriptor_keep(int fd) {
     return fd == -1 || (fd > STDERR_FILENO && fcntl(fd, F_SETFD, FD_CLOEXEC) == 0);
 }
 
@@ -38,7 +38,7 @@ static bool variable_is(const char *name, int value) {
 }
 
 /* A shell or a script may stand between the starter and this process, but no other launcher. */
-static enum error check_parent(const struct launch_self *s, int parent) {
+static enum error parent_check(const struct launch_self *s, int parent) {
     int p = (int)getppid();
     while (p && p != parent) p = process_parent(p);
     if (!p) return FAIL(ERR_PEER, "rank %d: process %d, which started it, is gone", s->rank, parent);
@@ -56,11 +56,11 @@ enum error launch_self(struct launch_self *out, bool *started) {
     if (!self_parse(text, out, &parent))
         return FAIL(ERR_USAGE, "%s='%s' is not what a starter writes\nunset it: it is for the engine's own use",
                     LAUNCH_VARIABLE, text);
-    if (!keep_fd(out->meeting_fd) || !keep_fd(out->console_out) || !keep_fd(out->console_err))
+    if (!descriptor_keep(out->meeting_fd) || !descriptor_keep(out->console_out) || !descriptor_keep(out->console_err))
         return FAIL(ERR_USAGE, "%s='%s' names a descriptor that is not open", LAUNCH_VARIABLE, text);
     /* First the wish, then the look: a starter that died in between is seen by one of the two. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return FAIL(ERR_BUG, "prctl(PR_SET_PDEATHSIG): %s", strerror(errno));
-    TRY(check_parent(out, parent));
+    TRY(parent_check(out, parent));
     unsetenv(LAUNCH_VARIABLE);
     signal(SIGTTOU, SIG_IGN); /* rank 0's console may be a terminal that this process group is not
                                  in front of */

@@ -20,32 +20,32 @@ void launch_text(char out[LAUNCH_TEXT], const struct launch_self *s, int parent)
 enum { TOLD = 5 };
 static const char *const told_names[TOLD] = {LAUNCH_VARIABLE, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
 
-static bool is_named(const char *entry, const char *name) {
+static bool entry_is(const char *entry, const char *name) {
     size_t n = strlen(name);
     return !strncmp(entry, name, n) && entry[n] == '=';
 }
 
-static bool is_told(const char *entry, const char *const *variables) {
+static bool entry_is_told(const char *entry, const char *const *variables) {
     for (int i = 0; i < TOLD; i++)
-        if (is_named(entry, told_names[i])) return true;
+        if (entry_is(entry, told_names[i])) return true;
     for (; variables && *variables; variables += 2)
-        if (is_named(entry, *variables)) return true;
+        if (entry_is(entry, *variables)) return true;
     return false;
 }
 
-static size_t length_of(const char *const *list) {
+static size_t list_length(const char *const *list) {
     size_t n = 0;
     while (list && list[n]) n++;
     return n;
 }
 
-static enum error make_environment(const struct launch_self *self, const char *const *variables, struct pool *pool,
+static enum error environment_make(const struct launch_self *self, const char *const *variables, struct pool *pool,
                                    char ***out) {
-    size_t count = length_of((const char *const *)environ), kept = 0;
-    char **env = pool_alloc(pool, (count + TOLD + length_of(variables) / 2 + 1) * sizeof *env);
+    size_t count = list_length((const char *const *)environ), kept = 0;
+    char **env = pool_alloc(pool, (count + TOLD + list_length(variables) / 2 + 1) * sizeof *env);
     if (!env) return ERR_MEMORY;
     for (size_t i = 0; i < count; i++)
-        if (!is_told(environ[i], variables)) env[kept++] = environ[i];
+        if (!entry_is_told(environ[i], variables)) env[kept++] = environ[i];
     char text[LAUNCH_TEXT];
     launch_text(text, self, (int)getpid());
     const int values[TOLD] = {0, self->rank, self->size, self->local, self->locals};
@@ -62,30 +62,24 @@ static enum error make_environment(const struct launch_self *self, const char *c
 
 /* ---- the process ---- */
 
-/* A descriptor duplicated onto itself is inherited under its number. */
-static int hand_on(posix_spawn_file_actions_t *files, int fd) {
-    return fd < 0 ? 0 : posix_spawn_file_actions_adddup2(files, fd, fd);
-}
-
-static int describe_files(posix_spawn_file_actions_t *files, const struct launch_self *self, int output) {
+/* A descriptor that is duplicated onto itself is inherited under its number. */
+static int files_describe(posix_spawn_file_actions_t *files, const struct launch_self *self, int output) {
+    const int inherited[] = {self->meeting_fd, self->console_out, self->console_err};
     int why = posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
     if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDOUT_FILENO);
     if (!why) why = posix_spawn_file_actions_adddup2(files, output, STDERR_FILENO);
-    if (!why) why = hand_on(files, self->meeting_fd);
-    if (!why) why = hand_on(files, self->console_out);
-    if (!why) why = hand_on(files, self->console_err);
+    for (int i = 0; i < 3 && !why; i++)
+        if (inherited[i] >= 0) why = posix_spawn_file_actions_adddup2(files, inherited[i], inherited[i]);
     return why;
 }
 
 /* No signal blocked, the ones that matter not ignored, whatever this process was started with. */
-static int describe_process(posix_spawnattr_t *attr, pid_t group) {
+static int process_describe(posix_spawnattr_t *attr, pid_t group) {
+    static const int matter[] = {SIGINT, SIGTERM, SIGCHLD, SIGXFSZ};
     sigset_t none, standard;
     sigemptyset(&none);
     sigemptyset(&standard);
-    sigaddset(&standard, SIGINT);
-    sigaddset(&standard, SIGTERM);
-    sigaddset(&standard, SIGCHLD);
-    sigaddset(&standard, SIGXFSZ);
+    for (size_t i = 0; i < sizeof matter / sizeof *matter; i++) sigaddset(&standard, matter[i]);
     int why = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
     if (!why) why = posix_spawnattr_setpgroup(attr, group);
     if (!why) why = posix_spawnattr_setsigmask(attr, &none);
@@ -104,10 +98,10 @@ enum error rank_spawn(const struct launch_params *p, const struct launch_self *s
     posix_spawnattr_init(&attr);
     char **env;
     int why = 0;
-    enum error err = make_environment(self, p->variables, pool, &env);
+    enum error err = environment_make(self, p->variables, pool, &env);
     if (err != ERR_NONE) goto done;
-    why = describe_files(&files, self, output);
-    if (!why) why = describe_process(&attr, group);
+    why = files_describe(&files, self, output);
+    if (!why) why = process_describe(&attr, group);
     union { /* posix_spawn changes none of it, though its type says otherwise */
         const char *const *mine;
         char *const *theirs;

@@ -27,7 +27,6 @@ struct station {
     struct group_params group;
     struct pool *pool;
     struct store *store;
-    const char *file; /* of the store, if it is this rank's to remove */
     struct port *port;
     struct meeting *meeting;
     struct roster roster;
@@ -37,7 +36,7 @@ struct station {
 
 /* Ranks can share memory if they run on one kernel and see each other's processes. They count as
  * one host only if they have the network in common, too. */
-static void name_node(char out[NODE_MAX]) {
+static void node_name(char out[NODE_MAX]) {
     char boot[40] = "";
     struct stat pid = {0}, net = {0};
     FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
@@ -52,47 +51,35 @@ static void name_node(char out[NODE_MAX]) {
              (unsigned)getuid());
 }
 
-static bool is_url(const char *master) {
-    return strstr(master, "://") != NULL;
-}
-
 /* Whether all ranks are on this host, as far as the master's name tells. */
-static bool is_local_name(const char *master) {
-    if (!is_url(master)) return launcher_is_loopback(master);
+static bool master_is_here(const char *master) {
     return strncmp(master, "tcp://", 6) || launcher_is_loopback(master + 6);
 }
 
 /* ---- store and port ---- */
 
-static enum error open_store(struct station *s, const struct station_params *p) {
-    struct store_params sp = {.serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
-    sp.url = is_url(p->master) ? p->master : pool_printf(s->pool, "tcp://%s", p->master);
-    if (!sp.url) return ERR_MEMORY;
-    if (p->serve && !strncmp(sp.url, "file://", 7)) s->file = sp.url + 7;
-    return store_open(&sp, &s->store);
-}
-
 /* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
  * user's processes on this host can open. */
-static enum error find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
-    const char *random, *name = pool_printf(s->pool, "%s/key", p->round);
-    char *now = NULL;
-    bool first;
+static enum error station_find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
+    const char *name = pool_printf(s->pool, "%s/key", p->round), *random = "";
+    char *now;
+    size_t n;
     snprintf(key, SECRET_SIZE, "%s", store_key(s->store));
     if (*key) return ERR_NONE;
-    TRY(token_random(s->pool, &random));
+    if (p->token && *p->token) return secret_key(p->token, key);
+    if (p->serve) TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
-    TRY(store_swap(s->store, name, NULL, random, s->pool, &first, &now));
-    if (!now || strlen(now) != strlen(random)) return FAIL(ERR_DATA, "the store's '%s' is not a key", name);
-    return secret_key(p->token && *p->token ? p->token : now, key);
+    if (p->serve) TRY(store_set(s->store, name, random, strlen(random)));
+    TRY(store_get(s->store, name, 0, s->pool, &now, &n));
+    return secret_key(now, key);
 }
 
-static enum error open_port(struct station *s, const struct station_params *p) {
+static enum error station_open_port(struct station *s, const struct station_params *p) {
     char address[ADDRESS_MAX], key[SECRET_SIZE];
-    TRY(find_key(s, p, key));
+    TRY(station_find_key(s, p, key));
     struct port_params pp = {.interface = p->interface, .key = key, .near = !p->token || !*p->token};
-    if (!pp.interface && !is_local_name(p->master)) {
-        TRY(port_address_towards(p->master + (is_url(p->master) ? 6 : 0), address));
+    if (!pp.interface && !master_is_here(p->master)) {
+        TRY(port_address_towards(p->master + strlen("tcp://"), address));
         pp.interface = address;
     }
     return port_open(&pp, &s->port);
@@ -101,7 +88,7 @@ static enum error open_port(struct station *s, const struct station_params *p) {
 /* ---- the roster ---- */
 
 /* What a rank tells the others: its port's address in a line, and its node. */
-static enum error read_text(const struct attendant *m, int rank, struct seat_of *seat, const char **node) {
+static enum error member_read(const struct attendant *m, int rank, struct seat_of *seat, const char **node) {
     size_t n = strcspn(m->text, "\n");
     if (!m->text[n] || n >= sizeof seat->address)
         return FAIL(ERR_DATA, "rank %d (%s) sent a message that makes no sense", rank, m->who);
@@ -113,22 +100,22 @@ static enum error read_text(const struct attendant *m, int rank, struct seat_of 
 
 /* The host of a node: its number is that of its first rank's among them. Ranks of one node follow each other as a rule,
  * so the last host is looked at first. */
-static int host_of(const char *const *nodes, const char *node, int hosts) {
+static int roster_host(const char *const *nodes, const char *node, int hosts) {
     int h = hosts - 1;
     while (h >= 0 && strcmp(nodes[h], node) != 0) h--;
     return h;
 }
 
-static enum error make_roster(struct station *s, const struct attendant *members, int size) {
+static enum error roster_make(struct station *s, const struct attendant *members, int size) {
     struct seat_of *of = pool_alloc(s->pool, (size_t)size * sizeof *of);
     const char **nodes = pool_alloc(s->pool, (size_t)size * sizeof *nodes), *node = "";
     int *locals = pool_alloc(s->pool, (size_t)size * sizeof *locals);
     if (!of || !nodes || !locals) return ERR_MEMORY;
     s->roster = (struct roster){.size = size, .of = of};
     for (int r = 0; r < size; r++) {
-        TRY(read_text(&members[r], r, &of[r], &node));
+        TRY(member_read(&members[r], r, &of[r], &node));
         of[r].number = r;
-        of[r].host = host_of(nodes, node, s->roster.hosts);
+        of[r].host = roster_host(nodes, node, s->roster.hosts);
         if (of[r].host < 0) {
             of[r].host = s->roster.hosts++;
             nodes[of[r].host] = node;
@@ -141,7 +128,7 @@ static enum error make_roster(struct station *s, const struct attendant *members
 static enum error station_meet(struct station *s, const struct station_params *p) {
     struct attendant *members;
     char node[NODE_MAX], who[128];
-    if (!p->node) name_node(node);
+    if (!p->node) node_name(node);
     process_who(who);
     const char *text = pool_printf(s->pool, "%s\n%s", s->port ? port_address(s->port) : "", p->node ? p->node : node);
     if (!text) return ERR_MEMORY;
@@ -157,19 +144,19 @@ static enum error station_meet(struct station *s, const struct station_params *p
                            .timeout = p->timeout,
                            .keeps = p->serve};
     TRY(rendezvous_meet(&r, s->pool, &members));
-    return make_roster(s, members, p->size);
+    return roster_make(s, members, p->size);
 }
 
 /* ---- the board of this host's ranks ---- */
 
-static enum error make_board(struct station *s, const char *key, int locals) {
+static enum error board_make(struct station *s, const char *key, int locals) {
     char text[32];
     TRY(meeting_create_shared(locals, &s->meeting));
     snprintf(text, sizeof text, "%d %d", (int)getpid(), meeting_fd(s->meeting));
     return store_set(s->store, key, text, strlen(text));
 }
 
-static enum error join_board(struct station *s, const char *key, int locals) {
+static enum error board_join(struct station *s, const char *key, int locals) {
     char *text;
     size_t n;
     int pid, fd;
@@ -186,27 +173,27 @@ static enum error join_board(struct station *s, const char *key, int locals) {
     return err;
 }
 
-static enum error open_board(struct station *s, const struct station_params *p) {
+static enum error board_open(struct station *s, const struct station_params *p) {
     const struct seat_of *me = &s->roster.of[p->rank];
     int locals = 0;
     for (int r = 0; r < p->size; r++) locals += s->roster.of[r].host == me->host;
     if (p->meeting_fd >= 0) return meeting_join(p->meeting_fd, locals, &s->meeting);
     char *key = pool_printf(s->pool, "%s/board/%d", p->round, me->host);
     if (!key) return ERR_MEMORY;
-    return me->local == 0 ? make_board(s, key, locals) : join_board(s, key, locals);
+    return me->local == 0 ? board_make(s, key, locals) : board_join(s, key, locals);
 }
 
 /* ---- the whole ---- */
 
-static const char *variable_given(const char *name) {
+const char *station_variable(const char *name) {
     const char *text = getenv(name);
     return text && *text ? text : NULL;
 }
 
 enum error station_told(struct pool *pool, struct station_params *out) {
-    out->master = variable_given(STORE_VARIABLE);
-    out->round = variable_given(ROUND_VARIABLE);
-    out->node = variable_given(NODE_VARIABLE);
+    out->master = station_variable(STORE_VARIABLE);
+    out->round = station_variable(ROUND_VARIABLE);
+    out->node = station_variable(NODE_VARIABLE);
     return token_inherited(pool, &out->token);
 }
 
@@ -215,7 +202,7 @@ static const char *fitting_link(const struct roster *r) {
     return r->hosts == r->size ? "tcp" : "hosts";
 }
 
-static enum error check_link(struct station *s, const char *name) {
+static enum error station_choose_link(struct station *s, const char *name) {
     s->group.link = strcmp(name, "auto") ? name : fitting_link(&s->roster);
     const struct link_ops *ops = link_find(s->group.link);
     if (!ops) return FAIL(ERR_CONFIG, "no link '%s'", s->group.link);
@@ -225,16 +212,18 @@ static enum error check_link(struct station *s, const char *name) {
     return ERR_NONE;
 }
 
-static enum error open_with_master(struct station *s, const struct station_params *p) {
+static enum error station_open_meeting(struct station *s, const struct station_params *p) {
+    const struct store_params sp = {
+        .url = p->master, .serve = p->serve, .token = p->token, .run = p->run, .timeout = p->timeout};
     const struct link_ops *asked = link_find(p->link); /* NULL: it depends on where the ranks are */
-    TRY(open_store(s, p));
-    if (!asked || link_is_far(asked)) TRY(open_port(s, p)); /* a port has nng's threads */
+    TRY(store_open(&sp, &s->store));
+    if (!asked || link_is_far(asked)) TRY(station_open_port(s, p)); /* a port has nng's threads */
     TRY(station_meet(s, p));
-    TRY(check_link(s, p->link));
+    TRY(station_choose_link(s, p->link));
     s->group.roster = &s->roster;
     s->group.port = s->port;
     const struct link_ops *ops = link_find(s->group.link);
-    if (!link_is_far(ops) || ops->sync_near) TRY(open_board(s, p));
+    if (!link_is_far(ops) || ops->sync_near) TRY(board_open(s, p));
     return ERR_NONE;
 }
 
@@ -250,7 +239,7 @@ enum error station_open(const struct station_params *p, struct station **out) {
     *s = (struct station){.pool = pool};
     s->group = (struct group_params){.rank = p->rank, .size = p->size, .link = p->link, .id = 1};
     if (p->master)
-        err = open_with_master(s, p);
+        err = station_open_meeting(s, p);
     else
         err = meeting_join(p->meeting_fd, p->locals, &s->meeting);
     s->group.meeting = s->meeting;
@@ -266,7 +255,6 @@ void station_close(struct station *s) {
     meeting_free(s->meeting);
     port_close(s->port);
     store_close(s->store);
-    if (s->file) (void)unlink(s->file); /* the others have met, or find out that nobody is there */
     pool_free(s->pool);
 }
 

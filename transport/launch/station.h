@@ -10,7 +10,7 @@ struct station_params {
     int meeting_fd;   /* of this host's ranks, inherited from who started them; -1: none */
     const char *link; /* a name of links.def, or "auto": what fits where the ranks are */
     /* NULL: the ranks share meeting_fd and that is all they need. */
-    const char *master;              /* HOST:PORT or file:///PATH, where they meet */
+    const char *master;              /* URL of the store where they meet */
     bool serve;                      /* this process keeps the store */
     const char *token, *run, *round; /* see store.h and rendezvous.h */
     /* Ranks that give the same may share memory; NULL: those of one kernel, with the same processes
@@ -24,6 +24,7 @@ struct station_params {
 /* The environment variables that the starter of ranks sets, besides those of token.h. */
 #define ROUND_VARIABLE "ENGINE_ROUND"
 #define NODE_VARIABLE "ENGINE_NODE"
+const char *station_variable(const char *name); /* NULL: it is not set, or empty */
 /* The values from the starter of this process: master (NULL: the ranks share all they need), token, round and node. */
 MUST_CHECK enum error station_told(struct pool *pool, struct station_params *out);
 struct station;

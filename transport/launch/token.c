@@ -7,7 +7,7 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 
-static enum error read_file(struct pool *pool, const char *path, const char **out) {
+static enum error secret_read_file(struct pool *pool, const char *path, const char **out) {
     char *text;
     size_t n;
     struct stat st;
@@ -20,12 +20,12 @@ static enum error read_file(struct pool *pool, const char *path, const char **ou
 }
 
 /* The variable that spec names, or NULL. */
-static const char *variable_of(const char *spec) {
+static const char *spec_variable(const char *spec) {
     return !strcmp(spec, "auto") ? TOKEN_VARIABLE : !strncmp(spec, "env:", 4) ? spec + 4 : NULL;
 }
 
-static enum error read_variable(const char *spec, const char **out) {
-    const char *name = variable_of(spec);
+static enum error secret_read_variable(const char *spec, const char **out) {
+    const char *name = spec_variable(spec);
     *out = getenv(name);
     if (strcmp(spec, "auto") != 0 && (!*out || !**out))
         return FAIL(ERR_CONFIG,
@@ -36,7 +36,7 @@ static enum error read_variable(const char *spec, const char **out) {
     return ERR_NONE;
 }
 
-static enum error check_length(const char *secret) {
+static enum error secret_check_length(const char *secret) {
     size_t n = strlen(secret);
     if (n > SECRET_MAX) return FAIL(ERR_CONFIG, "token: longer than %d characters", SECRET_MAX);
     if (n >= SECRET_MIN) return ERR_NONE;
@@ -50,11 +50,11 @@ enum error token_find(const char *spec, struct pool *pool, const char **out) {
     *out = spec;
     if (!strcmp(spec, "none")) return ERR_NONE;
     if (!strncmp(spec, "file:", 5))
-        TRY(read_file(pool, spec + 5, out));
-    else if (variable_of(spec))
-        TRY(read_variable(spec, out));
+        TRY(secret_read_file(pool, spec + 5, out));
+    else if (spec_variable(spec))
+        TRY(secret_read_variable(spec, out));
     if (!**out) return ERR_NONE;
-    TRY(check_length(*out));
+    TRY(secret_check_length(*out));
     *out = pool_printf(pool, SECRET_CHOSEN "%s", *out);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
@@ -74,7 +74,7 @@ enum error token_inherited(struct pool *pool, const char **out) {
 }
 
 void token_forget(const char *spec) {
-    const char *name = variable_of(spec);
+    const char *name = spec_variable(spec);
     char *value = name ? getenv(name) : NULL;
     if (!value) return;
     explicit_bzero(value, strlen(value));

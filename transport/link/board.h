@@ -63,7 +63,6 @@ struct board {
     int32_t cores; /* that the starter may use */
     uint32_t pipe_lines, pipe_bytes;
     uint64_t slots;           /* offsets, in the order in which they lie */
-    uint64_t buffers;         /* where in the board the callers' buffers are: (LANES, 2 calls, size), for a crowd */
     uint64_t arrivals;        /* (size, size) bits: ranks of which something may have come on LANE_IN */
     uint64_t pipes;           /* from here on, nothing is there before it is used */
     uint64_t lent, mail, end; /* mail: pipes, too; end: of the fixed part */

@@ -55,14 +55,14 @@ static int64_t logical_now(const struct emulated *e, int lane) {
 }
 
 /* The kernel may wake a thread 50 us late so as to wake several at once; not here. */
-static void sleep_until(int64_t when) {
+static void thread_sleep_until(int64_t when) {
     struct timespec t = {.tv_sec = when / 1000000000, .tv_nsec = when % 1000000000};
     prctl(PR_SET_TIMERSLACK, 1UL);
     clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL);
     prctl(PR_SET_TIMERSLACK, 0UL); /* the default again */
 }
 
-static enum error refuse_long(struct link *l, size_t bytes, int64_t ns) {
+static enum error message_refuse_long(struct link *l, size_t bytes, int64_t ns) {
     char n[32], rate[32], time[32], reason[DESCRIBED_MAX * 2];
     snprintf(reason, sizeof reason,
              "rank %d: a message of %s takes %s on an emulated link of %s/s, more than the timeout of %g s",
@@ -73,7 +73,7 @@ static enum error refuse_long(struct link *l, size_t bytes, int64_t ns) {
 
 /* The call ends at that time, or at once if it is past. Sleeps are short enough to learn of a
  * failure; the last of the way is spun where there is a core for it. */
-static enum error end_at(struct link *l, int lane, int64_t when) {
+static enum error call_end_at(struct link *l, int lane, int64_t when) {
     bool spins = l->emulated->roomy && l->patient[lane];
     int64_t early = spins ? 60 * MICROSECOND : 0, now;
     while ((now = clock_ns()) < when) {
@@ -82,7 +82,7 @@ static enum error end_at(struct link *l, int lane, int64_t when) {
             clock_relax();
             continue;
         }
-        sleep_until(until < most ? until : most);
+        thread_sleep_until(until < most ? until : most);
         TRY(l->ops->failure(l));
     }
     l->emulated->lag[lane] = now - when;
@@ -91,7 +91,7 @@ static enum error end_at(struct link *l, int lane, int64_t when) {
 
 /* ---- the port ---- */
 
-static int64_t pass_time(const struct emulated *e, size_t bytes) {
+static int64_t port_pass_time(const struct emulated *e, size_t bytes) {
     double ns = ceil((double)bytes * e->byte_time);
     return ns < (double)forever ? (int64_t)ns : forever;
 }
@@ -111,7 +111,7 @@ static int64_t port_pass(struct emulated *e, int64_t *way_free, int64_t from, in
 
 /* When a message was handed over. The clock of another host says nothing here: from there it counts
  * as sent when it came. */
-static int64_t sent_at(const struct link *l, int peer, int64_t stamp, int64_t now) {
+static int64_t message_sent_at(const struct link *l, int peer, int64_t stamp, int64_t now) {
     const struct roster *roster = l->params.roster;
     bool far = roster && roster->of[peer].host != roster->of[l->params.rank].host;
     return far || stamp < 0 || stamp > now + forever ? now : stamp;
@@ -124,7 +124,7 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     struct outgoing o = {0};
     struct incoming i = {0};
     if (out) {
-        int64_t takes = pass_time(e, out->bytes);
+        int64_t takes = port_pass_time(e, out->bytes);
         o = *out;
         o.stamp = port_pass(e, &e->out_free, begin, takes);
         end = o.stamp + takes;
@@ -136,20 +136,20 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     TRY(e->inner->exchange(l, lane, label, out ? &o : NULL, in ? &i : NULL));
     int64_t now = clock_ns();
     if (in) {
-        int64_t takes = pass_time(e, in->bytes);
-        int64_t sent = sent_at(l, in->peer, stamp, now);
+        int64_t takes = port_pass_time(e, in->bytes);
+        int64_t sent = message_sent_at(l, in->peer, stamp, now);
         end = later(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
         if (in->stamp) *in->stamp = stamp;
     }
-    if (clock_seconds(end - now) > l->params.timeout) return refuse_long(l, later(o.bytes, i.bytes), end - now);
-    return end_at(l, lane, end);
+    if (clock_seconds(end - now) > l->params.timeout) return message_refuse_long(l, later(o.bytes, i.bytes), end - now);
+    return call_end_at(l, lane, end);
 }
 
 /* ---- the rest ---- */
 
 /* All ranks are here: messages between them have taken a latency, and time begins anew. */
-static enum error end_meeting(struct link *l, int lane) {
-    TRY(end_at(l, lane, clock_ns() + l->emulated->latency));
+static enum error meeting_end(struct link *l, int lane) {
+    TRY(call_end_at(l, lane, clock_ns() + l->emulated->latency));
     l->emulated->lag[lane] = 0;
     return ERR_NONE;
 }
@@ -158,12 +158,12 @@ static enum error end_meeting(struct link *l, int lane) {
 static enum error emulated_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     TRY(l->emulated->inner->meet(l, lane, c, NULL, at));
     for (int r = 0; r < l->params.size; r++) at[r] = r == l->params.rank ? mine : NULL;
-    return c->count == 0 && !l->ops->lazy ? end_meeting(l, lane) : ERR_NONE;
+    return c->count == 0 && !l->ops->lazy ? meeting_end(l, lane) : ERR_NONE;
 }
 
 static enum error emulated_sync(struct link *l, int lane) {
     TRY(l->emulated->inner->sync(l, lane));
-    return end_meeting(l, lane);
+    return meeting_end(l, lane);
 }
 
 static void emulated_close(struct link *l) {
@@ -175,7 +175,7 @@ static void emulated_close(struct link *l) {
 
 /* ---- opening ---- */
 
-static struct link_ops ops_over(const struct link_ops *inner) {
+static struct link_ops emulated_ops(const struct link_ops *inner) {
     struct link_ops ops = *inner;
     ops.close = emulated_close;
     ops.meet = emulated_meet;
@@ -189,7 +189,7 @@ static struct link_ops ops_over(const struct link_ops *inner) {
     return ops;
 }
 
-static bool has_cores(const struct link_params *p) {
+static bool host_has_cores(const struct link_params *p) {
     int near = 0;
     for (int r = 0; r < p->size; r++) near += !p->roster || p->roster->of[r].host == p->roster->of[p->rank].host;
     cpu_set_t set;
@@ -211,10 +211,10 @@ enum error link_emulate(struct link *l, const struct emulation *as) {
     struct emulated *e = l->emulated = memory;
     e->inner = l->ops;
     e->as = *as;
-    e->ops = ops_over(l->ops);
+    e->ops = emulated_ops(l->ops);
     e->latency = (int64_t)(as->latency * 1e9);
     e->byte_time = as->bandwidth > 0 ? 1e9 / as->bandwidth : 0;
-    e->roomy = has_cores(&l->params);
+    e->roomy = host_has_cores(&l->params);
     pthread_mutex_init(&e->mutex, NULL);
     l->ops = &e->ops;
     l->alpha += as->latency;

@@ -1,283 +1,214 @@
-/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is a link of each kind
- * in one: near, in which the ranks of this host have numbers of their own, and far, whose control joins all ranks, and
- * whose lanes join those of different hosts that exchange something. Messages by tags pass over far alone, so that one thread waits
- * for them in one place.
+/* Link "hosts": ranks of one host meet in shared memory, ranks of different hosts over TCP. It is the link over TCP
+ * (tcp_impl.h), whose control joins all ranks, and whose lanes join those of different hosts that exchange something;
+ * within it is a link of the ranks of this host, in which they have numbers of their own. Messages by tags pass over TCP
+ * alone, so that one thread waits for them in one place.
  *
- * Exchange. Of its two halves each may be near or far. The far ones are started, which hands the kernel what it takes;
- * the near ones run to their end; then the far ones are ended, both at once. That cannot block for ever: to start a far
- * half may wait for a port, but for no rank (tcp_line.c); a near half waits only for the same half at its peer, which that peer runs before it waits for anything far. So once all ranks
- * are in one step of an algorithm, the near halves end, then all ranks are in the far halves, where nobody waits for
- * order, and these end. By induction over the steps, all steps end.
+ * Exchange. Of its two halves each may be inside the host or between hosts. Those between hosts are started, which
+ * hands the kernel what it takes; those inside run to their end; then the former are ended, both at once. That cannot
+ * block for ever: to start one may wait for a port, but for no rank (tcp_line.c); one inside waits only for the same
+ * half at its peer, which that peer runs before it waits for anything between hosts. So once all ranks are in one step
+ * of an algorithm, the halves inside end, then all ranks are in those between hosts, where nobody waits for order, and
+ * these end. By induction over the steps, all steps end.
  *
- * Failure. The far link has the verdict (tcp_health.c), since it joins all ranks. A failure that the near link finds is
- * told to it; the far link's is told to the near one, so that those who wait there wake up; and what callers get is the
- * far one's words, on all ranks of all hosts. */
+ * Failure. Control has the verdict (tcp_health.c), since it joins all ranks. A failure that the link inside finds is
+ * told to it; the verdict is told to the link inside, so that those who wait there wake up; and what callers get is the
+ * verdict's words, on all ranks of all hosts. */
 #include "engine/base/memory.h"
 #include "transport/link/board.h"
-#include "transport/link/tcp.h"
+#include "transport/link/tcp_impl.h"
 
-#include <stdio.h>
-#include <string.h>
-
-struct hosts_link {
-    struct link link;
-    struct link *near;
-    struct link *far;
-    int host, rank;        /* this rank's host and its number there */
-    int near_size, hosts;  /* ranks of this host; hosts */
-    int *world;            /* near number -> rank */
-    int *leader;           /* the first rank of each host */
-    void **near_at[LANES]; /* of a meet */
-    _Atomic bool opened;   /* the caller's callbacks may be asked */
+/* What the link over TCP carries along for this one. */
+struct hosts {
+    struct tcp *tcp; /* NULL while only the link inside is open */
+    struct link *inside;
+    int host, local;  /* this rank's host and its number there */
+    int ranks, hosts; /* of this host; in all */
+    int *world;       /* number inside -> rank */
+    int *leader;      /* the first rank of each host */
 };
 
 extern const struct link_ops link_hosts;
 
-static struct hosts_link *hosts_of(struct link *l) {
-    return (struct hosts_link *)l;
+static struct hosts *hosts_of(struct link *l) {
+    return tcp_of(l)->carried;
 }
 
-static bool is_near(const struct hosts_link *h, int rank) {
-    return h->link.params.roster->of[rank].host == h->host;
-}
-
-static int near_number(const struct hosts_link *h, int rank) {
-    return h->link.params.roster->of[rank].local;
+static bool rank_is_inside(const struct link *l, int rank) {
+    const struct seat_of *seat = l->params.roster->of;
+    return seat[rank].host == seat[l->params.rank].host;
 }
 
 /* ---- failure ---- */
 
-/* A near call's error is the group's: the far link knows its words, or is told them now. Whom the
- * near link has waited for may itself wait for a rank of another host. */
-static enum error pass_on(struct hosts_link *h, int lane, enum error err) {
+/* An error of the link inside is the group's: control knows its words, or is told them now. Whom the ranks inside have
+ * waited for may itself wait for a rank of another host. */
+static enum error inside_pass_on(struct link *l, int lane, enum error err) {
     if (!err) return ERR_NONE;
     char reason[REASON_MAX];
     error_words(reason, sizeof reason);
-    return err == ERR_TIMEOUT && h->opened ? tcp_overdue(h->far, lane, reason) : tcp_fail(h->far, err, reason);
-}
-
-static void far_failed(void *user, enum error err, const char *reason) {
-    struct hosts_link *h = user;
-    const struct link_params *p = &h->link.params;
-    err = h->near->ops->fail(h->near, err, reason);
-    if (p->failed) p->failed(p->user, err, reason);
-}
-
-static enum error hosts_fail(struct link *l, enum error err, const char *reason) {
-    return tcp_fail(hosts_of(l)->far, err, reason);
+    return err == ERR_TIMEOUT && tcp_of(l)->opened ? tcp_overdue(l, lane, reason) : tcp_fail(l, err, reason);
 }
 
 static enum error hosts_failure(struct link *l) {
-    struct hosts_link *h = hosts_of(l);
-    TRY(tcp_failure(h->far));
-    return pass_on(h, 0, h->near->ops->failure(h->near));
+    struct link *inside = hosts_of(l)->inside;
+    TRY(tcp_failure(l));
+    return inside_pass_on(l, 0, inside->ops->failure(inside));
 }
 
-/* What the parts ask their user, they ask this one's. */
-static void hosts_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
-    const struct hosts_link *h = user;
-    const struct link_params *p = &h->link.params;
-    if (h->opened)
-        p->describe(p->user, lane, out);
-    else
-        snprintf(out, DESCRIBED_MAX, "the group");
+/* What the link inside asks its user, it asks this one's. */
+static void inside_describe(void *user, int lane, char out[DESCRIBED_MAX]) {
+    tcp_describe(((struct hosts *)user)->tcp, lane, out);
 }
 
-static enum error disagree_far(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
-    const struct link_params *p = &((struct hosts_link *)user)->link.params;
-    return p->disagree(p->user, lane, peer, mine, theirs);
-}
-
-static enum error disagree_near(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
-    return disagree_far(user, lane, ((struct hosts_link *)user)->world[peer], mine, theirs);
+static enum error inside_disagree(void *user, int lane, int peer, const struct call *mine, const struct call *theirs) {
+    const struct hosts *h = user;
+    const struct link_params *p = &h->tcp->link.params;
+    return p->disagree(p->user, lane, h->world[peer], mine, theirs);
 }
 
 /* ---- calls ---- */
 
 static enum error hosts_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
-    struct hosts_link *h = hosts_of(l);
-    void **near_at = h->near_at[lane];
+    struct hosts *h = hosts_of(l);
     TRY(hosts_failure(l));
-    h->near->patient[lane] = h->link.patient[lane];
-    tcp_publish(h->far, lane, c);
-    TRY(pass_on(h, lane, h->near->ops->meet(h->near, lane, c, mine, near_at)));
-    for (int r = 0; r < l->params.size; r++) at[r] = is_near(h, r) ? near_at[near_number(h, r)] : NULL;
+    h->inside->patient[lane] = l->patient[lane];
+    tcp_publish(l, lane, c);
+    TRY(inside_pass_on(l, lane, h->inside->ops->meet(h->inside, lane, c, mine, at)));
+    for (int r = l->params.size - 1, local = h->ranks; r >= 0; r--) at[r] = rank_is_inside(l, r) ? at[--local] : NULL;
     return ERR_NONE;
 }
 
 static enum error hosts_sync_near(struct link *l, int lane) {
-    struct hosts_link *h = hosts_of(l);
-    return pass_on(h, lane, h->near->ops->sync(h->near, lane));
+    struct link *inside = hosts_of(l)->inside;
+    return inside_pass_on(l, lane, inside->ops->sync(inside, lane));
 }
 
-static struct circle hosts_leaders(const struct hosts_link *h) {
+static struct circle hosts_leaders(const struct hosts *h) {
     return (struct circle){h->leader, h->hosts, h->host};
 }
 
 /* The ranks of each host, then the hosts by their first ranks, then the ranks of each host. */
 static enum error hosts_sync(struct link *l, int lane) {
-    struct hosts_link *h = hosts_of(l);
+    const struct hosts *h = hosts_of(l);
     TRY(hosts_sync_near(l, lane));
-    if (h->rank == 0) TRY(tcp_gather(h->far, lane, hosts_leaders(h)));
+    if (h->local == 0) TRY(tcp_gather(l, lane, hosts_leaders(h)));
     return hosts_sync_near(l, lane);
 }
 
 static enum error hosts_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                                  const struct incoming *in) {
-    struct hosts_link *h = hosts_of(l);
-    bool calls = lane < LANES, out_near = calls && out && is_near(h, out->peer);
-    bool in_near = calls && in && is_near(h, in->peer);
-    struct outgoing o;
-    struct incoming i;
-    bool far = (out && !out_near) || (in && !in_near);
+    const struct seat_of *seat = l->params.roster->of;
+    struct link *inside = hosts_of(l)->inside;
+    bool calls = lane < LANES, out_inside = calls && out && rank_is_inside(l, out->peer);
+    bool in_inside = calls && in && rank_is_inside(l, in->peer), between = (out && !out_inside) || (in && !in_inside);
+    struct outgoing o = out_inside ? *out : (struct outgoing){0};
+    struct incoming i = in_inside ? *in : (struct incoming){0};
     enum error err = ERR_NONE;
-    if (calls) h->near->patient[lane] = h->link.patient[lane];
-    if (far) TRY(tcp_begin(h->far, lane, label, out_near ? NULL : out, in_near ? NULL : in));
-    if (out_near) {
-        o = *out;
-        o.peer = near_number(h, out->peer);
+    if (between) TRY(tcp_begin(l, lane, label, out_inside ? NULL : out, in_inside ? NULL : in));
+    o.peer = seat[o.peer].local;
+    i.peer = seat[i.peer].local;
+    if (out_inside || in_inside) {
+        inside->patient[lane] = l->patient[lane];
+        err = inside_pass_on(l, lane,
+                             inside->ops->exchange(inside, lane, label, out_inside ? &o : NULL, in_inside ? &i : NULL));
     }
-    if (in_near) {
-        i = *in;
-        i.peer = near_number(h, in->peer);
-    }
-    if (out_near || in_near)
-        err = pass_on(h, lane, h->near->ops->exchange(h->near, lane, label, out_near ? &o : NULL, in_near ? &i : NULL));
-    if (!far) return err;
-    return err ? err : tcp_end(h->far, lane);
+    return err || !between ? err : tcp_end(l, lane);
 }
 
 static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
-    struct hosts_link *h = hosts_of(l);
-    TRY(pass_on(h, 0, h->near->ops->alloc(h->near, bytes, out)));
+    struct link *inside = hosts_of(l)->inside;
+    TRY(inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, out)));
     return hosts_sync(l, 0);
 }
 
 /* Of the ranks here; the others' deaths are told by the streams. */
 static enum error hosts_lost(struct link *l, int lane) {
-    struct hosts_link *h = hosts_of(l);
-    return pass_on(h, lane, h->near->ops->lost(h->near, lane));
-}
-
-static enum error hosts_arrival(struct link *l, int *peer) {
-    return tcp_arrival(hosts_of(l)->far, peer);
-}
-
-static void hosts_poke(struct link *l) {
-    tcp_poke(hosts_of(l)->far);
-}
-
-static bool hosts_left(struct link *l, int rank) {
-    return tcp_left(hosts_of(l)->far, rank);
+    struct link *inside = hosts_of(l)->inside;
+    return inside_pass_on(l, lane, inside->ops->lost(inside, lane));
 }
 
 static void hosts_note(struct link *l, const char *doing, int64_t step) {
-    struct hosts_link *h = hosts_of(l);
-    h->near->ops->note(h->near, doing, step);
-    tcp_note(h->far, doing, step);
+    struct link *inside = hosts_of(l)->inside;
+    inside->ops->note(inside, doing, step);
+    tcp_note(l, doing, step);
 }
 
 /* ---- opening and closing ---- */
 
-static enum error count_ranks(struct hosts_link *h) {
-    const struct link_params *p = &h->link.params;
+static enum error hosts_create(const struct link_params *p, struct hosts **out) {
     size_t n = (size_t)p->size;
     void *memory;
-    TRY(memory_alloc(n * (LANES * sizeof(void *) + 2 * sizeof(int)), &memory));
-    for (int i = 0; i < LANES; i++) h->near_at[i] = (void **)memory + (size_t)i * n;
-    h->world = (int *)(void *)(h->near_at[0] + LANES * n);
+    TRY(memory_alloc(sizeof(struct hosts) + 2 * n * sizeof(int), &memory));
+    struct hosts *h = memory;
+    h->world = (int *)(h + 1);
     h->leader = h->world + n;
     const struct seat_of *seat = p->roster->of;
     h->host = seat[p->rank].host;
-    h->rank = seat[p->rank].local;
+    h->local = seat[p->rank].local;
     for (int r = 0; r < p->size; r++) {
-        if (seat[r].host == h->host) h->world[h->near_size++] = r;
+        if (seat[r].host == h->host) h->world[h->ranks++] = r;
         if (seat[r].host == h->hosts) h->leader[h->hosts++] = r;
     }
+    *out = h;
     return ERR_NONE;
 }
 
-static enum error check_params(const struct link_params *p) {
-    if (!p->port || !p->roster || !p->meeting)
-        return FAIL(ERR_CONFIG,
-                    "link hosts needs a port of each rank, a roster of all, and a meeting of the ranks of this host");
-    if (p->roster->size != p->size)
-        return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
-    return ERR_NONE;
-}
-
-static enum error open_near(struct hosts_link *h) {
-    struct link_params p = h->link.params;
-    p.rank = h->rank;
-    p.size = h->near_size;
-    p.names = h->world;
-    p.user = h;
-    p.describe = hosts_describe;
-    p.disagree = disagree_near;
-    p.failed = NULL;
-    p.mail = false;
-    p.roster = NULL;
-    p.port = NULL;
-    const struct link_ops *ops = link_find(p.meeting->fd < 0 ? "thread" : "shm");
-    return ops->open(&p, &h->near);
-}
-
-static enum error open_far(struct hosts_link *h) {
-    struct link_params p = h->link.params;
-    p.user = h;
-    p.describe = hosts_describe;
-    p.disagree = disagree_far;
-    p.failed = far_failed;
-    TRY(tcp_open(&p, &link_hosts, &h->far));
-    h->link.guard = h->far->guard;
-    if (h->rank == 0) TRY(tcp_measure(h->far, hosts_leaders(h)));
-    return ERR_NONE;
+static enum error inside_open(struct hosts *h, const struct link_params *all) {
+    struct link_params p = {.rank = h->local,
+                            .size = h->ranks,
+                            .timeout = all->timeout,
+                            .meeting = all->meeting,
+                            .names = h->world,
+                            .user = h,
+                            .describe = inside_describe,
+                            .disagree = inside_disagree};
+    return link_find(p.meeting->fd < 0 ? "thread" : "shm")->open(&p, &h->inside);
 }
 
 /* The first rank of the host tells the others what it has measured with those of other hosts. */
-static enum error share_measure(struct hosts_link *h) {
-    double v[2] = {h->far->alpha, h->far->beta};
+static enum error hosts_share_measure(struct link *l) {
+    const struct hosts *h = hosts_of(l);
+    const struct link_ops *ops = h->inside->ops;
     struct call label = {.what = UINT64_MAX};
+    if (h->local == 0) TRY(tcp_measure(l, hosts_leaders(h)));
+    double v[2] = {l->alpha, l->beta};
     struct outgoing out = {.data = v, .bytes = sizeof v};
     struct incoming in = {.bytes = sizeof v, .sink = sink_copy, .ctx = v};
-    if (h->rank > 0) TRY(h->near->ops->exchange(h->near, 0, &label, NULL, &in));
-    for (out.peer = 1; h->rank == 0 && out.peer < h->near_size; out.peer++)
-        TRY(h->near->ops->exchange(h->near, 0, &label, &out, NULL));
-    h->link.alpha = v[0];
-    h->link.beta = v[1];
+    if (h->local > 0) TRY(ops->exchange(h->inside, 0, &label, NULL, &in));
+    for (out.peer = 1; h->local == 0 && out.peer < h->ranks; out.peer++)
+        TRY(ops->exchange(h->inside, 0, &label, &out, NULL));
+    l->alpha = v[0];
+    l->beta = v[1];
+    tcp_of(l)->opened = true;
     return ERR_NONE;
 }
 
-static void set_opened(struct hosts_link *h) {
-    h->opened = true;
-    tcp_opened(h->far);
-}
-
-static void hosts_close(struct link *l) {
-    struct hosts_link *h = hosts_of(l);
-    if (h->far) tcp_close(h->far);
-    if (h->near) h->near->ops->close(h->near);
-    memory_free(h->near_at[0]);
+static void hosts_free(struct hosts *h) {
+    if (h->tcp) tcp_close(&h->tcp->link);
+    if (h->inside) h->inside->ops->close(h->inside);
     memory_free(h);
 }
 
+static void hosts_close(struct link *l) {
+    hosts_free(hosts_of(l));
+}
+
 static enum error hosts_open(const struct link_params *p, struct link **out) {
-    void *memory;
+    struct hosts *h;
+    struct link *l;
     enum error err;
-    TRY(check_params(p));
-    TRY(memory_alloc(sizeof(struct hosts_link), &memory));
-    struct hosts_link *h = memory;
-    h->link.ops = &link_hosts;
-    h->link.params = *p;
-    TRY_GOTO(err, count_ranks(h), failed);
-    TRY_GOTO(err, open_near(h), failed);
-    TRY_GOTO(err, open_far(h), failed);
-    TRY_GOTO(err, share_measure(h), failed);
-    set_opened(h);
-    *out = &h->link;
+    if (!p->meeting) return FAIL(ERR_CONFIG, "link hosts needs a meeting of the ranks of this host");
+    TRY(tcp_check_params(p));
+    TRY(hosts_create(p, &h));
+    TRY_GOTO(err, inside_open(h, p), failed);
+    TRY_GOTO(err, tcp_open(p, &link_hosts, h->inside, &l), failed);
+    h->tcp = tcp_of(l);
+    h->tcp->carried = h;
+    TRY_GOTO(err, inside_pass_on(l, 0, hosts_share_measure(l)), failed);
+    *out = l;
     return ERR_NONE;
 failed:
-    hosts_close(&h->link);
+    hosts_free(h);
     return err;
 }
 
@@ -292,11 +223,11 @@ const struct link_ops link_hosts = {
     .sync_near = hosts_sync_near,
     .exchange = hosts_exchange,
     .alloc = hosts_alloc,
-    .fail = hosts_fail,
+    .fail = tcp_fail,
     .failure = hosts_failure,
     .lost = hosts_lost,
     .note = hosts_note,
-    .arrival = hosts_arrival,
-    .poke = hosts_poke,
-    .left = hosts_left,
+    .arrival = tcp_arrival,
+    .poke = tcp_poke,
+    .left = tcp_left,
 };

@@ -37,7 +37,7 @@ struct meeting;
 struct link_params {
     int rank, size;
     double timeout;
-    double heartbeat;            /* seconds of silence after which a peer on another host is lost (tcp_beat.c) */
+    double heartbeat;            /* seconds of silence after which a peer on another host is lost (tcp_control.c) */
     struct meeting *meeting;     /* of the ranks on this host; NULL for a link that needs none */
     const struct roster *roster; /* NULL: all ranks are on this host */
     struct port *port;           /* this rank's; NULL for a link that needs none */
@@ -50,8 +50,6 @@ struct link_params {
     void (*describe)(void *user, int lane, char out[DESCRIBED_MAX]);
     /* A peer's call differs from mine: fails the link with words for it. */
     enum error (*disagree)(void *user, int lane, int peer, const struct call *mine, const struct call *theirs);
-    /* Called once when the link has failed, by whoever fails it here, any thread; may be NULL. */
-    void (*failed)(void *user, enum error err, const char *reason);
 };
 
 struct link { /* embedded first in each kind's own struct */
@@ -123,8 +121,7 @@ struct link_ops {
     enum error (*exchange)(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
 
-    /* Waits until a message begins to come on LANE_IN, from *peer then; the ranks after the one that *peer
-     * names are looked at first. -1: there was none, but poke was called, or nothing happened. */
+    /* Waits until a message begins to come on LANE_IN, from *peer then. *peer says the last one: ranks take turns. -1: there was none, but poke was called, or nothing happened. */
     enum error (*arrival)(struct link *l, int *peer);
     void (*poke)(struct link *l); /* any thread */
     /* Whether that rank has left, and the last that it sent on LANE_OUT has begun to be received. Any thread. */

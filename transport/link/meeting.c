@@ -19,7 +19,7 @@
 
 static const uint64_t magic = 0x656e67626f617264u + (uint64_t)sizeof(struct board) + SLOT_BYTES;
 
-static size_t up(size_t n, size_t to) {
+static size_t round_up(size_t n, size_t to) {
     return (n + to - 1) / to * to;
 }
 
@@ -40,7 +40,7 @@ static void plan_pipes(struct board *b) {
 
 /* 4 MB for two ranks; for many, less, so that all of a lane's stay within 8 MB, but never little. A call that needs more
  * waits for its peers once more for each of these, and a wait is dear where the cores are busy with something else. */
-static size_t lent_bytes(int size) {
+static size_t plan_lent_bytes(int size) {
     enum { LEAST = 64 << 10 };
     size_t bytes = 4 << 20;
     while (bytes > LEAST && bytes * (size_t)size > 8 << 20) bytes /= 2;
@@ -48,16 +48,15 @@ static size_t lent_bytes(int size) {
 }
 
 static struct board board_plan(int size) {
-    struct board b = {.magic = magic, .size = size, .lent_bytes = lent_bytes(size)};
+    struct board b = {.magic = magic, .size = size, .lent_bytes = plan_lent_bytes(size)};
     size_t ranks = (size_t)size;
     plan_pipes(&b);
-    b.slots = up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
-    b.buffers = b.slots + LANES * ranks * 2 * SLOT_BYTES;
-    b.arrivals = up(b.buffers + LANES * 2 * ranks * sizeof(uint64_t), LINE);
-    b.pipes = up(b.arrivals + ranks * board_row(size), meeting_page());
-    b.lent = up(b.pipes + LANES * ranks * ranks * b.pipe_bytes, meeting_page());
-    b.mail = up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
-    b.end = up(b.mail + ranks * ranks * b.pipe_bytes, meeting_page());
+    b.slots = round_up(sizeof b + ranks * sizeof(struct board_member), meeting_page());
+    b.arrivals = b.slots + LANES * ranks * 2 * SLOT_BYTES;
+    b.pipes = round_up(b.arrivals + ranks * board_row(size), meeting_page());
+    b.lent = round_up(b.pipes + LANES * ranks * ranks * b.pipe_bytes, meeting_page());
+    b.mail = round_up(b.lent + LANES * ranks * b.lent_bytes, meeting_page());
+    b.end = round_up(b.mail + ranks * ranks * b.pipe_bytes, meeting_page());
     b.used = b.end;
     return b;
 }
@@ -69,7 +68,7 @@ static int host_cores(void) {
 
 /* As much as the host has memory, beside what is there only in part; and of a limited address space half: the rest of
  * the process needs some, too. */
-static size_t reserve_most(size_t fixed) {
+static size_t meeting_reserve_most(size_t fixed) {
     size_t host = host_memory() + fixed;
     struct rlimit limit;
     if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return host;
@@ -81,7 +80,7 @@ static size_t reserve_most(size_t fixed) {
 static enum error meeting_reserve(struct meeting *m, size_t fixed) {
     enum { LEAST = 16 << 20 };
     errno = ENOMEM; /* if there is not even room to try */
-    for (size_t n = reserve_most(fixed); n >= LEAST; n = up(n / 2, meeting_page())) {
+    for (size_t n = meeting_reserve_most(fixed); n >= LEAST; n = round_up(n / 2, meeting_page())) {
         void *base = mmap(NULL, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (base == MAP_FAILED) continue;
         m->base = base;
@@ -92,7 +91,7 @@ static enum error meeting_reserve(struct meeting *m, size_t fixed) {
                 (int)LEAST, strerror(errno));
 }
 
-static enum error check_reserved(const struct meeting *m, size_t bytes) {
+static enum error meeting_check_reserved(const struct meeting *m, size_t bytes) {
     if (bytes <= m->reserved) return ERR_NONE;
     if (m->reserved >= host_memory())
         return FAIL(ERR_MEMORY, "cannot share %zu bytes: the host has %zu", bytes, host_memory());
@@ -100,7 +99,7 @@ static enum error check_reserved(const struct meeting *m, size_t bytes) {
                 m->reserved);
 }
 
-static enum error fail_share(size_t bytes, int why) {
+static enum error meeting_fail_share(size_t bytes, int why) {
     if (why == EFBIG)
         return FAIL(ERR_IO,
                     "cannot share %zu bytes: %s\nthe limit on the size of files (ulimit -f) also holds for what "
@@ -110,26 +109,26 @@ static enum error fail_share(size_t bytes, int why) {
 }
 
 enum error meeting_extend(struct meeting *m, size_t bytes) {
-    TRY(check_reserved(m, bytes));
+    TRY(meeting_check_reserved(m, bytes));
     return bytes <= m->mapped ? ERR_NONE : meeting_fill(m, m->mapped, bytes - m->mapped);
 }
 
 /* Memory of threads comes as they touch it. */
 enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
     int err = m->fd < 0 ? 0 : posix_fallocate(m->fd, (off_t)from, (off_t)bytes);
-    return err ? fail_share(from + bytes, err) : ERR_NONE;
+    return err ? meeting_fail_share(from + bytes, err) : ERR_NONE;
 }
 
 /* The fixed part, filled up to the pipes. */
-static enum error extend_fixed(struct meeting *m, const struct board *plan) {
+static enum error meeting_extend_fixed(struct meeting *m, const struct board *plan) {
     TRY(meeting_extend(m, plan->pipes));
-    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0) return fail_share(plan->end, errno);
+    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0) return meeting_fail_share(plan->end, errno);
     return ERR_NONE;
 }
 
 enum error meeting_map(struct meeting *m, size_t bytes) {
     if (bytes <= m->mapped) return ERR_NONE;
-    TRY(check_reserved(m, bytes)); /* another rank may have more */
+    TRY(meeting_check_reserved(m, bytes)); /* another rank may have more */
     char *from = m->base + m->mapped;
     size_t more = bytes - m->mapped;
     bool ok = m->fd < 0 ? mprotect(from, more, PROT_READ | PROT_WRITE) == 0
@@ -165,7 +164,7 @@ static enum error meeting_start(int size, int fd, struct meeting **out) {
     enum error err;
     TRY(meeting_new(fd, size, &m));
     struct board plan = board_plan(size);
-    TRY_GOTO(err, extend_fixed(m, &plan), failed);
+    TRY_GOTO(err, meeting_extend_fixed(m, &plan), failed);
     TRY_GOTO(err, meeting_map(m, plan.end), failed);
     m->board = (struct board *)m->base;
     *m->board = plan;
@@ -177,19 +176,19 @@ failed:
     return err;
 }
 
-static enum error check_size(int size) {
+static enum error meeting_check_size(int size) {
     if (size < 1 || size > RANKS_MOST)
         return FAIL(ERR_CONFIG, "%d ranks on one host\nfrom 1 to %d are possible", size, RANKS_MOST);
     return ERR_NONE;
 }
 
 enum error meeting_create(int size, struct meeting **out) {
-    TRY(check_size(size));
+    TRY(meeting_check_size(size));
     return meeting_start(size, -1, out);
 }
 
 enum error meeting_create_shared(int size, struct meeting **out) {
-    TRY(check_size(size));
+    TRY(meeting_check_size(size));
     int fd = memfd_create("engine-ranks", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0) return FAIL(ERR_CREATE, "memfd_create: %s", strerror(errno));
     (void)fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK); /* a mapped file that shrinks kills who reads it */
@@ -197,7 +196,7 @@ enum error meeting_create_shared(int size, struct meeting **out) {
 }
 
 /* The file must be a board for so many ranks before any of it is believed. */
-static enum error check_board(int fd, int size) {
+static enum error meeting_check_board(int fd, int size) {
     struct board plan = board_plan(size), got;
     struct stat st;
     if (fstat(fd, &st) != 0) return FAIL(ERR_USAGE, "descriptor %d: %s", fd, strerror(errno));
@@ -205,16 +204,16 @@ static enum error check_board(int fd, int size) {
         return FAIL(ERR_DATA, "descriptor %d is not where ranks of this program meet", fd);
     if (got.size != size) return FAIL(ERR_MISMATCH, "this rank expects %d ranks, its starter %d", size, got.size);
     if (got.pipe_lines != plan.pipe_lines || got.pipe_bytes != plan.pipe_bytes || got.slots != plan.slots ||
-        got.buffers != plan.buffers || got.arrivals != plan.arrivals || got.pipes != plan.pipes ||
-        got.lent != plan.lent || got.mail != plan.mail || got.end != plan.end || (uint64_t)st.st_size < plan.end)
+        got.arrivals != plan.arrivals || got.pipes != plan.pipes || got.lent != plan.lent || got.mail != plan.mail ||
+        got.end != plan.end || (uint64_t)st.st_size < plan.end)
         return FAIL(ERR_DATA, "descriptor %d: a board of another program", fd);
     return ERR_NONE;
 }
 
 enum error meeting_join(int fd, int size, struct meeting **out) {
     struct meeting *m;
-    TRY(check_size(size));
-    TRY(check_board(fd, size));
+    TRY(meeting_check_size(size));
+    TRY(meeting_check_board(fd, size));
     int own = fcntl(fd, F_DUPFD_CLOEXEC, 3);
     if (own < 0) return FAIL(ERR_IO, "descriptor %d: %s", fd, strerror(errno));
     TRY(meeting_new(own, size, &m));

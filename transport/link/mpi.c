@@ -30,7 +30,6 @@ enum {
     FIRST = sizeof(struct label) + 3968, /* of whole lines, and below what libraries send at once */
     PIECE = 256 << 10,
     WINDOW = 4,
-    HELD = 2, /* pieces that fly to a sink that does not only copy */
 };
 
 /* One direction of an exchange: messages that were started and have not landed. */
@@ -51,11 +50,11 @@ struct mpi_carried {
     struct mpi_lane lane[LANES];
 };
 
-static struct mpi_lane *lane_of(struct tcp *t, int lane) {
+static struct mpi_lane *mpi_lane_of(struct tcp *t, int lane) {
     return &((struct mpi_carried *)t->carried)->lane[lane];
 }
 
-static const struct mpi_calls *calls_of(const struct tcp *t) {
+static const struct mpi_calls *mpi_calls_of(const struct tcp *t) {
     return ((const struct mpi_carried *)t->carried)->mpi->calls;
 }
 
@@ -67,11 +66,7 @@ static size_t piece_bytes(size_t at, size_t total) {
     return total - at < most ? total - at : most;
 }
 
-static bool in_flight(const struct flights *f) {
-    return f->began != f->ended;
-}
-
-static unsigned flying(const struct flights *f) {
+static unsigned flights_count(const struct flights *f) {
     return f->began - f->ended;
 }
 
@@ -81,198 +76,136 @@ static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *word
     return tcp_broken(t, lane, peer);
 }
 
-/* ---- sending ---- */
-
-static enum error post_sends(struct tcp *t, int lane) {
-    struct mpi_lane *m = lane_of(t, lane);
-    const struct sending *s = &t->lane[lane].out;
-    char words[MPI_WORDS];
-    while (m->out.posted < s->total && flying(&m->out) < WINDOW) {
-        size_t at = m->out.posted, n = piece_bytes(at, s->total);
-        const char *from = at ? s->data + (at - sizeof s->label) : m->first_out;
-        if (at == 0) {
-            memcpy(m->first_out, &s->label, sizeof s->label);
-            if (n > sizeof s->label) memcpy(m->first_out + sizeof s->label, s->data, n - sizeof s->label);
-        }
-        if (!calls_of(t)->send(m->space, s->peer, from, n, &m->out.of[m->out.began % WINDOW], words))
-            return mpi_broken(t, lane, s->peer, words);
-        m->out.began++;
-        m->out.posted += n;
-    }
-    return ERR_NONE;
-}
-
-static enum error land_sends(struct tcp *t, int lane, bool *some) {
-    struct mpi_lane *m = lane_of(t, lane);
-    struct sending *s = &t->lane[lane].out;
-    char words[MPI_WORDS];
-    for (bool done = true; in_flight(&m->out);) {
-        size_t none;
-        uint64_t *flight = &m->out.of[m->out.ended % WINDOW];
-        bool good = calls_of(t)->landed(flight, &done, &none, words);
-        if (!done) break;
-        m->out.ended++;
-        if (!good) return mpi_broken(t, lane, s->peer, words);
-        s->done += piece_bytes(s->done, s->total);
-        *some = true;
-    }
-    return ERR_NONE;
-}
-
-/* ---- receiving ---- */
-
-static bool only_copies(const struct receiving *r) {
+static bool sink_only_copies(const struct receiving *r) {
     return r->in->sink == sink_copy;
 }
 
-/* Where the piece that begins there is to land. */
-static char *landing_place(const struct mpi_lane *m, const struct receiving *r, size_t at) {
-    if (at == 0) return m->first_in;
-    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
-    return m->held + (at - FIRST) / PIECE % HELD * PIECE;
+/* Where the piece that begins there lies, or is to land. */
+static char *piece_place(struct tcp *t, int lane, bool in, size_t at) {
+    const struct mpi_lane *m = mpi_lane_of(t, lane);
+    const struct receiving *r = &t->lane[lane].in;
+    if (at == 0) return in ? m->first_in : m->first_out;
+    if (!in) return (char *)(uintptr_t)t->lane[lane].out.data + (at - sizeof(struct label)); /* read only */
+    if (sink_only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
+    return m->held + (at - FIRST) / PIECE % WINDOW * PIECE;
 }
 
-/* The first piece of a rank out of step may have any length. */
-static enum error post_receives(struct tcp *t, int lane) {
-    struct mpi_lane *m = lane_of(t, lane);
+/* ---- posting and landing, in either direction ---- */
+
+/* The label and the first bytes leave together. */
+static void piece_fill_first(struct tcp *t, int lane) {
+    const struct sending *s = &t->lane[lane].out;
+    char *first = mpi_lane_of(t, lane)->first_out;
+    memcpy(first, &s->label, sizeof s->label);
+    if (s->bytes) memcpy(first + sizeof s->label, s->data, piece_bytes(0, s->total) - sizeof s->label);
+}
+
+/* A receiver takes the label before all else; the first piece of a rank out of step may have any length. */
+static enum error pieces_post(struct tcp *t, int lane, bool in) {
+    struct mpi_lane *m = mpi_lane_of(t, lane);
+    struct flights *f = in ? &m->in : &m->out;
     const struct receiving *r = &t->lane[lane].in;
+    const struct sending *s = &t->lane[lane].out;
+    size_t total = in ? r->total : s->total;
+    int peer = in ? r->peer : s->peer;
     char words[MPI_WORDS];
-    while (m->in.posted < r->total && (r->labelled || m->in.posted == 0)) {
-        size_t at = m->in.posted, n = piece_bytes(at, r->total);
-        if (flying(&m->in) == (only_copies(r) ? (unsigned)WINDOW : (unsigned)HELD)) break;
-        if (!calls_of(t)->receive(m->space, r->peer, landing_place(m, r, at), at ? n : FIRST,
-                                  &m->in.of[m->in.began % WINDOW], words))
-            return mpi_broken(t, lane, r->peer, words);
-        m->in.began++;
-        m->in.posted += n;
+    while (f->posted < total && flights_count(f) < WINDOW && (!in || r->labelled || f->posted == 0)) {
+        size_t n = piece_bytes(f->posted, total);
+        char *place = piece_place(t, lane, in, f->posted);
+        uint64_t *flight = &f->of[f->began % WINDOW];
+        bool good = in ? mpi_calls_of(t)->receive(m->space, peer, place, f->posted ? n : FIRST, flight, words)
+                       : mpi_calls_of(t)->send(m->space, peer, place, n, flight, words);
+        if (!good) return mpi_broken(t, lane, peer, words);
+        f->began++;
+        f->posted += n;
     }
     return ERR_NONE;
 }
 
-static enum error use_first(struct tcp *t, int lane, size_t n) {
-    struct mpi_lane *m = lane_of(t, lane);
+/* Gives a piece of n bytes that has come to the sink. */
+static enum error piece_use(struct tcp *t, int lane, size_t n) {
     struct receiving *r = &t->lane[lane].in;
-    if (n >= sizeof r->label) {
-        memcpy(&r->label, m->first_in, sizeof r->label);
+    size_t head = r->done ? 0 : sizeof r->label, at = r->done + head - sizeof r->label;
+    const char *place = piece_place(t, lane, true, r->done);
+    if (head && n >= head) {
+        memcpy(&r->label, place, head);
         TRY(tcp_check_label(t, lane));
     }
-    if (n != piece_bytes(0, r->total))
+    if (n != piece_bytes(r->done, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (n > sizeof r->label) r->in->sink(r->in->ctx, 0, m->first_in + sizeof r->label, n - sizeof r->label);
-    r->done = n;
-    return ERR_NONE;
-}
-
-static enum error use_piece(struct tcp *t, int lane, size_t n) {
-    struct receiving *r = &t->lane[lane].in;
-    size_t at = r->done;
-    if (at == 0) return use_first(t, lane, n);
-    if (n != piece_bytes(at, r->total))
-        return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (!only_copies(r)) r->in->sink(r->in->ctx, at - sizeof r->label, landing_place(lane_of(t, lane), r, at), n);
+    if (n > head && (head || !sink_only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
     r->done += n;
     return ERR_NONE;
 }
 
-static enum error land_receives(struct tcp *t, int lane, bool *some) {
-    struct mpi_lane *m = lane_of(t, lane);
+static enum error pieces_land(struct tcp *t, int lane, bool in, bool *some) {
+    struct mpi_lane *m = mpi_lane_of(t, lane);
+    struct flights *f = in ? &m->in : &m->out;
+    struct sending *s = &t->lane[lane].out;
     char words[MPI_WORDS];
-    for (bool done = true; in_flight(&m->in);) {
+    for (bool done = true; flights_count(f);) {
         size_t n;
-        uint64_t *flight = &m->in.of[m->in.ended % WINDOW];
-        bool good = calls_of(t)->landed(flight, &done, &n, words);
+        bool good = mpi_calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (!done) break;
-        m->in.ended++;
-        if (!good) return mpi_broken(t, lane, t->lane[lane].in.peer, words);
-        TRY(use_piece(t, lane, n));
+        f->ended++;
+        if (!good) return mpi_broken(t, lane, in ? t->lane[lane].in.peer : s->peer, words);
+        if (in)
+            TRY(piece_use(t, lane, n));
+        else
+            s->done += piece_bytes(s->done, s->total);
         *some = true;
     }
     return ERR_NONE;
 }
 
-/* ---- both ---- */
-
-static enum error move_some(struct tcp *t, int lane, bool *some) {
-    TRY(post_receives(t, lane));
-    TRY(post_sends(t, lane));
-    TRY(land_receives(t, lane, some));
-    return land_sends(t, lane, some);
+static enum error pieces_move(struct tcp *t, int lane, bool *some) {
+    TRY(pieces_post(t, lane, true));
+    TRY(pieces_post(t, lane, false));
+    TRY(pieces_land(t, lane, true, some));
+    return pieces_land(t, lane, false, some);
 }
 
-struct lull { /* since anything moved */
-    int64_t since, watched;
-    long nap; /* ns */
-};
+/* ---- waiting ---- */
 
-/* Whom the lane waits for, if it has left; -1: nobody. */
-static int find_left(struct tcp *t, int lane) {
-    const struct sending *s = &t->lane[lane].out;
-    const struct receiving *r = &t->lane[lane].in;
-    int left = -1;
-    pthread_mutex_lock(&t->mutex);
-    if (s->done < s->total && t->peers[s->peer].left) left = s->peer;
-    if (r->done < r->total && t->peers[r->peer].left) left = r->peer;
-    pthread_mutex_unlock(&t->mutex);
-    return left;
-}
-
-/* What a rank has sent before it left may still be on its way. */
-static enum error look_around(struct tcp *t, int lane, double waited) {
-    static const double on_its_way = 0.2;
-    int left = waited < on_its_way ? -1 : find_left(t, lane);
-    return left < 0 ? tcp_watch(t, lane) : tcp_broken(t, lane, left);
-}
-
-static void lull_begin(struct lull *w, int64_t now) {
-    enum { NAP_LEAST = 20000 };
-    if (!w->since) *w = (struct lull){.since = now, .watched = now, .nap = NAP_LEAST};
-}
-
-/* Whoever has a core to himself looks for longer before he naps. */
-static enum error give_way(struct tcp *t, int lane, struct lull *w, int64_t now) {
+/* After nothing has moved for so many ns. Whoever has a core to himself looks for longer before he naps. */
+static enum error wait_give_way(struct tcp *t, int lane, int64_t waited) {
     enum { BRISK = 5000, PATIENT = 200000, NAP_MOST = 200000 };
-    if (now - w->since < (t->link.patient[lane] ? PATIENT : BRISK)) {
+    if (waited < (t->link.patient[lane] ? PATIENT : BRISK)) {
         sched_yield();
         return ERR_NONE;
     }
-    TRY(tcp_failure(&t->link));
-    nanosleep(&(struct timespec){.tv_nsec = w->nap}, NULL);
-    w->nap = w->nap * 2 < NAP_MOST ? w->nap * 2 : NAP_MOST;
-    return ERR_NONE;
+    nanosleep(&(struct timespec){.tv_nsec = waited < NAP_MOST ? waited : NAP_MOST}, NULL);
+    return tcp_failure(&t->link);
 }
 
-static enum error wait_a_little(struct tcp *t, int lane, struct lull *w) {
+static enum error exchange_move_all(struct tcp *t, int lane) {
     enum { LOOK = 20000000 };
-    int64_t now = clock_ns();
-    lull_begin(w, now);
-    if (now - w->watched >= LOOK) {
-        w->watched = now;
-        TRY(look_around(t, lane, clock_seconds(now - w->since)));
-    }
-    return give_way(t, lane, w, now);
-}
-
-static enum error move_all(struct tcp *t, int lane) {
     const struct tcp_lane *n = &t->lane[lane];
-    struct lull lull = {0};
+    int64_t moved = clock_ns(), looked = moved;
     while (n->out.done < n->out.total || n->in.done < n->in.total) {
         bool some = false;
-        TRY(move_some(t, lane, &some));
-        if (some)
-            lull.since = 0;
-        else
-            TRY(wait_a_little(t, lane, &lull));
+        TRY(pieces_move(t, lane, &some));
+        int64_t now = clock_ns();
+        if (some) {
+            moved = looked = now;
+            continue;
+        }
+        if (now - looked >= LOOK) {
+            looked = now;
+            TRY(tcp_watch(t, lane));
+        }
+        TRY(wait_give_way(t, lane, now - moved));
     }
     return ERR_NONE;
 }
 
 /* ---- failure ---- */
 
-static void land_cancelled(struct tcp *t, struct flights *f) {
+static void flights_land_cancelled(struct tcp *t, struct flights *f) {
     char words[MPI_WORDS];
     size_t n;
-    for (bool done = true; in_flight(f) && done;) {
-        (void)calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
+    for (bool done = true; flights_count(f) && done;) {
+        (void)mpi_calls_of(t)->landed(&f->of[f->ended % WINDOW], &done, &n, words);
         if (done) f->ended++;
     }
 }
@@ -280,17 +213,17 @@ static void land_cancelled(struct tcp *t, struct flights *f) {
 /* What is in the air is not wanted any more. What has begun to move may need its peer to end, which
  * may be lost: it gets a moment, then it is left alone with the lane's buffers. MPI moves bytes to
  * or from the caller's memory after that only if it is called again, which it is not. */
-static void give_up(struct tcp *t, int lane) {
+static void exchange_give_up(struct tcp *t, int lane) {
     static const double moment = 0.1;
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     struct flights *f[] = {&m->out, &m->in};
     int64_t start = clock_ns();
-    calls_of(t)->forsake();
+    mpi_calls_of(t)->forsake();
     for (int i = 0; i < 2; i++)
-        for (unsigned k = f[i]->ended; k != f[i]->began; k++) calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
+        for (unsigned k = f[i]->ended; k != f[i]->began; k++) mpi_calls_of(t)->cancel(&f[i]->of[k % WINDOW]);
     do {
-        for (int i = 0; i < 2; i++) land_cancelled(t, f[i]);
-        m->stuck = in_flight(&m->out) || in_flight(&m->in);
+        for (int i = 0; i < 2; i++) flights_land_cancelled(t, f[i]);
+        m->stuck = flights_count(&m->out) || flights_count(&m->in);
         if (m->stuck) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     } while (m->stuck && clock_seconds(clock_ns() - start) < moment);
 }
@@ -299,32 +232,32 @@ static enum error mpi_exchange(struct link *l, int lane, const struct call *labe
                                const struct incoming *in) {
     struct tcp *t = tcp_of(l);
     if (lane >= LANES) return tcp_exchange(l, lane, label, out, in);
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     TRY(tcp_failure(l));
     tcp_prepare(t, lane, label, out, in);
     m->out = m->in = (struct flights){0};
-    enum error err = move_all(t, lane);
+    if (out) piece_fill_first(t, lane);
+    enum error err = exchange_move_all(t, lane);
     tcp_rest(t, lane);
-    if (err) give_up(t, lane);
+    if (err) exchange_give_up(t, lane);
     return err;
 }
 
 /* ---- MPI's own collectives ---- */
 
 /* MPI is not asked who is late: all had entered the call before it was MPI's. */
-static enum error await_collective(struct tcp *t, int lane, uint64_t *flight) {
+static enum error collective_await(struct tcp *t, int lane, uint64_t *flight) {
     const struct link_params *p = &t->link.params;
-    struct lull lull = {0};
+    int64_t start = clock_ns();
     char words[MPI_WORDS], doing[DESCRIBED_MAX], reason[REASON_MAX];
     size_t none;
     for (bool done = false;;) {
-        int64_t now = clock_ns();
-        lull_begin(&lull, now);
-        bool good = calls_of(t)->landed(flight, &done, &none, words);
+        bool good = mpi_calls_of(t)->landed(flight, &done, &none, words);
         if (done && good) return ERR_NONE;
         if (done) return tcp_fail(&t->link, ERR_PEER, words);
-        TRY(give_way(t, lane, &lull, now));
-        if (clock_seconds(now - lull.since) < p->timeout) continue;
+        int64_t waited = clock_ns() - start;
+        TRY(wait_give_way(t, lane, waited));
+        if (clock_seconds(waited) < p->timeout) continue;
         p->describe(p->user, lane, doing);
         snprintf(reason, sizeof reason, "MPI has not done its %s within %.3g s", doing, p->timeout);
         return tcp_fail(&t->link, ERR_TIMEOUT, reason);
@@ -344,16 +277,16 @@ static enum error mpi_native(struct link *l, int lane, const struct native_call 
         uint64_t flight;
         part.buf = c->buf + (size_t)at * dtype_size(c->type);
         part.count = left < MOST ? left : MOST;
-        if (!calls_of(t)->collect(lane_of(t, lane)->space, &part, &flight, words))
+        if (!mpi_calls_of(t)->collect(mpi_lane_of(t, lane)->space, &part, &flight, words))
             return tcp_fail(&t->link, ERR_PEER, words);
-        err = await_collective(t, lane, &flight);
+        err = collective_await(t, lane, &flight);
     }
     return err;
 }
 
 /* ---- opening and closing ---- */
 
-static enum error check_ranks(const struct link_params *p, const struct mpi *m) {
+static enum error mpi_check_ranks(const struct link_params *p, const struct mpi *m) {
     for (int r = 0; r < p->size; r++) {
         int number = p->roster->of[r].number;
         if (number < 0 || number >= m->size || (r == p->rank && number != m->rank))
@@ -366,20 +299,20 @@ static enum error check_ranks(const struct link_params *p, const struct mpi *m) 
     return ERR_NONE;
 }
 
-static enum error open_lane(struct tcp *t, int lane) {
+static enum error mpi_open_lane(struct tcp *t, int lane) {
     enum { TAGS = 1 << 14 }; /* every library has twice as many */
     const struct link_params *p = &t->link.params;
-    struct mpi_lane *m = lane_of(t, lane);
+    struct mpi_lane *m = mpi_lane_of(t, lane);
     int number[RANKS_MOST];
     char words[MPI_WORDS];
     void *memory;
-    TRY(memory_alloc(2 * FIRST + HELD * PIECE, &memory));
+    TRY(memory_alloc(2 * FIRST + WINDOW * PIECE, &memory));
     m->held = memory;
-    m->first_in = m->held + HELD * PIECE;
+    m->first_in = m->held + WINDOW * PIECE;
     m->first_out = m->first_in + FIRST;
     for (int r = 0; r < p->size; r++) number[r] = p->roster->of[r].number;
     int tag = (int)(p->group % TAGS) * LANES + lane;
-    m->joined = calls_of(t)->join(number, p->size, tag, &m->space, words);
+    m->joined = mpi_calls_of(t)->join(number, p->size, tag, &m->space, words);
     return m->joined ? ERR_NONE : FAIL(ERR_PEER, "link mpi: %s", words);
 }
 
@@ -397,13 +330,13 @@ static void mpi_close(struct link *l) {
     tcp_close(l);
 }
 
-static enum error open_carried(struct tcp *t, const struct mpi *mpi) {
+static enum error mpi_open_carried(struct tcp *t, const struct mpi *mpi) {
     void *memory;
-    TRY(check_ranks(&t->link.params, mpi));
+    TRY(mpi_check_ranks(&t->link.params, mpi));
     TRY(memory_alloc(sizeof(struct mpi_carried), &memory));
     struct mpi_carried *c = t->carried = memory;
     c->mpi = mpi;
-    for (int i = 0; i < LANES; i++) TRY(open_lane(t, i));
+    for (int i = 0; i < LANES; i++) TRY(mpi_open_lane(t, i));
     t->exchange = mpi_exchange;
     t->link.guard = NULL; /* of what MPI sends, nothing is known */
     return tcp_begin_use(&t->link);
@@ -419,8 +352,8 @@ static enum error mpi_open(const struct link_params *p, struct link **out) {
                     "comm.link: hosts, or comm.secure: auto",
                     secure_names[p->secure]);
     TRY(mpi_start(&mpi));
-    TRY(tcp_open(p, &link_mpi, &l));
-    enum error err = open_carried(tcp_of(l), mpi);
+    TRY(tcp_open(p, &link_mpi, NULL, &l));
+    enum error err = mpi_open_carried(tcp_of(l), mpi);
     if (err)
         mpi_close(l);
     else

@@ -1,6 +1,7 @@
 /* The MPI module: where it lies, whether it fits, and whether MPI can run here. */
 #include "transport/link/mpi_module.h"
 
+#include "engine/base/file.h"
 #include "engine/base/version.h"
 
 #include <dlfcn.h>
@@ -16,28 +17,17 @@ static const char file[] = "libengine_mpi.so", variable[] = "ENGINE_MPI_MODULE";
 
 /* ---- where it lies ---- */
 
-/* The folder of the program, or of the library that this code is in. */
-static bool own_folder(bool library, char out[PATH_MAX]) {
-    char path[PATH_MAX];
-    Dl_info info;
-    const char *name = "/proc/self/exe";
-    if (library && dladdr(variable, &info) && info.dli_fname) name = info.dli_fname;
-    if (!realpath(name, path)) return false;
-    snprintf(out, PATH_MAX, "%s", dirname(path));
-    return true;
-}
-
-static bool find_file(char out[PATH_MAX]) {
+/* Beside the file that this code is in, which is the program or its library. */
+static bool module_find(char out[PATH_MAX]) {
     static const char *const folders[] = {"", ENGINE_MODULES "/", "engine/"};
     const char *given = getenv(variable);
     char base[PATH_MAX];
     if (given && *given) return snprintf(out, PATH_MAX, "%s", given) < PATH_MAX;
-    for (int library = 0; library < 2; library++)
-        for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-            if (!own_folder(library, base)) continue;
-            int n = snprintf(out, PATH_MAX, "%s/%s%s", base, folders[i], file);
-            if (n < PATH_MAX && access(out, R_OK) == 0) return true;
-        }
+    const char *folder = realpath(file_of_code(), base) ? dirname(base) : ".";
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        int n = snprintf(out, PATH_MAX, "%s/%s%s", folder, folders[i], file);
+        if (n < PATH_MAX && access(out, R_OK) == 0) return true;
+    }
     return false;
 }
 
@@ -57,7 +47,7 @@ static enum error module_missing(void) {
  * all. It is never closed: no MPI library bears that. */
 static enum error module_load(const struct mpi_calls **out) {
     char path[PATH_MAX];
-    if (!find_file(path)) return module_missing();
+    if (!module_find(path)) return module_missing();
     void *handle = dlopen(path, RTLD_NOW | RTLD_GLOBAL);
     if (!handle)
         return FAIL(ERR_DEVICE, "link mpi: %s\nthe MPI library that the engine was built with must be on this host",
@@ -79,7 +69,7 @@ enum error mpi_probe(void) {
 /* ---- starting ---- */
 
 /* MPI started by nobody takes itself for the only rank. */
-static enum error check_started(void) {
+static enum error module_check_started(void) {
     static const char *const signs[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "PMI_FD"};
     for (size_t i = 0; i < sizeof signs / sizeof *signs; i++)
         if (getenv(signs[i])) return ERR_NONE;
@@ -90,7 +80,7 @@ static enum error check_started(void) {
 static enum error module_start(struct mpi *m) {
     char words[MPI_WORDS] = "";
     const struct mpi_calls *calls;
-    TRY(check_started());
+    TRY(module_check_started());
     TRY(module_load(&calls));
     if (!calls->start(&m->rank, &m->size, words)) return FAIL(ERR_DEVICE, "link mpi: %s", words);
     m->calls = calls;

@@ -82,14 +82,14 @@ static uint32_t transfer_space(const struct shared *s, const struct transfer *t)
 }
 
 /* After something was written into the pipe to a peer's LANE_IN. */
-static void announce(struct shared *s, int peer) {
+static void arrival_announce(struct shared *s, int peer) {
     uint64_t bit;
     _Atomic uint64_t *word = arrival_word(s, s->link.params.rank, peer, &bit);
     if (!(atomic_load(word) & bit)) atomic_fetch_or(word, bit);
 }
 
-static bool send_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
-                      const struct outgoing *out) {
+static bool transfer_send(struct shared *s, int lane, struct transfer *t, const struct call *label,
+                          const struct outgoing *out) {
     uint32_t n = run_lines(s, t, transfer_space(s, t));
     if (n == 0) return false;
     if (!t->labelled) {
@@ -102,13 +102,13 @@ static bool send_some(struct shared *s, int lane, struct transfer *t, const stru
     if (bytes) memcpy(run_data(s, t), (const char *)out->data + t->offset, bytes);
     transfer_advance(t, n, bytes);
     atomic_store(&t->pipe->written.value, t->done);
-    if (lane == LANE_OUT) announce(s, t->peer);
-    wake(s, lane_facing(lane), t->peer);
+    if (lane == LANE_OUT) arrival_announce(s, t->peer);
+    wake_peer(s, lane_facing(lane), t->peer);
     return true;
 }
 
-static enum error check_label(struct shared *s, int lane, const struct transfer *t, const struct call *mine,
-                              const struct incoming *in) {
+static enum error transfer_check_label(struct shared *s, int lane, const struct transfer *t, const struct call *mine,
+                                       const struct incoming *in) {
     struct label l;
     memcpy(&l, run_data(s, t), sizeof l);
     if (label_fits(&l, mine, t->bytes)) {
@@ -119,13 +119,13 @@ static enum error check_label(struct shared *s, int lane, const struct transfer 
 }
 
 /* *some tells whether there was anything. */
-static enum error receive_some(struct shared *s, int lane, struct transfer *t, const struct call *label,
-                               const struct incoming *in, bool *some) {
+static enum error transfer_receive(struct shared *s, int lane, struct transfer *t, const struct call *label,
+                                   const struct incoming *in, bool *some) {
     uint32_t there = atomic_load(&t->pipe->written.value) - t->done;
     *some = there > 0;
     if (there == 0) return ERR_NONE;
     if (!t->labelled) {
-        TRY(check_label(s, lane, t, label, in));
+        TRY(transfer_check_label(s, lane, t, label, in));
         transfer_advance(t, 1, 0);
         there--;
     }
@@ -134,11 +134,11 @@ static enum error receive_some(struct shared *s, int lane, struct transfer *t, c
     if (bytes) in->sink(in->ctx, t->offset, run_data(s, t), bytes);
     transfer_advance(t, n, bytes);
     atomic_store(&t->pipe->read.value, t->done);
-    wake(s, lane_facing(lane), t->peer);
+    wake_peer(s, lane_facing(lane), t->peer);
     return ERR_NONE;
 }
 
-static enum error wait_either(struct shared *s, int lane, const struct transfer *out, const struct transfer *in) {
+static enum error transfer_wait(struct shared *s, int lane, const struct transfer *out, const struct transfer *in) {
     struct wait w = {0};
     if (in->lines) {
         w.peer[w.n] = in->peer;
@@ -168,37 +168,37 @@ enum error shared_exchange(struct link *l, int lane, const struct call *label, c
         i = transfer_of(p, &p->read, in->peer, in->bytes);
     }
     while (o.lines || i.lines) {
-        bool sent = o.lines && send_some(s, lane, &o, label, out), received = false;
-        if (i.lines) TRY(receive_some(s, lane, &i, label, in, &received));
-        if (!sent && !received) TRY(wait_either(s, lane, &o, &i));
+        bool sent = o.lines && transfer_send(s, lane, &o, label, out), received = false;
+        if (i.lines) TRY(transfer_receive(s, lane, &i, label, in, &received));
+        if (!sent && !received) TRY(transfer_wait(s, lane, &o, &i));
     }
     return ERR_NONE;
 }
 
 /* ---- messages from anybody ---- */
 
-static bool is_empty(const struct shared *s, int from) {
+static bool pipe_is_empty(const struct shared *s, int from) {
     const struct pipe *p = pipe_of(s, LANE_IN, from, s->link.params.rank);
     return atomic_load(&p->written.value) == atomic_load(&p->read.value);
 }
 
 /* Of a rank that may have left something: if the pipe is empty, the next who writes into it has to say so again. */
-static bool has_arrived(struct shared *s, int from) {
+static bool arrival_is_there(struct shared *s, int from) {
     uint64_t bit;
     _Atomic uint64_t *word = arrival_word(s, from, s->link.params.rank, &bit);
     if (!(atomic_load(word) & bit)) return false;
     atomic_store(&s->opened[opened_index(s, MAIL_WAY, true, from)], true);
-    if (!is_empty(s, from)) return true;
+    if (!pipe_is_empty(s, from)) return true;
     atomic_fetch_and(word, ~bit);
-    if (is_empty(s, from)) return false;
+    if (pipe_is_empty(s, from)) return false;
     atomic_fetch_or(word, bit);
     return true;
 }
 
-static int find_full(struct shared *s, int last) {
+static int arrival_find(struct shared *s, int last) {
     int size = s->link.params.size;
     for (int i = 1; i <= size; i++)
-        if (has_arrived(s, (last + i) % size)) return (last + i) % size;
+        if (arrival_is_there(s, (last + i) % size)) return (last + i) % size;
     return -1;
 }
 
@@ -208,10 +208,10 @@ enum error shared_arrival(struct link *l, int *peer) {
     uint32_t rung = atomic_load(&b->rung);
     int last = *peer < 0 ? 0 : *peer;
     atomic_store(&b->awaited, ANY_PEER);
-    *peer = find_full(s, last);
+    *peer = arrival_find(s, last);
     if (*peer < 0 && !atomic_exchange(&s->poked, false) && !atomic_load(&s->board->failed)) {
         futex_wait(&b->rung, rung, -1);
-        *peer = find_full(s, last);
+        *peer = arrival_find(s, last);
     }
     atomic_store(&b->awaited, AWAKE);
     return shared_failure(l);
@@ -220,13 +220,13 @@ enum error shared_arrival(struct link *l, int *peer) {
 void shared_poke(struct link *l) {
     struct shared *s = (struct shared *)l;
     atomic_store(&s->poked, true);
-    ring(&s->me->bell[LANE_IN]);
+    bell_ring(&s->me->bell[LANE_IN]);
 }
 
 bool shared_left(struct link *l, int rank) {
     struct shared *s = (struct shared *)l;
     uint64_t bit;
     if (!atomic_load(&s->board->member[rank].left)) return false;
-    if (atomic_load(&s->opened[opened_index(s, MAIL_WAY, true, rank)])) return is_empty(s, rank);
+    if (atomic_load(&s->opened[opened_index(s, MAIL_WAY, true, rank)])) return pipe_is_empty(s, rank);
     return !(atomic_load(arrival_word(s, rank, s->link.params.rank, &bit)) & bit); /* nobody has taken it back */
 }

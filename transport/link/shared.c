@@ -1,4 +1,5 @@
-/* The link over shared memory: ranks show their calls, count their steps and leave small messages on the board, and
+/* Links "thread" and "shm": ranks are threads of one process and share one mapping of the board, or processes of one host,
+ * each of which maps it, a memfd, at an address of its own. Ranks show their calls, count their steps and leave small messages on the board, and
  * reach each other's buffers where these lie in it. Flags are written by one rank and polled by the others. */
 #include "transport/link/shared.h"
 #include "engine/base/clock.h"
@@ -17,14 +18,14 @@ static struct shared *shared_of(struct link *l) {
 
 /* ---- coming and going ---- */
 
-static enum error take_part(struct board_member *own, int rank) {
+static enum error board_take_part(struct board_member *own, int rank) {
     int32_t nobody = 0;
     if (atomic_compare_exchange_strong(&own->pid, &nobody, (int32_t)getpid())) return ERR_NONE;
     if (atomic_load(&own->left)) return FAIL(ERR_PEER, "rank %d has left this meeting, which is for one group", rank);
     return FAIL(ERR_MISMATCH, "there are two ranks %d\neach rank needs a number of its own", rank);
 }
 
-enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
+static enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
     struct board *b = p->meeting->board;
     if (b->size != p->size) return FAIL(ERR_MISMATCH, "a group of %d ranks, a meeting for %d", p->size, b->size);
     void *memory;
@@ -39,7 +40,7 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     s->crowd = b->size > CROWD;
     s->watched = p->rank;
     s->link.lent_bytes = b->lent_bytes;
-    enum error err = take_part(s->me, p->rank);
+    enum error err = board_take_part(s->me, p->rank);
     if (err) {
         memory_free(s);
         return err;
@@ -50,7 +51,7 @@ enum error shared_open(const struct link_params *p, const struct link_ops *ops, 
     return ERR_NONE;
 }
 
-void shared_close(struct link *l) {
+static void shared_close(struct link *l) {
     struct shared *s = shared_of(l);
     atomic_store(&s->me->left, 1);
     wake_all(s);
@@ -60,70 +61,46 @@ void shared_close(struct link *l) {
 /* ---- meeting ---- */
 
 /* Where p lies in the part of the board that is for buffers, 0 when it does not. */
-static uint64_t offset_of(const struct shared *s, const void *p) {
+static uint64_t board_offset_of(const struct shared *s, const void *p) {
     uintptr_t offset = (uintptr_t)p - (uintptr_t)s->meeting->base;
     return offset >= s->board->lent && offset < s->meeting->reserved ? offset : 0;
 }
 
-static void *at_offset(const struct shared *s, uint64_t offset) {
+static void *board_at_offset(const struct shared *s, uint64_t offset) {
     return offset ? s->meeting->base + offset : NULL;
 }
 
-static enum error await_call(struct shared *s, int lane, int peer, const struct call *mine, void **at) {
-    const struct posted *theirs = &s->board->member[peer].posted[lane][mine->sequence & 1];
-    if (!reached(&theirs->turn, mine->sequence))
-        TRY(wait_for(s, lane,
-                     &(struct wait){.n = 1,
-                                    .peer = {peer},
-                                    .counter = {&theirs->turn},
-                                    .want = {mine->sequence},
-                                    .entering = true,
-                                    .sequence = mine->sequence}));
-    if (!same_call(mine, &theirs->call)) {
-        const struct link_params *p = &s->link.params;
-        return p->disagree(p->user, lane, peer, mine, &theirs->call);
-    }
-    *at = at_offset(s, theirs->offset);
-    return ERR_NONE;
+/* Until that peer has come to the call. */
+static enum error await_call(struct shared *s, int lane, int peer, uint32_t sequence) {
+    const _Atomic uint32_t *turn = &s->board->member[peer].posted[lane][sequence & 1].turn;
+    if (reached(turn, sequence)) return ERR_NONE;
+    return wait_for(
+        s, lane,
+        &(struct wait){
+            .n = 1, .peer = {peer}, .counter = {turn}, .want = {sequence}, .entering = true, .sequence = sequence});
 }
 
-static _Atomic uint64_t *buffer_of(const struct shared *s, int lane, uint32_t sequence, int rank) {
-    uint64_t *all = (uint64_t *)(void *)(s->meeting->base + s->board->buffers);
-    return (_Atomic uint64_t *)&all[((size_t)lane * 2 + (sequence & 1)) * (size_t)s->link.params.size + (size_t)rank];
-}
-
-/* Has come to the call: others may read post. In a crowd, whoever agrees with rank 0 agrees with all, and rank 0 asks
- * all. */
-static enum error crowd_meet(struct shared *s, int lane, const struct call *c, void **at) {
-    const struct link_params *p = &s->link.params;
-    TRY(gate_pass(s, lane, true, c->sequence));
-    for (int r = 0; r < (p->rank == 0 ? p->size : 1); r++) {
-        const struct call *theirs = &s->board->member[r].posted[lane][c->sequence & 1].call;
-        if (!same_call(c, theirs)) return p->disagree(p->user, lane, r, c, theirs);
-    }
-    for (int r = 0; r < p->size; r++)
-        at[r] = at_offset(s, atomic_load_explicit(buffer_of(s, lane, c->sequence, r), memory_order_relaxed));
-    return ERR_NONE;
-}
-
-enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
+static enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at) {
     struct shared *s = shared_of(l);
     TRY(shared_failure(l));
     struct posted *post = &s->me->posted[lane][c->sequence & 1];
     post->call = *c;
-    post->offset = offset_of(s, mine);
-    if (s->crowd)
-        atomic_store_explicit(buffer_of(s, lane, c->sequence, l->params.rank), post->offset, memory_order_relaxed);
+    post->offset = board_offset_of(s, mine);
     atomic_store(&post->turn, c->sequence);
-    if (s->crowd) return crowd_meet(s, lane, c, at);
-    wake_peers(s, lane);
-    at[l->params.rank] = at_offset(s, post->offset);
-    for (int r = 0; r < l->params.size; r++)
-        if (r != l->params.rank) TRY(await_call(s, lane, r, c, &at[r]));
+    if (s->crowd)
+        TRY(gate_pass(s, lane, true, c->sequence));
+    else
+        wake_peers(s, lane);
+    for (int r = 0; r < l->params.size; r++) {
+        const struct posted *theirs = &s->board->member[r].posted[lane][c->sequence & 1];
+        TRY(await_call(s, lane, r, c->sequence));
+        if (!same_call(c, &theirs->call)) return l->params.disagree(l->params.user, lane, r, c, &theirs->call);
+        at[r] = board_at_offset(s, theirs->offset);
+    }
     return ERR_NONE;
 }
 
-enum error shared_sync(struct link *l, int lane) {
+static enum error shared_sync(struct link *l, int lane) {
     struct shared *s = shared_of(l);
     uint32_t step = ++s->steps[lane];
     atomic_store(&s->me->steps[lane].value, step);
@@ -137,7 +114,7 @@ enum error shared_sync(struct link *l, int lane) {
     return ERR_NONE;
 }
 
-void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
+static void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
     struct shared *s = shared_of(l);
     size_t index = ((size_t)(lane * l->params.size + rank)) * 2 + (sequence & 1);
     return s->meeting->base + s->board->slots + index * SLOT_BYTES;
@@ -145,7 +122,7 @@ void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence) {
 
 /* ---- memory ---- */
 
-void *shared_lent(struct link *l, int lane, int rank) {
+static void *shared_lent(struct link *l, int lane, int rank) {
     struct shared *s = shared_of(l);
     size_t index = (size_t)(lane * l->params.size + rank);
     return s->meeting->base + s->board->lent + index * s->board->lent_bytes;
@@ -156,10 +133,10 @@ enum error shared_fail_own(struct link *l, enum error err) {
     return shared_fail(l, err, error_words(words, sizeof words));
 }
 
-enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
+static enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
     struct shared *s = shared_of(l);
     *mine = buf;
-    if (offset_of(s, buf)) return ERR_NONE;
+    if (board_offset_of(s, buf)) return ERR_NONE;
     char *own = *mine = shared_lent(l, lane, l->params.rank);
     if (s->lent[lane]) return ERR_NONE;
     enum error err = meeting_fill(s->meeting, (size_t)(own - s->meeting->base), s->board->lent_bytes);
@@ -170,7 +147,7 @@ enum error shared_lend(struct link *l, int lane, void *buf, void **mine) {
 
 /* Ranks' pieces begin at different places within what the sets of a cache repeat after, so that
  * equal indices do not compete for one set. */
-static enum error stride_of(size_t bytes, int size, size_t *stride, size_t *total) {
+static enum error alloc_stride(size_t bytes, int size, size_t *stride, size_t *total) {
     enum { SETS = 4096, STAGGER = 5 * LINE };
     size_t whole;
     if (__builtin_add_overflow(bytes, (size_t)SETS + STAGGER, &whole))
@@ -193,10 +170,10 @@ static enum error board_grow(struct shared *s, size_t total) {
     return ERR_NONE;
 }
 
-enum error shared_alloc(struct link *l, size_t bytes, void **out) {
+static enum error shared_alloc(struct link *l, size_t bytes, void **out) {
     struct shared *s = shared_of(l);
     size_t stride = 0, total = 0;
-    enum error err = stride_of(bytes, l->params.size, &stride, &total);
+    enum error err = alloc_stride(bytes, l->params.size, &stride, &total);
     if (!err && l->params.rank == 0) err = board_grow(s, total);
     if (err) return shared_fail_own(l, err);
     TRY(shared_sync(l, 0));
@@ -231,11 +208,47 @@ enum error shared_fail(struct link *l, enum error err, const char *reason) {
         b->reason[n] = '\0';
         atomic_store(&b->failed, FAILED);
         wake_all(shared_of(l));
-        if (l->params.failed) l->params.failed(l->params.user, err, b->reason);
     }
     return shared_failure(l);
 }
 
-void shared_note(struct link *l, const char *doing, int64_t step) {
+static void shared_note(struct link *l, const char *doing, int64_t step) {
     note_write(&shared_of(l)->me->note, doing, step);
 }
+
+/* ---- the links ---- */
+
+/* The slots that they fill alike. */
+#define SHARED_LINK_OPS                                                                                                \
+    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .slot_bytes = SLOT_BYTES,    \
+    .lend = shared_lend, .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail, \
+    .failure = shared_failure, .lost = shared_lost, .note = shared_note, .arrival = shared_arrival,                    \
+    .poke = shared_poke, .left = shared_left
+
+extern const struct link_ops link_thread, link_shm;
+
+static enum error open_thread(const struct link_params *p, struct link **out) {
+    if (p->meeting->fd >= 0) return FAIL(ERR_CONFIG, "link thread, but the ranks are processes\nuse link shm");
+    return shared_open(p, &link_thread, out);
+}
+
+static enum error open_shm(const struct link_params *p, struct link **out) {
+    if (p->meeting->fd < 0) return FAIL(ERR_CONFIG, "link shm, but the ranks are threads\nuse link thread");
+    return shared_open(p, &link_shm, out);
+}
+
+const struct link_ops link_thread = {
+    .row = &link_rows[COMM_LINK_THREAD],
+    .summary = "memory of one process",
+    .open = open_thread,
+    .await = shared_await,
+    .wake = shared_wake,
+    SHARED_LINK_OPS,
+};
+
+const struct link_ops link_shm = {
+    .row = &link_rows[COMM_LINK_SHM],
+    .summary = "shared memory of one host",
+    .open = open_shm,
+    SHARED_LINK_OPS,
+};

@@ -1,4 +1,4 @@
-/* The common part of the links over shared memory: everything except the mapping of the board. */
+/* The inside of the links over shared memory. */
 #pragma once
 #include "transport/link/board.h"
 
@@ -25,16 +25,8 @@ static inline size_t opened_index(const struct shared *s, int way, bool in, int 
 
 /* Fails the group with the words of this thread's last failure. */
 MUST_CHECK enum error shared_fail_own(struct link *l, enum error err);
-MUST_CHECK enum error shared_open(const struct link_params *p, const struct link_ops *ops, struct link **out);
-void shared_close(struct link *l);
-enum error shared_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
-enum error shared_sync(struct link *l, int lane);
-void *shared_slot(struct link *l, int lane, int rank, uint32_t sequence);
-enum error shared_lend(struct link *l, int lane, void *buf, void **mine);
-void *shared_lent(struct link *l, int lane, int rank);
 enum error shared_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
                            const struct incoming *in);
-enum error shared_alloc(struct link *l, size_t bytes, void **out);
 enum error shared_arrival(struct link *l, int *peer);
 void shared_poke(struct link *l);
 bool shared_left(struct link *l, int rank);
@@ -43,14 +35,6 @@ enum error shared_failure(struct link *l);
 enum error shared_lost(struct link *l, int lane);
 enum error shared_await(struct link *l, const struct group_wait *w);
 void shared_wake(struct link *l, int peer);
-void shared_note(struct link *l, const char *doing, int64_t step);
-
-/* The slots that these links fill alike. */
-#define SHARED_LINK_OPS                                                                                                \
-    .close = shared_close, .meet = shared_meet, .sync = shared_sync, .slot = shared_slot, .slot_bytes = SLOT_BYTES,    \
-    .lend = shared_lend, .lent = shared_lent, .exchange = shared_exchange, .alloc = shared_alloc, .fail = shared_fail, \
-    .failure = shared_failure, .lost = shared_lost, .note = shared_note, .arrival = shared_arrival,                    \
-    .poke = shared_poke, .left = shared_left
 
 /* ---- waiting (wait.c) ---- */
 
@@ -75,9 +59,9 @@ MUST_CHECK enum error wait_for(struct shared *s, int lane, const struct wait *w)
 /* Through the gate, as the last of all ranks or when that has come. */
 MUST_CHECK enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequence);
 /* Wakes who sleeps there, whatever he waits for. */
-void ring(struct bell *b);
+void bell_ring(struct bell *b);
 /* After a counter has been advanced: wakes the peer if it sleeps for that. */
-void wake(struct shared *s, int lane, int peer);
+void wake_peer(struct shared *s, int lane, int peer);
 void wake_peers(struct shared *s, int lane);
 /* Wakes all that sleep, whatever they wait for: something happened to the group. */
 void wake_all(struct shared *s);

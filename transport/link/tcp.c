@@ -30,16 +30,25 @@ static int circle_on(struct circle c, int by) {
     return c.who ? c.who[at] : at;
 }
 
-/* In round k every rank tells the one 2^k places on and hears from the one 2^k places back: after
- * log2 n rounds each has heard, through others, of all. */
-enum error tcp_gather(struct link *l, int lane, struct circle c) {
-    struct call label = tcp_of(l)->lane[lane].met;
+/* The greatest of all ranks' numbers v[0..count), at most 2. In round k every rank tells the one 2^k places on and hears
+ * from the one 2^k places back: after log2 n rounds each has heard, through others, of all. */
+static enum error circle_agree(struct link *l, int lane, const struct call *label, struct circle c, double *v,
+                               int count) {
+    size_t bytes = (size_t)count * sizeof *v;
     for (int k = 1; k < c.n; k *= 2) {
-        struct outgoing out = {.peer = circle_on(c, k)};
-        struct incoming in = {.peer = circle_on(c, c.n - k), .sink = sink_copy};
-        TRY(tcp_of(l)->exchange(l, lane, &label, &out, &in));
+        double theirs[2];
+        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
+        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
+        TRY(tcp_of(l)->exchange(l, lane, label, &out, &in));
+        for (int i = 0; i < count; i++)
+            if (theirs[i] > v[i]) v[i] = theirs[i];
     }
     return ERR_NONE;
+}
+
+enum error tcp_gather(struct link *l, int lane, struct circle c) {
+    struct call label = tcp_of(l)->lane[lane].met;
+    return circle_agree(l, lane, &label, c, NULL, 0);
 }
 
 static struct circle circle_of_all(const struct link *l) {
@@ -74,47 +83,33 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
 
 /* ---- alpha and beta ---- */
 
+static const struct call measuring = {.what = UINT64_MAX};
+
 /* Seconds of one message to the next in the circle while one comes from the one before. */
 static enum error circle_pass(struct link *l, struct circle c, void *buf, size_t bytes, double *seconds) {
-    struct call label = {.what = UINT64_MAX};
     struct outgoing out = {.peer = circle_on(c, 1), .data = buf, .bytes = bytes};
     struct incoming in = {.peer = circle_on(c, c.n - 1), .bytes = bytes, .sink = sink_copy, .ctx = (char *)buf + bytes};
     int64_t start = clock_ns();
-    TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
+    TRY(tcp_of(l)->exchange(l, 0, &measuring, &out, &in));
     *seconds = clock_seconds(clock_ns() - start);
     return ERR_NONE;
 }
 
-static int by_value(const void *a, const void *b) {
+static int seconds_compare(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static enum error pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
+static enum error circle_pass_often(struct link *l, struct circle c, size_t bytes, int times, double *median) {
     double seconds[9];
     void *buf;
     TRY(memory_alloc(2 * bytes, &buf));
     enum error err = ERR_NONE;
     for (int i = 0; i < times && !err; i++) err = circle_pass(l, c, buf, bytes, &seconds[i]);
     memory_free(buf);
-    qsort(seconds, (size_t)times, sizeof *seconds, by_value);
+    qsort(seconds, (size_t)times, sizeof *seconds, seconds_compare);
     *median = seconds[times / 2];
     return err;
-}
-
-/* The greatest of all, in the rounds of tcp_gather. */
-static enum error circle_agree(struct link *l, struct circle c, double *v, int count) {
-    struct call label = {.what = UINT64_MAX};
-    for (int k = 1; k < c.n; k *= 2) {
-        double theirs[2];
-        size_t bytes = (size_t)count * sizeof *v;
-        struct outgoing out = {.peer = circle_on(c, k), .data = v, .bytes = bytes};
-        struct incoming in = {.peer = circle_on(c, c.n - k), .bytes = bytes, .sink = sink_copy, .ctx = theirs};
-        TRY(tcp_of(l)->exchange(l, 0, &label, &out, &in));
-        for (int i = 0; i < count; i++)
-            if (theirs[i] > v[i]) v[i] = theirs[i];
-    }
-    return ERR_NONE;
 }
 
 enum error tcp_measure(struct link *l, struct circle c) {
@@ -122,10 +117,10 @@ enum error tcp_measure(struct link *l, struct circle c) {
     double small, large;
     if (c.n < 2) return ERR_NONE;
     TRY(tcp_gather(l, 0, c));
-    TRY(pass_often(l, c, SMALL, 9, &small));
-    TRY(pass_often(l, c, LARGE, 3, &large));
+    TRY(circle_pass_often(l, c, SMALL, 9, &small));
+    TRY(circle_pass_often(l, c, LARGE, 3, &large));
     double v[2] = {small, large > small ? (large - small) / LARGE : 1e-12};
-    TRY(circle_agree(l, c, v, 2));
+    TRY(circle_agree(l, 0, &measuring, c, v, 2));
     l->alpha = v[0];
     l->beta = v[1];
     return ERR_NONE;
@@ -133,15 +128,16 @@ enum error tcp_measure(struct link *l, struct circle c) {
 
 /* ---- opening and closing ---- */
 
-static enum error check_params(const struct link_params *p) {
-    if (!p->port || !p->roster) return FAIL(ERR_CONFIG, "link tcp needs a port of each rank and a roster of all");
+enum error tcp_check_params(const struct link_params *p) {
+    if (!p->port || !p->roster)
+        return FAIL(ERR_CONFIG, "a link between hosts needs a port of each rank and a roster of all");
     if (p->roster->size != p->size)
         return FAIL(ERR_MISMATCH, "a roster of %d ranks for a group of %d", p->roster->size, p->size);
     return ERR_NONE;
 }
 
 /* Control is sealed wherever there is a secret. */
-static enum error choose_seals(struct tcp *t) {
+static enum error tcp_choose_seals(struct tcp *t) {
     static const char *const guards[] = {
         [SEAL_CHECKS] = "checked", [SEAL_SEALS] = "sealed", [SEAL_ENCRYPTS] = "encrypted"};
     const struct link_params *p = &t->link.params;
@@ -158,18 +154,13 @@ static enum error choose_seals(struct tcp *t) {
 }
 
 static enum error tcp_create(const struct link_params *p, const struct link_ops *ops, struct tcp **out) {
-    void *memory, *peers;
-    TRY(memory_alloc((size_t)p->size * sizeof(struct tcp_peer), &peers));
-    enum error err = memory_alloc(sizeof(struct tcp), &memory);
-    if (err) {
-        memory_free(peers);
-        return err;
-    }
+    void *memory;
+    TRY(memory_alloc(sizeof(struct tcp) + (size_t)p->size * sizeof(struct tcp_peer), &memory));
     struct tcp *t = memory;
     t->link.ops = ops;
     t->link.params = *p;
     if (!(t->link.params.heartbeat > 0)) t->link.params.heartbeat = 10;
-    t->peers = peers;
+    t->events = t->control_bell = t->arrivals = -1;
     for (int i = 0; i < ALL_LANES; i++) t->lane[i].bell = -1;
     pthread_mutex_init(&t->mutex, NULL);
     condition_init(&t->changed);
@@ -177,13 +168,14 @@ static enum error tcp_create(const struct link_params *p, const struct link_ops 
     return ERR_NONE;
 }
 
-enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link **out) {
+enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link *inside, struct link **out) {
     struct tcp *t;
     enum error err;
-    TRY(check_params(p));
+    TRY(tcp_check_params(p));
     TRY(tcp_create(p, ops, &t));
     t->exchange = tcp_exchange;
-    TRY_GOTO(err, choose_seals(t), failed);
+    t->inside = inside;
+    TRY_GOTO(err, tcp_choose_seals(t), failed);
     TRY_GOTO(err, lanes_open(t), failed);
     TRY_GOTO(err, lines_open(t), failed);
     TRY_GOTO(err, tree_open(t), failed);
@@ -194,7 +186,7 @@ failed:
     return err;
 }
 
-static enum error open_mesh(const struct link_params *p, struct link **out);
+static enum error tcp_open_mesh(const struct link_params *p, struct link **out);
 
 void tcp_close(struct link *l) {
     struct tcp *t = tcp_of(l);
@@ -207,12 +199,7 @@ void tcp_close(struct link *l) {
     }
     pthread_cond_destroy(&t->changed);
     pthread_mutex_destroy(&t->mutex);
-    memory_free(t->peers);
     memory_free(t);
-}
-
-void tcp_opened(struct link *l) {
-    tcp_of(l)->opened = true;
 }
 
 void tcp_note(struct link *l, const char *doing, int64_t step) {
@@ -221,22 +208,22 @@ void tcp_note(struct link *l, const char *doing, int64_t step) {
 
 enum error tcp_begin_use(struct link *l) {
     TRY(tcp_measure(l, circle_of_all(l)));
-    tcp_opened(l);
+    tcp_of(l)->opened = true;
     return ERR_NONE;
 }
 
 const struct link_ops link_tcp = {
     .row = &link_rows[COMM_LINK_TCP],
     .summary = "TCP between ranks, on one host or many",
-    .open = open_mesh,
+    .open = tcp_open_mesh,
     .close = tcp_close,
     .exchange = tcp_exchange,
     TCP_LINK_OPS,
 };
 
-static enum error open_mesh(const struct link_params *p, struct link **out) {
+static enum error tcp_open_mesh(const struct link_params *p, struct link **out) {
     struct link *l;
-    TRY(tcp_open(p, &link_tcp, &l));
+    TRY(tcp_open(p, &link_tcp, NULL, &l));
     enum error err = tcp_begin_use(l);
     if (err)
         tcp_close(l);

@@ -14,7 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static bool link_local(const struct sockaddr *a) {
+static bool address_is_link_local(const struct sockaddr *a) {
     if (a->sa_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)a;
         return ntohl(v4->sin_addr.s_addr) >> 16 == 0xa9fe;
@@ -28,18 +28,18 @@ static bool address_text(const struct sockaddr *a, char out[ADDRESS_MAX]) {
     return getnameinfo(a, n, out, ADDRESS_MAX, NULL, 0, NI_NUMERICHOST) == 0;
 }
 
-static bool of_family(const char *interface, int family, const struct ifaddrs *list, char out[ADDRESS_MAX]) {
+static bool interface_address_of(const char *interface, int family, const struct ifaddrs *list, char out[ADDRESS_MAX]) {
     for (const struct ifaddrs *i = list; i; i = i->ifa_next)
         if (i->ifa_addr && i->ifa_addr->sa_family == family && !strcmp(i->ifa_name, interface) &&
-            !link_local(i->ifa_addr) && address_text(i->ifa_addr, out))
+            !address_is_link_local(i->ifa_addr) && address_text(i->ifa_addr, out))
             return true;
     return false;
 }
 
-static enum error interface_address(const char *name, char out[ADDRESS_MAX]) {
+static enum error interface_choose(const char *name, char out[ADDRESS_MAX]) {
     struct ifaddrs *list;
     if (getifaddrs(&list) != 0) return FAIL(ERR_IO, "cannot list interfaces: %s", strerror(errno));
-    bool found = of_family(name, AF_INET, list, out) || of_family(name, AF_INET6, list, out);
+    bool found = interface_address_of(name, AF_INET, list, out) || interface_address_of(name, AF_INET6, list, out);
     freeifaddrs(list);
     if (found) return ERR_NONE;
     return FAIL(ERR_CONFIG,
@@ -55,7 +55,7 @@ enum error address_choose(const char *interface, char out[ADDRESS_MAX]) {
         snprintf(out, ADDRESS_MAX, "%s", interface);
         return ERR_NONE;
     }
-    return interface_address(interface, out);
+    return interface_choose(interface, out);
 }
 
 bool address_interface(const char *interface, char name[ADDRESS_MAX]) {
@@ -81,7 +81,7 @@ bool address_is_loopback(const char *address) {
 /* ---- towards a peer ---- */
 
 /* "host:port", "[v6]:port". */
-static enum error split(const char *towards, char host[256], char port[16]) {
+static enum error towards_split(const char *towards, char host[256], char port[16]) {
     const char *colon = strrchr(towards, ':');
     size_t n = colon ? (size_t)(colon - towards) : 0;
     if (n >= 2 && towards[0] == '[' && towards[n - 1] == ']') towards++, n -= 2;
@@ -94,7 +94,7 @@ static enum error split(const char *towards, char host[256], char port[16]) {
 }
 
 /* A datagram socket that is connected sends nothing, but has chosen its route. */
-static bool local_of(const struct addrinfo *to, char out[ADDRESS_MAX]) {
+static bool route_local(const struct addrinfo *to, char out[ADDRESS_MAX]) {
     struct sockaddr_storage own;
     socklen_t n = sizeof own;
     int fd = socket(to->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -107,18 +107,18 @@ static bool local_of(const struct addrinfo *to, char out[ADDRESS_MAX]) {
 enum error port_address_towards(const char *towards, char out[ADDRESS_MAX]) {
     char host[256], port[16];
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list;
-    TRY(split(towards, host, port));
+    TRY(towards_split(towards, host, port));
     int err = getaddrinfo(host, port, &hints, &list);
     if (err) return FAIL(ERR_CONFIG, "no address of '%s': %s", host, gai_strerror(err));
     bool found = false;
-    for (const struct addrinfo *a = list; a && !found; a = a->ai_next) found = local_of(a, out);
+    for (const struct addrinfo *a = list; a && !found; a = a->ai_next) found = route_local(a, out);
     freeaddrinfo(list);
     return found ? ERR_NONE : FAIL(ERR_IO, "this host has no route to %s", towards);
 }
 
 /* ---- a stream's descriptor ---- */
 
-static bool same_address(const nng_sockaddr *a, const struct sockaddr_storage *b) {
+static bool socket_address_is(const nng_sockaddr *a, const struct sockaddr_storage *b) {
     if (a->s_family == NNG_AF_INET && b->ss_family == AF_INET) {
         const struct sockaddr_in *v4 = (const struct sockaddr_in *)(const void *)b;
         return a->s_in.sa_port == v4->sin_port && a->s_in.sa_addr == v4->sin_addr.s_addr;
@@ -128,27 +128,27 @@ static bool same_address(const nng_sockaddr *a, const struct sockaddr_storage *b
     return a->s_in6.sa_port == v6->sin6_port && !memcmp(a->s_in6.sa_addr, &v6->sin6_addr, 16);
 }
 
-static bool is_between(int fd, const nng_sockaddr *local, const nng_sockaddr *remote) {
+static bool socket_is_between(int fd, const nng_sockaddr *local, const nng_sockaddr *remote) {
     struct sockaddr_storage a, b;
     socklen_t na = sizeof a, nb = sizeof b;
-    return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && same_address(local, &a) &&
-           getpeername(fd, (struct sockaddr *)&b, &nb) == 0 && same_address(remote, &b);
+    return getsockname(fd, (struct sockaddr *)&a, &na) == 0 && socket_address_is(local, &a) &&
+           getpeername(fd, (struct sockaddr *)&b, &nb) == 0 && socket_address_is(remote, &b);
 }
 
 /* -1: there is none. Streams that are opened one after another have descriptors close to each other, so those near the
  * last one that was found come first: a process of a thousand ranks has tens of thousands. */
-static enum error descriptor_between(const nng_sockaddr *local, const nng_sockaddr *remote, int *out) {
+static enum error socket_between(const nng_sockaddr *local, const nng_sockaddr *remote, int *out) {
     enum { NEAR = 64 };
     static _Atomic int last;
     *out = -1;
     for (int by = 0, around = last; by < 2 * NEAR && *out < 0; by++) {
         int fd = around + (by % 2 ? -(by + 1) / 2 : by / 2);
-        if (fd >= 0 && is_between(fd, local, remote)) *out = fd;
+        if (fd >= 0 && socket_is_between(fd, local, remote)) *out = fd;
     }
     DIR *d = *out < 0 ? opendir("/proc/self/fd") : NULL;
     if (!d && *out < 0) return FAIL(ERR_IO, "cannot list this process's descriptors: %s", strerror(errno));
     for (struct dirent *e; d && *out < 0 && (e = readdir(d));)
-        if (is_between(atoi(e->d_name), local, remote)) *out = atoi(e->d_name);
+        if (socket_is_between(atoi(e->d_name), local, remote)) *out = atoi(e->d_name);
     if (d) closedir(d);
     if (*out >= 0) last = *out;
     return ERR_NONE;
@@ -158,6 +158,6 @@ enum error stream_descriptor(nng_stream *s, int *out) {
     nng_sockaddr local, remote;
     if (nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0 || nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0)
         return FAIL(ERR_PEER, "a stream ended while its group was opened");
-    TRY(descriptor_between(&local, &remote, out));
+    TRY(socket_between(&local, &remote, out));
     return *out >= 0 ? ERR_NONE : FAIL(ERR_PEER, "a stream ended while its group was opened");
 }

@@ -21,7 +21,7 @@ static int64_t dial_latest(const struct dialing *d) {
     return hello < d->deadline ? hello : d->deadline;
 }
 
-static enum error check_welcome(const struct dialing *d) {
+static enum error dial_check_welcome(const struct dialing *d) {
     struct door_head head;
     (void)visit_reply(d->visit, &head);
     if (head.version != DOOR_VERSION)
@@ -43,7 +43,7 @@ static enum error dial_once(struct dialing *d, const struct hello *h, struct str
         return FAIL(ERR_PEER, "%s does not hold this run's token\nall ranks need the same run.token", d->where);
     if (*rv == NNG_EPROTO) return FAIL(ERR_PEER, "%s: the program that listens there is not a rank", d->where);
     if (*rv) return ERR_NONE;
-    TRY(check_welcome(d));
+    TRY(dial_check_welcome(d));
     return visit_end(d->visit, out);
 }
 

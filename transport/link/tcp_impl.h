@@ -1,7 +1,7 @@
 /* The inside of the link over TCP.
  *
  * Control streams join neighbours in a tree over all ranks (tcp_tree.c); the higher rank dials the lower when the group
- * is opened. Messages pass on streams of one direction, one for each lane and pair of ranks, which the sender dials when
+ * is opened, and a thread of each rank serves them (tcp_control.c). Messages pass on streams of one direction, one for each lane and pair of ranks, which the sender dials when
  * it first has something to send there (tcp_line.c). So a rank has streams to those with whom it works, not to all.
  *
  * A rank dials the other's port, a door (transport/door): both prove in TLS that they hold the run's key, and the
@@ -13,16 +13,13 @@
 #include "engine/base/digest.h"
 #include "engine/base/memory.h"
 #include "transport/base/secret.h"
-#include "transport/base/timer.h"
 #include "transport/door/door.h"
 #include "transport/link/label.h"
 #include "transport/link/note.h"
 #include "transport/link/seal.h"
-#include "transport/link/tcp.h"
 #include "transport/link/words.h"
 
 #include <nng/nng.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -37,10 +34,10 @@ struct hello {
     uint32_t from, to, size, kind; /* kind: a way or CONTROL */
     struct seal_ciphers ciphers;   /* of 'from', which dials */
 };
-static inline struct hello hello_of(const struct link_params *p, int from, int to, uint32_t kind) {
+static inline struct hello hello_of(const struct link_params *p, int to, uint32_t kind) {
     return (struct hello){.head = door_head(HELLO_KIND, sizeof(struct hello)),
                           .group = p->group,
-                          .from = (uint32_t)from,
+                          .from = (uint32_t)p->rank,
                           .to = (uint32_t)to,
                           .size = (uint32_t)p->size,
                           .kind = kind,
@@ -77,7 +74,6 @@ struct tcp_span {                 /* of a lane */
 struct tcp_report {
     int32_t missing;      /* a rank that has not joined the group; -1: all have */
     int32_t heir, degree; /* the lowest of the sender's neighbours, and how many there are */
-    int32_t present;      /* how many have not left */
     int32_t unused;
     struct sighting seen; /* of the sender */
     struct tcp_span lane[LANES];
@@ -111,25 +107,25 @@ struct tcp_line { /* a stream, and how its directions are sealed */
     int fd;                /* the stream's, which owns it; -1: it had ended */
     _Atomic bool used;     /* something has come on it */
     struct sealer out, in; /* of a lane, only that of its direction is open */
-    struct tcp_line *next; /* of those that are out of use */
+    uint32_t kind;         /* a way or CONTROL */
+    struct tcp_line *next; /* of t->lines */
 };
 struct tcp_peer {
     struct tcp_line *_Atomic to[LINK_WAYS], *_Atomic from[LINK_WAYS]; /* NULL: there is none yet (tcp_line.c) */
     _Atomic int64_t left; /* when it was heard that it has left; 0: it has not */
+    int leaver;           /* at place i: the rank that was the i-th to be heard to have left */
 };
 struct tcp_near { /* a neighbour in the tree of control; t->mutex protects it */
-    struct tcp *of;
     int rank;
     struct tcp_line *line; /* NULL: it has not joined yet */
-    nng_aio *send, *recv;
     struct tcp_frame out, in;
-    size_t out_done, in_done;
-    bool sending, ended;
+    size_t out_left, in_done; /* bytes: to be sent of 'out'; that have come of 'in' */
+    bool ended;
     unsigned due;               /* kinds of frames to be sent */
-    uint64_t *leaves;           /* a bit for each rank: that it has left is to be told */
+    int leavers_told;           /* of t->nleavers */
     int64_t heard, asked, asks; /* when something was last heard of it; when it asked last, and was asked */
     bool warned;                /* of its silence */
-    struct tcp_report report;   /* its last; at first what the tree says */
+    struct tcp_report report;   /* its last */
     int64_t reported;           /* when; 0: never */
     bool told, concluded;       /* verdicts of all behind it, or of all on this side, have been exchanged */
     bool heals;                 /* it is gone, and this rank is to dial its heir */
@@ -190,31 +186,32 @@ struct tcp {
     exchange_fn exchange;                /* what carries the messages of all calls: tcp_exchange or another's */
     void *carried;                       /* another's own */
     _Atomic bool opened;                 /* the caller's callbacks may be asked */
-    struct tcp_peer *peers;
     struct tcp_lane lane[ALL_LANES];
     struct tcp_block *blocks;
     struct port_group served;
-    /* Of messages by tags: whose streams are polled, and room for that. */
-    int *senders, nsenders; /* t->mutex's */
-    struct pollfd *polled;
+    int arrivals; /* an epoll of the streams on which messages by tags come; -1: none */
 
-    nng_aio *beat;
-    struct timer beat_timer;
-    int64_t beaten; /* when; the beat's own */
+    /* The control thread (tcp_control.c), and its own. */
+    pthread_t control;
+    bool controlled;          /* it runs */
+    int events, control_bell; /* an epoll, and an eventfd that wakes it; -1: none */
+    int64_t beaten, beats;    /* when the last beat was, and when the next is due; t->mutex protects them */
+    bool announced;           /* the failure, to 'inside' */
+    struct link *inside;      /* of the ranks of this host, which is to fail with this link; NULL: none */
 
     struct note note;
 
     pthread_mutex_t mutex; /* taken after a port's */
     pthread_cond_t changed;
     struct tcp_near *near;
-    struct tcp_line *disused; /* freed at the end */
-    pthread_t healer;
-    bool healing, healed; /* the thread runs; it is to be joined */
-    _Atomic int judging;  /* enum judging */
+    struct tcp_line *lines; /* all that there were: a lane's thread may still use their descriptors */
+    int nleavers;
+    _Atomic int judging; /* enum judging */
     int64_t judging_since;
     struct tcp_verdict verdict;
     bool joined;           /* all ranks have: this one knows it */
     bool closing, stopped; /* it takes leave; it has */
+    struct tcp_peer peers[];
 };
 
 static inline struct tcp *tcp_of(struct link *l) {
@@ -229,10 +226,8 @@ MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address
 enum { LEFT_FOR_GOOD = 200000000 };
 MUST_CHECK enum error lines_open(struct tcp *t);
 void lines_close(struct tcp *t);
-/* The stream is the line's, or freed. h: the hello of whoever dialed it. */
-MUST_CHECK enum error line_open(const struct tcp *t, const struct stream *s, const struct hello *h,
-                                struct tcp_line **out);
-void line_free(struct tcp_line *line);
+/* The stream is the line's, or freed; the line is the link's. h: the hello of whoever dialed it. Without the mutex. */
+MUST_CHECK enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out);
 /* With the mutex: a stream that another rank has dialed to send on it. */
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line);
 /* The line on which the lane sends to that peer: dials it, if there is none. */
@@ -254,14 +249,42 @@ MUST_CHECK enum error tcp_check_label(struct tcp *t, int lane);
 /* The exchange is over: nobody is waited for. */
 void tcp_rest(struct tcp *t, int lane);
 
-/* ---- tcp.c ---- */
+/* The two halves of exchange: begin starts both directions and waits for neither; end must follow. */
+MUST_CHECK enum error tcp_begin(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                                const struct incoming *in);
+MUST_CHECK enum error tcp_end(struct link *l, int lane);
+enum error tcp_exchange(struct link *l, int lane, const struct call *label, const struct outgoing *out,
+                        const struct incoming *in);
 
-/* The calls among all ranks; any t->exchange carries them. */
+/* ---- tcp.c ---- */
+MUST_CHECK enum error tcp_check_params(const struct link_params *p);
+/* Like link_ops.open, for a link with the given ops: all ranks hear of each other from here on, and messages pass
+ * between those that exchange some. Its callbacks are not called before it is opened. inside: see struct tcp. */
+MUST_CHECK enum error tcp_open(const struct link_params *p, const struct link_ops *ops, struct link *inside,
+                               struct link **out);
+void tcp_close(struct link *l);
+/* The half of meet that shows a call to others. */
+void tcp_publish(struct link *l, int lane, const struct call *c);
+/* Ranks who[0..n), of which this one is who[at]. who NULL: all ranks. */
+struct circle {
+    const int *who;
+    int n, at;
+};
+/* All ranks of the circle have called as often as this one. */
+MUST_CHECK enum error tcp_gather(struct link *l, int lane, struct circle c);
+/* Measures alpha and beta among these ranks. */
+MUST_CHECK enum error tcp_measure(struct link *l, struct circle c);
+/* The end of opening a link of all ranks: measures, and opens. */
+MUST_CHECK enum error tcp_begin_use(struct link *l);
+
+/* Slots of the ops; any t->exchange carries the calls among all ranks. */
 enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error tcp_sync(struct link *l, int lane);
 enum error tcp_alloc(struct link *l, size_t bytes, void **out);
-/* The end of opening a link of all ranks: measures, and opens. */
-MUST_CHECK enum error tcp_begin_use(struct link *l);
+void tcp_note(struct link *l, const char *doing, int64_t step);
+enum error tcp_arrival(struct link *l, int *peer);
+void tcp_poke(struct link *l);
+bool tcp_left(struct link *l, int rank);
 #define TCP_LINK_OPS                                                                                                   \
     .lazy = true, .meet = tcp_meet, .sync = tcp_sync, .alloc = tcp_alloc, .fail = tcp_fail, .failure = tcp_failure,    \
     .note = tcp_note, .arrival = tcp_arrival, .poke = tcp_poke, .left = tcp_left
@@ -275,39 +298,52 @@ struct sighting tree_seen(const struct tcp *t, int rank);
 static inline bool near_is_open(const struct tcp_near *p) {
     return p->line && !p->ended;
 }
-void near_came(struct tcp *t, int rank, struct tcp_line *line); /* a control stream */
-/* It has ended without a word while the group is opened, as a stream that its dialer has given up: it is awaited again. */
-bool near_forget(struct tcp *t, struct tcp_near *p);
-/* It has ended: whoever was its neighbour becomes its heir's. */
-void near_gone(struct tcp *t, struct tcp_near *p);
-void heal_start(struct tcp *t);
+/* It has ended, or counts as lost: whoever was its neighbour becomes its heir's. */
+void tree_gone(struct tcp *t, struct tcp_near *p);
+/* Its stream has ended: it has left, or it has died; or its dialer has given it up, while the group is opened. */
+void tree_ended(struct tcp *t, struct tcp_near *p);
+/* Dials the heirs of those that are gone; meanwhile the mutex is free. Of the control thread. */
+void tree_mend(struct tcp *t);
 
 /* ---- tcp_health.c ---- */
+enum error tcp_fail(struct link *l, enum error err, const char *reason);
+enum error tcp_failure(struct link *l);
 /* "rank 3 (hostB, pid 4711)" */
 void tcp_name(const struct link_params *p, int rank, char out[NAME_MAX_BYTES]);
-/* These are called with the mutex, but for health_announce. */
-void health_listen(struct tcp_near *p); /* it has a stream now */
-void health_tell_others(struct tcp *t, const struct tcp_near *but, unsigned kind);
-void health_tell(struct tcp_near *p, unsigned kind);
+/* These are called with the mutex; what is to be told leaves with the control thread's next turn. */
+void health_tell_others(struct tcp *t, const struct tcp_near *but, enum frame_kind kind);
 void health_ask(struct tcp *t, const struct tcp_near *but); /* all neighbours but that one */
-MUST_CHECK bool health_settle(struct tcp *t);
-/* A rank is lost: "has died". True when the group has settled on a failure, which the caller then announces without the
+/* Makes p->out the most urgent frame that is due; false: none is. */
+bool health_frame(struct tcp *t, struct tcp_near *p);
+/* Understands p->in. */
+void health_hear(struct tcp *t, struct tcp_near *p);
+/* A rank is lost: "has died". end: see tcp_verdict. */
+void health_lost(struct tcp *t, int rank, bool end, const char *how);
+/* A verdict of this rank's own: none is made any more once there is one. end: see tcp_verdict. */
+void health_judge(struct tcp *t, enum error err, bool end, const char *reason);
+/* Settles on the verdict when all have told theirs. */
+void health_settle(struct tcp *t);
+/* Tells all ranks that this one leaves, passes on what it hears for a moment, and stops the control thread. Without the
  * mutex. */
-MUST_CHECK bool health_lost(struct tcp *t, int rank, const char *how);
-MUST_CHECK bool health_judge(struct tcp *t, enum error err, bool end, const char *reason);
-void health_announce(struct tcp *t);
-/* Tells all ranks that this one leaves, and passes on what it hears for a moment. Without the mutex. */
 void health_leave(struct tcp *t);
 /* Seconds between two questions of a rank that waits. */
 double health_period(const struct tcp *t);
 /* Some time from now, for waits on t->changed. */
 struct timespec tcp_until(double seconds);
 
-/* ---- tcp_beat.c ---- */
-MUST_CHECK enum error beat_open(struct tcp *t);
-void beat_close(struct tcp *t);
+/* ---- tcp_control.c ---- */
+MUST_CHECK enum error control_open(struct tcp *t);
+void control_close(struct tcp *t);
+/* The thread has a turn when something happens on that descriptor, and when it is woken. */
+MUST_CHECK bool control_watch(const struct tcp *t, int fd);
+void control_wake(const struct tcp *t);
 
 /* ---- tcp_watch.c ---- */
+/* What this rank does on the lane, in words. */
+void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]);
+/* Fails the group because the lane's call takes too long: with words for a rank that has not come
+ * to it, else with those given. */
+enum error tcp_overdue(struct link *l, int lane, const char *otherwise);
 /* Looks around while the lane's thread waits: for the failure, for calls that differ, for the deadline. */
 MUST_CHECK enum error tcp_watch(struct tcp *t, int lane);
 /* The message of 'peer' was changed on the way: fails the group. */

@@ -16,6 +16,7 @@
 
 #include <errno.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -30,36 +31,39 @@ static enum error seals_open(const struct tcp *t, struct tcp_line *l, const stru
     return ERR_NONE;
 }
 
-enum error line_open(const struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out) {
-    void *memory;
-    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
-    if (err) {
-        nng_stream_free(s->s);
-        return err;
-    }
-    struct tcp_line *l = memory;
-    l->stream = *s;
-    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
-    err = seals_open(t, l, h);
-    if (err)
-        line_free(l);
-    else
-        *out = l;
-    return err;
-}
-
-void line_free(struct tcp_line *line) {
-    if (!line) return;
+static void line_free(struct tcp_line *line) {
     nng_stream_free(line->stream.s);
     sealer_close(&line->out);
     sealer_close(&line->in);
     memory_free(line);
 }
 
-/* A lane's thread may still use its descriptor. With the mutex. */
-static void line_disuse(struct tcp *t, struct tcp_line *line) {
-    line->next = t->disused;
-    t->disused = line;
+static void line_end(const struct tcp_line *line) {
+    if (line->kind != CONTROL && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
+}
+
+enum error line_open(struct tcp *t, const struct stream *s, const struct hello *h, struct tcp_line **out) {
+    void *memory;
+    enum error err = memory_alloc(sizeof(struct tcp_line), &memory);
+    if (err) {
+        nng_stream_free(s->s);
+        return err;
+    }
+    struct tcp_line *l = *out = memory;
+    l->stream = *s;
+    l->kind = h->kind;
+    if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
+    err = seals_open(t, l, h);
+    if (err) {
+        line_free(l);
+        return err;
+    }
+    pthread_mutex_lock(&t->mutex);
+    if (t->judging != FINE) line_end(l);
+    l->next = t->lines;
+    t->lines = l;
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
 }
 
 static void bell_ring(const struct tcp *t, int lane) {
@@ -67,19 +71,8 @@ static void bell_ring(const struct tcp *t, int lane) {
     (void)n; /* at its end it is readable in any case */
 }
 
-/* With the mutex: once the group has failed, no lane waits on any stream. */
-static void line_place(struct tcp *t, struct tcp_line *_Atomic *at, struct tcp_line *line) {
-    if (t->judging != FINE && line->fd >= 0) shutdown(line->fd, SHUT_RDWR);
-    atomic_store(at, line);
-}
-
 void lines_end(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int way = 0; way < LINK_WAYS; way++) {
-            const struct tcp_line *of[] = {t->peers[r].to[way], t->peers[r].from[way]};
-            for (int i = 0; i < 2; i++)
-                if (of[i] && of[i]->fd >= 0) shutdown(of[i]->fd, SHUT_RDWR);
-        }
+    for (const struct tcp_line *l = t->lines; l; l = l->next) line_end(l);
     for (int i = 0; i < ALL_LANES; i++)
         if (t->lane[i].bell >= 0) bell_ring(t, i);
 }
@@ -109,35 +102,37 @@ enum error line_to(struct tcp *t, int lane, int peer, struct tcp_line **out) {
     char words[REASON_MAX];
     *out = atomic_load(at);
     if (*out) return ERR_NONE;
-    struct hello h = hello_of(&t->link.params, t->link.params.rank, peer, (uint32_t)lane_way(lane));
+    struct hello h = hello_of(&t->link.params, peer, (uint32_t)lane_way(lane));
     TRY(line_dial(t, lane, &h, &s));
     enum error err = line_open(t, &s, &h, out);
     if (err) return tcp_fail(&t->link, err, error_words(words, sizeof words));
-    pthread_mutex_lock(&t->mutex);
-    line_place(t, at, *out);
-    pthread_mutex_unlock(&t->mutex);
+    atomic_store(at, *out);
     return ERR_NONE;
 }
 
 /* ---- receiving ---- */
 
-static void sender_add(struct tcp *t, int rank) {
-    for (int i = 0; i < t->nsenders; i++)
-        if (t->senders[i] == rank) return;
-    t->senders[t->nsenders++] = rank;
+enum { THE_BELL = RANKS_MOST };
+
+/* who: a rank, or THE_BELL. */
+static bool arrivals_watch(const struct tcp *t, int fd, uint32_t who) {
+    struct epoll_event e = {.events = EPOLLIN, .data.u32 = who};
+    return epoll_ctl(t->arrivals, EPOLL_CTL_ADD, fd, &e) == 0;
+}
+
+/* Another line takes its place, or none. With the mutex. */
+static void line_replace(const struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
+    const struct tcp_line *old = atomic_exchange(&t->peers[from].from[way], line);
+    if (way != MAIL_WAY) return;
+    if (old) (void)epoll_ctl(t->arrivals, EPOLL_CTL_DEL, old->fd, NULL);
+    if (line) (void)arrivals_watch(t, line->fd, (uint32_t)from);
 }
 
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
-    struct tcp_line *_Atomic *at = &t->peers[from].from[way];
-    struct tcp_line *old = atomic_load(at);
-    if (old && old->used) {
-        line_disuse(t, line);
-        return;
-    }
-    if (old) line_disuse(t, old);
-    line_place(t, at, line);
-    if (way == MAIL_WAY) sender_add(t, from);
-    bell_ring(t, way == MAIL_WAY ? LANE_IN : (int)way);
+    const struct tcp_line *old = atomic_load(&t->peers[from].from[way]);
+    if (old && old->used) return;
+    line_replace(t, from, way, line);
+    if (way != MAIL_WAY) bell_ring(t, (int)way);
 }
 
 struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
@@ -145,66 +140,40 @@ struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
 }
 
 bool line_drop(struct tcp *t, int lane, int peer, int fd) {
-    struct tcp_line *_Atomic *at = &t->peers[peer].from[lane_way(lane)];
     pthread_mutex_lock(&t->mutex);
-    struct tcp_line *line = atomic_load(at);
+    const struct tcp_line *line = line_from(t, lane, peer);
     bool current = line && line->fd == fd, used = current && line->used;
-    if (current && !used) {
-        line_disuse(t, line);
-        atomic_store(at, NULL);
-    }
+    if (current && !used) line_replace(t, peer, (uint32_t)lane_way(lane), NULL);
     pthread_mutex_unlock(&t->mutex);
     return !used;
 }
 
 /* ---- messages from anybody ---- */
 
-/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. Only the
- * thread of LANE_IN takes a sender away. */
-static bool sender_ended(struct tcp *t, int i) {
+/* A stream that has ended between two messages is no fault: control tells whether the rank has left or died. */
+static bool arrival_is_there(struct tcp *t, int from) {
     char byte;
-    struct tcp_line *_Atomic *at = &t->peers[t->senders[i]].from[MAIL_WAY];
-    ssize_t n = recv(t->polled[i].fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return false;
+    const struct tcp_line *line = line_from(t, LANE_IN, from);
+    ssize_t n = recv(line->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return n > 0;
     pthread_mutex_lock(&t->mutex);
-    struct tcp_line *line = atomic_load(at);
-    if (line->fd == t->polled[i].fd) { /* else another has come in its place */
-        line_disuse(t, line);
-        atomic_store(at, NULL);
-        t->senders[i] = t->senders[--t->nsenders];
-    }
+    if (line == line_from(t, LANE_IN, from)) line_replace(t, from, MAIL_WAY, NULL); /* else another has come */
     pthread_mutex_unlock(&t->mutex);
-    return true;
+    return false;
 }
 
-static int senders_poll(struct tcp *t) {
-    pthread_mutex_lock(&t->mutex);
-    int n = t->nsenders;
-    for (int i = 0; i < n; i++)
-        t->polled[i] = (struct pollfd){.fd = t->peers[t->senders[i]].from[MAIL_WAY]->fd, .events = POLLIN};
-    pthread_mutex_unlock(&t->mutex);
-    t->polled[n] = (struct pollfd){.fd = t->lane[LANE_IN].bell, .events = POLLIN};
-    return poll(t->polled, (nfds_t)n + 1, -1) < 0 ? -1 : n; /* a signal */
-}
-
+/* The kernel lets those take turns that have something. */
 enum error tcp_arrival(struct link *l, int *peer) {
     struct tcp *t = tcp_of(l);
+    struct epoll_event e;
     uint64_t pokes;
-    int last = *peer;
     *peer = -1;
     TRY(tcp_failure(l));
-    int n = senders_poll(t), at = n - 1;
-    if (n < 0) return ERR_NONE;
-    if (t->polled[n].revents && read(t->polled[n].fd, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
+    if (epoll_wait(t->arrivals, &e, 1, -1) < 1) return ERR_NONE; /* a signal */
+    if (e.data.u32 != THE_BELL)
+        *peer = arrival_is_there(t, (int)e.data.u32) ? (int)e.data.u32 : -1;
+    else if (read(t->lane[LANE_IN].bell, &pokes, sizeof pokes) < 0 && errno != EAGAIN)
         return tcp_fail(l, ERR_IO, "the eventfd of the messages cannot be read");
-    for (int i = 0; i < n; i++)
-        if (t->senders[i] == last) at = i;
-    for (int i = 1; i <= n && *peer < 0; i++) {
-        int k = (at + i) % n;
-        if (!t->polled[k].revents) continue;
-        if (sender_ended(t, k)) break; /* the list is another */
-        *peer = t->senders[k];
-    }
     return tcp_failure(l);
 }
 
@@ -222,33 +191,23 @@ bool tcp_left(struct link *l, int rank) {
 /* ---- opening and closing ---- */
 
 enum error lines_open(struct tcp *t) {
-    const struct link_params *p = &t->link.params;
-    void *senders, *polled;
-    for (int i = 0; i < ALL_LANES; i++) {
-        if (i == LANE_OUT || (i == LANE_IN && !p->mail)) continue;
-        if ((t->lane[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) < 0)
-            return FAIL(ERR_IO, "cannot create an eventfd: %s", strerror(errno));
+    bool mail = t->link.params.mail, good = true;
+    for (int i = 0; i < ALL_LANES; i++)
+        if (i < LANES || (i == LANE_IN && mail))
+            good = good && (t->lane[i].bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) >= 0;
+    if (good && mail) {
+        t->arrivals = epoll_create1(EPOLL_CLOEXEC);
+        good = arrivals_watch(t, t->lane[LANE_IN].bell, THE_BELL);
     }
-    if (!p->mail) return ERR_NONE;
-    TRY(memory_alloc((size_t)p->size * sizeof *t->senders, &senders));
-    t->senders = senders;
-    TRY(memory_alloc(((size_t)p->size + 1) * sizeof *t->polled, &polled));
-    t->polled = polled;
-    return ERR_NONE;
+    return good ? ERR_NONE : FAIL(ERR_IO, "cannot create the lanes of a group: %s", strerror(errno));
 }
 
 void lines_close(struct tcp *t) {
-    for (int r = 0; r < t->link.params.size; r++)
-        for (int way = 0; way < LINK_WAYS; way++) {
-            line_free(t->peers[r].to[way]);
-            line_free(t->peers[r].from[way]);
-        }
-    for (struct tcp_line *l = t->disused, *next; l; l = next) {
+    for (struct tcp_line *l = t->lines, *next; l; l = next) {
         next = l->next;
         line_free(l);
     }
     for (int i = 0; i < ALL_LANES; i++)
         if (t->lane[i].bell >= 0) close(t->lane[i].bell);
-    memory_free(t->senders);
-    memory_free(t->polled);
+    if (t->arrivals >= 0) close(t->arrivals);
 }

@@ -10,7 +10,7 @@
 enum { KEPT_MOST = 4096 };
 
 struct kept {
-    struct kept *next; /* which came before */
+    struct kept *next;
     struct hello hello;
     struct stream stream;
 };
@@ -20,7 +20,6 @@ struct port {
     pthread_mutex_t mutex; /* of what follows */
     struct port_group *groups;
     struct kept *kept;
-    int nkept;
 };
 
 const char *port_address(const struct port *p) {
@@ -33,17 +32,7 @@ const char *port_key(const struct port *p) {
 
 /* ---- who comes ---- */
 
-static bool same_stream(const struct hello *a, const struct hello *b) {
-    return a->group == b->group && a->from == b->from && a->to == b->to && a->kind == b->kind;
-}
-
-static void kept_free(struct kept *k) {
-    if (!k) return;
-    if (k->stream.s) nng_stream_free(k->stream.s);
-    memory_free(k);
-}
-
-static void on_hello(void *user, struct guest *g) {
+static void port_on_hello(void *user, struct guest *g) {
     struct hello *hello = guest_own(g);
     size_t n;
     uint8_t *message = guest_message(g, &n);
@@ -58,29 +47,22 @@ static void on_hello(void *user, struct guest *g) {
     guest_reply(g, GUEST_KEPT);
 }
 
-/* An older stream of the same name is one that its dialer has given up. Too many wait only where a rank of this run
- * misbehaves: then the newcomer has to go. With the mutex. */
+/* In the order in which they came. Too many wait only where a rank of this run misbehaves: then the newcomer has to go.
+ * With the mutex. */
 static void kept_add(struct port *p, const struct hello *h, const struct stream *s) {
-    void *memory = NULL;
-    for (struct kept **at = &p->kept; *at; at = &(*at)->next)
-        if (same_stream(&(*at)->hello, h)) {
-            struct kept *old = *at;
-            *at = old->next;
-            p->nkept--;
-            kept_free(old);
-            break;
-        }
-    if (p->nkept == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
+    void *memory;
+    struct kept **at = &p->kept;
+    int n = 0;
+    for (; *at; at = &(*at)->next) n++;
+    if (n == KEPT_MOST || memory_alloc(sizeof(struct kept), &memory) != ERR_NONE) {
         nng_stream_free(s->s);
         return;
     }
-    struct kept *k = memory;
-    *k = (struct kept){.next = p->kept, .hello = *h, .stream = *s};
-    p->kept = k;
-    p->nkept++;
+    *at = memory;
+    **at = (struct kept){.hello = *h, .stream = *s};
 }
 
-static void on_keep(void *user, struct guest *g, const struct stream *s) {
+static void port_on_keep(void *user, struct guest *g, const struct stream *s) {
     struct port *p = user;
     const struct hello *h = guest_own(g);
     pthread_mutex_lock(&p->mutex);
@@ -98,13 +80,13 @@ static const struct door_ops ops = {
     .elsewhere = "",
     .most = sizeof(struct hello),
     .guest_own = sizeof(struct hello),
-    .message = on_hello,
-    .keep = on_keep,
+    .message = port_on_hello,
+    .keep = port_on_keep,
 };
 
 /* ---- opening, taking, closing ---- */
 
-static enum error check_key(const char *key, bool near, const char *host) {
+static enum error port_check_key(const char *key, bool near, const char *host) {
     if (strlen(key) >= SECRET_SIZE)
         return FAIL(ERR_CONFIG, "a key of %zu bytes\nat most %d", strlen(key), SECRET_SIZE - 1);
     if ((near || !*key) && !address_is_loopback(host))
@@ -127,7 +109,7 @@ enum error port_open(const struct port_params *params, struct port **out) {
     const char *key = params->key ? params->key : "";
     void *memory;
     TRY(address_choose(params->interface, host));
-    TRY(check_key(key, params->near, host));
+    TRY(port_check_key(key, params->near, host));
     TRY(memory_alloc(sizeof(struct port), &memory));
     struct port *p = memory;
     strcpy(p->key, key);
@@ -145,7 +127,8 @@ void port_close(struct port *p) {
     door_close(p->door);
     for (struct kept *k = p->kept, *next; k; k = next) {
         next = k->next;
-        kept_free(k);
+        nng_stream_free(k->stream.s);
+        memory_free(k);
     }
     pthread_mutex_destroy(&p->mutex);
     memory_free(p);
@@ -161,10 +144,8 @@ void port_serve(struct port *p, struct port_group *g) {
             continue;
         }
         *at = k->next;
-        p->nkept--;
         g->came(g->user, &k->hello, &k->stream);
-        k->stream.s = NULL;
-        kept_free(k);
+        memory_free(k);
     }
     pthread_mutex_unlock(&p->mutex);
 }

@@ -14,11 +14,10 @@
  * there are. When a rank has died, is silent or has left, its other neighbours dial its heir, so that there is a tree
  * again: at once when the group fails, since all are to report one verdict, and with the next beat otherwise, since a
  * rank that leaves at the end of a run is followed by all. A rank that leaves passes on what it hears for as long as
- * ranks are present behind more than one of its edges, for at most a second. What remains: if a rank and its heir are
+ * it has more than one neighbour, for at most a second. What remains: if a rank and its heir are
  * lost together, those behind them fail with words of their own, and hear no more of the others. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
-#include "transport/base/condition.h"
 #include "transport/link/tcp_impl.h"
 
 #include <string.h>
@@ -29,7 +28,7 @@ static const double heal_seconds = 1;
 /* ---- the shape ---- */
 
 /* -1: the host has not so many. */
-static int rank_at(const struct roster *of, int host, int local) {
+static int seat_rank(const struct roster *of, int host, int local) {
     for (int r = 0; r < of->size; r++)
         if (of->of[r].host == host && of->of[r].local == local) return r;
     return -1;
@@ -38,36 +37,23 @@ static int rank_at(const struct roster *of, int host, int local) {
 /* Gives how many: the parent, if there is one, and the children. */
 static int tree_neighbours(const struct roster *of, int rank, int out[NEAR_MOST]) {
     int host = of->of[rank].host, local = of->of[rank].local;
-    int all[NEAR_MOST] = {local      ? rank_at(of, host, (local - 1) / 2)
-                          : host > 0 ? rank_at(of, (host - 1) / 2, 0)
+    int all[NEAR_MOST] = {local      ? seat_rank(of, host, (local - 1) / 2)
+                          : host > 0 ? seat_rank(of, (host - 1) / 2, 0)
                                      : -1,
-                          rank_at(of, host, 2 * local + 1), rank_at(of, host, 2 * local + 2),
-                          local ? -1 : rank_at(of, 2 * host + 1, 0), local ? -1 : rank_at(of, 2 * host + 2, 0)};
+                          seat_rank(of, host, 2 * local + 1), seat_rank(of, host, 2 * local + 2),
+                          local ? -1 : seat_rank(of, 2 * host + 1, 0), local ? -1 : seat_rank(of, 2 * host + 2, 0)};
     int n = 0;
     for (int i = 0; i < NEAR_MOST; i++)
         if (all[i] >= 0) out[n++] = all[i];
     return n;
 }
 
-static int lowest(const int *ranks, int n) {
-    int least = ranks[0];
-    for (int i = 1; i < n; i++)
-        if (ranks[i] < least) least = ranks[i];
-    return least;
-}
-
 /* ---- what ranks know of each other (with the mutex) ---- */
 
-static int by_number(uint64_t a, uint64_t b) {
-    return (a > b) - (a < b);
-}
-
+/* Any order of different calls does that all ranks share. */
 static bool stand_before(const struct tcp_stand *a, const struct tcp_stand *b) {
     int32_t calls = (int32_t)(a->call.sequence - b->call.sequence);
-    if (calls) return calls < 0;
-    int order = by_number(a->call.what, b->call.what);
-    if (!order) order = by_number((uint64_t)a->call.count, (uint64_t)b->call.count);
-    if (!order) order = by_number(a->call.detail, b->call.detail);
+    int order = calls ? calls : memcmp(&a->call, &b->call, offsetof(struct call, sequence));
     return order ? order < 0 : a->rank < b->rank;
 }
 
@@ -88,7 +74,7 @@ static void missing_add(struct tcp_report *r, int rank) {
 }
 
 struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to) {
-    struct tcp_report r = {.missing = -1, .heir = -1, .present = !t->closing, .seen = note_read(&t->note)};
+    struct tcp_report r = {.missing = -1, .heir = -1, .seen = note_read(&t->note)};
     for (int i = 0; i < LANES; i++) {
         struct tcp_stand own = {.rank = t->link.params.rank, .call = t->lane[i].met};
         r.lane[i] = (struct tcp_span){own, own, r.seen};
@@ -100,7 +86,6 @@ struct tcp_report tree_report(struct tcp *t, const struct tcp_near *to) {
             r.degree++;
         }
         if (p == to) continue;
-        r.present += p->report.present;
         missing_add(&r, p->reported ? p->report.missing : p->rank);
         for (int i = 0; i < LANES && p->reported; i++) span_add(&r.lane[i], &p->report.lane[i], p->reported);
     }
@@ -120,19 +105,15 @@ struct sighting tree_seen(const struct tcp *t, int rank) {
 
 /* ---- neighbours (with the mutex) ---- */
 
-static enum error near_add(struct tcp *t, int rank, struct tcp_near **out) {
-    size_t words = ((size_t)t->link.params.size + 63) / 64;
+/* NULL: there is no memory. */
+static struct tcp_near *near_add(struct tcp *t, int rank) {
     void *memory;
-    TRY(memory_alloc(sizeof(struct tcp_near) + words * sizeof(uint64_t), &memory));
+    if (memory_alloc(sizeof(struct tcp_near), &memory) != ERR_NONE) return NULL;
     struct tcp_near *p = memory;
-    p->of = t;
     p->rank = rank;
-    p->leaves = (uint64_t *)(void *)(p + 1);
     p->report.heir = -1;
     p->next = t->near;
-    t->near = p;
-    *out = p;
-    return ERR_NONE;
+    return t->near = p;
 }
 
 static struct tcp_near *near_find(struct tcp *t, int rank) {
@@ -142,45 +123,44 @@ static struct tcp_near *near_find(struct tcp *t, int rank) {
 }
 
 /* A neighbour of one that is gone has come to this rank, its heir. */
-static void heir_takes(struct tcp *t) {
+static void heir_gains(struct tcp *t) {
     struct tcp_near *p = t->near;
     while (p && !p->awaited) p = p->next;
     if (p) p->awaited--;
 }
 
-/* A second stream of one rank: its dialer has given up the first, on which nothing has come. */
-static struct tcp_near *near_place(struct tcp *t, int rank) {
-    struct tcp_near *p = near_find(t, rank), *anew;
-    if (p && !p->line) return p;
-    if (p && p->reported) return NULL;
-    if (near_add(t, rank, &anew) != ERR_NONE) return NULL;
-    if (p)
-        p->ended = true;
-    else
-        heir_takes(t);
-    return anew;
-}
-
-void near_came(struct tcp *t, int rank, struct tcp_line *line) {
-    struct tcp_near *p = t->closing ? NULL : near_place(t, rank);
-    if (p) {
-        p->line = line;
-        health_listen(p);
-        return;
+/* A control stream: it takes the place of one on which nothing has come, which its dialer has given up. Whatever is wrong
+ * with it, the next turn of the control thread finds. */
+static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
+    struct tcp_near *p = near_find(t, rank);
+    if (t->closing || (p && p->reported)) return;
+    if (!p) {
+        heir_gains(t);
+        p = near_add(t, rank);
     }
-    line->next = t->disused;
-    t->disused = line;
+    if (!p) return;
+    p->line = line;
+    p->heard = clock_ns();
+    p->in_done = p->out_left = 0;
+    p->leavers_told = 0;
+    p->due = t->judging == FINE ? FRAME_STATE : FRAME_FAIL;
+    if (!control_watch(t, line->fd)) control_wake(t);
 }
 
-bool near_forget(struct tcp *t, struct tcp_near *p) {
-    struct tcp_near *anew;
-    if (p->reported || t->joined || near_add(t, p->rank, &anew) != ERR_NONE) return false;
-    anew->report = p->report;
-    p->ended = true;
-    return true;
+/* Dials a neighbour, without the mutex. */
+static enum error near_dial(struct tcp *t, int rank, int64_t deadline) {
+    struct hello h = hello_of(&t->link.params, rank, CONTROL);
+    struct stream s;
+    struct tcp_line *line;
+    TRY(tcp_dial(&t->link.params, &h, deadline, &s));
+    TRY(line_open(t, &s, &h, &line));
+    pthread_mutex_lock(&t->mutex);
+    near_came(t, rank, line);
+    pthread_mutex_unlock(&t->mutex);
+    return ERR_NONE;
 }
 
-void near_gone(struct tcp *t, struct tcp_near *p) {
+void tree_gone(struct tcp *t, struct tcp_near *p) {
     const struct tcp_report *r = &p->report;
     if (p->ended) return;
     p->ended = true;
@@ -190,58 +170,37 @@ void near_gone(struct tcp *t, struct tcp_near *p) {
     p->awaited = p->heals ? 1 : r->degree - 1;
 }
 
-/* ---- mending ---- */
-
-/* With the mutex, but for the dialing. */
-static void heal_one(struct tcp *t, struct tcp_near *gone) {
-    int heir = gone->report.heir;
-    const struct link_params *p = &t->link.params;
-    struct hello h = hello_of(p, p->rank, heir, CONTROL);
-    struct stream s;
-    struct tcp_line *line = NULL;
-    gone->heals = false;
-    pthread_mutex_unlock(&t->mutex);
-    enum error err = tcp_dial(p, &h, clock_ns() + (int64_t)(heal_seconds * 1e9), &s);
-    if (!err) err = line_open(t, &s, &h, &line);
-    pthread_mutex_lock(&t->mutex);
-    gone->awaited = 0;
-    if (!err) near_came(t, heir, line);
+void tree_ended(struct tcp *t, struct tcp_near *p) {
+    pthread_cond_broadcast(&t->changed);
+    if (!p->reported && !t->joined && !t->closing) {
+        p->line = NULL; /* its dialer has given it up: the neighbour is awaited again */
+        return;
+    }
+    tree_gone(t, p);
+    if (!t->closing && !t->peers[p->rank].left) health_lost(t, p->rank, true, "has died");
 }
 
-static void *heal_thread(void *arg) {
-    struct tcp *t = arg;
-    pthread_mutex_lock(&t->mutex);
-    for (struct tcp_near *p = t->near; p && !t->closing; p = p->next)
-        if (p->heals) heal_one(t, p);
-    bool settled = health_settle(t);
-    t->healing = false;
-    pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
-    return NULL;
-}
-
-/* With the mutex while the group is open: the thread that ended before has given it back for good. */
-static void heal_join(struct tcp *t) {
-    if (t->healed) pthread_join(t->healer, NULL);
-    t->healed = false;
-}
-
-void heal_start(struct tcp *t) {
-    bool due = false;
-    for (const struct tcp_near *p = t->near; p; p = p->next) due = due || p->heals;
-    if (!due || t->healing || t->closing || t->judging == SETTLED) return;
-    heal_join(t);
-    t->healing = t->healed = thread_start(&t->healer, heal_thread, t) == 0;
+/* While it dials, the rank is silent: not for so long that its neighbours would judge it. */
+void tree_mend(struct tcp *t) {
+    double half = t->link.params.heartbeat / 2, seconds = half < heal_seconds ? half : heal_seconds;
+    for (struct tcp_near *p = t->near; p; p = p->next) {
+        if (!p->heals || t->closing || t->judging == SETTLED) continue;
+        p->heals = false;
+        pthread_mutex_unlock(&t->mutex);
+        (void)near_dial(t, p->report.heir, clock_ns() + (int64_t)(seconds * 1e9));
+        pthread_mutex_lock(&t->mutex);
+        p->awaited = 0;
+    }
 }
 
 /* ---- opening and closing ---- */
 
-static void on_stream(void *user, const struct hello *h, const struct stream *s) {
+static void tree_on_stream(void *user, const struct hello *h, const struct stream *s) {
     struct tcp *t = user;
     const struct link_params *p = &t->link.params;
     int from = (int)h->from;
     struct tcp_line *line;
-    bool fits = h->size == (uint32_t)p->size, settled = false;
+    bool fits = h->size == (uint32_t)p->size;
     bool known = h->to == (uint32_t)p->rank && h->from < (uint32_t)p->size && from != p->rank && h->kind < STREAMS;
     char words[REASON_MAX];
     if (fits && (!known || (h->kind == MAIL_WAY && !p->mail))) {
@@ -249,52 +208,21 @@ static void on_stream(void *user, const struct hello *h, const struct stream *s)
         return;
     }
     enum error err = line_open(t, s, h, &line);
-    pthread_mutex_lock(&t->mutex);
-    if (!err && !fits) {
-        line->next = t->disused;
-        t->disused = line;
+    if (!err && !fits)
         err = FAIL(ERR_MISMATCH, "rank %d is of a group of %u ranks, rank %d of %d", from, (unsigned)h->size, p->rank,
                    p->size);
-    }
+    pthread_mutex_lock(&t->mutex);
     if (err) {
-        settled = health_judge(t, err, false, error_words(words, sizeof words));
+        health_judge(t, err, false, error_words(words, sizeof words));
     } else if (h->kind == CONTROL) {
         near_came(t, from, line);
     } else {
         line_came(t, from, h->kind, line);
     }
     pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
 }
 
-static enum error neighbours_open(struct tcp *t) {
-    const struct link_params *p = &t->link.params;
-    int near[NEAR_MOST], further[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
-    struct tcp_near *added;
-    for (int i = 0; i < n; i++) {
-        TRY(near_add(t, near[i], &added));
-        added->report.degree = tree_neighbours(p->roster, near[i], further);
-        added->report.heir = lowest(further, added->report.degree);
-    }
-    return ERR_NONE;
-}
-
-static enum error dial_parent(struct tcp *t, int64_t deadline) {
-    const struct link_params *p = &t->link.params;
-    int near[NEAR_MOST], rank = tree_neighbours(p->roster, p->rank, near) ? near[0] : p->rank;
-    struct stream s;
-    struct tcp_line *line;
-    if (rank >= p->rank) return ERR_NONE;
-    struct hello h = hello_of(p, p->rank, rank, CONTROL);
-    TRY(tcp_dial(p, &h, deadline, &s));
-    TRY(line_open(t, &s, &h, &line));
-    pthread_mutex_lock(&t->mutex);
-    near_came(t, rank, line);
-    pthread_mutex_unlock(&t->mutex);
-    return ERR_NONE;
-}
-
-static enum error late_joiner(const struct link_params *p, int rank) {
+static enum error tree_fail_late(const struct link_params *p, int rank) {
     char name[NAME_MAX_BYTES], text[REASON_MAX];
     tcp_name(p, rank, name);
     words_late(text, name, LATE_JOINING, NULL, p->timeout, NULL);
@@ -302,7 +230,7 @@ static enum error late_joiner(const struct link_params *p, int rank) {
 }
 
 /* Until nobody is missing, or the group has failed. */
-static enum error await_all(struct tcp *t, int64_t deadline) {
+static enum error tree_await_all(struct tcp *t, int64_t deadline) {
     struct timespec until = {.tv_sec = deadline / 1000000000, .tv_nsec = deadline % 1000000000};
     int missing;
     pthread_mutex_lock(&t->mutex);
@@ -312,37 +240,31 @@ static enum error await_all(struct tcp *t, int64_t deadline) {
     t->joined = missing < 0;
     bool fine = t->judging == FINE;
     pthread_mutex_unlock(&t->mutex);
-    return missing >= 0 && fine ? late_joiner(&t->link.params, missing) : ERR_NONE;
+    return missing >= 0 && fine ? tree_fail_late(&t->link.params, missing) : ERR_NONE;
 }
 
 enum error tree_open(struct tcp *t) {
     const struct link_params *p = &t->link.params;
     int64_t deadline = clock_ns() + (int64_t)(p->timeout * 1e9);
+    int near[NEAR_MOST], n = tree_neighbours(p->roster, p->rank, near);
     char words[REASON_MAX];
-    TRY(neighbours_open(t));
-    TRY(beat_open(t));
-    t->served = (struct port_group){.group = p->group, .came = on_stream, .user = t};
+    enum error err = ERR_NONE;
+    for (int i = 0; i < n; i++)
+        if (!near_add(t, near[i])) return ERR_MEMORY;
+    TRY(control_open(t));
+    t->served = (struct port_group){.group = p->group, .came = tree_on_stream, .user = t};
     port_serve(p->port, &t->served);
-    enum error err = dial_parent(t, deadline);
-    if (!err) err = await_all(t, deadline);
+    if (n && near[0] < p->rank) err = near_dial(t, near[0], deadline); /* the parent */
+    if (!err) err = tree_await_all(t, deadline);
     return err ? tcp_fail(&t->link, err, error_words(words, sizeof words)) : tcp_failure(&t->link);
 }
 
-/* A callback of one neighbour may look at all. */
 void tree_close(struct tcp *t) {
-    if (t->beat) health_leave(t);
+    if (t->controlled) health_leave(t);
     port_unserve(t->link.params.port, &t->served);
-    beat_close(t);
-    heal_join(t);
-    for (struct tcp_near *p = t->near; p; p = p->next) {
-        if (p->send) nng_aio_stop(p->send);
-        if (p->recv) nng_aio_stop(p->recv);
-    }
+    control_close(t);
     for (struct tcp_near *p = t->near, *next; p; p = next) {
         next = p->next;
-        nng_aio_free(p->send);
-        nng_aio_free(p->recv);
-        line_free(p->line);
         memory_free(p);
     }
 }

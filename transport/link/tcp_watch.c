@@ -9,43 +9,33 @@
 
 static const double reason_seconds = 1; /* that the control stream has to say why a lane broke */
 
-/* What this rank does on the lane. */
-static void describe_call(struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
-    const struct link_params *p = &t->link.params;
+void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
     if (t->opened)
-        p->describe(p->user, lane, out);
+        t->link.params.describe(t->link.params.user, lane, out);
     else
         snprintf(out, DESCRIBED_MAX, "the group");
 }
 
-/* Of all ranks behind a neighbour, one whose call of the same number on this lane is another: -1 when none is known. */
-static int find_other_call(struct tcp *t, int lane, struct call *mine, struct call *theirs) {
-    int found = -1;
+/* Of all that is known of other ranks, their call of the same number on this lane has to be the same. */
+static enum error watch_calls(struct tcp *t, int lane) {
+    const struct link_params *p = &t->link.params;
+    struct tcp_stand other = {.rank = -1};
+    if (lane >= LANES) return ERR_NONE;
     pthread_mutex_lock(&t->mutex);
-    *mine = t->lane[lane].met;
-    for (const struct tcp_near *p = t->near; p && found < 0; p = p->next) {
-        const struct tcp_stand *of[] = {&p->report.lane[lane].least, &p->report.lane[lane].most};
-        for (int i = 0; i < 2 && p->reported && found < 0; i++) {
-            if (!mine->sequence || of[i]->call.sequence != mine->sequence || same_call(&of[i]->call, mine)) continue;
-            *theirs = of[i]->call;
-            found = of[i]->rank;
-        }
+    struct call mine = t->lane[lane].met;
+    for (const struct tcp_near *n = t->near; n && mine.sequence; n = n->next) {
+        const struct tcp_stand of[] = {n->report.lane[lane].least, n->report.lane[lane].most};
+        for (int i = 0; i < 2 && n->reported; i++)
+            if (of[i].call.sequence == mine.sequence && !same_call(&of[i].call, &mine)) other = of[i];
     }
     pthread_mutex_unlock(&t->mutex);
-    return found < t->link.params.size ? found : -1;
-}
-
-static enum error compare_calls(struct tcp *t, int lane) {
-    struct call mine, theirs;
-    if (lane >= LANES) return ERR_NONE;
-    const struct link_params *p = &t->link.params;
-    int r = find_other_call(t, lane, &mine, &theirs);
-    return r < 0 ? ERR_NONE : p->disagree(p->user, lane, r, &mine, &theirs);
+    return other.rank < 0 || other.rank >= p->size ? ERR_NONE
+                                                   : p->disagree(p->user, lane, other.rank, &mine, &other.call);
 }
 
 /* The rank that has come to the fewest calls, if that is not this rank's; -1: all have, as far as is known. With the
  * mutex. */
-static int find_absent(struct tcp *t, int lane) {
+static int watch_find_absent(struct tcp *t, int lane) {
     const struct tcp_stand least = tree_report(t, NULL).lane[lane].least;
     bool behind = (int32_t)(least.call.sequence - t->lane[lane].met.sequence) < 0;
     return behind && least.rank < t->link.params.size ? least.rank : -1;
@@ -53,7 +43,7 @@ static int find_absent(struct tcp *t, int lane) {
 
 static void watch_complain(struct tcp *t, int lane, int peer, enum late how, double seconds, char out[REASON_MAX]) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     struct sighting seen = tree_seen(t, peer);
     pthread_mutex_unlock(&t->mutex);
@@ -65,12 +55,9 @@ static void watch_complain(struct tcp *t, int lane, int peer, enum late how, dou
 static void watch_blame(struct tcp *t, int lane, double seconds, char out[REASON_MAX]) {
     const struct tcp_lane *n = &t->lane[lane];
     pthread_mutex_lock(&t->mutex);
-    int absent = n->label->sequence ? find_absent(t, lane) : -1;
+    int absent = n->label->sequence ? watch_find_absent(t, lane) : -1;
     pthread_mutex_unlock(&t->mutex);
-    if (absent < 0)
-        watch_complain(t, lane, n->awaited, LATE_WITHIN, seconds, out);
-    else
-        watch_complain(t, lane, absent, LATE_ENTERING, seconds, out);
+    watch_complain(t, lane, absent < 0 ? n->awaited : absent, absent < 0 ? LATE_WITHIN : LATE_ENTERING, seconds, out);
 }
 
 enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
@@ -82,7 +69,7 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
     health_ask(t, NULL);
     while (pthread_cond_timedwait(&t->changed, &t->mutex, &answers) == 0) {
     }
-    int absent = find_absent(t, lane);
+    int absent = watch_find_absent(t, lane);
     pthread_mutex_unlock(&t->mutex);
     if (absent < 0) return tcp_fail(l, ERR_TIMEOUT, otherwise);
     watch_complain(t, lane, absent, LATE_ENTERING, timeout, text);
@@ -90,11 +77,11 @@ enum error tcp_overdue(struct link *l, int lane, const char *otherwise) {
 }
 
 /* Says what it waits in, and asks all ranks how far they are, now and then. */
-static void ask_around(struct tcp *t, int lane, int64_t now) {
+static void watch_ask(struct tcp *t, int lane, int64_t now) {
     struct tcp_lane *n = &t->lane[lane];
     if (n->vigil.asked && clock_seconds(now - n->vigil.asked) < health_period(t)) return;
     char doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     strcpy(n->waits, doing);
     n->awaited = n->in.peer >= 0 && n->in.done < n->in.total ? n->in.peer : n->out.peer;
@@ -121,10 +108,10 @@ enum error tcp_watch(struct tcp *t, int lane) {
     TRY(tcp_failure(&t->link));
     size_t progress = t->lane[lane].out.done + t->lane[lane].in.done + 1; /* at first: some */
     if (progress != v->progress) *v = (struct tcp_vigil){.start = now, .progress = progress};
-    ask_around(t, lane, now);
+    watch_ask(t, lane, now);
     int left = watch_left(t, lane, now);
     if (left >= 0) return tcp_broken(t, lane, left);
-    if (t->opened) TRY(compare_calls(t, lane));
+    if (t->opened) TRY(watch_calls(t, lane));
     double waited = clock_seconds(now - v->start);
     if (waited >= timeout) {
         watch_blame(t, lane, timeout, text);
@@ -142,22 +129,21 @@ enum error tcp_broken(struct tcp *t, int lane, int peer) {
     const struct tcp_peer *p = &t->peers[peer];
     struct timespec until = tcp_until(reason_seconds);
     char doing[DESCRIBED_MAX];
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);
     while (t->judging == FINE && !p->left && pthread_cond_timedwait(&t->changed, &t->mutex, &until) == 0) {
     }
     strcpy(t->lane[lane].waits, doing);
     t->lane[lane].awaited = peer;
-    bool settled = t->judging == FINE && health_lost(t, peer, p->left ? "has left" : "cannot be reached any more");
+    if (t->judging == FINE) health_lost(t, peer, true, p->left ? "has left" : "cannot be reached any more");
     pthread_mutex_unlock(&t->mutex);
-    if (settled) health_announce(t);
     return tcp_failure(&t->link);
 }
 
 enum error tcp_changed(struct tcp *t, int lane, int peer) {
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX], text[REASON_MAX];
     const struct link_params *p = &t->link.params;
-    describe_call(t, lane, doing);
+    tcp_describe(t, lane, doing);
     tcp_name(p, peer, name);
     snprintf(text, sizeof text, "a message of %s to rank %d was changed on the way (link tcp, in %s)", name,
              link_rank_name(p, p->rank), doing);

@@ -23,21 +23,21 @@
 
 /* ---- bells ---- */
 
-void ring(struct bell *b) {
+void bell_ring(struct bell *b) {
     atomic_fetch_add(&b->rung, 1);
     futex_wake(&b->rung, 1);
 }
 
-void wake(struct shared *s, int lane, int peer) {
+void wake_peer(struct shared *s, int lane, int peer) {
     struct bell *b = &s->board->member[peer].bell[lane];
     uint32_t awaited = atomic_load(&b->awaited);
     if (awaited != ANY_PEER && awaited != (uint32_t)s->link.params.rank + 1) return;
-    if (atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE)) ring(b);
+    if (atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE)) bell_ring(b);
 }
 
 void wake_peers(struct shared *s, int lane) {
     for (int r = 0; r < s->link.params.size; r++)
-        if (r != s->link.params.rank) wake(s, lane, r);
+        if (r != s->link.params.rank) wake_peer(s, lane, r);
 }
 
 /* Who falls asleep later looks first at what has happened. (The thread of LANE_IN has looked before.) */
@@ -45,14 +45,14 @@ void wake_all(struct shared *s) {
     for (int r = 0; r < s->link.params.size; r++)
         for (int lane = 0; lane < ALL_LANES; lane++) {
             struct bell *b = &s->board->member[r].bell[lane];
-            if (atomic_load(&b->awaited) != AWAKE || (lane == LANE_IN && s->link.params.mail)) ring(b);
+            if (atomic_load(&b->awaited) != AWAKE || (lane == LANE_IN && s->link.params.mail)) bell_ring(b);
         }
 }
 
 /* ---- what to say of a peer that does not come ---- */
 
 /* "rank 2 (pid 4711)"; ranks that are threads share a pid, which says nothing. */
-static void name_peer(const struct shared *s, int peer, char out[48]) {
+static void peer_name(const struct shared *s, int peer, char out[48]) {
     const struct link_params *p = &s->link.params;
     int pid = atomic_load(&s->board->member[peer].pid), number = link_rank_name(p, peer);
     if (pid && pid != getpid())
@@ -62,17 +62,17 @@ static void name_peer(const struct shared *s, int peer, char out[48]) {
 }
 
 /* Of a wait at the gate: has rank r come to it? */
-static bool has_come(const struct shared *s, int lane, const struct wait *w, int r) {
+static bool peer_has_come(const struct shared *s, int lane, const struct wait *w, int r) {
     const struct board_member *m = &s->board->member[r];
     const _Atomic uint32_t *turn = &m->posted[lane][w->sequence & 1].turn;
     return reached(w->entering ? turn : &m->steps[lane].value, w->sequence);
 }
 
 /* A rank that has not come, one that has left rather than another; -1: all have. */
-static int find_late(const struct shared *s, int lane, const struct wait *w) {
+static int gate_find_late(const struct shared *s, int lane, const struct wait *w) {
     int late = -1;
     for (int r = 0; r < s->link.params.size; r++) {
-        if (has_come(s, lane, w, r)) continue;
+        if (peer_has_come(s, lane, w, r)) continue;
         if (late < 0 || atomic_load(&s->board->member[r].left)) late = r;
         if (atomic_load(&s->board->member[r].left)) break;
     }
@@ -80,13 +80,13 @@ static int find_late(const struct shared *s, int lane, const struct wait *w) {
 }
 
 /* Who else has not entered the call that a peer has not, and has joined the group, or not, as that peer; with it. missing: (size). */
-static int find_missing(const struct shared *s, int lane, const struct wait *w, int *missing) {
+static int call_find_missing(const struct shared *s, int lane, const struct wait *w, int *missing) {
     const struct link_params *p = &s->link.params;
     const struct board_member *member = s->board->member;
     bool joined = atomic_load(&member[w->peer[0]].pid) != 0;
     int n = 0;
     for (int r = 0; r < p->size; r++) {
-        bool late = w->entering && r != p->rank && !has_come(s, lane, w, r);
+        bool late = w->entering && r != p->rank && !peer_has_come(s, lane, w, r);
         if (r == w->peer[0] || (late && joined == (atomic_load(&member[r].pid) != 0)))
             missing[n++] = link_rank_name(p, r);
     }
@@ -98,11 +98,11 @@ static void wait_complain(struct shared *s, int lane, const struct wait *w, doub
     const struct board_member *peer = &s->board->member[w->peer[0]];
     char name[NAME_MAX_BYTES], doing[DESCRIBED_MAX];
     struct sighting seen = note_read(&peer->note);
-    int *missing = calloc((size_t)p->size, sizeof *missing), n = missing ? find_missing(s, lane, w, missing) : 1;
+    int *missing = calloc((size_t)p->size, sizeof *missing), n = missing ? call_find_missing(s, lane, w, missing) : 1;
     if (n > 1)
         words_several(name, missing, n);
     else
-        name_peer(s, w->peer[0], name);
+        peer_name(s, w->peer[0], name);
     p->describe(p->user, lane, doing);
     enum late how = !atomic_load(&peer->pid) ? LATE_JOINING : w->entering ? LATE_ENTERING : LATE_WITHIN;
     words_late(out, name, how, doing, seconds, n > 1 ? NULL : &seen);
@@ -129,14 +129,14 @@ static bool process_ended(int pid) {
 }
 
 /* Who has left has ended its part before, and may have ended since. */
-static bool has_died(const struct shared *s, int rank) {
+static bool peer_has_died(const struct shared *s, int rank) {
     const struct board_member *peer = &s->board->member[rank];
     int pid = atomic_load(&peer->pid);
     return pid != atomic_load(&s->me->pid) && !atomic_load(&peer->left) && atomic_load(&peer->space) == s->space &&
            process_ended(pid);
 }
 
-static bool any_reached(const struct wait *w) {
+static bool wait_is_over(const struct wait *w) {
     return reached(w->counter[0], w->want[0]) || (w->n > 1 && reached(w->counter[1], w->want[1]));
 }
 
@@ -144,38 +144,38 @@ static bool any_reached(const struct wait *w) {
 static enum error wait_lose(struct shared *s, int lane, int peer, const char *how, bool awaited) {
     const struct link_params *p = &s->link.params;
     char name[48], doing[DESCRIBED_MAX], reason[REASON_MAX];
-    name_peer(s, peer, name);
+    peer_name(s, peer, name);
     p->describe(p->user, lane, doing);
     words_lost(reason, name, how, NULL, link_rank_name(p, p->rank), awaited ? doing : NULL);
     return shared_fail(&s->link, ERR_PEER, reason);
 }
 
 /* Of all ranks, one that has died; else -1. Of a crowd a few are looked at each time, as all of them look. */
-static int find_dead(struct shared *s) {
+static int peer_find_dead(struct shared *s) {
     int size = s->link.params.size;
     for (int i = 0; i < size && i < CROWD; i++) {
         s->watched = (s->watched + 1) % size;
-        if (has_died(s, s->watched)) return s->watched;
+        if (peer_has_died(s, s->watched)) return s->watched;
     }
     return -1;
 }
 
 enum error shared_lost(struct link *l, int lane) {
     struct shared *s = (struct shared *)l;
-    int dead = find_dead(s);
+    int dead = peer_find_dead(s);
     return dead < 0 ? ERR_NONE : wait_lose(s, lane, dead, "has died", true);
 }
 
 /* A peer that left or died may have done its part before: look again. Whoever else has died ends
  * the wait, too: those that this rank waits for may wait for him. */
-static enum error check_lost(struct shared *s, int lane, const struct wait *w, bool look_for_death) {
+static enum error wait_check_lost(struct shared *s, int lane, const struct wait *w, bool look_for_death) {
     for (int i = 0; i < w->n; i++) {
         bool left = atomic_load(&s->board->member[w->peer[i]].left);
-        if (!left && !(look_for_death && has_died(s, w->peer[i]))) continue;
-        if (any_reached(w)) return ERR_NONE;
+        if (!left && !(look_for_death && peer_has_died(s, w->peer[i]))) continue;
+        if (wait_is_over(w)) return ERR_NONE;
         return wait_lose(s, lane, w->peer[i], left ? "has left" : "has died", true);
     }
-    int other = look_for_death ? find_dead(s) : -1;
+    int other = look_for_death ? peer_find_dead(s) : -1;
     return other < 0 ? ERR_NONE : wait_lose(s, lane, other, "has died", false);
 }
 
@@ -187,7 +187,7 @@ struct shared_vigil { /* of one sleep */
     bool quiet; /* it was not a peer that ended the last sleep */
 };
 
-static enum error check_time(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
+static enum error wait_check_time(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
     double timeout = s->link.params.timeout, waited = clock_seconds(clock_ns() - v->start);
     char text[REASON_MAX];
     if (waited >= timeout) {
@@ -203,20 +203,14 @@ static enum error check_time(struct shared *s, int lane, const struct wait *w, s
     return ERR_NONE;
 }
 
-static enum error check_all(struct shared *s, int lane, const struct wait *w, struct shared_vigil *v) {
-    TRY(shared_failure(&s->link));
-    TRY(check_lost(s, lane, w, v->quiet));
-    return check_time(s, lane, w, v);
-}
-
 /* Until the bell rings, but so short that deaths are seen and the times for warning and giving up
  * are kept. False when nobody rang. */
-static bool sleep_on(struct bell *b, uint32_t rung, double timeout) {
+static bool bell_sleep(struct bell *b, uint32_t rung, double timeout) {
     double slice = timeout / 24 < 0.2 ? timeout / 24 : 0.2;
     return futex_wait(&b->rung, rung, slice);
 }
 
-static enum error sleep_until(struct shared *s, int lane, const struct wait *w) {
+static enum error wait_sleep(struct shared *s, int lane, const struct wait *w) {
     struct bell *b = &s->me->bell[lane];
     struct shared_vigil v = {.start = clock_ns()};
     struct wait now = *w;
@@ -225,11 +219,16 @@ static enum error sleep_until(struct shared *s, int lane, const struct wait *w) 
     for (;;) {
         uint32_t rung = atomic_load(&b->rung);
         atomic_store(&b->awaited, awaited);
-        if (any_reached(w)) break;
-        if (w->gate) now.peer[0] = find_late(s, lane, w);
-        if ((err = now.peer[0] < 0 ? shared_failure(&s->link) : check_all(s, lane, &now, &v)) != ERR_NONE) break;
-        v.quiet = !sleep_on(b, rung, s->link.params.timeout);
+        if (wait_is_over(w)) break;
+        if (w->gate) now.peer[0] = gate_find_late(s, lane, w);
+        TRY_GOTO(err, shared_failure(&s->link), over);
+        if (now.peer[0] >= 0) {
+            TRY_GOTO(err, wait_check_lost(s, lane, &now, v.quiet), over);
+            TRY_GOTO(err, wait_check_time(s, lane, &now, &v), over);
+        }
+        v.quiet = !bell_sleep(b, rung, s->link.params.timeout);
     }
+over:
     atomic_store(&b->awaited, AWAKE);
     return err;
 }
@@ -243,14 +242,14 @@ static const struct spin_patience {
 } patiences[2][2] = {{{0, 2}, {1000, 40}},      /* more ranks than cores: comm lane, caller */
                      {{5000, 0}, {200000, 0}}}; /* a core each */
 
-static bool stop_waiting(const struct shared *s, const struct wait *w) {
-    return any_reached(w) || atomic_load_explicit(&s->board->failed, memory_order_relaxed);
+static bool wait_may_stop(const struct shared *s, const struct wait *w) {
+    return wait_is_over(w) || atomic_load_explicit(&s->board->failed, memory_order_relaxed);
 }
 
 static bool wait_spin(const struct shared *s, const struct wait *w, int64_t ns) {
     for (int64_t end = clock_ns() + ns; clock_ns() < end;)
         for (int i = 0; i < 32; i++) {
-            if (stop_waiting(s, w)) return true;
+            if (wait_may_stop(s, w)) return true;
             clock_relax();
         }
     return false;
@@ -262,9 +261,9 @@ enum error wait_for(struct shared *s, int lane, const struct wait *w) {
     bool stop = wait_spin(s, w, p->spin);
     for (int i = 0; i < p->yields && !stop; i++) {
         sched_yield();
-        stop = stop_waiting(s, w);
+        stop = wait_may_stop(s, w);
     }
-    return any_reached(w) ? ERR_NONE : sleep_until(s, lane, w);
+    return wait_is_over(w) ? ERR_NONE : wait_sleep(s, lane, w);
 }
 
 /* ---- the gate ---- */
@@ -285,14 +284,14 @@ enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequenc
         struct bell *b = &s->board->member[r].bell[lane];
         uint32_t awaited = THE_GATE;
         if (atomic_load(&b->awaited) == THE_GATE && atomic_compare_exchange_strong(&b->awaited, &awaited, AWAKE))
-            ring(b);
+            bell_ring(b);
     }
     return ERR_NONE;
 }
 
 /* ---- what is no call ---- */
 
-static enum error check_late(struct shared *s, const struct group_wait *w) {
+static enum error await_check_late(struct shared *s, const struct group_wait *w) {
     char words[GROUP_WORDS], text[REASON_MAX];
     double timeout = s->link.params.timeout;
     int64_t since;
@@ -313,13 +312,14 @@ enum error shared_await(struct link *l, const struct group_wait *w) {
     for (;;) {
         uint32_t rung = atomic_load(&b->rung);
         atomic_store(&b->awaited, ANY_PEER);
-        if ((err = shared_failure(l)) != ERR_NONE || (err = check_late(s, w)) != ERR_NONE || w->over(w->user)) break;
-        sleep_on(b, rung, l->params.timeout);
+        if ((err = shared_failure(l)) != ERR_NONE || (err = await_check_late(s, w)) != ERR_NONE || w->over(w->user))
+            break;
+        bell_sleep(b, rung, l->params.timeout);
     }
     atomic_store(&b->awaited, AWAKE);
     return err;
 }
 
 void shared_wake(struct link *l, int peer) {
-    wake((struct shared *)l, 0, peer);
+    wake_peer((struct shared *)l, 0, peer);
 }

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static void last_seen(const struct sighting *s, char out[160]) {
+static void words_last_seen(const struct sighting *s, char out[160]) {
     *out = '\0';
     if (s && *s->doing)
         snprintf(out, 160, "; last seen in %s of step %lld, %.1f s ago", s->doing, (long long)s->step, s->ago);
@@ -23,7 +23,7 @@ void words_late(char out[REASON_MAX], const char *name, enum late how, const cha
                 const struct sighting *seen) {
     char last[160];
     const char *has = strncmp(name, several, strlen(several)) ? "has" : "have";
-    last_seen(seen, last);
+    words_last_seen(seen, last);
     if (how == LATE_JOINING)
         snprintf(out, REASON_MAX, "%s %s not joined within %.3g s", name, has, seconds);
     else
@@ -34,7 +34,7 @@ void words_late(char out[REASON_MAX], const char *name, enum late how, const cha
 void words_lost(char out[REASON_MAX], const char *name, const char *how, const struct sighting *seen, int rank,
                 const char *doing) {
     char last[160], waits[DESCRIBED_MAX + 48] = "";
-    last_seen(seen, last);
+    words_last_seen(seen, last);
     if (doing && *doing) snprintf(waits, sizeof waits, "; rank %d waits for it in %s", rank, doing);
     snprintf(out, REASON_MAX, "%s %s%s%s", name, how, last, waits);
 }

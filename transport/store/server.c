@@ -1,14 +1,11 @@
-/* The server of a tcp store: what comes in by its door (door.h), and what it answers.
+/* The server of a store: what comes in by its door (door.h), and what it answers.
  *
- * Who waits for a key that is not there is parked: it sleeps, and who sets the key wakes it. So waiting costs no
- * thread, however many wait.
- *
- * A request may come twice, as a client sends it again when its connection was lost before the reply. Of each client
- * the number and the answer of its last change are kept: the same number again is answered alike, a lower one is
- * refused. A client makes one change at a time. */
+ * A client that waits for a key or a meeting is parked: it sleeps, and whoever brings about what it waits for wakes it.
+ * So waiting costs no thread, however many wait. */
 #include "transport/store/server.h"
+#include "engine/base/clock.h"
 #include "engine/base/memory.h"
-#include "transport/store/table.h"
+#include "transport/store/attendance.h"
 #include "transport/store/wire.h"
 
 #include <errno.h>
@@ -17,20 +14,12 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum {
-    WAIT_MOST = 10000, /* ms; then the client asks again, which shows that it lives */
-    CLIENTS_MAX = 4096,
-};
-struct caller {            /* what the server has of a guest */
-    struct wire_request h; /* what q says lies in the message */
+enum { WAIT_MOST = 10000 }; /* ms; then the client asks again, which shows that it lives */
+struct caller {             /* what the server has of a guest */
+    struct wire_request h;  /* what q says lies in the message */
     struct request q;
     bool parked, greeted; /* these and the client are protected by the server's lock */
     uint64_t client;
-};
-struct client { /* the last change that one has made */
-    uint64_t id, number;
-    struct store_answer last; /* without its value */
-    uint64_t used;            /* by the clock of changes */
 };
 struct server {
     struct door *door;
@@ -38,9 +27,6 @@ struct server {
     uint64_t number;      /* a random one: of this server */
     pthread_mutex_t lock; /* of what follows, and taken before the door's own */
     struct store_table *table;
-    struct client clients[CLIENTS_MAX];
-    int nclients;
-    uint64_t changes;
 };
 
 /* ---- under the lock ---- */
@@ -51,48 +37,11 @@ static bool caller_wake(void *key, struct guest *g) {
     return false;
 }
 
-/* The client's place; when all are taken, that of the one whose last change is longest ago. */
-static struct client *find_client(struct server *s, uint64_t id) {
-    struct client *oldest = s->clients;
-    for (int i = 0; i < s->nclients; i++) {
-        struct client *c = &s->clients[i];
-        if (c->id == id) return c;
-        if (c->used < oldest->used) oldest = c;
-    }
-    struct client *c = s->nclients < CLIENTS_MAX ? &s->clients[s->nclients++] : oldest;
-    *c = (struct client){.id = id};
-    return c;
-}
-
-static uint32_t change_make(struct server *s, const struct caller *by, struct store_answer *a) {
-    struct client *c = find_client(s, by->h.client);
-    c->used = ++s->changes;
-    if (by->h.number < c->number) return WIRE_OLD;
-    if (by->h.number == c->number) {
-        *a = c->last;
-    } else {
-        table_apply(s->table, &by->q, a);
-        c->number = by->h.number;
-        c->last = *a;
-        if (a->changed) (void)door_guests(s->door, caller_wake, (char *)(uintptr_t)by->q.key);
-    }
-    a->value = by->q.op == STORE_SWAP ? table_find(s->table, by->q.key) : (struct bytes){0};
-    return a->status;
-}
-
-static uint32_t request_answer(struct server *s, const struct caller *by, struct store_answer *a) {
-    if (request_mutates(&by->q)) return change_make(s, by, a);
-    table_apply(s->table, &by->q, a);
-    return a->status;
-}
-
 /* false: no memory; what the guest asked for it asks again. */
-static bool reply_write(struct guest *g, uint32_t status, const struct store_answer *a) {
-    const struct caller *c = guest_own(g);
-    struct wire_reply h = {.head.kind = status, .number = c->h.number};
+static bool reply_write(struct guest *g, const struct store_answer *a) {
     size_t n;
     if (guest_room(g, wire_reply_size(a)) != ERR_NONE) return false;
-    wire_write_reply(&h, a, guest_message(g, &n));
+    wire_write_reply(a, guest_message(g, &n));
     return true;
 }
 
@@ -111,14 +60,18 @@ static void request_serve(struct server *s, struct guest *g, bool slept) {
     bool written = false;
     pthread_mutex_lock(&s->lock);
     c->parked = false;
-    uint32_t status = request_answer(s, c, &a);
-    bool sleeps = status == ANSWER_NOT_THERE && !slept;
+    if (c->q.op == STORE_MEET)
+        attendance_take(s->table, &c->q, &a);
+    else
+        table_apply(s->table, &c->q, &a);
+    if (a.changed) (void)door_guests(s->door, caller_wake, (char *)(uintptr_t)c->q.key);
+    bool sleeps = a.status == ANSWER_NOT_THERE && c->q.wait && !slept;
     if (sleeps) {
         int64_t ms = c->h.wait_ms < WAIT_MOST ? c->h.wait_ms : WAIT_MOST;
         c->parked = true;
         guest_park(g, clock_ns() + ms * 1000000);
     } else {
-        written = reply_write(g, status, &a);
+        written = reply_write(g, &a);
     }
     pthread_mutex_unlock(&s->lock);
     if (!sleeps) reply_send(g, written);
@@ -126,12 +79,12 @@ static void request_serve(struct server *s, struct guest *g, bool slept) {
 
 static void greeting_answer(struct server *s, struct guest *g) {
     struct caller *c = guest_own(g);
-    struct store_answer a = {.value = {s->run, strlen(s->run)}, .sum = (int64_t)s->number};
+    struct store_answer a = {.value = {s->run, strlen(s->run)}, .total = (int64_t)s->number};
     pthread_mutex_lock(&s->lock);
     c->greeted = true;
     c->client = c->h.client;
     pthread_mutex_unlock(&s->lock);
-    reply_send(g, reply_write(g, ANSWER_OK, &a));
+    reply_send(g, reply_write(g, &a));
 }
 
 static void on_message(void *user, struct guest *g) {

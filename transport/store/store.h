@@ -1,8 +1,8 @@
-/* A key-value store, in which ranks and nodes find each other before they have a group. The kinds are listed in
- * stores.def, one file each: in a file that all can lock (file), on a server that one process runs (tcp).
+/* A key-value store, in which ranks and nodes find each other before they have a group: in a file that all can lock
+ * (file.h), or on a server that one process runs (server.h), over TCP.
  *
- * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited) and is safe to send again: a request
- * that was answered is answered alike. Any thread may call, also while another waits. */
+ * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited). A request whose reply is lost is sent
+ * again, so that what it does may be done twice: a key is for one member to change. One thread at a time may call. */
 #pragma once
 #include "engine/base/memory.h"
 #include <stdint.h>
@@ -16,24 +16,23 @@ enum {
 struct store;
 struct store_params {
     const char *url; /* file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
-    /* tcp: this process serves the data to the others, on that address; port 0 takes a free one.
-     * Without it, the server is awaited until the deadline. */
+    /* tcp: this process serves the data to the others, on that address; port 0 takes a free one. Without it, the
+     * server is awaited until the deadline. file: this process removes the file when it closes the store. */
     bool serve;
-    const char *token; /* a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
+    const char *token; /* tcp: a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
                    processes of one user on one host */
-    const char *run;   /* of which run: a file that another run left behind is begun afresh, a server
-                        of another run is refused; NULL: any */
+    const char *run;   /* tcp: of which run: a server of another run is refused; NULL: any */
     double timeout;    /* of opening, and of every call that is not given another */
 };
 MUST_CHECK enum error store_open(const struct store_params *p, struct store **out);
 void store_close(struct store *s); /* who serves: calls of others fail from here on */
-/* The key that a tcp store's members have made of its secret; "" where there is no secret. */
+/* The key that a server's members have made of their secret; "" where there is none. */
 const char *store_key(const struct store *s);
 /* Whom the server in this process has turned away last, and why, for messages on those who have not
  * come: "10.0.0.2:41234, which has another token"; false: nobody. */
 bool store_turned_away(struct store *s, char out[128]);
-/* The number by which a tcp store's server knows this member, and whether a member of that number is connected now to
- * the server in this process. A process that ends is not. */
+/* The number by which the server knows this member, and whether a member of that number is connected now to the server
+ * in this process. A process that ends is not. */
 uint64_t store_member(const struct store *s);
 bool store_sees(struct store *s, uint64_t member);
 /* How others reach it: the URL with the port that was taken. Lives as long as s. */
@@ -45,13 +44,32 @@ MUST_CHECK enum error store_get(struct store *s, const char *key, double timeout
                                 size_t *n);
 /* Does not wait: *value is NULL when the key is not there. */
 MUST_CHECK enum error store_find(struct store *s, const char *key, struct pool *pool, char **value, size_t *n);
-/* Adds to a decimal number (0 where there is none) and gives the sum. ERR_DATA: no number. */
-MUST_CHECK enum error store_add(struct store *s, const char *key, int64_t delta, int64_t *out);
-/* Sets the key if its value is 'expected' (NULL: if the key does not exist). *swapped says whether it did; *now is
- * the value afterwards. */
-MUST_CHECK enum error store_swap(struct store *s, const char *key, const char *expected, const char *desired,
-                                 struct pool *pool, bool *swapped, char **now);
-/* *found (may be NULL) says whether the key existed. */
-MUST_CHECK enum error store_delete(struct store *s, const char *key, bool *found);
-/* Keys that begin so, sorted. */
+/* Deletes all keys that begin so. */
+MUST_CHECK enum error store_delete(struct store *s, const char *prefix);
+/* Keys that begin so, sorted. ERR_CREATE: more than STORE_VALUE_MAX bytes of them. */
 MUST_CHECK enum error store_list(struct store *s, const char *prefix, struct pool *pool, char ***keys, int *count);
+
+/* ---- meetings: all members are answered alike (attendance.h, launch/rendezvous.h) ---- */
+
+/* The words of a member are this and then texts, each with its 0 byte: who it is, what the others are given of it, and
+ * of each fact that must be equal on all the name and the value. */
+struct store_words {
+    uint64_t instance;     /* by which two of one index are told apart */
+    uint32_t index, count; /* of the members */
+    uint32_t number, zero; /* number: by which messages name it */
+};
+enum store_met { STORE_AWAITS, STORE_MET, STORE_REFUSED };
+struct store_meeting {
+    enum store_met met;
+    /* STORE_AWAITS: a bit of each member, which is set once it has come.
+     * STORE_MET: of each member who it is and what it gives, as two texts with their 0 bytes; of all 'total' bytes those
+     * that begin at 'from'.
+     * STORE_REFUSED: why nobody meets; or, where all others have met, why this member does not. */
+    const char *text;
+    size_t n;
+    int64_t total;
+};
+/* Comes to the meeting of that name, whose last word says what meets ("round-0.rank"), and waits 'timeout' at most until
+ * all have come. It is asked again with the same words. */
+MUST_CHECK enum error store_meet(struct store *s, const char *name, const void *words, size_t n, int64_t from,
+                                 double timeout, struct pool *pool, struct store_meeting *out);

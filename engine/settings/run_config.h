@@ -82,10 +82,10 @@ MUST_CHECK enum error run_settings_load(const struct run_ask *ask, struct run_se
 MUST_CHECK enum error run_settings_from(struct node *tree, const struct run_ask *ask, struct run_settings *out,
                                         struct config_errors *e);
 /* Ranks of the run, or of this node: devices, and servers that stand apart from them. */
-static inline int run_ranks(const struct run_config *c) {
+static inline int run_all_ranks(const struct run_config *c) {
     return c->devices.count + c->sharing.servers;
 }
-static inline int run_ranks_here(const struct run_config *c) {
+static inline int run_local_ranks(const struct run_config *c) {
     return c->devices.local + c->sharing.servers_here;
 }
 /* A valid address of the dashboard: PORT, HOST:PORT or [V6]:PORT. */

@@ -21,7 +21,7 @@ struct link link_of(const struct run_config *c) {
     static const char *const algorithms[] = {[UPDATE_BY_ROOT] = "star", [UPDATE_BY_OWNERS] = "direct"};
     enum update_by by = c->sharing.plan.update;
     return (struct link){link_name(c->comm.link), by == UPDATE_BY_ALL ? c->comm.algorithm : algorithms[by],
-                         run_ranks(c)};
+                         run_all_ranks(c)};
 }
 
 static struct link link_at(const struct experiment *x, int cell) {

@@ -70,7 +70,7 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
         .leaves = c->comm.order == COMM_ORDER_RING ? 0 : (int)c->batch.shards,
         .steps = 1};
     TRY(measured_refuse(c));
-    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && run_ranks(c) > 1)
+    if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && run_all_ranks(c) > 1)
         return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
     take_sharing(c, &p);
     if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;

@@ -50,7 +50,7 @@ static enum error rank_run_started(const struct job *job, int *exit_code) {
     const struct run_config *c = &job->settings->config;
     const struct rank_process *me = &job->process;
     struct station_params p = {.rank = me->rank,
-                               .size = run_ranks(c),
+                               .size = run_all_ranks(c),
                                .locals = me->locals,
                                .meeting_fd = me->meeting_fd,
                                .link = c->comm.link ? link_rows[c->comm.link].name : "shm",

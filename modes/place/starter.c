@@ -61,7 +61,7 @@ static void loss_tell(const struct job *job, const struct launch_result *r) {
     else if (job->reason)
         lines_find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = run_ranks(&job->settings->config) == 1;        /* then they have just been seen, ... */
+    bool alone = run_all_ranks(&job->settings->config) == 1;        /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
     if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN || refused) return;
@@ -162,7 +162,7 @@ static void resume_choose(struct start *s, bool again) {
 /* Where there is one node, it has met. */
 static enum error nodes_meet_or_none(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
-    int count = s->left.count + c->sharing.servers_here, local = run_ranks_here(c);
+    int count = s->left.count + c->sharing.servers_here, local = run_local_ranks(c);
     *round =
         (struct nodes_round){.world = count, .locals = count, .began = local, .partial = count < local, .store = ""};
     if (!s->nodes) return ERR_NONE;
@@ -283,7 +283,7 @@ enum error starter_run(const struct job *job, int *exit_code) {
     struct nodes_params np = {.index = (int)c->node_rank,
                               .nodes_min = (int)c->elastic.nodes,
                               .nodes_max = (int)c->nodes,
-                              .locals = run_ranks_here(&job->settings->config),
+                              .locals = run_local_ranks(&job->settings->config),
                               .facts = s.facts.of,
                               .again = c->restarts > 0 || run_is_elastic(&s),
                               .timeout = c->join_timeout,

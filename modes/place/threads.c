@@ -18,7 +18,7 @@ static enum error run_rank(void *user, int rank) {
 
 enum error threads_launch(const struct job *job, int *exit_code) {
     const struct run_config *c = &job->settings->config;
-    int size = run_ranks(c);
+    int size = run_all_ranks(c);
     struct meeting *meeting;
     *exit_code = 0;
     TRY(meeting_create(size, &meeting));

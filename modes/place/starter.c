@@ -61,7 +61,7 @@ static void loss_tell(const struct job *job, const struct launch_result *r) {
     else if (job->reason)
         lines_find_error(r->lines, job->reason);
     if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = run_all_ranks(&job->settings->config) == 1;        /* then they have just been seen, ... */
+    bool alone = run_all_ranks(&job->settings->config) == 1;    /* then they have just been seen, ... */
     bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
     if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
     if (job->task != JOB_TRAIN || refused) return;

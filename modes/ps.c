@@ -77,7 +77,7 @@ static void ps_check(struct resolve *r) {
     const struct node *servers = resolve_find(r, "ps.servers");
     const char *algorithm = r->c->comm.algorithm;
     shares_check(r);
-    if (r->c->ps.place == PS_WORKERS && r->c->ps.servers > r->c->devices.count)
+    if (r->c->ps.place == PS_WORKERS && r->c->ps.servers > r->c->devices.count && !r->c->run.elastic.min)
         config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
                      (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,
                      resolve_place(r, resolve_find(r, "devices")));

@@ -6,10 +6,14 @@
 
 #include <math.h>
 
-static const char *port_text(const struct busiest *b, char out[48]) {
+/* Servers apart are the devices after those that compute. */
+static const char *port_text(const struct simulate_row *r, char out[48]) {
     static const char *const kinds[] = {"device", "host", "rack"};
+    const struct busiest *b = &r->answer.result.port;
+    bool server = b->kind == PORT_DEVICE && b->which >= r->devices;
     if (b->seconds > 0)
-        snprintf(out, 48, "%s %d %s", kinds[b->kind], b->which, b->way ? "in" : "out");
+        snprintf(out, 48, "%s %d %s", server ? "server" : kinds[b->kind], b->which - (server ? (int)r->devices : 0),
+                 b->way ? "in" : "out");
     else
         snprintf(out, 48, "-");
     return out;
@@ -58,7 +62,7 @@ static void row_print(const struct simulate_row *r, FILE *out) {
     if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
     fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
             (long long)r->devices, r->mode, r->way, a->buckets, a->result.step * 1e3, a->result.exposed * 1e3, formula,
-            a->speed_up, a->speed_up / (double)r->devices * 100, port_text(&a->result.port, port), a->result.busy * 100,
+            a->speed_up, a->speed_up / (double)r->devices * 100, port_text(r, port), a->result.busy * 100,
             text_of_bytes(a->memory, memory));
 }
 
@@ -120,8 +124,8 @@ static void row_json(struct json *j, const struct simulate_row *r) {
                 JSON_REAL("step_s", a->result.step), JSON_REAL("compute_s", a->result.compute),
                 JSON_REAL("comm_exposed_s", a->result.exposed), JSON_REAL("formula_s", a->formula),
                 JSON_REAL("speed_up", a->speed_up), JSON_REAL("efficiency", a->speed_up / (double)r->devices),
-                JSON_TEXT("busiest_port", port_text(&a->result.port, port)),
-                JSON_REAL("busiest_port_share", a->result.busy), JSON_REAL("memory_bytes", a->memory));
+                JSON_TEXT("busiest_port", port_text(r, port)), JSON_REAL("busiest_port_share", a->result.busy),
+                JSON_REAL("memory_bytes", a->memory));
 }
 
 static void step_json(struct json *j, const struct step_source *s) {

@@ -40,7 +40,7 @@ static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
     p->moves = c->sharing.plan;
     p->every = c->sharing.every;
     p->servers = c->sharing.servers;
-    p->owners = c->sharing.owners;
+    p->owners = sharing_owners(&c->sharing, c->devices.count + c->sharing.servers);
     p->streams = c->sharing.streams;
     p->scheme = strcmp(c->comm.algorithm, "auto") ? scheme_find(c->comm.algorithm) : SCHEMES;
     p->ring_order = c->comm.order == COMM_ORDER_RING;

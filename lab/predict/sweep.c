@@ -57,7 +57,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     struct sharing how = {.servers = w->of->servers};
     if (w->of->fill) w->of->fill(p->config, &how);
     plan.servers = how.servers;
-    plan.owners = how.owners;
+    plan.owners = sharing_owners(&how, devices + how.servers);
     plan.scheme = w->scheme;
     plan.overlap = p->overlap >= 0 ? p->overlap : w->mode->overlaps(p->config);
     plan.streams = how.streams && plan.overlap;
@@ -69,7 +69,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
     free(shape);
     bool parts = plan.moves.update == UPDATE_BY_OWNERS;
-    out->memory = measured_memory(m, share, parts ? 1.0 / (how.owners ? how.owners : devices) : 1);
+    out->memory = measured_memory(m, share, parts ? 1.0 / plan.owners : 1);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;
     return err;

@@ -124,6 +124,26 @@ static void a_lost_server_is_replaced(void **state) {
     training_gone();
 }
 
+/* Every worker is a server, too: without one of them the others have its parts. */
+static void a_worker_that_serves_is_left_out(void **state) {
+    const char *const more[] = {"mode=ps",
+                                "devices=cpu:4",
+                                "ps={servers: 4, place: workers}",
+                                "run.elastic=2",
+                                "checkpoint=20st",
+                                "train=60st",
+                                "inject.fault={device: 1, step: 30, kind: kill}",
+                                NULL};
+    const char *const alone[] = {"checkpoint=off", NULL};
+    (void)state;
+    training_start(&p, "left-out", more);
+    assert_true(program_wait(&p, 60));
+    if (p.code) fail_msg("exit code %d: %s", p.code, p.err);
+    training_says(&p, "lost rank 1: 3 devices, after 4");
+    assert_string_equal(program_string(&p, "weights_sha256"), training_hash(60, alone));
+    training_gone();
+}
+
 /* ---- what is refused ---- */
 
 static void refusals(void **state) {
@@ -150,11 +170,9 @@ static void refusals(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(ports_pass_what_the_essay_says),
-        cmocka_unit_test(checkpoints_go_anywhere),
-        cmocka_unit_test(a_lost_server_is_named),
-        cmocka_unit_test(a_lost_server_is_replaced),
-        cmocka_unit_test(refusals),
+        cmocka_unit_test(ports_pass_what_the_essay_says),   cmocka_unit_test(checkpoints_go_anywhere),
+        cmocka_unit_test(a_lost_server_is_named),           cmocka_unit_test(a_lost_server_is_replaced),
+        cmocka_unit_test(a_worker_that_serves_is_left_out), cmocka_unit_test(refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -97,6 +97,17 @@ static void every_way_has_a_row(void **state) {
         "halving_doubling", "hierarchical",   "direct", "rack", "10 % of devices 2 times slower",
         "Gustafson"};
     for (size_t i = 0; i < sizeof says / sizeof *says; i++) assert_says(p.out, says[i]);
+    program_run(&p, 20, "simulate", run_dir, "--devices", "4", "--mode", "ps", "--link", "1Gbit", NULL);
+    assert_says(p.out, "server 0 out");
+    static const char *const on_workers[] = {"ps={servers: 2, place: workers}", "ps={servers: 4, place: workers}"};
+    double step[2]; /* on two workers there are two servers */
+    for (int i = 0; i < 2; i++) {
+        program_run(&p, 20, "simulate", run_dir, "--devices", "2", "--mode", "ps", "--link", "1Gbit", "--set",
+                    on_workers[i], "--json", NULL);
+        if (p.code != 0) fail_msg("%s", p.err);
+        step[i] = number(rows_of(program_json(&p, pool), 1), "step_s");
+    }
+    assert_true(step[0] == step[1]);
 }
 
 /* When gradients were ready: what is known from the layers' work, and what the run has traced. */

@@ -37,7 +37,7 @@ static void put_notes(struct advising *g) {
                     g->ask.cores);
     if (g->emulated)
         advise_note(notes, "Each device has a port of its own. dp is one process on one host: over real ports between "
-                           "hosts only ddp can run.");
+                           "hosts only ddp and ps can run.");
     for (int i = 0; i < g->notes.n; i++) advise_note(notes, "%s", g->notes.text[i]);
     advise_note(
         notes,
@@ -47,9 +47,10 @@ static void put_notes(struct advising *g) {
                 "Computing is assumed to shrink with a device's share of the batch. Compressed gradients and stale "
                 "servers are not simulated, and averaged weights are another training: they are not among the "
                 "ways.");
-    advise_note(notes, "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
-                       "server, ddp, dp's sharded "
-                       "server, optimizer.shard, dp's dedicated server; no named algorithm; buckets as configured.");
+    advise_note(notes,
+                "These are simpler, in this order: fewer devices; the configured precision; single, dp's shared "
+                "server, ddp, dp's sharded "
+                "server, optimizer.shard, dp's dedicated server, ps; no named algorithm; buckets as configured.");
 }
 
 /* ---- showing -------------------------------------------------------------------------------- */

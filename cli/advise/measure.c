@@ -257,7 +257,7 @@ static enum error set_way(const struct advising *g, const struct advise_way *w, 
     const struct wire *port = &g->ask.port[w->mode];
     const char *sets[ADVISE_SETS + 3];
     int n;
-    int64_t computing = w->devices - w->way.of->servers;
+    int64_t computing = advise_computing(&g->ask, w);
     TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
     sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
     if (g->ask.weak) sets[n++] = advise_batch(g, computing);

@@ -72,7 +72,7 @@ static int ways_of(const struct simulate_options *o, const struct run_config *c,
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
             if (modes[m]->place != PLACE_ALONE && is_asked(o, c, modes[m], way))
-                add_way(o, (struct way){modes[m], way, SCHEMES}, out, &n);
+                add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
     return n;
 }
 

@@ -67,7 +67,8 @@ struct mode_way {
     const char *unset; /* the same that leaves it out, where other ways and modes refuse the key; NULL: none does */
     bool (*asked)(const struct run_config *c);
     const struct share_row *share;
-    int servers; /* ranks that only serve */
+    int servers;        /* ranks that only serve */
+    const char *counts; /* the key of another number of these, of which advice tries several; NULL: there is none */
     /* Sets what of sharing follows from the configuration, such as another number of these; NULL: nothing does. */
     void (*fill)(const struct run_config *c, struct sharing *s);
     bool in_one; /* without overlap there is one bucket */

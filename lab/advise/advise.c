@@ -37,9 +37,13 @@ struct condition { /* what the answer depends on */
     double batches; /* of the size that is configured */
 };
 
+int64_t advise_computing(const struct advise_ask *a, const struct advise_way *w) {
+    return w->devices - way_sharing(&w->way, a->config).servers;
+}
+
 static enum error try_way(const struct advise_ask *a, const struct advise_way *w, const struct condition *on,
                           struct advise_row *out) {
-    int64_t computing = w->devices - w->way.of->servers;
+    int64_t computing = advise_computing(a, w);
     struct measured_step m = measured_grow(a->measured[w->measured].step, on->batches);
     struct sweep_place p = sweep_place(a->config, computing);
     p.plan.net.outside = on->port[w->mode];
@@ -57,7 +61,7 @@ static enum error try_way(const struct advise_ask *a, const struct advise_way *w
 
 /* ---- which ways there are ------------------------------------------------------------------- */
 
-enum { WAYS_MOST = 160 };
+enum { WAYS_MOST = 256 };
 struct ways {
     const struct advise_ask *ask;
     int n;
@@ -88,20 +92,30 @@ static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
     }
 }
 
+/* A way with one server apart, or, where it counts them, with up to half of the devices. */
+static void add_servers(struct ways *w, struct advise_way one) {
+    bool counts = one.way.of->counts;
+    for (int servers = 1; servers <= (counts ? one.devices / 2 : 1); servers *= 2) {
+        one.way.servers = counts ? servers : 0;
+        add(w, &one);
+    }
+}
+
 /* The ways of a mode. A dedicated server leaves the others something to share. In ring order nothing is cut into
- * slices. */
+ * slices. Some ways cut the arena in another way than buckets. */
 static void add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
     const struct mode_row *row = advise_mode(mode);
     one.mode = mode;
     for (const struct mode_way *way = row->ways; way->name; way++) {
-        one.way = (struct way){row, way, SCHEMES};
+        one.way = (struct way){row, way, SCHEMES, 0};
+        if (one.bucket && way_sharing(&one.way, w->ask->config).cut.cap) continue;
         bool cut = way->share->plan.update == UPDATE_BY_OWNERS;
         if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) || (cut && adds_in_ring(w->ask)))
             continue;
         if (way_reduces(&one.way))
             add_all_reduces(w, one, named);
         else
-            add(w, &one);
+            add_servers(w, one);
     }
 }
 
@@ -139,6 +153,7 @@ bool advise_simpler(const struct advise_row *a, const struct advise_row *b) {
     if (x->devices != y->devices) return x->devices < y->devices;
     if (!x->measured != !y->measured) return !x->measured;
     if (x->way.of->order != y->way.of->order) return x->way.of->order < y->way.of->order;
+    if (x->way.servers != y->way.servers) return x->way.servers < y->way.servers;
     bool named[2] = {x->way.scheme < SCHEMES, y->way.scheme < SCHEMES};
     if (named[0] != named[1]) return !named[0];
     if (!x->bucket != !y->bucket) return !x->bucket;

@@ -7,7 +7,7 @@
  *   1  fewer devices
  *   2  the precision that is configured, before another
  *   3  single; dp with its shared server; ddp; dp with a sharded server; ddp with optimizer.shard; dp with a dedicated
- *      server, which is one of the devices
+ *      server, which is one of the devices; ps with servers apart, which are too, the fewer the simpler
  *   4  an algorithm that the engine chooses, before one that is named
  *   5  buckets as configured, before others
  *   6  the faster one */
@@ -47,6 +47,8 @@ struct advise_way {
     int64_t bucket; /* bytes; 0: as configured */
     int measured;   /* in which precision */
 };
+/* Those of its devices that do not only serve. */
+int64_t advise_computing(const struct advise_ask *a, const struct advise_way *w);
 struct advise_row {
     struct advise_way as;
     struct sweep_answer answer;

@@ -18,6 +18,7 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
                 : snprintf(text, sizeof text, "%lld devices, %s", (long long)w->devices, advise_mode(w->mode)->name);
     size_t room = sizeof text;
     if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
+    if (w->way.servers > 1) n += snprintf(text + n, room - (size_t)n, " (%d)", w->way.servers);
     if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
@@ -34,9 +35,10 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
     if (way->set && !way->asked(c)) out[(*n)++] = way->set;
+    if (w->way.servers) out[(*n)++] = pool_printf(pool, "%s=%d", way->counts, w->way.servers);
     for (int m = 0; m < advise_modes(); m++) /* what the configuration asks of another way */
         for (const struct mode_way *other = advise_mode(m)->ways; other->name; other++)
-            if (other->unset && other != way && other->asked(c) && *n < 3) out[(*n)++] = other->unset;
+            if (other->unset && other != way && other->asked(c) && *n < 4) out[(*n)++] = other->unset;
     if (way_reduces(&w->way) && (named || strcmp(c->comm.algorithm, "auto") != 0))
         out[(*n)++] = pool_printf(pool, "comm.algorithm=%s", named ? scheme_name(w->way.scheme) : "auto");
     if (w->bucket) out[(*n)++] = pool_printf(pool, "ddp.bucket=%lldKB", (long long)w->bucket / 1024);
@@ -57,7 +59,7 @@ static const char *devices_text(const struct run_config *c, int64_t n, struct po
 const char *advise_words(const struct advice *a, const struct advise_way *w) {
     const struct run_config *c = a->ask->config;
     const char *sets[ADVISE_SETS], *text = NULL;
-    int64_t computing = w->devices - w->way.of->servers;
+    int64_t computing = advise_computing(a->ask, w);
     int n, leaves = cost_leaves((int)c->batch.shards, (int)computing);
     const char *devices = devices_text(c, computing, a->pool);
     if (devices && advise_sets(a->ask, w, a->pool, sets, &n) == ERR_NONE)

@@ -6,6 +6,13 @@
 #include <math.h>
 #include <stdlib.h>
 
+struct sharing way_sharing(const struct way *w, const struct run_config *c) {
+    struct sharing how = {.servers = w->of->servers};
+    if (w->of->fill) w->of->fill(c, &how);
+    if (w->servers) how.servers = how.owners = w->servers;
+    return how;
+}
+
 bool way_reduces(const struct way *w) {
     const struct exchange_plan *p = &w->of->share->plan;
     return (p->nbefore && p->before[0].by == MOVE_ALL_REDUCE) || (p->nafter && p->after[0].by == MOVE_ALL_REDUCE);
@@ -47,6 +54,13 @@ static enum error way_cut(const struct measured_step *m, const struct simulate_p
     return measured_shape(m, share, &cut, out);
 }
 
+/* Where servers are apart, the others have none of the optimizer's state. */
+static double way_memory(const struct measured_step *m, const struct simulate_plan *plan, double share) {
+    double state = plan->moves.update == UPDATE_BY_OWNERS ? 1.0 / plan->owners : 1;
+    if (!plan->servers) return measured_memory(m, share, state);
+    return fmax(measured_memory(m, share, 0), measured_memory(m, 0, state));
+}
+
 enum error sweep_try(const struct measured_step *m, const struct way *w, const struct sweep_place *p,
                      struct sweep_answer *out) {
     struct simulate_plan plan = p->plan;
@@ -54,8 +68,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     double share = p->strong ? leaves_longest(cost_leaves(p->shards, devices), devices) : m->work;
     plan.moves = w->of->share->plan;
     plan.every = plan.moves.alone ? p->config->ddp.sync.every : 1;
-    struct sharing how = {.servers = w->of->servers};
-    if (w->of->fill) w->of->fill(p->config, &how);
+    const struct sharing how = way_sharing(w, p->config);
     plan.servers = how.servers;
     plan.owners = sharing_owners(&how, devices + how.servers);
     plan.scheme = w->scheme;
@@ -68,8 +81,7 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
     free(shape);
-    bool parts = plan.moves.update == UPDATE_BY_OWNERS;
-    out->memory = measured_memory(m, share, parts ? 1.0 / plan.owners : 1);
+    out->memory = way_memory(m, &plan, share);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;
     return err;

@@ -8,6 +8,7 @@ struct way {
     const struct mode_row *mode;
     const struct mode_way *of;
     enum scheme scheme; /* of its all-reduces; SCHEMES: auto */
+    int servers;        /* that only serve, where the way counts them; 0: as configured */
 };
 struct sweep_place {
     const struct run_config *config;
@@ -24,6 +25,8 @@ struct sweep_answer {
     double speed_up;
     int buckets;
 };
+/* What it makes of the configuration: servers, owners, cut, and whether it streams. */
+struct sharing way_sharing(const struct way *w, const struct run_config *c);
 /* Whether it has an all-reduce, so that its algorithm matters. */
 bool way_reduces(const struct way *w);
 /* The configured way, on this many devices that each have a host, cores and a port without limits. */

@@ -23,7 +23,7 @@ static struct model model = {.nparams = 1, .params = tensors, .arena_floats = FL
 static double ready[] = {1};
 static struct measured_step step;
 static struct run_config config;
-enum { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP }; /* modes.def's order */
+enum { ADVISE_SINGLE, ADVISE_DP, ADVISE_DDP, ADVISE_PS }; /* modes.def's order */
 static struct advise_ask ask;
 static struct advice a;
 static struct pool *pool;
@@ -48,6 +48,7 @@ static void describe(double comp, double update, struct wire port, int devices) 
         .devices = {.kind = "cpu", .count = 1},
         .batch = {.size = BATCH, .shards = 8, .accumulate = 1},
         .dp = {.server = SERVER_SHARED, .overlap = DP_OVERLAP_OFF},
+        .ps = {.servers = 1, .partition = INT64_MAX, .overlap = false},
         .ddp = {.sync = {.every = 1, .with = "all"}, .bucket = {.first = 25 << 20, .cap = 25 << 20}, .overlap = false},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE}};
     ask = (struct advise_ask){.config = &config, .nmeasured = 1, .usual = SCHEMES, .memory = INFINITY};
@@ -95,7 +96,7 @@ static void bandwidth_turns_where_the_formulas_meet(void **state) {
         if (fabs(log(advise_rate(r) / meet)) < 0.1) continue;
         for (int d = 1; d < 4; d++) assert_int_equal(a.map[r][d] == ADVISE_SINGLE, advise_rate(r) < meet);
     }
-    ask.port[ADVISE_DP] = ask.port[ADVISE_DDP] = (struct wire){0, 1 / (0.5 * meet)};
+    for (int m = 0; m < ADVISE_MODES; m++) ask.port[m] = (struct wire){0, 1 / (0.5 * meet)};
     assert_ok(advise_decide(&ask, pool, &a));
     assert_int_equal(row(a.fastest)->as.mode, ADVISE_SINGLE);
     assert_near(row(a.fastest)->answer.result.step, comp + update, 1e-9);
@@ -131,6 +132,26 @@ static void a_server_is_for_latency(void **state) {
     assert_near(last->at, meet, 0.25); /* pieces of a server's sum hide some of its adding */
 }
 
+/* A worker sends K, the last partition of which comes back when all else has: 16 partitions take 17 times K / 16, with as
+ * many servers as workers; among eight ranks that are all workers 2 * 7 / 8 K. Computing takes a fourth and an eighth. */
+static void servers_are_for_ports(void **state) {
+    (void)state;
+    const double beta = 1e-8, comp = 4 * K * beta;
+    describe(comp, 0, (struct wire){0, beta}, 8);
+    config.ps.partition = (int64_t)K / 16;
+    config.ps.overlap = true;
+    assert_ok(advise_decide(&ask, pool, &a));
+    const struct advise_row *r = row(a.at[3].fastest);
+    assert_int_equal(r->as.mode, ADVISE_PS);
+    assert_int_equal(r->as.way.servers, 4);
+    assert_int_equal(advise_computing(&ask, &r->as), 4);
+    assert_near(r->answer.result.step, comp / 4 + 17 / 16. * K * beta, 0.05);
+    assert_near(row(a.at[3].best[ADVISE_DDP])->answer.result.step, comp / 8 + 2 * 7 / 8. * K * beta, 0.05);
+    assert_string_equal(advise_text(&a, &r->as), "8 devices, ps, servers apart (4)");
+    assert_string_equal(advise_words(&a, &r->as), "--set mode=ps --devices cpu:4 --set ps.servers=4");
+    assert_int_equal(a.at[1].best[ADVISE_PS], -1); /* two devices: one worker has nobody to share with */
+}
+
 /* ---- the simplest ------------------------------------------------------------------------------ */
 
 /* With comp = 1.08 * 2 K beta a step on N devices is 1 + 0.08 / N: eight are the fastest, two within 5 % of them, one
@@ -154,7 +175,7 @@ static struct way way_of(int mode, const char *set, enum scheme scheme) {
     const struct mode_row *row = mode_kinds(&(int){0})[mode];
     const struct mode_way *way = row->ways;
     while (set ? !way->set || strcmp(way->set, set) != 0 : way->set || !way->order) way++;
-    return (struct way){row, way, scheme};
+    return (struct way){row, way, scheme, 0};
 }
 
 static void what_is_simpler_is_one_order(void **state) {
@@ -213,7 +234,7 @@ static void memory_forbids(void **state) {
     for (int i = 0; i < a.nrows; i++) {
         const struct advise_way *w = &a.row[i].as;
         bool parts = w->way.of->share->plan.update == UPDATE_BY_OWNERS;
-        assert_int_equal(a.row[i].fits, w->devices == 4 && parts);
+        assert_int_equal(a.row[i].fits, w->devices == 4 && parts && !w->way.servers); /* two servers: half a slot */
     }
     assert_int_equal(a.at[0].fastest, -1);
     assert_int_equal(a.at[1].fastest, -1);
@@ -328,6 +349,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(bandwidth_turns_where_the_formulas_meet, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_larger_batch_is_worth_sharing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_server_is_for_latency, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(servers_are_for_ports, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_simplest_is_near_and_first_in_order, set_up, tear_down),
         cmocka_unit_test(what_is_simpler_is_one_order),
         cmocka_unit_test_setup_teardown(a_precision_is_a_way_of_its_own, set_up, tear_down),

@@ -90,12 +90,10 @@ static bool dp_overlaps(const struct run_config *c) {
 
 static void dp_check(struct resolve *r) {
     shares_check(r);
-    if (r->c->comm.order != COMM_ORDER_RING || r->c->sharing.share != &share_slices) return;
-    const struct node *order = resolve_find(r, "comm.order");
-    config_error(r->e, resolve_is_given(order) ? order : resolve_find(r, "comm.algorithm"), false,
-                 "order 'ring' adds by bucket, which a sharded server (%s) has not\n"
-                 "use order tree, or dp.server shared",
-                 resolve_place(r, resolve_find(r, "dp.server")));
+    resolve_clash(r, r->c->comm.order == COMM_ORDER_RING && r->c->sharing.share == &share_slices,
+                  "comm.order|comm.algorithm",
+                  "order 'ring' adds by bucket, which a sharded server ({at dp.server}) has not\n"
+                  "use order tree, or dp.server shared");
 }
 
 const struct mode_row mode_dp = {

@@ -79,26 +79,25 @@ static bool ps_overlaps(const struct run_config *c) {
 static void ps_check(struct resolve *r) {
     const struct node *servers = resolve_find(r, "ps.servers");
     const char *algorithm = r->c->comm.algorithm;
+    bool plain = !strcmp(algorithm, "auto") || !strcmp(algorithm, "direct") || !strcmp(algorithm, "star");
     shares_check(r);
     if (r->c->ps.place == PS_WORKERS && r->c->ps.servers > r->c->devices.count && !r->c->run.elastic.min)
         config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
                      (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,
                      resolve_place(r, resolve_find(r, "devices")));
-    if (r->c->run.elastic.min > 0 && r->c->sharing.servers)
-        config_error(r->e, resolve_find(r, "run.elastic.min"), false,
-                     "'run.elastic' goes on without a device, but not without a server (ps.place, %s)\n"
-                     "use ps.place: workers, or run.restarts",
-                     resolve_place(r, resolve_find(r, "ps.place")));
-    if (r->c->optimizer.shard)
-        config_error(r->e, resolve_find(r, "optimizer.shard"), false,
-                     "'optimizer.shard' is for mode ddp: in mode ps the servers have the optimizer's state\n"
-                     "leave it out, and set ps.servers");
-    if (strcmp(algorithm, "auto") && strcmp(algorithm, "direct") && strcmp(algorithm, "star"))
-        config_error(r->e, resolve_find(r, "comm.algorithm"), false,
-                     "algorithm '%s' is for gradients that all ranks add; in mode ps servers do\nuse auto", algorithm);
-    else if (r->c->comm.order == COMM_ORDER_RING)
-        config_error(r->e, resolve_find(r, "comm.order"), false,
-                     "order 'ring' adds in a circle of ranks, which servers do not form\nuse order tree");
+    resolve_clash(r, r->c->run.elastic.min > 0 && r->c->sharing.servers, "run.elastic.min",
+                  "'run.elastic' goes on without a device, but not without a server (ps.place, {at ps.place})\n"
+                  "use ps.place: workers, or run.restarts");
+    resolve_clash(r, r->c->sync_batchnorm && r->c->sharing.servers, "sync_batchnorm",
+                  "sync_batchnorm is shared among all ranks, but servers apart compute nothing ({at ps.place})\n"
+                  "use ps.place: workers");
+    resolve_clash(r, r->c->optimizer.shard, "optimizer.shard",
+                  "'optimizer.shard' is for mode ddp: in mode ps the servers have the optimizer's state\n"
+                  "leave it out, and set ps.servers");
+    resolve_clash(r, !plain, "comm.algorithm",
+                  "algorithm '{comm.algorithm}' is for gradients that all ranks add; in mode ps servers do\nuse auto");
+    resolve_clash(r, plain && r->c->comm.order == COMM_ORDER_RING, "comm.order",
+                  "order 'ring' adds in a circle of ranks, which servers do not form\nuse order tree");
 }
 
 const struct mode_row mode_ps = {

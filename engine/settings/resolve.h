@@ -46,17 +46,16 @@ void resolve_algorithm(struct resolve *r); /* checks that it adds this many shar
 void resolve_elastic(struct resolve *r);   /* checks that fewer devices can continue; called once their number is
                                             * known */
 
-/* ---- resolve_backend.c: what carries what lies on accelerators ---- */
-MUST_CHECK enum error resolve_backend(struct resolve *r);
+/* ---- resolve_clash.c: what does not go together ---- */
+/* When it is so, adds an error: a combination that makes no sense. at: the key to blame; of "KEY|KEY" the first that is
+ * given. In 'why', "{KEY}" is a key's value and "{at KEY}" where it was set; the hint follows a '\n'. */
+void resolve_clash(struct resolve *r, bool when, const char *at, const char *why);
+MUST_CHECK enum error resolve_numbers(struct resolve *r); /* precision, and what devices are capable of */
+void resolve_backend(struct resolve *r);                  /* what carries what lies on accelerators */
+void resolve_inject(struct resolve *r);                   /* what goes wrong on purpose */
 
 /* ---- resolve_end.c: when training ends ---- */
 MUST_CHECK enum error resolve_end(struct resolve *r);
 
 /* ---- resolve_trace.c: which steps are traced ---- */
 void resolve_trace(struct resolve *r);
-
-/* ---- resolve_numbers.c: precision, and what devices are capable of ---- */
-MUST_CHECK enum error resolve_numbers(struct resolve *r);
-
-/* ---- resolve_inject.c: what goes wrong on purpose ---- */
-void resolve_inject(struct resolve *r);

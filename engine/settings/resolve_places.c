@@ -76,9 +76,8 @@ static void check_nodes(struct resolve *r) {
     if (p->nodes > 1 && r->c->sharing.place != PLACE_PROCESSES)
         config_error(r->e, nodes, false, "%lld nodes, but mode '%s' runs on one\nuse mode ddp", (long long)p->nodes,
                      r->c->mode);
-    if (p->restarts > 0 && r->c->sharing.place != PLACE_PROCESSES)
-        config_error(r->e, resolve_find(r, "run.restarts"), false,
-                     "'run.restarts' starts processes again, but mode '%s' has none\nuse mode ddp", r->c->mode);
+    resolve_clash(r, p->restarts > 0 && r->c->sharing.place != PLACE_PROCESSES, "run.restarts",
+                  "'run.restarts' starts processes again, but mode '{mode}' has none\nuse mode ddp");
 }
 
 /* The configuration says where the secret is and never holds it, since the configuration is written
@@ -101,11 +100,9 @@ static void check_token(struct resolve *r) {
     bool empty = node->given && !strcmp(node->given, "file:"), file = !strncmp(spec, "file:", 5) && !empty;
     if (!file && strcmp(spec, "auto") != 0 && strcmp(spec, "none") != 0 && (strncmp(spec, "env:", 4) != 0 || !spec[4]))
         refuse_secret(r, node);
-    if (r->c->comm.secure >= SECURE_SEALED && !strcmp(spec, "none"))
-        config_error(r->e, resolve_find(r, "comm.secure"), false,
-                     "'comm.secure' is %s, but everybody knows the secret of run.token: none (%s)\n"
-                     "export a secret as ENGINE_TOKEN and set run.token: auto; or comm.secure: auto",
-                     secure_names[r->c->comm.secure], resolve_place(r, node));
+    resolve_clash(r, r->c->comm.secure >= SECURE_SEALED && !strcmp(spec, "none"), "comm.secure",
+                  "'comm.secure' is {comm.secure}, but everybody knows the secret of run.token: none ({at run.token})\n"
+                  "export a secret as ENGINE_TOKEN and set run.token: auto; or comm.secure: auto");
 }
 
 enum error resolve_processes(struct resolve *r) {
@@ -128,10 +125,9 @@ static const struct node *later(const struct node *a, const struct node *b) {
 static void check_single(struct resolve *r) {
     const struct node *devices = resolve_find(r, "devices"), *mode = resolve_find(r, "mode");
     if (r->c->devices.count <= 1 || r->c->sharing.place != PLACE_ALONE) return;
-    if (later(mode, devices) == mode)
-        config_error(r->e, mode, false, "mode 'single' runs on one device, but 'devices' is %s (%s)",
-                     r->c->devices_text, resolve_place(r, devices));
-    else
+    resolve_clash(r, later(mode, devices) == mode, "mode",
+                  "mode 'single' runs on one device, but 'devices' is {devices} ({at devices})");
+    if (later(mode, devices) == devices)
         config_error(r->e, devices, false, "%d devices, but mode 'single' runs on one (%s)\nuse mode dp or ddp",
                      r->c->devices.count, resolve_place(r, mode));
 }
@@ -195,11 +191,10 @@ void resolve_algorithm(struct resolve *r) {
     bool even = !strcmp(name, "halving_doubling"), fits = !even || is_power_of_two(devices);
     if (any_number(name) || !strcmp(name, "native") || c->sharing.place == PLACE_ALONE || devices > shards) return;
     const struct node *at = resolve_find(r, "comm.algorithm");
-    if (c->comm.order == COMM_ORDER_RING) {
-        config_error(r->e, at, false, "algorithm '%s' cannot add in order 'ring' (%s)\nuse ring, direct or star", name,
-                     resolve_place(r, resolve_find(r, "comm.order")));
-        return;
-    }
+    resolve_clash(r, c->comm.order == COMM_ORDER_RING, "comm.algorithm",
+                  "algorithm '{comm.algorithm}' cannot add in order 'ring' ({at comm.order})\n"
+                  "use ring, direct or star");
+    if (c->comm.order == COMM_ORDER_RING) return;
     for (int w = 0; fits && w < devices; w++)
         fits = leaves_subtrees(leaves_cut(shards, devices, w), leaves_cut(shards, devices, w + 1)) == 1;
     if (!fits)
@@ -225,34 +220,30 @@ static bool outlives_loss(const struct run_config *c) {
 void resolve_elastic(struct resolve *r) {
     const struct node *hosts = resolve_find(r, "run.elastic.nodes"), *devices = resolve_find(r, "devices");
     struct elastic_config *elastic = &r->c->run.elastic;
-    const struct node *at = elastic->min ? resolve_find(r, "run.elastic.min") : hosts;
+    const char *path = elastic->min ? "run.elastic.min" : "run.elastic.nodes";
+    const struct node *at = resolve_find(r, path);
     if (elastic->nodes && !elastic->min) elastic->min = 1;
     int64_t min = elastic->min, nodes = r->c->run.nodes;
     const char *by = r->c->launched.by;
     r->c->sharing.rescues = outlives_loss(r->c);
     if (!min || r->c->asks || resolve_is_rank(r)) return;
-    if (r->c->sharing.place != PLACE_PROCESSES)
-        config_error(r->e, at, false,
-                     "'run.elastic' continues without a device's process, but mode '%s' has no processes\nuse mode ddp",
-                     r->c->mode);
-    else if (min > r->c->devices.count && nodes == 1) /* others may have more devices than this one */
+    resolve_clash(
+        r, r->c->sharing.place != PLACE_PROCESSES, path,
+        "'run.elastic' continues without a device's process, but mode '{mode}' has no processes\nuse mode ddp");
+    if (r->c->sharing.place == PLACE_PROCESSES && min > r->c->devices.count &&
+        nodes == 1) /* others may have more devices than this one */
         config_error(r->e, at, false, "'run.elastic.min' is %lld, but the run begins with %d device%s (%s)",
                      (long long)min, r->c->devices.count, r->c->devices.count == 1 ? "" : "s",
                      by ? by : resolve_place(r, devices));
     if (elastic->nodes > nodes)
         config_error(r->e, hosts, false, "'run.elastic.nodes' is %lld, but run.nodes %lld (%s)",
                      (long long)elastic->nodes, (long long)nodes, resolve_place(r, resolve_find(r, "run.nodes")));
-    if (r->c->sharing.plan.alone)
-        config_error(
-            r->e, at, false,
-            "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "
-            "by its own samples (ddp.sync.every, %s)\nuse ddp.sync: 1",
-            resolve_place(r, resolve_find(r, "ddp.sync.every")));
-    if (!any_number(r->c->comm.algorithm))
-        config_error(r->e, at, false,
-                     "'run.elastic' continues with any number of devices, but comm.algorithm '%s' (%s) does not "
-                     "support every number\nuse auto, direct or star",
-                     r->c->comm.algorithm, resolve_place(r, resolve_find(r, "comm.algorithm")));
+    resolve_clash(r, r->c->sharing.plan.alone, path,
+                  "'run.elastic' needs steps that do not depend on the number of devices, but here each device steps "
+                  "by its own samples (ddp.sync.every, {at ddp.sync.every})\nuse ddp.sync: 1");
+    resolve_clash(r, !any_number(r->c->comm.algorithm), path,
+                  "'run.elastic' continues with any number of devices, but comm.algorithm '{comm.algorithm}' "
+                  "({at comm.algorithm}) does not support every number\nuse auto, direct or star");
     if (by && !resolve_is_given(resolve_find(r, "batch.shards")))
         config_error(r->e, at, false,
                      "%s may start another number of ranks the next time, but the number of shards must stay the "
@@ -262,43 +253,30 @@ void resolve_elastic(struct resolve *r) {
 
 /* ---- links ---- */
 
-/* What the ranks can reach each other by; NULL: anything that ddp can use. */
-static const char *wrong_link(const struct resolve *r) {
+/* What the ranks can reach each other by. */
+static void check_link(struct resolve *r) {
     const struct link_row *link = &link_rows[r->c->comm.link];
-    bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
-    if (ddp && link->joins == JOINS_THREADS)
-        return pool_printf(r->pool,
-                           "link '%s' joins threads, but mode 'ddp' (%s) runs "
-                           "processes\nuse link shm or auto",
-                           link->name, resolve_place(r, resolve_find(r, "mode")));
-    if (r->c->sharing.place == PLACE_THREADS && link->joins > JOINS_THREADS)
-        return pool_printf(r->pool,
-                           "link '%s' joins processes, but mode 'dp' (%s) runs "
-                           "threads\nuse link thread or auto",
-                           link->name, resolve_place(r, resolve_find(r, "mode")));
-    if (ddp && link->launched && !r->c->launched.by)
-        return pool_printf(r->pool,
-                           "link '%s' joins ranks that an MPI launcher has started, but here 'engine "
-                           "run' starts them\nmpirun -np 4 engine run CONFIG, or use link auto",
-                           link->name);
-    if (many && link->joins == JOINS_PROCESSES)
-        return pool_printf(r->pool,
-                           "link '%s' stays on one host, but there are %lld nodes "
-                           "(%s)\nuse link hosts, tcp or auto",
-                           link->name, (long long)r->c->run.nodes, resolve_place(r, resolve_find(r, "run.nodes")));
-    return "";
+    bool ddp = r->c->sharing.place == PLACE_PROCESSES, threads = ddp && link->joins == JOINS_THREADS;
+    bool started = ddp && link->launched && !r->c->launched.by;
+    resolve_clash(r, threads, "comm.link",
+                  "link '{comm.link}' joins threads, but mode 'ddp' ({at mode}) runs processes\nuse link shm or auto");
+    resolve_clash(r, r->c->sharing.place == PLACE_THREADS && link->joins > JOINS_THREADS, "comm.link",
+                  "link '{comm.link}' joins processes, but mode 'dp' ({at mode}) runs threads\n"
+                  "use link thread or auto");
+    resolve_clash(r, started, "comm.link",
+                  "link '{comm.link}' joins ranks that an MPI launcher has started, but here 'engine run' starts them\n"
+                  "mpirun -np 4 engine run CONFIG, or use link auto");
+    resolve_clash(r, r->c->run.nodes > 1 && link->joins == JOINS_PROCESSES && !started, "comm.link",
+                  "link '{comm.link}' stays on one host, but there are {run.nodes} nodes ({at run.nodes})\n"
+                  "use link hosts, tcp or auto");
 }
 
 /* Ranks that another launcher has started find out where they are when they have met. */
 enum error resolve_link(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
-    const char *wrong = wrong_link(r);
-    if (!wrong) return ERR_MEMORY;
-    if (*wrong) config_error(r->e, resolve_find(r, "comm.link"), false, "%s", wrong);
-    if (c->emulate.bandwidth > 0 && (r->c->run.nodes > 1 || r->c->launched.by))
-        config_error(r->e, resolve_find(r, "comm.emulate"), false,
-                     "emulated links need one clock: they stay on one host, with ranks that "
-                     "'engine run' starts");
+    check_link(r);
+    resolve_clash(r, c->emulate.bandwidth > 0 && (r->c->run.nodes > 1 || r->c->launched.by), "comm.emulate",
+                  "emulated links need one clock: they stay on one host, with ranks that 'engine run' starts");
     if (c->link != COMM_LINK_AUTO || (r->c->launched.by && r->c->sharing.place == PLACE_PROCESSES)) return ERR_NONE;
     bool ddp = r->c->sharing.place == PLACE_PROCESSES, many = r->c->run.nodes > 1;
     c->link = !ddp ? COMM_LINK_THREAD : many ? COMM_LINK_HOSTS : COMM_LINK_SHM;

@@ -383,19 +383,16 @@ static enum error resolve_threads(struct resolve *r) {
 static enum error resolve_order(struct resolve *r) {
     struct comm_config *c = &r->c->comm;
     bool ring = c->algorithm && !strcmp(c->algorithm, "ring");
-    const struct node *order = resolve_find(r, "comm.order"), *algorithm = resolve_find(r, "comm.algorithm");
-    if (ring && c->order == COMM_ORDER_TREE)
-        config_error(r->e, order, false, "algorithm 'ring' (%s) cannot add in order 'tree'\nuse another algorithm",
-                     resolve_place(r, algorithm));
+    resolve_clash(r, ring && c->order == COMM_ORDER_TREE, "comm.order",
+                  "algorithm 'ring' ({at comm.algorithm}) cannot add in order 'tree'\nuse another algorithm");
     if (c->order == COMM_ORDER_AUTO) {
         c->order = ring ? COMM_ORDER_RING : COMM_ORDER_TREE;
         TRY(resolve_decide(r, "comm.order", ring ? "ring" : "tree"));
     }
-    if (c->order == COMM_ORDER_RING && r->c->deterministic == DETERMINISTIC_BITWISE)
-        config_error(r->e, resolve_is_given(order) ? order : algorithm, false,
-                     "order 'ring' depends on the number of devices, but deterministic is "
-                     "'bitwise' (%s)\nuse order tree",
-                     resolve_place(r, resolve_find(r, "deterministic")));
+    resolve_clash(r, c->order == COMM_ORDER_RING && r->c->deterministic == DETERMINISTIC_BITWISE,
+                  "comm.order|comm.algorithm",
+                  "order 'ring' depends on the number of devices, but deterministic is 'bitwise' ({at deterministic})\n"
+                  "use order tree");
     return ERR_NONE;
 }
 
@@ -403,14 +400,12 @@ static enum error resolve_order(struct resolve *r) {
 
 static void check_metrics(struct resolve *r) {
     const struct run_config *c = r->c;
-    const struct node *every = resolve_find(r, "eval.every"), *best = resolve_find(r, "checkpoint.best");
+    const struct node *every = resolve_find(r, "eval.every");
     bool off = c->eval.every.unit == SPAN_OFF, keeps_best = strcmp(c->checkpoint.best, "off") != 0;
-    if (keeps_best && off)
-        config_error(r->e, best, false, "'checkpoint.best' needs validation, but 'eval' is off (%s)",
-                     resolve_place(r, every));
-    if (keeps_best && c->checkpoint.every.unit == SPAN_OFF)
-        config_error(r->e, best, false, "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off (%s)",
-                     resolve_place(r, resolve_find(r, "checkpoint.every")));
+    resolve_clash(r, keeps_best && off, "checkpoint.best",
+                  "'checkpoint.best' needs validation, but 'eval' is off ({at eval.every})");
+    resolve_clash(r, keeps_best && c->checkpoint.every.unit == SPAN_OFF, "checkpoint.best",
+                  "'checkpoint.best' needs checkpoints, but 'checkpoint.every' is off ({at checkpoint.every})");
     if (c->train.patience_metric && off)
         config_error(r->e, c->train.patience, true, "'train.patience' needs validation, but 'eval' is off (%s)",
                      resolve_place(r, every));
@@ -443,7 +438,7 @@ enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct
     TRY(resolve_buckets(&r));
     TRY(resolve_numbers(&r));
     s->mode->check(&r);
-    TRY(resolve_backend(&r));
+    resolve_backend(&r);
     resolve_inject(&r);
     check_metrics(&r);
     return ERR_NONE;

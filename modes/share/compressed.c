@@ -191,23 +191,16 @@ static void compressed_describe(const struct mode *m, char *line, size_t size) {
 /* ---- the configuration ---- */
 
 static void compressed_check(struct resolve *r) {
-    const struct node *compress = resolve_find(r, "comm.compress");
     if (!r->c->sharing.compressed) return;
-    if (r->c->sharing.place != PLACE_PROCESSES || r->c->sharing.owners)
-        config_error(r->e, compress, false,
-                     "'comm.compress' is for mode ddp, but mode is '%s' (%s)\nuse mode ddp, or "
-                     "comm.compress: none",
-                     r->c->mode, resolve_place(r, resolve_find(r, "mode")));
-    if (r->c->deterministic == DETERMINISTIC_BITWISE)
-        config_error(r->e, compress, false,
-                     "compressed gradients depend on the number of devices, but deterministic is "
-                     "'bitwise' (%s)\nuse comm.compress: none",
-                     resolve_place(r, resolve_find(r, "deterministic")));
-    if (device_find(r->c->devices.kind)->runtime->apart)
-        config_error(r->e, compress, false,
-                     "gradients are compressed in the host's memory, but devices are '%s' (%s)\nuse "
-                     "comm.compress: none",
-                     r->c->devices_text, resolve_place(r, resolve_find(r, "devices")));
+    resolve_clash(r, r->c->sharing.place != PLACE_PROCESSES || r->c->sharing.owners, "comm.compress",
+                  "'comm.compress' is for mode ddp, but mode is '{mode}' ({at mode})\n"
+                  "use mode ddp, or comm.compress: none");
+    resolve_clash(r, r->c->deterministic == DETERMINISTIC_BITWISE, "comm.compress",
+                  "compressed gradients depend on the number of devices, but deterministic is 'bitwise' "
+                  "({at deterministic})\nuse comm.compress: none");
+    resolve_clash(r, device_find(r->c->devices.kind)->runtime->apart, "comm.compress",
+                  "gradients are compressed in the host's memory, but devices are '{devices}' ({at devices})\n"
+                  "use comm.compress: none");
 }
 
 const struct share_row share_compressed = {.check = compressed_check,

@@ -224,13 +224,12 @@ static enum error slices_spread(struct mode *m) {
 }
 
 static void slices_check(struct resolve *r) {
-    const struct node *shard = resolve_find(r, "optimizer.shard");
     enum place_kind place = r->c->sharing.place;
-    if (!r->c->optimizer.shard || place == PLACE_PROCESSES) return;
-    config_error(r->e, shard, false, "'optimizer.shard' is for mode ddp, but mode is '%s' (%s)\n%s", r->c->mode,
-                 resolve_place(r, resolve_find(r, "mode")),
-                 place == PLACE_THREADS ? "in mode dp that is dp.server: sharded"
-                                        : "one device has nobody to share the optimizer with");
+    resolve_clash(r, r->c->optimizer.shard && place != PLACE_PROCESSES, "optimizer.shard",
+                  place == PLACE_THREADS ? "'optimizer.shard' is for mode ddp, but mode is '{mode}' ({at mode})\n"
+                                           "in mode dp that is dp.server: sharded"
+                                         : "'optimizer.shard' is for mode ddp, but mode is '{mode}' ({at mode})\n"
+                                           "one device has nobody to share the optimizer with");
 }
 
 const struct share_row share_slices = {.plan = {.nbefore = 1,

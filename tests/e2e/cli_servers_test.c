@@ -157,7 +157,8 @@ static void refusals(void **state) {
         {"comm.compress=fp16", "'comm.compress' is for mode ddp"},
         {"comm.order=ring", "order 'ring' adds in a circle of ranks, which servers do not form"},
         {"comm.algorithm=tree", "algorithm 'tree' is for gradients that all ranks add"},
-        {"run.elastic.min=1", "not without a server"},
+        {"run.elastic.min=1", "not without a server (ps.place, by default)"},
+        {"sync_batchnorm=true", "servers apart compute nothing (by default)\n      hint: use ps.place: workers"},
     };
     (void)state;
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {

@@ -137,8 +137,8 @@ static void *rank_run(void *arg) {
     }
     need(group_barrier(g), "barrier");
     if (r->first)
-        printf("process %d %d %ld %d\n", r->rank, r->threads,
-               (resident_pages() - r->memory) * sysconf(_SC_PAGESIZE), open_streams());
+        printf("process %d %d %ld %d\n", r->rank, r->threads, (resident_pages() - r->memory) * sysconf(_SC_PAGESIZE),
+               open_streams());
     usleep(REST);
     rest = segments_sent();
     usleep(REST);

@@ -78,7 +78,9 @@ static void add_engine(const struct one_run *r, struct start_list *l) {
 /* Ranks on several hosts need a secret in common; the user's own, or one of this run. */
 static const char *secret_name(const struct one_run *r) {
     const char *token = getenv(TOKEN_VARIABLE);
-    return token || token_random(r->pool, &token) == ERR_NONE ? token : NULL;
+    char random[SECRET_SIZE];
+    if (token) return token;
+    return secret_random(random) == ERR_NONE ? pool_printf(r->pool, "%s", random) : NULL;
 }
 
 static enum error run_engine(const struct one_run *r, struct process_limits limits, struct process_end *end) {

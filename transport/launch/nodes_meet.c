@@ -34,7 +34,11 @@ enum error nodes_master(const char *text, int64_t port, struct pool *pool, const
 enum error nodes_token(const char *spec, int count, struct pool *pool, const char **out) {
     TRY(nodes_secret(spec, count, pool, out));
     token_forget(spec); /* ranks are told what has been found */
-    return **out ? ERR_NONE : token_random(pool, out);
+    char key[SECRET_SIZE];
+    if (**out) return ERR_NONE;
+    TRY(secret_random(key));
+    *out = pool_printf(pool, "%s", key);
+    return *out ? ERR_NONE : ERR_MEMORY;
 }
 
 enum error nodes_secret(const char *spec, int count, struct pool *pool, const char **out) {

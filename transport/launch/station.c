@@ -58,18 +58,17 @@ static bool master_is_here(const char *master) {
 
 /* ---- store and port ---- */
 
-/* Ranks of a tcp store have its key. Others have their secret's, or a random number from their store, which only this
- * user's processes on this host can open. */
+/* Ranks have their store's key. Where it has none, only this user's processes on this host can open it, and a random
+ * one lies in it. */
 static enum error station_find_key(struct station *s, const struct station_params *p, char key[SECRET_SIZE]) {
-    const char *name = pool_printf(s->pool, "%s/key", p->round), *random = "";
+    const char *name = pool_printf(s->pool, "%s/key", p->round);
     char *now;
     size_t n;
     snprintf(key, SECRET_SIZE, "%s", store_key(s->store));
     if (*key) return ERR_NONE;
-    if (p->token && *p->token) return secret_key(p->token, key);
-    if (p->serve) TRY(token_random(s->pool, &random));
     if (!name) return ERR_MEMORY;
-    if (p->serve) TRY(store_set(s->store, name, random, strlen(random)));
+    if (p->serve) TRY(secret_random(key));
+    if (p->serve) TRY(store_set(s->store, name, key, strlen(key)));
     TRY(store_get(s->store, name, 0, s->pool, &now, &n));
     return secret_key(now, key);
 }

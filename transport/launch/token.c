@@ -4,7 +4,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 
 static enum error secret_read_file(struct pool *pool, const char *path, const char **out) {
@@ -56,13 +55,6 @@ enum error token_find(const char *spec, struct pool *pool, const char **out) {
     if (!**out) return ERR_NONE;
     TRY(secret_check_length(*out));
     *out = pool_printf(pool, SECRET_CHOSEN "%s", *out);
-    return *out ? ERR_NONE : ERR_MEMORY;
-}
-
-enum error token_random(struct pool *pool, const char **out) {
-    uint64_t r[2];
-    if (getrandom(r, sizeof r, 0) != sizeof r) return FAIL(ERR_IO, "no random numbers for a token");
-    *out = pool_printf(pool, "%016llx%016llx", (unsigned long long)r[0], (unsigned long long)r[1]);
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 

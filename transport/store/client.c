@@ -1,4 +1,5 @@
-/* Stores as their members call them: a file's (file.c), or a server's, which one of them has in its process (server.c).
+/* Stores as their members call them: one of them has the server in its process (server.c), at an address that all know
+ * or that lies in a file (file.c).
  *
  * A call sends its request over a line to the server, which is a connection that has proven the secret and greeted, and
  * waits for the reply. When the line breaks, the request is sent again over another one, until the deadline. Waiting is
@@ -28,8 +29,7 @@ static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
 struct store {
     struct server *server; /* NULL: another process serves */
     char url[PATH_MAX + 8];
-    bool serves;
-    struct file_store *file; /* NULL: the store is a server's, to which what follows leads */
+    const char *file; /* of the url: where the address and the key of the server lie; NULL: they are given */
     struct address address;
     char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
     double timeout;
@@ -43,23 +43,36 @@ static int64_t store_deadline(double seconds) {
     return clock_ns() + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
-bool store_pause(int64_t *us, int64_t most, int64_t deadline) {
+/* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them: the time varies, so that those who collided
+ * once do not go on doing so. false: the deadline has passed. */
+static bool store_pause(int64_t *us, int64_t deadline) {
     int64_t now = clock_ns(), left = deadline - now;
     if (left <= 0) return false;
     int64_t ns = *us * 500 + now % (*us * 500); /* from half to all of it, as the clock has it */
     if (ns > left) ns = left;
     nanosleep(&(struct timespec){ns / 1000000000, ns % 1000000000}, NULL);
-    *us = *us * 2 < most ? *us * 2 : most;
+    *us = *us * 2 < LONGEST_PAUSE ? *us * 2 : LONGEST_PAUSE;
     return true;
 }
 
-enum error store_keep(struct pool *pool, struct bytes *value) {
+/* A copy of what an answer borrows; pool may be NULL where the operation gives no value. */
+static enum error store_keep(struct pool *pool, struct bytes *value) {
     if (!value->at || !pool) return ERR_NONE;
     value->at = pool_strndup(pool, value->at, value->n);
     return value->at ? ERR_NONE : ERR_MEMORY;
 }
 
 /* ---- dialing ---- */
+
+/* What lies in the file now: it may have been left by another server. false: nothing. */
+static enum error address_find(struct store *s, bool *there, char why[128]) {
+    *there = true;
+    if (!s->file || s->server) return ERR_NONE;
+    TRY(file_find(s->file, &s->address.port, s->key));
+    *there = s->address.port > 0;
+    if (!*there) snprintf(why, 128, "nobody serves it");
+    return ERR_NONE;
+}
 
 /* All of the host's addresses, once. why: what the last one said that had its time. */
 static int line_dial_all(struct store *s, int64_t deadline, char why[128]) {
@@ -97,14 +110,16 @@ static enum error line_dial(struct store *s, int64_t deadline) {
     int64_t us = FIRST_PAUSE, began = clock_ns(), told = began;
     char why[128] = "", time[32];
     do {
-        int rv = line_dial_all(s, deadline, why);
+        bool there;
+        TRY(address_find(s, &there, why));
+        int rv = there ? line_dial_all(s, deadline, why) : NNG_ENOENT;
         if (!rv) return ERR_NONE;
-        if (rv == NNG_EPEERAUTH) return fail_refused(s);
-        if (rv == NNG_EPROTO) return fail_no_store(s);
+        if (rv == NNG_EPEERAUTH && !s->file) return fail_refused(s);
+        if (rv == NNG_EPROTO && !s->file) return fail_no_store(s);
         if (clock_ns() - told < 5000000000) continue;
         told = clock_ns();
         log_info("waiting for the store %s (%s): %s", s->url, text_of_seconds(clock_seconds(told - began), time), why);
-    } while (store_pause(&us, LONGEST_PAUSE, deadline));
+    } while (store_pause(&us, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
                 s->url, text_of_seconds(clock_seconds(clock_ns() - began), time), why);
@@ -191,8 +206,7 @@ static enum error server_ask(struct store *s, const struct request *q, int64_t d
         visit_free(s->line);
         s->line = NULL;
         if (err) return err;
-    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) &&
-             store_pause(&us, LONGEST_PAUSE, deadline));
+    } while (lost != NNG_ETIMEDOUT && (s->server_number || lost != NNG_EPROTO) && store_pause(&us, deadline));
     return fail_lost(s, q, lost);
 }
 
@@ -226,7 +240,7 @@ static enum error store_ask(struct store *s, const struct request *q, double tim
                             struct store_answer *a) {
     int64_t deadline = store_deadline(timeout > 0 ? timeout : s->timeout);
     TRY(request_check(q));
-    TRY(s->file ? file_store_ask(s->file, q, deadline, pool, a) : server_await(s, q, deadline, pool, a));
+    TRY(server_await(s, q, deadline, pool, a));
     if (a->status == ANSWER_FULL)
         return FAIL(ERR_CREATE, "the store %s is full: no room for the key '%s'\nit takes %d keys", s->url, q->key,
                     STORE_KEYS_MAX);
@@ -332,19 +346,28 @@ static enum error server_find(struct store *s, const struct store_params *p, int
     return server_ask(s, NULL, deadline, NULL, NULL);
 }
 
+/* Whoever may read the file has the key, and is on this host. */
+static enum error server_find_by_file(struct store *s, const struct store_params *p, int64_t deadline) {
+    s->address = (struct address){.host = "127.0.0.1"};
+    if (p->serve) TRY(secret_random(s->key));
+    if (p->serve) TRY(server_open("127.0.0.1:0", s->key, s->run, &s->server, &s->address.port));
+    if (p->serve) TRY(file_announce(s->file, s->address.port, s->key));
+    return server_ask(s, NULL, deadline, NULL, NULL);
+}
+
 static enum error store_start(struct store *s, const struct store_params *p) {
     static const char file[] = "file:///";
     int64_t deadline = store_deadline(p->timeout);
     if (getrandom(&s->client, sizeof s->client, 0) != (ssize_t)sizeof s->client)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
-    s->serves = p->serve;
     s->timeout = p->timeout;
     snprintf(s->run, sizeof s->run, "%s", p->run ? p->run : "");
     int n = snprintf(s->url, sizeof s->url, "%s", p->url ? p->url : "");
     if (n < (int)sizeof s->url && !strncmp(s->url, "tcp:", 4)) return server_find(s, p, deadline);
-    if (n < (int)sizeof s->url && n >= (int)sizeof file && !strncmp(s->url, file, sizeof file - 1))
-        return file_store_open(s->url + sizeof file - 2, deadline, &s->file);
-    return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
+    if (n >= (int)sizeof s->url || n < (int)sizeof file || strncmp(s->url, file, sizeof file - 1) != 0)
+        return FAIL(ERR_CONFIG, "'%.200s' is not a store\nwrite file:///PATH or tcp://HOST:PORT", s->url);
+    s->file = s->url + sizeof file - 2;
+    return server_find_by_file(s, p, deadline);
 }
 
 enum error store_open(const struct store_params *p, struct store **out) {
@@ -363,8 +386,8 @@ enum error store_open(const struct store_params *p, struct store **out) {
 void store_close(struct store *s) {
     if (!s) return;
     visit_free(s->line);
+    if (s->file && s->server) file_withdraw(s->file, s->key);
     server_close(s->server);
-    file_store_close(s->file, s->serves);
     memory_free(s);
 }
 

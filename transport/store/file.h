@@ -1,12 +1,11 @@
-/* A store in a file, for processes that can all lock it: of one host, or over NFS from version 4 on. No process serves
- * it, and it needs no threads. A file that nobody has open was left behind, and is begun afresh. */
+/* The file by which processes of one user find the store that one of them serves on this host: its port, and its key. */
 #pragma once
-#include "transport/store/request.h"
+#include "transport/base/secret.h"
 
-struct file_store;
-MUST_CHECK enum error file_store_open(const char *path, int64_t deadline, struct file_store **out);
-/* removes: the file goes. */
-void file_store_close(struct file_store *f, bool removes);
-/* Does what q says, and waits for what is not there until the deadline. */
-MUST_CHECK enum error file_store_ask(struct file_store *f, const struct request *q, int64_t deadline, struct pool *pool,
-                                     struct store_answer *a);
+/* In place of what a store has left there; written whole or not at all, for this user alone. ERR_DATA: there is a file
+ * of somebody else's making. */
+MUST_CHECK enum error file_announce(const char *path, int port, const char *key);
+/* *port is 0 as long as nobody has announced a store. */
+MUST_CHECK enum error file_find(const char *path, int *port, char key[SECRET_SIZE]);
+/* Removes the file, if it is still the one of that key. */
+void file_withdraw(const char *path, const char *key);

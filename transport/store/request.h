@@ -29,10 +29,5 @@ struct store_answer {
     int64_t total;      /* meet: of the roster */
     struct bytes value; /* get: what the key holds; list: keys, each with its 0 byte; meet: as in store_meeting */
 };
-/* A copy of what an answer borrows; pool may be NULL where the operation gives no value. */
-MUST_CHECK enum error store_keep(struct pool *pool, struct bytes *value);
-/* Sleeps some 'us' microseconds, never beyond the deadline, and doubles them up to 'most': the time varies, so that
- * those who collided once do not go on doing so. false: the deadline has passed. */
-bool store_pause(int64_t *us, int64_t most, int64_t deadline);
 /* The valid form of a key, or if 'prefix' of the beginning of one. */
 bool store_key_ok(const char *key, size_t n, bool prefix);

@@ -1,5 +1,5 @@
-/* A key-value store, in which ranks and nodes find each other before they have a group: in a file that all can lock
- * (file.h), or on a server that one process runs (server.h), over TCP.
+/* A key-value store, in which ranks and nodes find each other before they have a group, on a server that one process runs
+ * (server.h), over TCP: at an address that all know, or, on one host, at one that lies in a file (file.h).
  *
  * Every call has a deadline (ERR_TIMEOUT, which names the key that was awaited). A request whose reply is lost is sent
  * again, so that what it does may be done twice: a key is for one member to change. One thread at a time may call. */
@@ -16,12 +16,12 @@ enum {
 struct store;
 struct store_params {
     const char *url; /* file:///PATH | tcp://HOST:PORT (IPv6 in brackets) */
-    /* tcp: this process serves the data to the others, on that address; port 0 takes a free one. Without it, the
-     * server is awaited until the deadline. file: this process removes the file when it closes the store. */
+    /* This process serves the data to the others, on that address; port 0 takes a free one; of a file, which it writes, on
+     * a free port of this host. Without it, the server is awaited until the deadline. */
     bool serve;
     const char *token; /* tcp: a secret (secret.h) that all must hold; "" or NULL: none, and then all must be
                    processes of one user on one host */
-    const char *run;   /* tcp: of which run: a server of another run is refused; NULL: any */
+    const char *run;   /* of which run: a server of another run is refused; NULL: any */
     double timeout;    /* of opening, and of every call that is not given another */
 };
 MUST_CHECK enum error store_open(const struct store_params *p, struct store **out);

@@ -14,7 +14,6 @@ struct store_table {
     struct table_entry **of;
     int count, room;
     size_t bytes;
-    bool changed;
     char page[TABLE_PAGE];
 };
 
@@ -121,7 +120,6 @@ enum answer_status table_put(struct store_table *t, const char *key, struct byte
     free(e->value);
     t->bytes += value.n - old;
     e->value = copy, e->n = value.n;
-    t->changed = true;
     return ANSWER_OK;
 }
 
@@ -132,43 +130,7 @@ static void table_delete(struct store_table *t, const char *prefix) {
         entry_free(t->of[i]);
     }
     t->count -= count;
-    t->changed = t->changed || count > 0;
     memmove(t->of + first, t->of + first + count, (size_t)(t->count - first) * sizeof *t->of);
-}
-
-/* ---- as bytes ---- */
-
-struct entry_head {
-    uint32_t key, value; /* bytes of both, which follow; key with its 0 byte */
-};
-
-bool table_changed(const struct store_table *t) {
-    return t->changed;
-}
-
-void table_save(const struct store_table *t, FILE *to) {
-    for (int i = 0; i < t->count; i++) {
-        const struct table_entry *e = t->of[i];
-        struct entry_head h = {(uint32_t)strlen(e->key) + 1, (uint32_t)e->n};
-        fwrite(&h, 1, sizeof h, to);
-        fwrite(e->key, 1, h.key, to);
-        fwrite(e->value, 1, h.value, to);
-    }
-}
-
-bool table_load(struct store_table *t, const char *bytes, size_t n) {
-    for (size_t at = 0; at < n;) {
-        struct entry_head h;
-        if (n - at < sizeof h) return false;
-        memcpy(&h, bytes + at, sizeof h);
-        at += sizeof h;
-        const char *key = bytes + at;
-        if (h.key == 0 || (uint64_t)h.key + h.value > n - at || key[h.key - 1]) return false;
-        if (table_put(t, key, (struct bytes){key + h.key, h.value}) != ANSWER_OK) return false;
-        at += h.key + (size_t)h.value;
-    }
-    t->changed = false;
-    return true;
 }
 
 /* ---- operations ---- */

@@ -1,7 +1,6 @@
 /* The keys and values of a store, and what each operation does to them. Not locked. */
 #pragma once
 #include "transport/store/request.h"
-#include <stdio.h>
 
 enum {
     TABLE_BYTES_MAX = 256 << 20, /* of all keys and values together */
@@ -13,14 +12,6 @@ void table_free(struct store_table *t);
 /* Does what q says, a meeting (attendance.h) excepted, but never waits. The answer's value is the table's until the
  * next call. */
 void table_apply(struct store_table *t, const struct request *q, struct store_answer *a);
-
-/* ---- for file.h: all keys and values as bytes ---- */
-
-/* Whether it has changed since it was created or loaded. */
-bool table_changed(const struct store_table *t);
-void table_save(const struct store_table *t, FILE *to);
-/* Into an empty table. false: they make no sense, or there is no memory. */
-bool table_load(struct store_table *t, const char *bytes, size_t n);
 
 /* ---- for attendance.h ---- */
 

@@ -10,6 +10,7 @@
 #include "engine/optim/schedule.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
+#include "engine/train/stop.h"
 
 #include <math.h>
 #include <string.h>
@@ -211,12 +212,18 @@ static enum error ask_partials(struct trainer *t) {
     return update_runtime(t)->read(t->device, LANE_COMPUTE, t->measured.partials, partials, bytes);
 }
 
+/* A rank that computes has told in its gradient's header whether it wants the step to be the last. */
+static void keep_sums(struct trainer *t) {
+    t->sums = header_sums(t->update->header);
+    if (t->standing.worker < 0 && stop_signal()) t->sums.stop = true;
+}
+
 /* Takes the losses' sums together with the partial sums, which trainer_norm then finds: one wait for both. */
 enum error trainer_take_sums(struct trainer *t) {
     TRY(ask_sums(t));
     TRY(ask_partials(t));
     TRY(device_wait(t->device));
-    t->sums = header_sums(t->update->header);
+    keep_sums(t);
     t->update->fetched = true;
     return ERR_NONE;
 }
@@ -318,7 +325,7 @@ static enum error update_ask_first(struct trainer *t) {
     TRY(ask_sums(t));
     TRY(update_slices(t));
     TRY(device_wait(t->device));
-    t->sums = header_sums(t->update->header);
+    keep_sums(t);
     return ERR_NONE;
 }
 

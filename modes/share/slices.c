@@ -19,6 +19,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/text.h"
 #include "engine/settings/resolve.h"
+#include "engine/train/stop.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -121,22 +122,39 @@ static enum error slices_land(struct mode *m) {
     return m->how->streams ? ERR_NONE : step_land(m);
 }
 
+/* Takes the step's sums, on the rank whose part has the header: rank 0. The other servers, which give nothing to sums,
+ * tell it whether they are asked to stop. */
+static enum error slices_take_sums(struct mode *m) {
+    struct share *s = m->share;
+    struct trainer *t = m->t;
+    float asked = stop_signal() != 0, asks = 0;
+    if (t->rank > 0 && t->rank < m->how->servers) return group_send(s->group, GROUP_INLINE, &asked, 1, DTYPE_F32, 0);
+    if (t->rank > 0) return ERR_NONE;
+    TRY(trainer_take_sums(t));
+    struct step_sums sums = t->sums;
+    for (int r = 1; r < m->how->servers; r++) {
+        TRY(group_recv(s->group, GROUP_INLINE, &asks, 1, DTYPE_F32, r));
+        sums.stop |= asks > 0;
+    }
+    trainer_set_sums(t, &sums);
+    return ERR_NONE;
+}
+
 /* Bucket by bucket: its weights travel while the gradients of those after it do, the other way through each port. */
 static enum error slices_stream(struct mode *m) {
     struct share *s = m->share;
     struct trainer *t = m->t;
     int64_t mark = clock_ns();
     int changed = buckets_before(&s->buckets, t->tensors.upto);
-    bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
     mode_note(m, "update, bucket by bucket", t->at.step);
     for (int b = 0; b < changed; b++) {
         const struct span bucket = share_bucket(m, t->arena.values, b);
         struct dispatch how = {.lane = LANE_INLINE, .label = LABEL_WEIGHTS(b), .givers = b > 0};
         TRY(flight_wait(&m->flight, changed - b - 1));
         trainer_phase(t, PHASE_COMM, &mark);
-        if (b == 0 && has_header) TRY(trainer_take_sums(t));
+        if (b == 0) TRY(slices_take_sums(m));
         if (b == 0) TRY(trainer_measure(t));
-        if (b == 0 && has_header) TRY(trainer_put_sums(t));
+        if (b == 0 && t->rank == 0) TRY(trainer_put_sums(t));
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
         TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
@@ -152,15 +170,14 @@ static enum error slices_update(struct mode *m) {
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     int changed = buckets_before(&s->buckets, t->tensors.upto);
-    bool has_header = s->own[0].begin == 0 && s->own[0].end > 0;
     struct dispatch how;
     mode_note(m, "update", t->at.step);
-    if (has_header) TRY(trainer_take_sums(t));
+    TRY(slices_take_sums(m));
     TRY(trainer_norm(t));
     TRY(slices_sum(s, t->measured.partials, blocks, &mark));
     TRY(trainer_measure(t));
     TRY(slices_sum(s, t->measured.squares, t->measured.nsquares, &mark));
-    if (has_header) TRY(trainer_put_sums(t));
+    if (t->rank == 0) TRY(trainer_put_sums(t));
     for (int b = 0; b < changed; b++) {
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);

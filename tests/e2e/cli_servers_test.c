@@ -43,7 +43,8 @@ static void assert_near(double got, double want, double share, const char *what)
     if (got < want * (1 - share) || got > want * (1 + share)) fail_msg("%s: %.0f bytes, not %.0f", what, got, want);
 }
 
-/* A worker sends K and receives K; a server W K / k each way, and the first block of 16 KB to the other servers. */
+/* A worker sends K and receives K; a server W K / k each way, and the first block of 16 KB to the other servers, of which
+ * each tells in 4 bytes whether it is asked to stop. */
 static void ports_pass_what_the_essay_says(void **state) {
     static const struct {
         int workers, servers;
@@ -60,7 +61,7 @@ static void ports_pass_what_the_essay_says(void **state) {
         program_train(&p, network, SETS("mode=ps", of[i / 2].devices, of[i / 2].ps, links[i % 2], "train=8st"));
         bytes_of("sent", sent, ranks);
         bytes_of("received", received, ranks);
-        double all = 0, first = (servers - 1) * 16384.0;
+        double all = 0, first = (servers - 1) * (16384.0 + 4);
         for (int r = 0; r < servers; r++) {
             assert_near(sent[r], STEPS * k * workers / servers, 0.1, "a server sends");
             all += sent[r];
@@ -109,6 +110,33 @@ static void a_lost_server_is_named(void **state) {
     assert_int_equal(p.code, 75);
     training_says(&p, "rank 1 was killed by signal 9");
     training_gone();
+}
+
+/* Any server, or a worker: all stop after the same step, and it is saved. */
+static void one_rank_asked_to_stop(void **state) {
+    static const char *const alone[] = {"checkpoint=off", NULL};
+    (void)state;
+    for (int i = 0; i < 6; i++) {
+        const char *const more[] = {"mode=ps",
+                                    "devices=cpu:2",
+                                    i % 2 ? "ps={servers: 2, overlap: false}" : "ps=2",
+                                    i % 2 ? "comm.link=tcp" : "comm.link=shm",
+                                    "checkpoint=100000000st",
+                                    NULL};
+        char dir[32];
+        snprintf(dir, sizeof dir, "asked-%d", i);
+        training_begin(&p, dir, more);
+        kill(program_rank(&p, i / 2, 5), SIGTERM);
+        training_ends(&p, 5);
+        assert_int_equal(p.code, 143);
+        assert_null(strstr(p.err, "error"));
+        training_gone();
+        long saved = training_saved(dir);
+        assert_true(saved >= 10);
+        training_resume(&p, dir, saved + 20);
+        assert_true(program_wait(&p, 60));
+        assert_string_equal(program_string(&p, "weights_sha256"), training_hash(saved + 20, alone));
+    }
 }
 
 static void a_lost_server_is_replaced(void **state) {
@@ -174,6 +202,7 @@ int main(void) {
         cmocka_unit_test(ports_pass_what_the_essay_says),   cmocka_unit_test(checkpoints_go_anywhere),
         cmocka_unit_test(a_lost_server_is_named),           cmocka_unit_test(a_lost_server_is_replaced),
         cmocka_unit_test(a_worker_that_serves_is_left_out), cmocka_unit_test(refusals),
+        cmocka_unit_test(one_rank_asked_to_stop),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

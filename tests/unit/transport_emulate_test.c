@@ -178,7 +178,7 @@ static enum error net_run(struct net *n, double *seconds) {
 }
 
 /* Never less than the formula. How much more depends on what else the machine does: it is told, and
- * judged by bench_emulated_links; here only what no load explains is wrong. */
+ * judged by engine bench comm; here only what no load explains is wrong. */
 static void assert_takes(struct net n, double formula) {
     double best = 1e9, s;
     for (int i = 0; i < (timing_checked() ? TRIES : 1) && best > 1.25 * formula; i++) {

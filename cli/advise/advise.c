@@ -94,7 +94,6 @@ static enum error advise_in(struct advising *g) {
     TRY(advise_decide(&g->ask, g->pool, &g->advice));
     put_notes(g);
     TRY(advise_check_here(g));
-    if (g->o->verify) TRY(advise_verify(g));
     return advising_show(g);
 }
 
@@ -116,7 +115,6 @@ static int advise_command(const struct cli *cli) {
     g.config.path = o->path;
     if (o->out && report_format_of(o->out) == REPORT_FORMATS)
         return cli_usage(cli, "-o %s: a name that ends in .html, .md, .svg or .txt", o->out);
-    if (o->verify && o->weak) return cli_usage(cli, "--verify is for ways that share one batch: --scaling strong");
     stop_install();
     enum error err = advising_run(&g);
     if (stop_signal()) return stop_exit_code(stop_signal());
@@ -159,8 +157,6 @@ static const struct option options[] = {
      "strong (default): all devices share the configuration's batch; weak: every device has as much to do as in the "
      "configuration",
      CONFIG_ENUM, AT(weak), .choices = "strong|weak"},
-    {"--verify", NULL, "runs the best two ways here with engine compare, and reports whether the advice held",
-     CONFIG_BOOL, AT(verify)},
     {"-o", "FILE",
      "also writes the advice with its picture; the ending of FILE is the format: .html, .md, .svg or .txt",
      CONFIG_STRING, AT(out), .wants = "the name of a file", .also = "--output"},

@@ -12,7 +12,7 @@ struct advise_options {
     struct wire link;
     bool linked; /* else this machine's */
     int weak;
-    bool verify, json, quiet;
+    bool json, quiet;
     const char *out;
 };
 struct advising {
@@ -38,7 +38,3 @@ void advising_progress(const struct advising *g, const char *fmt, ...) __attribu
 MUST_CHECK enum error advise_measure(struct advising *g);
 /* Runs the best of dp and of ddp as far as this machine can, beside what is predicted of them. */
 MUST_CHECK enum error advise_check_here(struct advising *g);
-/* The key of the batch for this many devices, if the batch grows with them. */
-const char *advise_batch(const struct advising *g, int64_t computing);
-/* Runs the best two ways with 'engine compare', and reports whether the advice held. */
-MUST_CHECK enum error advise_verify(struct advising *g);

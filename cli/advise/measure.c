@@ -246,26 +246,23 @@ enum error advise_measure(struct advising *g) {
 
 /* ---- what can be checked -------------------------------------------------------------------- */
 
-const char *advise_batch(const struct advising *g, int64_t computing) {
+static enum error set_way(const struct advising *g, const struct advise_way *w, struct cli_config *out) {
     const struct run_config *c = &g->settings.config;
-    return pool_printf(g->pool, "batch={size: %lld, shards: %lld, accumulate: %lld}",
-                       (long long)(c->batch.size * computing / c->devices.count), (long long)c->batch.shards,
-                       (long long)c->batch.accumulate);
-}
-
-static enum error set_way(const struct advising *g, const struct advise_way *w, struct cli_config *c) {
     const struct wire *port = &g->ask.port[w->mode];
     const char *sets[ADVISE_SETS + 3];
     int n;
     int64_t computing = advise_computing(&g->ask, w);
     TRY(advise_sets(&g->ask, w, g->pool, sets, &n));
-    sets[n++] = pool_printf(g->pool, "devices=%s:%lld", g->settings.config.devices.kind, (long long)computing);
-    if (g->ask.weak) sets[n++] = advise_batch(g, computing);
+    sets[n++] = pool_printf(g->pool, "devices=%s:%lld", c->devices.kind, (long long)computing);
+    if (g->ask.weak)
+        sets[n++] = pool_printf(g->pool, "batch={size: %lld, shards: %lld, accumulate: %lld}",
+                                (long long)(c->batch.size * computing / c->devices.count), (long long)c->batch.shards,
+                                (long long)c->batch.accumulate);
     if (g->emulated)
         sets[n++] = port->beta > 0 ? pool_printf(g->pool, "comm.emulate={bandwidth: %.0f, latency: %.9gs}",
                                                  1 / port->beta, port->alpha)
                                    : pool_printf(g->pool, "comm.emulate={latency: %.9gs}", port->alpha);
-    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(c, sets[i]) : ERR_MEMORY);
+    for (int i = 0; i < n; i++) TRY(sets[i] ? cli_set(out, sets[i]) : ERR_MEMORY);
     return ERR_NONE;
 }
 

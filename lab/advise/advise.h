@@ -74,10 +74,6 @@ struct advise_check { /* a way that has run here, beside what was predicted of t
     double predicted, measured; /* seconds */
     const char *why;            /* it has not run; NULL: it has */
 };
-struct advise_verified {
-    const char *words; /* NULL: not asked for */
-    const char *held;  /* "held", "did not hold", "open" */
-};
 struct advise_notes { /* what was left out, and what is assumed */
     struct pool *pool;
     const char *text[ADVISE_NOTES];
@@ -100,7 +96,6 @@ struct advice {
     struct advise_turns devices, rates, batches;
     struct advise_check check[ADVISE_MODES];
     int nchecks;
-    struct advise_verified verified;
     struct advise_notes notes;
     struct pool *pool;
 };

@@ -129,8 +129,6 @@ enum error advise_json(const struct advice *a, struct json *j) {
     put_turns("turns_by_batch", &a->batches, j);
     put_map(a, j);
     put_checks(a, j);
-    json_string(j, "verified", a->verified.held);
-    json_string(j, "verified_words", a->verified.words);
     json_open(j, "notes", '[');
     for (int i = 0; i < a->notes.n; i++) json_string(j, NULL, a->notes.text[i]);
     json_close(j, ']');

@@ -269,7 +269,6 @@ static enum error put_checks(struct report *r, const struct advice *a) {
     if (!a->nchecks) s->missing = "Nothing was checked: a check needs two devices of the list on this machine.";
     if (!a->nchecks) return ERR_NONE;
     say_checks(r, s, a);
-    if (a->verified.words) report_paragraph(s, a->verified.words);
     TRY(report_table(r, s, "Predicted for this machine, and measured", 4, a->nchecks, heads, &t));
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];

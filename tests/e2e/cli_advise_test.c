@@ -118,20 +118,6 @@ static void measures_links_of_this_machine(void **state) {
     assert_string_equal(p.err, "");
 }
 
-static void verifies_by_comparing(void **state) {
-    (void)state;
-    if (device_host_cores() < 2) skip();
-    program_run(&p, 200, "advise", SMALL, "--set", "name=e2e", "--set", "batch=64", "--set", "eval=1ep", "--devices",
-                "2", "--link", "200Mbit,50us", "--verify", "--json", NULL);
-    if (p.code != 0) fail_msg("%s", p.err);
-    const char *held = program_string(&p, "verified");
-    if (strcmp(held, "held") != 0 && strcmp(held, "did not hold") != 0 && strcmp(held, "open") != 0)
-        fail_msg("%s", held);
-    assert_says(program_string(&p, "verified_words"), "; predicted ");
-    assert_true(file_exists("runs/advise-e2e/results.json"));
-    assert_ok(file_remove_tree("runs/advise-e2e"));
-}
-
 /* What, where, and what to do. */
 static void says_what_is_wrong(void **state) {
     (void)state;
@@ -148,7 +134,6 @@ static void says_what_is_wrong(void **state) {
         {"--link", "10Gbit,soon", "auto, RATE or RATE,LATENCY", 64},
         {"--memory", "much", "a size, as in 16GB", 64},
         {"-o", "advice.pdf", "ends in .html, .md, .svg or .txt", 64},
-        {"--scaling=weak", "--verify", "--verify is for ways that share one batch", 64},
         {"--set", "model=nosuch", "unknown model 'nosuch'", 78},
         {"--set", "data={set: csv, train: nowhere.csv}", "nowhere.csv: No such file", 66},
     };
@@ -184,7 +169,6 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(advises_by_what_it_measures),
         cmocka_unit_test(measures_links_of_this_machine),
-        cmocka_unit_test(verifies_by_comparing),
         cmocka_unit_test(says_what_is_wrong),
         cmocka_unit_test(stops_when_asked),
     };

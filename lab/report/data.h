@@ -106,9 +106,6 @@ int report_device_counts(const struct report_data *d, double *x);
 const char *report_in(struct report *r, const char *place);
 /* "ddp x 4". */
 const char *report_cell_name(struct report *r, const struct report_data *d, const struct report_cell *c);
-/* Adds the plot of a traced step of that run; told: it has one. of: what the run is called. */
-MUST_CHECK enum error report_traced(struct report *r, struct report_section *s, const char *run_dir, const char *of,
-                                    bool *told);
 /* A value as tables and tool tips show it; of seconds. */
 const char *report_value(struct report *r, enum plot_unit unit, double v);
 const char *report_ms(struct report *r, double seconds);

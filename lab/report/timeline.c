@@ -1,103 +1,85 @@
-/* What the buckets of one step did, rank by rank: as the run has traced it, or else by the flight recorders, which know
- * of the last calls of every rank when each began and ended. */
+/* The buckets of one traced step, rank by rank: when backward had finished each, when it travelled, and how long the
+ * step waited. */
+#include "lab/predict/step_trace.h"
 #include "lab/report/data.h"
 
-#include "engine/base/file.h"
-#include "transport/flight/recorder.h"
+enum { QUEUED, TRAVELS, BACKWARD, WAITS, SERIES };
 
-#include <math.h>
-#include <string.h>
-
-enum { RANKS_SHOWN = 8, LEAST_COUNT = 256 };
-
-/* Gradients and weights, not the few numbers of metrics and of evaluation. */
-static bool is_bulk(const struct recording_call *c) {
-    return c->ended > c->began && c->call.count >= LEAST_COUNT && c->error == 0 &&
-           (!strncmp(c->name, "all_reduce", 10) || !strncmp(c->name, "reduce", 6) ||
-            !strncmp(c->name, "broadcast", 9) || !strncmp(c->name, "all_gather", 10));
-}
-
-/* The last bulk call's end. */
-static int64_t last_end(const struct recording *rec) {
-    for (int i = rec->ncalls - 1; i >= 0; i--)
-        if (is_bulk(&rec->calls[i])) return rec->calls[i].ended;
-    return 0;
-}
-
-static double element_bytes(const char *type) {
-    const char *digits = type + strcspn(type, "0123456789"); /* "f32", "bf16" */
-    return !strncmp(digits, "64", 2) ? 8 : !strncmp(digits, "32", 2) ? 4 : !strncmp(digits, "16", 2) ? 2 : 1;
-}
-
-/* Adds the calls of the last step of a rank as rows. zero is when rank 0 began the step; another may have been early, so
- * a call belongs to the step that it lies in by more than half. */
-static void add_rows(struct report *r, const struct recording *rec, int64_t zero, int most, struct plot *p,
-                     struct plot_span *span) {
-    for (int i = 0, n = 0; i < rec->ncalls && n < most; i++) {
-        const struct recording_call *c = &rec->calls[i];
-        if (!is_bulk(c) || c->began - zero + (c->ended - zero) < 0) continue;
-        const char *bytes = report_value(r, PLOT_BYTES, (double)c->call.count * element_bytes(c->type));
-        p->category[p->ncategories] = report_say(r, "%d: %s %s", rec->rank, bytes, c->name);
-        span[p->nspans++] = (struct plot_span){
-            .row = p->ncategories++, .from = (double)(c->began - zero) * 1e-9, .to = (double)(c->ended - zero) * 1e-9};
-        n++;
-    }
-}
-
-static enum error read_ranks(struct report *r, const struct run_result *run, struct plot *p, struct plot_span **out) {
-    struct plot_span *span;
-    int64_t zero = 0;
-    TRY(report_take(r, PLOT_ROWS, sizeof *span, &span));
-    *out = span;
-    TRY(report_take(r, PLOT_ROWS, sizeof *p->category, &p->category));
-    p->span = span;
-    for (int k = 0; k < run->ranks; k++) {
-        struct recording rec;
-        const char *path = report_say(r, "%s/flight/rank%d.bin", run->dir, k);
-        if (!file_exists(path)) continue;
-        enum error err = recording_read(path, r->pool, &rec);
-        if (err == ERR_MEMORY) return err;
-        int64_t end = err == ERR_NONE ? last_end(&rec) : 0;
-        if (!end) continue;
-        if (!zero) zero = end - (int64_t)(run->step[run->nsteps - 1].ms * 1e6);
-        add_rows(r, &rec, zero, PLOT_ROWS / run->ranks, p, span);
-    }
-    return ERR_NONE;
-}
-
-static void begin_at_zero(const struct plot *p, struct plot_span *span) {
-    double first = 0;
-    for (int i = 0; i < p->nspans; i++) first = fmin(first, span[i].from);
-    for (int i = 0; i < p->nspans; i++) {
-        span[i].from -= first;
-        span[i].to -= first;
-    }
-}
-
-static enum error cell_timeline(struct report *r, struct report_section *s, const struct report_data *d,
-                                const struct report_cell *c) {
+struct timeline_rows {
+    struct report *r;
     struct plot *p;
     struct plot_span *span;
-    bool told;
-    TRY(report_traced(r, s, c->run[0].dir, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)),
-                      &told));
-    if (told) return ERR_NONE;
-    TRY(report_plot(r, s, PLOT_TIMELINE, 1, &p));
-    if (!p) return ERR_NONE;
-    p->title = report_say(r, "%s%s: the last step, rank by rank", report_cell_name(r, d, c), report_in(r, c->place));
-    p->about = "Each row is a call that carried gradients or weights, with its rank in front, from the moment when the "
-               "rank entered it until it was done. Which part of it the step waited for is not known without a trace.";
+    int64_t zero;
+};
+
+static void timeline_span_add(struct timeline_rows *w, int row, int series, int64_t from, int64_t to) {
+    if (to <= from || w->p->nspans == 2 * PLOT_ROWS) return;
+    w->span[w->p->nspans++] = (struct plot_span){
+        .row = row, .series = series, .from = (double)(from - w->zero) * 1e-9, .to = (double)(to - w->zero) * 1e-9};
+}
+
+static int timeline_row_add(struct timeline_rows *w, const char *name) {
+    w->p->category[w->p->ncategories] = name;
+    return w->p->ncategories++;
+}
+
+/* Adds a rank: a row of its computation, then one of each of its buckets, 'most' at most. */
+static void timeline_rank_add(struct timeline_rows *w, int rank, const struct traced_step *s, int most) {
+    int own = timeline_row_add(w, report_say(w->r, "%d: the step", rank));
+    timeline_span_add(w, own, BACKWARD, s->backward_begin, s->backward_end);
+    for (int i = 0; i < s->nbuckets && i < most; i++) {
+        const struct trace_bucket *b = &s->bucket[i];
+        const char *bytes = report_value(w->r, PLOT_BYTES, (double)b->bytes);
+        int row = timeline_row_add(w, report_say(w->r, "%d: bucket %d, %s", rank, b->bucket, bytes));
+        timeline_span_add(w, row, QUEUED, b->ready, b->start);
+        timeline_span_add(w, row, TRAVELS, b->start, b->done);
+        if (b->waited > 0) timeline_span_add(w, own, WAITS, b->taken - b->waited, b->taken);
+    }
+}
+
+static void timeline_name(struct report *r, const struct step_trace *t, const char *of, int64_t step, struct plot *p) {
+    static const char *const names[SERIES] = {
+        [QUEUED] = "queued", [TRAVELS] = "on the wire", [BACKWARD] = "backward computes", [WAITS] = "the step waits"};
+    static const int colours[SERIES] = {[QUEUED] = 2, [TRAVELS] = 0, [BACKWARD] = 3, [WAITS] = 1};
+    p->title = report_say(r, "%s: step %lld, rank by rank", of, (long long)step);
+    p->about = report_say(r,
+                          "For each rank (in front) the phases of the step, and for each bucket of gradients the time "
+                          "in the queue after backward had finished it, and the time on the wire. It is the step of "
+                          "median length among the traced steps %lld to %lld.",
+                          (long long)t->rank->first, (long long)t->rank->last);
     p->x = (struct plot_axis){.label = "time in the step", .unit = PLOT_SECONDS, .zero = true};
-    p->series[0] = (struct plot_series){.name = "communication", .colour = REPORT_NEUTRAL};
-    p->nseries = 1;
-    TRY(read_ranks(r, &c->run[0], p, &span));
-    begin_at_zero(p, span);
-    if (p->nspans == 0) s->nplots--; /* they do not tell */
+    for (int i = 0; i < SERIES; i++) p->series[i] = (struct plot_series){.name = names[i], .colour = colours[i]};
+    p->nseries = SERIES;
+}
+
+/* Adds the plot of a cell's first run, if that has a trace that can be read. */
+static enum error timeline_plot(struct report *r, struct report_section *s, const struct report_data *d,
+                                const struct report_cell *c) {
+    struct step_trace t;
+    struct timeline_rows w = {.r = r, .zero = INT64_MAX};
+    enum error err = step_trace_read(c->run[0].dir, r->pool, &t);
+    if (err != ERR_NONE) return err == ERR_MEMORY ? err : ERR_NONE;
+    int64_t step = step_trace_typical(&t);
+    if (step == 0 || t.nranks > PLOT_ROWS / 2) return ERR_NONE;
+    TRY(report_plot(r, s, PLOT_TIMELINE, SERIES, &w.p));
+    if (!w.p) return ERR_NONE;
+    timeline_name(r, &t, report_say(r, "%s%s", report_cell_name(r, d, c), report_in(r, c->place)), step, w.p);
+    TRY(report_take(r, PLOT_ROWS, sizeof *w.p->category, &w.p->category));
+    TRY(report_take(r, (size_t)2 * PLOT_ROWS, sizeof *w.span, &w.span));
+    w.p->span = w.span;
+    for (int k = 0; k < t.nranks; k++) {
+        int64_t begin = step_trace_find(&t, k, step)->begin;
+        if (begin < w.zero) w.zero = begin;
+    }
+    for (int k = 0; k < t.nranks; k++)
+        timeline_rank_add(&w, t.rank[k].rank, step_trace_find(&t, k, step), PLOT_ROWS / t.nranks - 1);
+    s->nplots -= w.p->nspans == 0;
     return ERR_NONE;
 }
 
 /* A side's cell with the most devices, where ranks are few enough to be read. */
 static int shown_cell(const struct report_data *d, int side) {
+    enum { RANKS_SHOWN = 8 };
     int best = -1;
     for (int i = 0; i < d->ncells; i++) {
         const struct report_cell *c = &d->cell[i];
@@ -111,14 +93,13 @@ enum error report_timeline(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "timeline", "One step, bucket by bucket");
     for (int side = 0; side < d->nsides; side++) {
         int k = shown_cell(d, side);
-        if (k >= 0) TRY(cell_timeline(r, s, d, &d->cell[k]));
+        if (k >= 0) TRY(timeline_plot(r, s, d, &d->cell[k]));
     }
     if (s->nplots == 0)
-        s->missing = "There is no record of the buckets of a step. Runs on 2 to 8 devices of one host leave one "
-                     "(RUN_DIR/flight).";
+        s->missing = "No step on 2 to 8 devices was traced. With --set log.trace=10..20st a run records some steps.";
     else
         report_paragraph(s, "The ranks share one clock. A call that begins late on one rank delays all other ranks in "
                             "it. Communication is hidden as long as backward still runs; the device waits for the "
-                            "rest. A trace of some steps (log.trace) distinguishes the two.");
+                            "rest.");
     return ERR_NONE;
 }

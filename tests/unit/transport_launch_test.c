@@ -328,10 +328,11 @@ static void who_is_busy_may_end(void **unused) {
     assert_fails(ERR_PEER, launch(3, &r, "busy", "1", "600"));
     assert_int_equal(r.stuck, -1);
     assert_true(r.seconds < timing_limit(10)); /* they are not waited for any longer than they need */
+    busy = NULL;
     assert_ok(launch(3, &r, "victims", "1", NULL));
     assert_int_equal(r.stuck, 1); /* the others say that it is lost */
     assert_int_equal(r.lost[0], 1);
-    busy = NULL;
+    assert_int_equal(r.asked, 0); /* that it was killed was nobody's wish */
 }
 
 /* Ranks that end to be started again have not failed. */

@@ -209,7 +209,7 @@ static void end_note(struct launch_watch *w, int local, const siginfo_t *end) {
     w->running--;
     w->last = w->pass;
     if (done && w->p->first + local == 0 && w->p->last > 0) w->deadline = w->pass + (int64_t)(w->p->last * 1e9);
-    if (done || (w->out->first < 0 && w->killed && !w->asked)) return;
+    if (done || (w->killed && !w->asked)) return;
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
         w->obeyed = w->obeyed || !w->killed;

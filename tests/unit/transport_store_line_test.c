@@ -13,6 +13,7 @@
 struct loser {
     int listener, port;
     atomic_int swallow; /* the reply after which a connection is cut, instead of passing it on */
+    useconds_t slow;    /* by which the first reply on each connection is late */
     atomic_bool stop;
     pthread_t id;
 };
@@ -27,12 +28,14 @@ static bool pump(int from, int to) {
 static void carry(struct loser *p, int inside) {
     int outside = raw();
     struct pollfd f[2] = {{.fd = inside, .events = POLLIN}, {.fd = outside, .events = POLLIN}};
-    bool open = true;
+    bool open = true, first = true;
     while (open && !p->stop) {
         if (poll(f, 2, 20) <= 0) continue;
         if (f[0].revents) open = pump(inside, outside);
         if (open && f[1].revents) {
             if (p->swallow > 0 && --p->swallow == 0) break;
+            if (first) usleep(p->slow);
+            first = false;
             open = pump(outside, inside);
         }
     }
@@ -90,6 +93,20 @@ static void a_lost_reply(void **state) {
     assert_int_equal(keys_of("lost."), 5);
 }
 
+/* On a starved machine the handshake alone may take longer than one address is given at first. */
+static void a_slow_line(void **state) {
+    struct loser p;
+    struct store *s;
+    char url[64];
+    (void)state;
+    loser_open(&p);
+    p.slow = 2100000;
+    snprintf(url, sizeof url, "tcp://127.0.0.1:%d", p.port);
+    assert_ok(store_open(&(struct store_params){.url = url, .token = "right", .timeout = 60}, &s));
+    store_close(s);
+    loser_close(&p);
+}
+
 /* ---- many ---- */
 
 static void *come(void *arg) {
@@ -128,7 +145,7 @@ static void nobody_serves(void **state) {
     int64_t began = clock_ns();
     assert_fails(ERR_TIMEOUT, store_open(&(struct store_params){.url = url, .timeout = 0.3}, &s));
     assert_non_null(strstr(error_message(), url));
-    assert_non_null(strstr(error_message(), "Connection refused"));
+    assert_non_null(strstr(error_message(), "could not be reached within 300 ms: Connection refused"));
     assert_true(clock_seconds(clock_ns() - began) < timing_limit(3));
     struct store_params nowhere = {.url = "tcp://no-such-host.invalid:5", .timeout = 0.3};
     assert_fails(ERR_TIMEOUT, store_open(&nowhere, &s));
@@ -185,7 +202,8 @@ static void a_stopped_server(void **state) {
 
 static void a_server_that_went(void **state) {
     struct store *first, *second, *s;
-    char url[100];
+    char url[100], *value;
+    size_t n;
     (void)state;
     struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .token = "t", .timeout = 0.5};
     assert_ok(store_open(&p, &first));
@@ -195,8 +213,10 @@ static void a_server_that_went(void **state) {
     assert_ok(store_open(&p, &s));
     assert_ok(store_set(s, "k", "v", 1));
     store_close(first);
-    assert_fails(ERR_TIMEOUT, store_set(s, "k", "w", 1));
-    assert_non_null(strstr(error_message(), "Connection refused"));
+    int64_t began = clock_ns();
+    assert_fails(ERR_PEER, store_get(s, "k", 1000, pool, &value, &n));
+    assert_non_null(strstr(error_message(), "was lost: its server has ended"));
+    assert_true(clock_seconds(clock_ns() - began) < timing_limit(3));
     p.serve = true; /* another one in its place is not the same store */
     assert_ok(store_open(&p, &second));
     assert_fails(ERR_PEER, store_set(s, "k", "w", 1));
@@ -246,7 +266,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_lost_reply),        cmocka_unit_test(many_come_at_once),
         cmocka_unit_test(nobody_serves),       cmocka_unit_test(what_is_there_is_no_store),
         cmocka_unit_test(a_stopped_server),    cmocka_unit_test(a_server_that_went),
-        cmocka_unit_test(ports_and_addresses),
+        cmocka_unit_test(ports_and_addresses), cmocka_unit_test(a_slow_line),
     };
     return cmocka_run_group_tests(tests, start_server, stop_server);
 }

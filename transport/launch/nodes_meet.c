@@ -222,18 +222,18 @@ static enum error fail_no_round(const struct nodes *n, enum error err) {
                 n->p->index, n->p->timeout);
 }
 
-enum { TRY_S = 2 }; /* for one look */
+static const double FIRST_TRY = 2, LONGEST_TRY = 10; /* s for one look; doubled when it has failed */
 
 /* Node 0 may be lost meanwhile, and its store with it: whatever is wrong is tried again until the
  * time is over, but for what a new try cannot mend. While others run without this node, time does not count. */
 static enum error round_await(struct nodes *n, const struct nodes_loss *loss, const char **text) {
     int64_t start = clock_ns();
-    double told = FIRST_S - TELL_S;
+    double told = FIRST_S - TELL_S, most = FIRST_TRY;
     for (bool waits = false, before = false;; before = waits) {
         double waited = clock_seconds(clock_ns() - start), left = n->p->timeout - waited;
         double least = left > 0.1 ? left : 0.1;
         waits = false;
-        enum error err = round_look(n, loss, least < TRY_S ? least : TRY_S, text, &waits);
+        enum error err = round_look(n, loss, least < most ? least : most, text, &waits);
         if (!err && *text) return ERR_NONE;
         if (waits && !before) log_info("the others run without this node: they take it in at the next checkpoint");
         if (waits) {
@@ -245,6 +245,7 @@ static enum error round_await(struct nodes *n, const struct nodes_loss *loss, co
         if (err) {
             store_close(n->store);
             n->store = NULL;
+            most = 2 * most < LONGEST_TRY ? 2 * most : LONGEST_TRY;
         }
         if (waited - told > TELL_S) {
             told = waited;

@@ -20,11 +20,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum {
-    DIAL_MS = 2000, /* for one address: the next may do better */
-    GRACE_MS = 500, /* for the server to say itself that a key did not come */
-};
+enum { GRACE_MS = 500 /* for the server to say itself that a key did not come */ };
 static const int64_t FIRST_PAUSE = 5000, LONGEST_PAUSE = 500000; /* us */
+/* ns for one address, since the next may do better; doubled when that was too short, which it is on a starved machine. */
+static const int64_t FIRST_DIAL = 2000000000, LONGEST_DIAL = DOOR_SECONDS * 1000000000LL;
 
 struct store {
     struct server *server; /* NULL: another process serves */
@@ -32,14 +31,15 @@ struct store {
     const char *file; /* of the url: where the address and the key of the server lie; NULL: they are given */
     struct address address;
     char key[SECRET_SIZE], run[STORE_KEY_MAX + 1];
-    double timeout;
+    double timeout, limit;  /* of calls; of the one that runs, for messages */
     uint64_t client;        /* this member */
     uint64_t server_number; /* 0: it has not answered yet */
     struct visit *line;     /* NULL: none */
 };
 
-static int64_t store_deadline(double seconds) {
+static int64_t store_deadline(struct store *s, double seconds) {
     static const double most = 1e9; /* thirty years are for ever */
+    s->limit = seconds;
     return clock_ns() + (int64_t)((seconds < most ? seconds : most) * 1e9);
 }
 
@@ -74,14 +74,14 @@ static enum error address_find(struct store *s, bool *there, char why[128]) {
     return ERR_NONE;
 }
 
-/* All of the host's addresses, once. why: what the last one said that had its time. */
-static int line_dial_all(struct store *s, int64_t deadline, char why[128]) {
+/* All of the host's addresses, once, each for 'most' ns. why: what the last one said that had its time. */
+static int line_dial_all(struct store *s, int64_t most, int64_t deadline, char why[128]) {
     struct endpoint at[ENDPOINTS_MAX];
     int count = 0, rv = NNG_ECONNREFUSED;
     if (address_resolve(&s->address, at, &count) != ERR_NONE) snprintf(why, 128, "%s", error_message());
     for (int i = 0; i < count && rv; i++) {
         char url[ENDPOINT_MAX + 8];
-        int64_t latest = clock_ns() + DIAL_MS * 1000000LL;
+        int64_t latest = clock_ns() + most;
         snprintf(url, sizeof url, "tcp://%.*s", ENDPOINT_MAX, at[i].text);
         rv = visit_connect(s->line, url, s->key, deadline < latest ? deadline : latest);
         bool cut = rv == NNG_ETIMEDOUT && *why && clock_ns() >= deadline;
@@ -105,15 +105,18 @@ static enum error fail_no_store(const struct store *s) {
     return FAIL(ERR_PEER, "at %s there is no store of this program", s->url);
 }
 
-/* Again and again until the server is there. */
+/* Again and again until the server is there. One that has answered, and whose port nobody has any more, has ended. */
 static enum error line_dial(struct store *s, int64_t deadline) {
-    int64_t us = FIRST_PAUSE, began = clock_ns(), told = began;
+    int64_t us = FIRST_PAUSE, most = FIRST_DIAL, began = clock_ns(), told = began;
     char why[128] = "", time[32];
     do {
         bool there;
         TRY(address_find(s, &there, why));
-        int rv = there ? line_dial_all(s, deadline, why) : NNG_ENOENT;
+        int rv = there ? line_dial_all(s, most, deadline, why) : NNG_ENOENT;
         if (!rv) return ERR_NONE;
+        if (s->server_number && (rv == NNG_ECONNREFUSED || rv == NNG_ENOENT))
+            return FAIL(ERR_PEER, "the store %s was lost: its server has ended", s->url);
+        if (rv == NNG_ETIMEDOUT && most < LONGEST_DIAL) most *= 2;
         if (rv == NNG_EPEERAUTH && !s->file) return fail_refused(s);
         if (rv == NNG_EPROTO && !s->file) return fail_no_store(s);
         if (clock_ns() - told < 5000000000) continue;
@@ -122,7 +125,7 @@ static enum error line_dial(struct store *s, int64_t deadline) {
     } while (store_pause(&us, deadline));
     return FAIL(ERR_TIMEOUT,
                 "the store %s could not be reached within %s: %s\ndoes its server run, and is this its address?",
-                s->url, text_of_seconds(clock_seconds(clock_ns() - began), time), why);
+                s->url, text_of_seconds(s->limit, time), why);
 }
 
 /* ---- a request and its reply ---- */
@@ -238,7 +241,7 @@ static enum error request_check(const struct request *q) {
 /* ANSWER_NOT_THERE and ANSWER_REFUSED are no errors here. timeout 0: the store's. */
 static enum error store_ask(struct store *s, const struct request *q, double timeout, struct pool *pool,
                             struct store_answer *a) {
-    int64_t deadline = store_deadline(timeout > 0 ? timeout : s->timeout);
+    int64_t deadline = store_deadline(s, timeout > 0 ? timeout : s->timeout);
     TRY(request_check(q));
     TRY(server_await(s, q, deadline, pool, a));
     if (a->status == ANSWER_FULL)
@@ -357,7 +360,7 @@ static enum error server_find_by_file(struct store *s, const struct store_params
 
 static enum error store_start(struct store *s, const struct store_params *p) {
     static const char file[] = "file:///";
-    int64_t deadline = store_deadline(p->timeout);
+    int64_t deadline = store_deadline(s, p->timeout);
     if (getrandom(&s->client, sizeof s->client, 0) != (ssize_t)sizeof s->client)
         return FAIL(ERR_CREATE, "no random numbers: %s", strerror(errno));
     s->timeout = p->timeout;

@@ -143,10 +143,16 @@ struct launch {
     struct pool *pool;
     struct nodes_params nodes;
     const char *const *program;
-    int restarts; /* so far */
+    int restarts;           /* so far */
+    struct nodes *together; /* of all hosts */
 };
 
-static enum error start_ranks(const struct launch *l, const struct nodes_round *round, struct launch_result *result) {
+static bool others_have_ended(void *user) {
+    const struct launch *l = user;
+    return nodes_are_over(l->together);
+}
+
+static enum error start_ranks(struct launch *l, const struct nodes_round *round, struct launch_result *result) {
     const struct launch_options *o = l->o;
     const char *node = pool_printf(l->pool, "%d", l->nodes.index), *named = pool_printf(l->pool, "node %s", node),
                *nodes = pool_printf(l->pool, "%d", round->nodes), *done = pool_printf(l->pool, "%d", l->restarts),
@@ -171,7 +177,9 @@ static enum error start_ranks(const struct launch *l, const struct nodes_round *
                               .argv = l->program,
                               .log_folder = o->logs,
                               .log = o->redirects && !o->tee ? NULL : stdout,
-                              .grace = 5};
+                              .grace = 5,
+                              .over = others_have_ended,
+                              .user = l};
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);
@@ -190,17 +198,17 @@ static bool starts_again(struct launch *l, const struct launch_result *r) {
 }
 
 static enum error launch_nodes(struct launch *l, struct launch_result *result) {
-    struct nodes *nodes;
     struct nodes_round round;
     enum error err;
-    TRY(nodes_open(&l->nodes, &nodes));
+    TRY(nodes_open(&l->nodes, &l->together));
     do {
         *result = (struct launch_result){.first = -1};
-        err = nodes_meet(nodes, NULL, &round);
+        err = nodes_meet(l->together, NULL, &round);
         if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */
         if (!err) err = start_ranks(l, &round, result);
+        if (result->first >= 0) nodes_tell_failure(l->together);
     } while (starts_again(l, result));
-    nodes_close(nodes);
+    nodes_close(l->together);
     return err;
 }
 
@@ -215,7 +223,8 @@ static enum error launch_open(const struct launch_options *o, struct pool *pool,
                                  .facts = facts,
                                  .nfacts = 2,
                                  .again = o->restarts > 0,
-                                 .timeout = (double)o->timeout}};
+                                 .timeout = (double)o->timeout,
+                                 .patience = 10}};
     if (!facts[1].value) return ERR_MEMORY;
     TRY(count_processes(o->size, &l.nodes.locals));
     TRY(program_words(o, pool, &l.program));

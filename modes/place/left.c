@@ -1,7 +1,9 @@
 #include "modes/place/left.h"
 
 #include "engine/base/file.h"
+#include "engine/base/log.h"
 #include "engine/device/device.h"
+#include "engine/save/checkpoint.h"
 #include "engine/settings/run_config.h"
 
 #include <stdio.h>
@@ -69,6 +71,40 @@ enum error left_devices(const struct left *l, struct pool *pool, const char **ou
     for (int i = 0; d->listed && *out && i < l->count; i++)
         *out = pool_printf(pool, "%s%c%d", *out, i ? ',' : ':', d->unit[l->which[i]]);
     return *out ? ERR_NONE : ERR_MEMORY;
+}
+
+/* ---- what is said of a loss ---- */
+
+/* The last error among the lines, "" where there is none. */
+static void lines_find_error(const char *lines, char out[ERROR_WORDS]) {
+    static const char sign[] = "error: ";
+    const char *error = NULL;
+    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
+        if (!strncmp(at, sign, sizeof sign - 1)) error = at + sizeof sign - 1;
+    snprintf(out, ERROR_WORDS, "%.*s", error ? (int)strcspn(error, "\n") : 0, error ? error : "");
+}
+
+void left_tell(const struct job *job, const struct launch_result *r) {
+    char how[64];
+    if (r->first == r->stuck)
+        snprintf(how, sizeof how, "hung while the ranks on other hosts had ended");
+    else if (r->signal)
+        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
+    else
+        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
+    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
+    if (job->reason && r->signal)
+        snprintf(job->reason, ERROR_WORDS, "rank %d %s", r->first, how);
+    else if (job->reason)
+        lines_find_error(r->lines, job->reason);
+    if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
+    bool alone = run_all_ranks(&job->settings->config) == 1;    /* then they have just been seen, ... */
+    bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
+    if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
+    if (job->task != JOB_TRAIN || refused) return;
+    log_info("logs: %s/rank*.log - where each rank was: engine inspect %s", job->run_dir, job->run_dir);
+    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
+        log_info("to continue from the last checkpoint: engine run %s", job->run_dir);
 }
 
 /* ---- the change, as text for the ranks ---- */

@@ -32,6 +32,9 @@ void left_note(struct left *l, int from, const struct nodes_round *round);
 /* The value of the key 'devices' for them: "cpu:3", "cuda:0,2". */
 MUST_CHECK enum error left_devices(const struct left *l, struct pool *pool, const char **out);
 
+/* Says how ranks were lost, in the log and as the job's reason. */
+void left_tell(const struct job *job, const struct launch_result *r);
+
 /* A change as text that a rank is given in its environment; "" where there was none. */
 MUST_CHECK enum error change_write(const struct job_change *c, struct pool *pool, const char **out);
 /* *out has to 0 where the text tells of none. */

@@ -40,36 +40,6 @@ struct start { /* of all rounds */
     int64_t asked;    /* since when a rank is let write what it holds, by clock_ns; 0: none is */
 };
 
-/* The last error among the lines, "" where there is none. */
-static void lines_find_error(const char *lines, char out[ERROR_WORDS]) {
-    static const char sign[] = "error: ";
-    const char *error = NULL;
-    for (const char *at = lines; at; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
-        if (!strncmp(at, sign, sizeof sign - 1)) error = at + sizeof sign - 1;
-    snprintf(out, ERROR_WORDS, "%.*s", error ? (int)strcspn(error, "\n") : 0, error ? error : "");
-}
-
-static void loss_tell(const struct job *job, const struct launch_result *r) {
-    char how[64];
-    if (r->signal)
-        snprintf(how, sizeof how, "was killed by signal %d%s", r->signal, r->signal == 9 ? " (out of memory?)" : "");
-    else
-        snprintf(how, sizeof how, "ended with code %d", r->exit_code);
-    log_error("rank %d %s; the others were ended %.2f s later", r->first, how, r->seconds);
-    if (job->reason && r->signal)
-        snprintf(job->reason, ERROR_WORDS, "rank %d %s", r->first, how);
-    else if (job->reason)
-        lines_find_error(r->lines, job->reason);
-    if (r->stuck >= 0) log_error("rank %d did not end by itself and was killed: it was stopped, or stuck", r->stuck);
-    bool alone = run_all_ranks(&job->settings->config) == 1;    /* then they have just been seen, ... */
-    bool refused = r->exit_code == error_exit_code(ERR_CONFIG); /* ... as when nothing has begun */
-    if (r->lines[0] && !alone && !refused) log_line(LOG_ERROR, "last lines of rank %d:\n%s", r->first, r->lines);
-    if (job->task != JOB_TRAIN || refused) return;
-    log_info("logs: %s/rank*.log - where each rank was: engine inspect %s", job->run_dir, job->run_dir);
-    if (checkpoint_newest_step(job->run_dir, job->run_id, job->settings->pool))
-        log_info("to continue from the last checkpoint: engine run %s", job->run_dir);
-}
-
 /* Seconds that another node has to come, once its ranks must have ended. */
 enum { MEET_S = 2 };
 
@@ -90,6 +60,11 @@ static bool rank_is_saving(void *user, bool known) {
     double waited = clock_seconds(clock_ns() - s->asked);
     if (!folder || waited > settings->config.comm.timeout) return false;
     return checkpoint_is_written(folder) || (known && waited < LEAVE_S && checkpoint_has_saver(folder));
+}
+
+static bool others_have_ended(void *user) {
+    struct start *s = user;
+    return nodes_are_over(s->nodes);
 }
 
 static enum error ranks_run(struct start *s, const struct nodes_round *round, struct launch_result *result) {
@@ -123,10 +98,12 @@ static enum error ranks_run(struct start *s, const struct nodes_round *round, st
                               .grace = grace_of(job),
                               .last = job->settings->config.comm.timeout,
                               .again = STARTER_AGAIN,
+                              .over = others_have_ended,
+                              .user = s,
                               .lost = pool_alloc(job->settings->pool, (size_t)round->locals * sizeof(int))};
     if (!p.lost) return ERR_MEMORY;
     s->asked = 0;
-    if (job->settings->config.sharing.rescues) p.busy = rank_is_saving, p.user = s;
+    if (job->settings->config.sharing.rescues) p.busy = rank_is_saving;
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
     meeting_free(p.meeting);
@@ -256,7 +233,8 @@ static enum error rounds_run(struct start *s, int *exit_code) {
             continue;
         }
         if (result.first < 0) return ERR_NONE;
-        loss_tell(s->job, &result);
+        nodes_tell_failure(s->nodes);
+        left_tell(s->job, &result);
         *exit_code = result.signal ? error_exit_code(ERR_PEER) : result.exit_code;
         TRY(run_go_on(s, &result, &round, &goes));
     }

@@ -210,6 +210,45 @@ static void lost_master(void **state) {
     lost(0);
 }
 
+/* A host whose ranks all hang: none of them ends by itself, so its node hears from the others that the round is over.
+ * It kills them, and all start again. */
+static void hung(int host) {
+    static const char *const extra[] = {"--json",
+                                        "--set",
+                                        "train=400st",
+                                        "--set",
+                                        "run.restarts=2",
+                                        "--set",
+                                        "checkpoint=10st",
+                                        "--set",
+                                        "run.join_timeout=40s",
+                                        "--set",
+                                        "comm.heartbeat=1s",
+                                        "--set",
+                                        "comm.emulate.latency=2ms",
+                                        NULL};
+    char one[65], name[32], action[32];
+    snprintf(one, sizeof one, "%s", hash_of_one("train=400st"));
+    snprintf(name, sizeof name, "hung-%d", host);
+    snprintf(action, sizeof action, "hang:%d", host);
+    run_hosts(name, action, extra, 90);
+    for (int k = 0; k < HOSTS; k++)
+        if (code_of(k)) fail_msg("host %d ended with %d: %s", k, code_of(k), read_host(k, "err"));
+    assert_string_equal(hash_of_hosts(), one);
+    if (!strstr(read_host(host, "err"), "hung while the ranks on other hosts had ended"))
+        fail_msg("%s", read_host(host, "err"));
+}
+
+static void hung_node(void **state) {
+    (void)state;
+    hung(2);
+}
+
+static void hung_master(void **state) {
+    (void)state;
+    hung(0);
+}
+
 /* Device 3 is node 1's, whose folder knows that it has been struck, before any checkpoint. */
 static void a_fault_strikes_once(void **state) {
     (void)state;
@@ -235,7 +274,9 @@ static void a_fault_strikes_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits), cmocka_unit_test(cut), cmocka_unit_test(lost_node),
-                                       cmocka_unit_test(lost_master), cmocka_unit_test(a_fault_strikes_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits),           cmocka_unit_test(cut),
+                                       cmocka_unit_test(lost_node),           cmocka_unit_test(lost_master),
+                                       cmocka_unit_test(hung_node),           cmocka_unit_test(hung_master),
+                                       cmocka_unit_test(a_fault_strikes_once)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 # network namespace of its own (unshare -rn).
 #   none      waits for all
 #   cut:K     once node 0 has said step=20/, takes host K's cable out
+#   hang:K    once node 0 has said step=20/, stops the ranks of host K, but not the program that has started them
 #   lose:K    once node 0 has said step=20/, kills all processes of host K, and starts its node again a second later
 set -u
 folder=$1 hosts=$2 action=$3
@@ -74,6 +75,19 @@ case $action in
 cut:*)
     await_step
     ip link set "cable${action#cut:}" down
+    date +%s.%N >"$folder/acted"
+    ;;
+hang:*)
+    await_step
+    k=${action#hang:}
+    # a rank's parent lives in the host's network, too
+    eval "keep=\$host$k"
+    space=$(readlink "/proc/$keep/ns/net")
+    for p in /proc/[0-9]*; do
+        parent=$(awk '{print $4}' "$p/stat" 2>/dev/null)
+        [ "$(readlink "$p/ns/net" 2>/dev/null)" = "$space" ] &&
+            [ "$(readlink "/proc/$parent/ns/net" 2>/dev/null)" = "$space" ] && kill -STOP "${p#/proc/}"
+    done
     date +%s.%N >"$folder/acted"
     ;;
 lose:*)

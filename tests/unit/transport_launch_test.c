@@ -135,6 +135,7 @@ static int play(const struct launch_self *s, char **argv) {
 
 static char *text;                           /* what came in p->log */
 static bool (*busy)(void *user, bool known); /* for launch_params */
+static bool (*over)(void *user);             /* likewise */
 static int again_code;
 static bool once;
 static double last_s;
@@ -156,7 +157,7 @@ static enum error launch(int size, struct launch_result *out, const char *scene,
     assert_ok(meeting_create_shared(size, &meeting));
     struct launch_params p = {
         .size = size, .argv = argv, .meeting = meeting, .log_folder = scratch_folder(), .log = log, .grace = 0.2};
-    p.busy = busy, p.again = again_code, p.last = last_s, p.once = once, p.lost = lost;
+    p.over = over, p.busy = busy, p.again = again_code, p.last = last_s, p.once = once, p.lost = lost;
     enum error err = launch_processes(&p, out);
     meeting_free(meeting);
     fclose(log);
@@ -335,6 +336,26 @@ static void who_is_busy_may_end(void **unused) {
     assert_int_equal(r.asked, 0); /* that it was killed was nobody's wish */
 }
 
+static bool over_now(void *user) {
+    (void)user;
+    return true;
+}
+
+/* All wait for ever, while the ranks elsewhere have ended. */
+static void all_hang(void **unused) {
+    (void)unused;
+    struct launch_result r;
+    over = over_now;
+    enum error err = launch(3, &r, "wait", NULL, NULL);
+    over = NULL;
+    assert_ok(err);
+    assert_int_equal(r.first, 0);
+    assert_int_equal(r.stuck, 0);
+    assert_int_equal(r.exit_code, 75);
+    assert_int_equal(r.nlost, 3);
+    assert_int_equal(r.asked, 0);
+}
+
 /* Ranks that end to be started again have not failed. */
 static void again(void **unused) {
     (void)unused;
@@ -459,6 +480,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(cause_is_named),
         cmocka_unit_test(a_cause_that_ends_late_is_named),
         cmocka_unit_test(who_is_busy_may_end),
+        cmocka_unit_test(all_hang),
         cmocka_unit_test(again),
         cmocka_unit_test(rank_0_is_the_last),
         cmocka_unit_test(any_bytes),

@@ -36,15 +36,19 @@ struct launch_params {
      * short. known: which rank was lost, so that others may still be in the midst of a step; else all have waited for
      * it. NULL: never */
     bool (*busy)(void *user, bool known);
-    void *user;
-    int *lost; /* (size) for launch_result.lost; NULL: nobody asks */
+    /* Asked each second: whether the ranks elsewhere have ended, and those here, which have not, hang. Then they are
+     * killed. NULL: never */
+    bool (*over)(void *user);
+    void *user; /* of both */
+    int *lost;  /* (size) for launch_result.lost; NULL: nobody asks */
 };
 struct launch_result {
     int first;      /* rank that failed first, -1: none */
     int exit_code;  /* its exit code, or -1. Where none failed: 0, or 130 or 143 when ranks stopped
                        because they were told to */
     int signal;     /* that killed it, or 0 */
-    int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none */
+    int stuck;      /* the first rank that did not use its grace to end and was killed, -1: none. It is 'first', too,
+                       where all here hung when the ranks elsewhere had ended */
     double seconds; /* from its death to the end of the last rank */
     int asked;      /* the signal by which a user wanted them to stop, or 0 */
     bool again;     /* they ended to be started again, and nobody wanted to stop them */

@@ -22,6 +22,7 @@ struct nodes {
     int began, world;    /* ranks of the first round, of the last one */
     char last[64];       /* round that this node was in */
     char older[64];      /* the one before that */
+    int64_t over;        /* since when the last one is known to be over elsewhere; 0: it is not */
     int count, own;      /* of the nodes below; which this one is */
     struct present at[]; /* room for two of each node: one that is lost, and the one that comes in its place */
 };

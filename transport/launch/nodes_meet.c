@@ -124,6 +124,45 @@ bool nodes_wait(struct store *s) {
     return count > 0;
 }
 
+/* ---- a round that is over elsewhere ---- */
+
+void nodes_tell_failure(struct nodes *n) {
+    char key[96];
+    if (!n) return;
+    snprintf(key, sizeof key, "failed/%s.%d", n->last, n->p->index);
+    bool told = n->p->index && n->store && store_set(n->store, key, "", 0) == ERR_NONE;
+    (void)told; /* else node 0 has ended as well */
+}
+
+/* For node 0 a node has told it; for the others node 0 has ended, or has begun another round. */
+static enum error round_is_over(struct nodes *n, struct pool *pool, bool *over) {
+    char prefix[80], **keys, *value;
+    size_t length;
+    int count;
+    if (n->p->index) {
+        TRY(store_find(n->store, "round", pool, &value, &length));
+        *over = value && strncmp(value, n->last, strcspn(value, " "));
+        return ERR_NONE;
+    }
+    snprintf(prefix, sizeof prefix, "failed/%s", n->last);
+    TRY(store_list(n->store, prefix, pool, &keys, &count));
+    *over = count > 0;
+    return ERR_NONE;
+}
+
+/* Where node 0 has ended, perhaps well, the ranks here may still have something to do. */
+bool nodes_are_over(struct nodes *n) {
+    bool over = false;
+    struct pool *pool;
+    if (!n || n->p->nodes_max == 1 || !n->store || pool_create(&pool) != ERR_NONE) return false;
+    enum error err = round_is_over(n, pool, &over);
+    double patience = n->p->patience + (err ? n->p->timeout : 0);
+    pool_free(pool);
+    over = over || err == ERR_PEER;
+    if (!over || !n->over) n->over = over ? clock_ns() : 0;
+    return over && clock_seconds(clock_ns() - n->over) > patience;
+}
+
 /* ---- which round ---- */
 
 /* What nodes and ranks have written in a round that all have left, so that the store does not grow with each. There is
@@ -131,8 +170,10 @@ bool nodes_wait(struct store *s) {
 static enum error round_forget(struct nodes *n, const char *name) {
     char told[80];
     if (!*name) return ERR_NONE;
-    snprintf(told, sizeof told, "left/%s", name);
     TRY(store_delete(n->store, name));
+    snprintf(told, sizeof told, "failed/%s", name);
+    TRY(store_delete(n->store, told));
+    snprintf(told, sizeof told, "left/%s", name);
     return store_delete(n->store, told);
 }
 
@@ -307,6 +348,7 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
     TRY(rendezvous_meet(&r, n->pool, &members));
     memcpy(n->older, n->last, sizeof n->older);
     memcpy(n->last, out->name, sizeof n->last);
+    n->over = 0;
     return members_read(n, members, out);
 }
 

@@ -28,6 +28,7 @@
 static const double DEFAULT_GRACE = 0.5, PATIENCE = 1;
 static const int64_t DRAIN_NS = 500000000; /* how long output is awaited from what has left the ranks' process group */
 static const int64_t LOOK_NS = 20000000;   /* between two looks whether one that is late is busy */
+static const int64_t OVER_NS = 1000000000; /* between two looks whether the ranks elsewhere have ended */
 enum { CODE_LOST = 75, CODE_INT = 130, CODE_TERM = 143 };
 
 /* ---- signals ---- */
@@ -99,6 +100,7 @@ struct launch_watch {
     bool killed;      /* all were, at the user's wish or when the grace was over */
     int64_t deadline; /* when the rest are killed; 0: never */
     int64_t pass;     /* the time of this look around */
+    int64_t over;     /* when the next look is due whether the ranks elsewhere have ended; INT64_MAX: never */
     int64_t last;     /* the time of the last end */
     int64_t failed;   /* the time of the failure */
     struct told_lines told;
@@ -254,8 +256,9 @@ static void signals_read(struct launch_watch *w) {
 /* ---- the loop ---- */
 
 static int watch_ms(const struct launch_watch *w) {
-    if (!w->deadline || w->killed) return -1;
-    int64_t left = w->deadline - clock_ns();
+    int64_t next = w->deadline && w->deadline < w->over ? w->deadline : w->over;
+    if (next == INT64_MAX || w->killed) return -1;
+    int64_t left = next - clock_ns();
     return left <= 0 ? 0 : (int)(left / 1000000) + 1;
 }
 
@@ -266,14 +269,28 @@ static void watch_wait(struct launch_watch *w, int timeout) {
     (void)poll(w->fds, (nfds_t)w->started + 1, timeout); /* whatever it says, we look at all */
 }
 
-static void grace_end(struct launch_watch *w) {
-    if (w->p->busy && w->p->busy(w->p->user, !end_is_victims(&w->failure))) {
-        w->deadline = w->pass + LOOK_NS;
-        return;
-    }
+static void stuck_kill(struct launch_watch *w) {
     for (int i = w->started; i-- > 0;)
         if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = w->p->first + i;
     ranks_kill(w);
+}
+
+static void grace_end(struct launch_watch *w) {
+    if (w->p->busy && w->p->busy(w->p->user, !end_is_victims(&w->failure)))
+        w->deadline = w->pass + LOOK_NS;
+    else
+        stuck_kill(w);
+}
+
+/* All that are here hang: their end counts as that of ranks that have lost others. */
+static void over_look(struct launch_watch *w) {
+    w->over = w->pass + OVER_NS;
+    if (w->deadline || w->out->first >= 0 || !w->p->over(w->p->user)) return;
+    stuck_kill(w);
+    w->out->first = w->out->stuck;
+    w->out->seen = w->failed = w->pass;
+    w->failure.si_code = CLD_EXITED;
+    w->failure.si_status = CODE_LOST;
 }
 
 static void ranks_watch(struct launch_watch *w) {
@@ -283,6 +300,7 @@ static void ranks_watch(struct launch_watch *w) {
         signals_read(w);
         for (int i = 0; i < w->started; i++) output_read(&w->ranks[i].output);
         ends_look(w);
+        if (w->running && w->pass >= w->over && !w->killed) over_look(w);
         if (w->deadline && w->pass >= w->deadline && !w->killed) grace_end(w);
     }
 }
@@ -380,7 +398,7 @@ static enum error ranks_run(struct launch_watch *w) {
 enum error launch_processes(const struct launch_params *p, struct launch_result *out) {
     assert(p->size > 0);
     *out = (struct launch_result){.first = -1, .stuck = -1};
-    struct launch_watch w = {.p = p, .out = out};
+    struct launch_watch w = {.p = p, .out = out, .over = p->over ? 0 : INT64_MAX};
     enum error err = watch_open(&w);
     if (err != ERR_NONE) goto done;
     err = ranks_run(&w);

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-static double cpu_seconds(void) {
+static double images_cpu_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
@@ -43,20 +43,20 @@ static enum error setup_read(struct setup *s, const char *folder, int size) {
     return ERR_NONE;
 }
 
-static enum error round_run(const struct transform *t, struct dataset *d, void *raw, float *out, int round,
-                            double *seconds) {
-    double begin = cpu_seconds();
+static enum error images_round_run(const struct transform *t, struct dataset *d, void *raw, float *out, int round,
+                                   double *seconds) {
+    double begin = images_cpu_seconds();
     for (int64_t i = 0; i < d->size; i++) {
         int32_t label;
         uint64_t id = (uint64_t)(round * d->size + i);
         TRY(transform_read(t, d, i, id, raw, &label, NULL));
         transform_apply(t, d, raw, id, out);
     }
-    *seconds = cpu_seconds() - begin;
+    *seconds = images_cpu_seconds() - begin;
     return ERR_NONE;
 }
 
-static enum error run(const char *folder, int size, int rounds) {
+static enum error images_run(const char *folder, int size, int rounds) {
     struct setup s;
     struct dataset *d;
     struct normalization n;
@@ -70,7 +70,7 @@ static enum error run(const char *folder, int size, int rounds) {
     TRY(memory_alloc(dataset_sample_bytes(d), &raw));
     TRY(memory_alloc((size_t)shape_count(&d->shape) * sizeof(float), &out));
     for (int i = 0; i < rounds; i++) {
-        TRY(round_run(&t, d, raw, out, i, &seconds));
+        TRY(images_round_run(&t, d, raw, out, i, &seconds));
         best = seconds < best ? seconds : best;
     }
     printf("%.0f samples/s a core, of %lld pictures\n", (double)d->size / best, (long long)d->size);
@@ -87,7 +87,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: bench_images FOLDER [SIZE [ROUNDS]]\n");
         return 64;
     }
-    enum error err = run(argv[1], size, rounds);
+    enum error err = images_run(argv[1], size, rounds);
     if (err != ERR_NONE) fprintf(stderr, "error: %s\n", error_message());
     return error_exit_code(err);
 }

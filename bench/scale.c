@@ -39,7 +39,7 @@ struct rank {
     long memory;       /* pages of it, before it had threads */
 };
 
-static void need(enum error err, const char *what) {
+static void scale_need(enum error err, const char *what) {
     char words[ERROR_WORDS];
     if (!err) return;
     fprintf(stderr, "bench_scale: %s: %s\n", what, error_words(words, sizeof words));
@@ -48,7 +48,7 @@ static void need(enum error err, const char *what) {
 
 /* ---- what the kernel knows ---- */
 
-static long resident_pages(void) {
+static long scale_resident_pages(void) {
     long all = 0, resident = 0;
     FILE *f = fopen("/proc/self/statm", "r");
     if (!f || fscanf(f, "%ld %ld", &all, &resident) != 2) resident = -1;
@@ -56,7 +56,7 @@ static long resident_pages(void) {
     return resident;
 }
 
-static int open_streams(void) {
+static int scale_open_streams(void) {
     DIR *d = opendir("/proc/self/fd");
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) {
@@ -69,7 +69,7 @@ static int open_streams(void) {
 }
 
 /* TCPOrigDataSent of this network: a line of names, then a line of as many values. */
-static long long segments_sent(void) {
+static long long scale_segments_sent(void) {
     static char names[8192], values[8192];
     FILE *f = fopen("/proc/net/netstat", "r");
     long long sent = -1;
@@ -98,26 +98,27 @@ static void open_rank(int rank, struct station **station, struct group **group) 
                                 .run = "scale",
                                 .round = "ranks",
                                 .timeout = 300};
-    need(station_open(&at, station), "meet");
+    scale_need(station_open(&at, station), "meet");
     struct group_params p = *station_group(*station);
     p.algorithm = "auto";
     p.timeout = 300;
-    need(group_open(&p, group), "open");
+    scale_need(group_open(&p, group), "open");
 }
 
 /* One kind of call, many times; between two rests, in which what the last calls have sent leaves. ns of one. */
-static int64_t time_calls(struct group *g, float *sum, long long *segments) {
+static int64_t scale_time_calls(struct group *g, float *sum, long long *segments) {
     int64_t begun;
     long long before;
-    need(group_barrier(g), "barrier");
+    scale_need(group_barrier(g), "barrier");
     usleep(REST);
-    before = segments_sent();
+    before = scale_segments_sent();
     begun = clock_ns();
     for (int i = 0; i < CALLS; i++)
-        need(sum ? group_all_reduce(g, GROUP_INLINE, sum, WORDS, DTYPE_F32, REDOP_SUM) : group_barrier(g), "call");
+        scale_need(sum ? group_all_reduce(g, GROUP_INLINE, sum, WORDS, DTYPE_F32, REDOP_SUM) : group_barrier(g),
+                   "call");
     int64_t each = (clock_ns() - begun) / CALLS;
     usleep(REST);
-    *segments = segments_sent() - before;
+    *segments = scale_segments_sent() - before;
     return each;
 }
 
@@ -132,18 +133,18 @@ static void *rank_run(void *arg) {
     open_rank(r->rank, &station, &g);
     int64_t open = clock_ns();
     for (int i = 0; i < 2; i++) {
-        need(group_barrier(g), "barrier");
-        need(group_all_reduce(g, GROUP_INLINE, sum, WORDS, DTYPE_F32, REDOP_SUM), "sum");
+        scale_need(group_barrier(g), "barrier");
+        scale_need(group_all_reduce(g, GROUP_INLINE, sum, WORDS, DTYPE_F32, REDOP_SUM), "sum");
     }
-    need(group_barrier(g), "barrier");
+    scale_need(group_barrier(g), "barrier");
     if (r->first)
-        printf("process %d %d %ld %d\n", r->rank, r->threads, (resident_pages() - r->memory) * sysconf(_SC_PAGESIZE),
-               open_streams());
+        printf("process %d %d %ld %d\n", r->rank, r->threads,
+               (scale_resident_pages() - r->memory) * sysconf(_SC_PAGESIZE), scale_open_streams());
     usleep(REST);
-    rest = segments_sent();
+    rest = scale_segments_sent();
     usleep(REST);
-    rest = segments_sent() - rest;
-    int64_t barrier = time_calls(g, NULL, &barriers), each = time_calls(g, sum, &sums);
+    rest = scale_segments_sent() - rest;
+    int64_t barrier = scale_time_calls(g, NULL, &barriers), each = scale_time_calls(g, sum, &sums);
     if (r->rank == plan.host * plan.here) printf("host %d %lld %lld %lld\n", plan.host, rest, barriers, sums);
     if (r->rank == (plan.hosts / 2 + 1) * plan.here - 1) {
         usleep(REST);
@@ -164,13 +165,13 @@ static void *rank_run(void *arg) {
 
 /* ---- the processes of this host ---- */
 
-static void process_run(int first, int threads) {
+static void scale_process_run(int first, int threads) {
     pthread_t thread[threads];
     struct rank rank[threads];
-    long memory = resident_pages();
+    long memory = scale_resident_pages();
     for (int i = 0; i < threads; i++) {
         rank[i] = (struct rank){first + i, threads, i == 0, memory};
-        if (thread_start(&thread[i], rank_run, &rank[i])) need(ERR_MEMORY, "thread");
+        if (thread_start(&thread[i], rank_run, &rank[i])) scale_need(ERR_MEMORY, "thread");
     }
     for (int i = 0; i < threads; i++) pthread_join(thread[i], NULL);
 }
@@ -187,7 +188,7 @@ int main(int argc, char **argv) {
         int most = i < plan.here - 1 ? plan.here - 1 - i : 1, threads = most < plan.threads ? most : plan.threads;
         fflush(stdout);
         if (fork() == 0) {
-            process_run(plan.host * plan.here + i, threads);
+            scale_process_run(plan.host * plan.here + i, threads);
             fflush(stdout);
             _exit(0);
         }

@@ -20,7 +20,7 @@
 
 enum { WORLD_MAX = 8, TRIES = 400, PIECE = 128 << 10 };
 
-static void die(const char *what) {
+static void ring_die(const char *what) {
     fprintf(stderr, "bench_tcp_ring: %s: %s\n", what, strerror(errno));
     exit(74);
 }
@@ -39,7 +39,7 @@ struct step { /* what one step still has to send and to receive */
 
 static bool step_send(const struct raw *r, struct step *s) {
     ssize_t n = s->out_left ? send(r->right, s->out, s->out_left, MSG_NOSIGNAL) : 0;
-    if (n < 0 && errno != EAGAIN) die("send");
+    if (n < 0 && errno != EAGAIN) ring_die("send");
     if (n <= 0) return false;
     s->out += n;
     s->out_left -= (size_t)n;
@@ -52,7 +52,7 @@ static bool step_receive(struct raw *r, struct step *s) {
     char *to = s->sums ? r->scratch + s->held : (char *)s->in;
     size_t room = s->sums && s->in_left > PIECE - s->held ? PIECE - s->held : s->in_left;
     ssize_t n = recv(r->left, to, room, 0);
-    if (n == 0 || (n < 0 && errno != EAGAIN)) die("recv");
+    if (n == 0 || (n < 0 && errno != EAGAIN)) ring_die("recv");
     if (n < 0) return false;
     s->in_left -= (size_t)n;
     if (!s->sums) {
@@ -76,7 +76,7 @@ static void step_run(struct raw *r, struct step s) {
         if (moved) continue;
         struct pollfd f[2] = {{.fd = s.out_left ? r->right : -1, .events = POLLOUT},
                               {.fd = s.in_left ? r->left : -1, .events = POLLIN}};
-        if (poll(f, 2, -1) < 0 && errno != EINTR) die("poll");
+        if (poll(f, 2, -1) < 0 && errno != EINTR) ring_die("poll");
     }
 }
 
@@ -93,7 +93,7 @@ static void raw_all_reduce(struct raw *r, float *buf, int64_t count) {
     }
 }
 
-static int by_value(const void *a, const void *b) {
+static int ring_by_value(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
@@ -116,23 +116,23 @@ static void raw_measure(struct raw *r, float *buf, int64_t bytes, double seconds
         t[n] = clock_seconds(clock_ns() - began);
     }
     if (r->rank) return;
-    qsort(t, (size_t)n, sizeof *t, by_value);
+    qsort(t, (size_t)n, sizeof *t, ring_by_value);
     printf("%6d %10lld %12.1f us\n", r->world, (long long)bytes, t[n / 2] * 1e6);
     fflush(stdout);
 }
 
 /* Connects a pair of sockets over the loopback: pair[0] is one rank's right, pair[1] the next one's left. */
-static void connect_pair(int listener, int pair[2]) {
+static void ring_connect_pair(int listener, int pair[2]) {
     struct sockaddr_in a;
     socklen_t n = sizeof a;
-    if (getsockname(listener, (struct sockaddr *)&a, &n)) die("getsockname");
+    if (getsockname(listener, (struct sockaddr *)&a, &n)) ring_die("getsockname");
     pair[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(pair[0], (struct sockaddr *)&a, n)) die("connect");
+    if (connect(pair[0], (struct sockaddr *)&a, n)) ring_die("connect");
     pair[1] = accept(listener, NULL, NULL);
     for (int i = 0; i < 2; i++)
         if (setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int)) ||
             fcntl(pair[i], F_SETFL, O_NONBLOCK))
-            die("accept");
+            ring_die("accept");
 }
 
 int main(int argc, char **argv) {
@@ -145,12 +145,12 @@ int main(int argc, char **argv) {
     }
     int listener = socket(AF_INET, SOCK_STREAM, 0);
     const struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    if (bind(listener, (const struct sockaddr *)&a, sizeof a) || listen(listener, WORLD_MAX)) die("listen");
-    for (int k = 0; k < world; k++) connect_pair(listener, ring[k]);
+    if (bind(listener, (const struct sockaddr *)&a, sizeof a) || listen(listener, WORLD_MAX)) ring_die("listen");
+    for (int k = 0; k < world; k++) ring_connect_pair(listener, ring[k]);
     for (int k = 0; k < world; k++) {
         if (fork()) continue;
         float *buf = calloc((size_t)mb << 20, 1);
-        if (!buf) die("calloc");
+        if (!buf) ring_die("calloc");
         r = (struct raw){.rank = k, .world = world, .right = ring[k][0], .left = ring[(k + world - 1) % world][1]};
         for (int64_t bytes = 1024; bytes <= (int64_t)mb << 20; bytes *= 4) raw_measure(&r, buf, bytes, seconds);
         return 0;

@@ -22,7 +22,7 @@ void advising_progress(const struct advising *g, const char *fmt, ...) {
 
 /* ---- what it rests on ----------------------------------------------------------------------- */
 
-static void put_notes(struct advising *g) {
+static void advise_put_notes(struct advising *g) {
     struct advise_notes *notes = &g->advice.notes;
     const struct run_config *c = &g->settings.config;
     char memory[32];
@@ -55,7 +55,7 @@ static void put_notes(struct advising *g) {
 
 /* ---- showing -------------------------------------------------------------------------------- */
 
-static enum error show_json(const struct advice *a) {
+static enum error advise_show_json(const struct advice *a) {
     struct json j = {0};
     enum error err = advise_json(a, &j);
     if (err == ERR_NONE) printf("%s\n", j.text);
@@ -69,7 +69,7 @@ static enum error advising_show(const struct advising *g) {
     double bytes;
     if (!r) return ERR_MEMORY;
     TRY(advise_report(&g->advice, r));
-    TRY(o->json ? show_json(&g->advice) : report_write(r, REPORT_TXT, stdout));
+    TRY(o->json ? advise_show_json(&g->advice) : report_write(r, REPORT_TXT, stdout));
     if (fflush(stdout) != 0) return FAIL(ERR_IO, "cannot write the advice");
     return o->out ? report_save(r, report_format_of(o->out), o->out, &bytes) : ERR_NONE;
 }
@@ -77,7 +77,7 @@ static enum error advising_show(const struct advising *g) {
 /* ---- all ------------------------------------------------------------------------------------ */
 
 /* Others' work lengthens the steps of two devices more than those of one. */
-static void look_round(struct advising *g) {
+static void advise_look_round(struct advising *g) {
     double load[LOADS];
     int cores = device_host_cores();
     if (environment_load(load) && load[0] > 0.5 * cores)
@@ -88,11 +88,11 @@ static void look_round(struct advising *g) {
 }
 
 static enum error advise_in(struct advising *g) {
-    look_round(g);
+    advise_look_round(g);
     TRY(advise_measure(g));
     advising_progress(g, "simulating up to %lld devices", (long long)g->ask.devices[g->ask.ndevices - 1]);
     TRY(advise_decide(&g->ask, g->pool, &g->advice));
-    put_notes(g);
+    advise_put_notes(g);
     TRY(advise_check_here(g));
     return advising_show(g);
 }
@@ -123,18 +123,18 @@ static int advise_command(const struct cli *cli) {
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static enum error read_devices(const char *value, void *out) {
+static enum error advise_read_devices(const char *value, void *out) {
     struct advise_options *o = out;
     return list_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices);
 }
 
-static enum error read_link(const char *value, void *out) {
+static enum error advise_read_link(const char *value, void *out) {
     struct advise_options *o = out;
     o->linked = strcmp(value, "auto") != 0;
     return !o->linked || list_wire(value, &o->link) ? ERR_NONE : ERR_USAGE;
 }
 
-static enum error read_memory(const char *value, void *out) {
+static enum error advise_read_memory(const char *value, void *out) {
     struct advise_options *o = out;
     return text_bytes(value, &o->memory) && o->memory > 0 ? ERR_NONE : ERR_USAGE;
 }
@@ -146,13 +146,13 @@ static const struct option options[] = {
     {"--devices", "LIST",
      "2,4,8, or 1..64 for the powers of two between; default: up to 64, or the devices of this machine if its own "
      "links are measured",
-     .read = read_devices, .wants = "numbers from 1 to 4096, such as 2,4,8 or 1..64"},
+     .read = advise_read_devices, .wants = "numbers from 1 to 4096, such as 2,4,8 or 1..64"},
     {"--link", "auto|RATE[,LATENCY]",
      "rate and latency of each device's port, in each direction; auto (default): as the configuration emulates, or "
      "this machine's links, which are measured",
-     .read = read_link, .wants = "auto, RATE or RATE,LATENCY, as in 10Gbit,50us"},
+     .read = advise_read_link, .wants = "auto, RATE or RATE,LATENCY, as in 10Gbit,50us"},
     {"--memory", "SIZE", "memory of a device, such as 16GB; default: that of a device of this machine",
-     .read = read_memory, .wants = "a size, as in 16GB"},
+     .read = advise_read_memory, .wants = "a size, as in 16GB"},
     {"--scaling", "strong|weak",
      "strong (default): all devices share the configuration's batch; weak: every device has as much to do as in the "
      "configuration",

@@ -16,7 +16,7 @@ enum { STEPS_LEAST = 12, STEPS_MOST = 300, PROBE = 6 };
 
 /* ---- the configuration ---------------------------------------------------------------------- */
 
-static enum error settings_load(struct advising *g) {
+static enum error measure_settings_load(struct advising *g) {
     run_settings_free(&g->settings);
     g->settings = (struct run_settings){0};
     enum error err = cli_load(&g->config, &g->settings);
@@ -24,33 +24,33 @@ static enum error settings_load(struct advising *g) {
     return err;
 }
 
-static enum error config_add(struct advising *g, const char *text) {
+static enum error measure_config_add(struct advising *g, const char *text) {
     return text ? cli_set(&g->config, text) : ERR_MEMORY;
 }
 
 /* What is not simulated; and what is another training, since each device learns from its own samples. */
-static struct unsimulated left_out(const struct run_config *c) {
+static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
     if (u.key || !c->sharing.plan.alone) return u;
     return (struct unsimulated){c->sharing.share->key, c->sharing.share->without};
 }
 
-static enum error leave_out(struct advising *g) {
-    for (struct unsimulated u; (u = left_out(&g->settings.config)).key;) {
+static enum error measure_leave_out(struct advising *g) {
+    for (struct unsimulated u; (u = measure_left_out(&g->settings.config)).key;) {
         advise_note(&g->notes, "The advice leaves out %s: it is for %s=%s.", u.key, u.key, u.without);
-        TRY(config_add(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
-        TRY(settings_load(g));
+        TRY(measure_config_add(g, pool_printf(g->pool, "%s=%s", u.key, u.without)));
+        TRY(measure_settings_load(g));
     }
     return ERR_NONE;
 }
 
 /* ---- devices, cores and memory -------------------------------------------------------------- */
 
-static bool has_units(const struct advising *g) {
+static bool measure_has_units(const struct advising *g) {
     return device_find(g->settings.config.devices.kind)->units != NULL;
 }
 
-static void put_devices(struct advise_ask *ask, const int64_t *list, int n) {
+static void measure_put_devices(struct advise_ask *ask, const int64_t *list, int n) {
     ask->devices[0] = 1, ask->ndevices = 1;
     for (int64_t last = 1;;) { /* ascending, each once */
         int64_t next = INT64_MAX;
@@ -63,7 +63,7 @@ static void put_devices(struct advise_ask *ask, const int64_t *list, int n) {
 
 /* Chooses the counts of devices where none are given: up to 64 over described ports, else as many as this machine has. No
  * device goes without a sample. */
-static enum error choose_devices(struct advising *g, int64_t here) {
+static enum error measure_choose_devices(struct advising *g, int64_t here) {
     const struct run_config *c = &g->settings.config;
     int64_t usual[LIST_MOST], most = g->emulated ? 64 : here;
     int n = 0;
@@ -76,13 +76,13 @@ static enum error choose_devices(struct advising *g, int64_t here) {
                 (long long)g->o->devices[i], (long long)c->batch.size);
     for (int64_t k = 1; k <= most && (g->ask.weak || k <= c->batch.size); k *= 2) usual[n++] = k;
     if (g->o->ndevices)
-        put_devices(&g->ask, g->o->devices, g->o->ndevices);
+        measure_put_devices(&g->ask, g->o->devices, g->o->ndevices);
     else
-        put_devices(&g->ask, usual, n);
+        measure_put_devices(&g->ask, usual, n);
     return ERR_NONE;
 }
 
-static int64_t devices_largest(const struct advise_ask *ask, int64_t most) {
+static int64_t measure_devices_largest(const struct advise_ask *ask, int64_t most) {
     int64_t n = 1;
     for (int i = 0; i < ask->ndevices; i++)
         if (ask->devices[i] <= most) n = ask->devices[i];
@@ -90,35 +90,36 @@ static int64_t devices_largest(const struct advise_ask *ask, int64_t most) {
 }
 
 /* Threads that nobody has chosen are as many as let the most devices of the list run here side by side. */
-static enum error choose_threads(struct advising *g) {
+static enum error measure_choose_threads(struct advising *g) {
     const struct node *threads = node_get(g->settings.tree, "threads");
     int cores = device_host_cores();
-    if (has_units(g) || !threads || strcmp(threads->source, "auto") != 0) return ERR_NONE;
-    TRY(config_add(g, pool_printf(g->pool, "threads=%lld", (long long)(cores / devices_largest(&g->ask, cores)))));
-    return settings_load(g);
+    if (measure_has_units(g) || !threads || strcmp(threads->source, "auto") != 0) return ERR_NONE;
+    TRY(measure_config_add(
+        g, pool_printf(g->pool, "threads=%lld", (long long)(cores / measure_devices_largest(&g->ask, cores)))));
+    return measure_settings_load(g);
 }
 
-static enum error count_here(struct advising *g) {
+static enum error measure_count_here(struct advising *g) {
     const struct run_config *c = &g->settings.config;
     int units = 0, cores = device_host_cores();
-    if (has_units(g)) TRY(device_find(c->devices.kind)->units(&units));
-    g->here = has_units(g) ? units : cores > c->threads ? cores / c->threads : 1;
-    g->check = devices_largest(&g->ask, g->here);
+    if (measure_has_units(g)) TRY(device_find(c->devices.kind)->units(&units));
+    g->here = measure_has_units(g) ? units : cores > c->threads ? cores / c->threads : 1;
+    g->check = measure_devices_largest(&g->ask, g->here);
     if (g->check < 2) g->check = 0;
-    g->ask.cores = g->emulated || has_units(g) ? 0 : (int)g->here;
+    g->ask.cores = g->emulated || measure_has_units(g) ? 0 : (int)g->here;
     return ERR_NONE;
 }
 
 /* Decides the bytes that each device has: a unit its own; otherwise this machine's, shared by the most devices of the
  * list, or the whole of it for each described device. */
-static void decide_memory(struct advising *g) {
+static void measure_decide_memory(struct advising *g) {
     struct device_unit unit;
     const struct device_ops *kind = device_find(g->settings.config.devices.kind);
     double all = (double)host_memory();
     int64_t most = g->ask.devices[g->ask.ndevices - 1];
-    g->ask.memory = has_units(g) && kind->unit_about(0, &unit) ? (double)unit.memory
-                    : g->emulated                              ? all
-                                                               : all / (double)most;
+    g->ask.memory = measure_has_units(g) && kind->unit_about(0, &unit) ? (double)unit.memory
+                    : g->emulated                                      ? all
+                                                                       : all / (double)most;
     if (g->o->memory) g->ask.memory = (double)g->o->memory;
 }
 
@@ -149,7 +150,7 @@ static enum error measure_link(struct advising *g, int m) {
 
 /* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
 static enum error measure_links(struct advising *g) {
-    if (has_units(g))
+    if (measure_has_units(g))
         return FAIL(ERR_USAGE, "links of %s are not measured\ndescribe them with --link RATE,LATENCY",
                     g->settings.config.devices.kind);
     g->ask.fitted = true;
@@ -159,7 +160,7 @@ static enum error measure_links(struct advising *g) {
     return ERR_NONE;
 }
 
-static enum error describe_ports(struct advising *g) {
+static enum error measure_describe_ports(struct advising *g) {
     const struct emulate_config *e = &g->settings.config.comm.emulate;
     struct wire w = g->o->linked ? g->o->link : (struct wire){e->latency, e->bandwidth > 0 ? 1 / e->bandwidth : 0};
     char text[64];
@@ -168,19 +169,19 @@ static enum error describe_ports(struct advising *g) {
     return g->ports ? ERR_NONE : ERR_MEMORY;
 }
 
-static bool is_described(const struct advising *g) {
+static bool measure_is_described(const struct advising *g) {
     const struct emulate_config *e = &g->settings.config.comm.emulate;
     return g->o->linked || e->bandwidth > 0 || e->latency > 0;
 }
 
 /* ---- steps ---------------------------------------------------------------------------------- */
 
-static int steps_for(double seconds) {
+static int measure_steps_for(double seconds) {
     double n = seconds > 0 ? SECONDS / seconds : STEPS_MOST;
     return (int)fmax(STEPS_LEAST, fmin(STEPS_MOST, n));
 }
 
-static enum error open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
+static enum error measure_open_source(struct advising *g, const char *precision, int steps, struct step_source *out) {
     struct cli_config c = g->config;
     char *text = pool_printf(g->pool, "precision=%s", precision);
     if (!text) return ERR_MEMORY;
@@ -194,12 +195,12 @@ static enum error open_source(struct advising *g, const char *precision, int ste
 static enum error measure_in(struct advising *g, const char *precision) {
     struct step_source *s = &g->source[g->nsources];
     advising_progress(g, "measuring a step on one device in %s", precision);
-    enum error err = open_source(g, precision, PROBE, s);
+    enum error err = measure_open_source(g, precision, PROBE, s);
     const struct measured_step *m = &s->step;
-    int steps = err == ERR_NONE ? steps_for(m->load + m->forward + m->backward + m->update) : 0;
+    int steps = err == ERR_NONE ? measure_steps_for(m->load + m->forward + m->backward + m->update) : 0;
     step_source_close(s);
     if (err == ERR_NONE) {
-        err = open_source(g, precision, steps, s);
+        err = measure_open_source(g, precision, steps, s);
         if (err != ERR_NONE) step_source_close(s);
     }
     if (err != ERR_NONE) return err;
@@ -229,24 +230,24 @@ static enum error measure_steps(struct advising *g) {
 
 enum error advise_measure(struct advising *g) {
     g->ask = (struct advise_ask){.weak = g->o->weak, .usual = SCHEMES};
-    TRY(settings_load(g));
-    TRY(leave_out(g));
-    g->emulated = is_described(g);
+    TRY(measure_settings_load(g));
+    TRY(measure_leave_out(g));
+    g->emulated = measure_is_described(g);
     int units = 0;
-    if (has_units(g)) TRY(device_find(g->settings.config.devices.kind)->units(&units));
-    TRY(choose_devices(g, has_units(g) ? units : device_host_cores()));
-    TRY(choose_threads(g));
-    TRY(count_here(g));
-    decide_memory(g);
+    if (measure_has_units(g)) TRY(device_find(g->settings.config.devices.kind)->units(&units));
+    TRY(measure_choose_devices(g, measure_has_units(g) ? units : device_host_cores()));
+    TRY(measure_choose_threads(g));
+    TRY(measure_count_here(g));
+    measure_decide_memory(g);
     g->ask.config = &g->settings.config;
-    if (g->emulated) TRY(describe_ports(g));
+    if (g->emulated) TRY(measure_describe_ports(g));
     TRY(measure_steps(g));
     return g->emulated || g->ask.ndevices == 1 ? ERR_NONE : measure_links(g);
 }
 
 /* ---- what can be checked -------------------------------------------------------------------- */
 
-static enum error set_way(const struct advising *g, const struct advise_way *w, struct cli_config *out) {
+static enum error measure_set_way(const struct advising *g, const struct advise_way *w, struct cli_config *out) {
     const struct run_config *c = &g->settings.config;
     const struct wire *port = &g->ask.port[w->mode];
     const char *sets[ADVISE_SETS + 3];
@@ -266,13 +267,14 @@ static enum error set_way(const struct advising *g, const struct advise_way *w, 
     return ERR_NONE;
 }
 
-static enum error check_loaded(struct advising *g, const struct run_settings *s, int steps, struct advise_check *out) {
+static enum error measure_check_loaded(struct advising *g, const struct run_settings *s, int steps,
+                                       struct advise_check *out) {
     struct run_result r;
     struct simulated simulated;
     double formula;
     int64_t n;
     bool described = g->emulated && (g->ask.port[out->mode].beta > 0 || g->ask.port[out->mode].alpha > 0);
-    int cores = has_units(g) ? 0 : (int)g->here;
+    int cores = measure_has_units(g) ? 0 : (int)g->here;
     const struct trial t = {ENGINE_ITSELF, s, LIMIT};
     TRY(measured_predict(&g->source[0].step, &s->config, described ? NULL : &g->ask.port[out->mode], cores, &simulated,
                          &formula));
@@ -282,20 +284,20 @@ static enum error check_loaded(struct advising *g, const struct run_settings *s,
     return isnan(out->measured) ? FAIL(ERR_DATA, "the run wrote no steps") : ERR_NONE;
 }
 
-static enum error check_way(struct advising *g, const struct advise_row *row, struct advise_check *out) {
+static enum error measure_check_way(struct advising *g, const struct advise_row *row, struct advise_check *out) {
     struct cli_config c = g->config;
     struct run_settings s;
-    int steps = steps_for(row->answer.result.step);
+    int steps = measure_steps_for(row->answer.result.step);
     *out = (struct advise_check){.label = advise_text(&g->advice, &row->as),
                                  .mode = row->as.mode,
                                  .samples = row->rate * row->answer.result.step};
     advising_progress(g, "checking: %s", out->label);
-    TRY(set_way(g, &row->as, &c));
+    TRY(measure_set_way(g, &row->as, &c));
     const char *dir = pool_printf(g->pool, "%s/check-%s", g->dir, advise_mode(row->as.mode)->name);
     if (!dir) return ERR_MEMORY;
     TRY(step_source_short(steps, dir, g->pool, &c));
     enum error err = step_source_read(&c, &s);
-    if (err == ERR_NONE) err = check_loaded(g, &s, steps, out);
+    if (err == ERR_NONE) err = measure_check_loaded(g, &s, steps, out);
     run_settings_free(&s);
     if (stop_signal()) return FAIL(ERR_RESULT, "stopped");
     if (err != ERR_NONE) out->why = pool_printf(g->pool, "%s", error_message());
@@ -308,7 +310,7 @@ enum error advise_check_here(struct advising *g) {
         for (int m = 0; m < advise_modes(); m++) {
             int best = a->at[d].best[m];
             if (g->ask.devices[d] != g->check || best < 0 || m == advise_alone()) continue;
-            TRY(check_way(g, &a->row[best], &a->check[a->nchecks]));
+            TRY(measure_check_way(g, &a->row[best], &a->check[a->nchecks]));
             a->nchecks++;
         }
     return ERR_NONE;

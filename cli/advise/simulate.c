@@ -10,13 +10,13 @@
 /* ---- one row -------------------------------------------------------------------------------- */
 
 /* Stragglers are another few in every step; on many devices a step has enough of them. */
-static int steps_of(const struct simulate_options *o, int64_t devices) {
+static int simulate_steps_of(const struct simulate_options *o, int64_t devices) {
     if (o->steps) return (int)o->steps;
     return o->slow_share > 0 ? (devices <= 256 ? 20 : 3) : 1;
 }
 
-static struct sweep_place sweep_place_of(const struct simulate_options *o, const struct run_config *c, int64_t devices,
-                                         int64_t bucket) {
+static struct sweep_place simulate_sweep_place_of(const struct simulate_options *o, const struct run_config *c,
+                                                  int64_t devices, int64_t bucket) {
     struct sweep_place p = sweep_place(c, devices);
     p.plan.net = (struct network_plan){.devices = (int)devices,
                                        .per_host = (int)(devices < o->per_host ? devices : o->per_host),
@@ -30,14 +30,14 @@ static struct sweep_place sweep_place_of(const struct simulate_options *o, const
     p.plan.slow_by = o->slow_by;
     p.plan.slow_share = o->slow_share;
     p.plan.seed = (uint64_t)o->seed;
-    p.plan.steps = steps_of(o, devices);
+    p.plan.steps = simulate_steps_of(o, devices);
     p.overlap = o->overlap;
     if (bucket) p.first = p.cap = bucket;
     p.strong = o->strong;
     return p;
 }
 
-static void name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
+static void simulate_name_way(const struct way *w, const struct simulated *s, struct simulate_row *row) {
     row->mode = w->mode->name;
     row->of = w->of;
     if (*w->of->name)
@@ -49,14 +49,14 @@ static void name_way(const struct way *w, const struct simulated *s, struct simu
 /* ---- all rows ------------------------------------------------------------------------------- */
 
 /* Where --server says which one, a mode with servers has that one or all of them; else the configured way. */
-static bool is_asked(const struct simulate_options *o, const struct run_config *c, const struct mode_row *mode,
-                     const struct mode_way *way) {
+static bool simulate_is_asked(const struct simulate_options *o, const struct run_config *c, const struct mode_row *mode,
+                              const struct mode_way *way) {
     static const char *const servers[] = {"dp.server=shared", "dp.server=dedicated", "dp.server=sharded"};
     if (o->server < 0 || !way->set || strncmp(way->set, "dp.server", 9) != 0) return way == mode_way_of(mode, c);
     return o->server == SERVERS_ALL ? way->order > 0 : !strcmp(way->set, servers[o->server]);
 }
 
-static void add_way(const struct simulate_options *o, struct way w, struct way *out, int *n) {
+static void simulate_add_way(const struct simulate_options *o, struct way w, struct way *out, int *n) {
     if (!o->all_schemes || *w.of->name) {
         w.scheme = *w.of->name ? SCHEMES : o->scheme;
         if (*n < WAYS) out[(*n)++] = w;
@@ -66,38 +66,38 @@ static void add_way(const struct simulate_options *o, struct way w, struct way *
         if (scheme_is_known(w.scheme) && *n < WAYS) out[(*n)++] = w;
 }
 
-static int ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
+static int simulate_ways_of(const struct simulate_options *o, const struct run_config *c, struct way *out) {
     int n = 0, nmodes;
     const struct mode_row *const *modes = mode_kinds(&nmodes);
     for (int m = 0; m < nmodes; m++)
         for (const struct mode_way *way = modes[m]->ways; way->name && o->modes[m]; way++)
-            if (modes[m]->place != PLACE_ALONE && is_asked(o, c, modes[m], way))
-                add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
+            if (modes[m]->place != PLACE_ALONE && simulate_is_asked(o, c, modes[m], way))
+                simulate_add_way(o, (struct way){modes[m], way, SCHEMES, 0}, out, &n);
     return n;
 }
 
-static enum error fill_rows(const struct simulate_options *o, const struct step_source *s, struct simulate_row *rows,
-                            int *n) {
+static enum error simulate_fill_rows(const struct simulate_options *o, const struct step_source *s,
+                                     struct simulate_row *rows, int *n) {
     const struct run_config *c = &s->settings.config;
     struct way ways[WAYS];
-    int nways = ways_of(o, c, ways);
+    int nways = simulate_ways_of(o, c, ways);
     for (int d = 0; d < o->ndevices; d++)
         for (int b = 0; b < (o->nbuckets ? o->nbuckets : 1); b++)
             for (int w = 0; w < nways; w++) {
                 struct simulate_row *row = &rows[*n];
                 *row = (struct simulate_row){
                     .devices = o->devices[d], .bucket = o->nbuckets ? o->buckets[b] : 0, .line = b * nways + w};
-                const struct sweep_place p = sweep_place_of(o, c, row->devices, row->bucket);
+                const struct sweep_place p = simulate_sweep_place_of(o, c, row->devices, row->bucket);
                 if (o->all_schemes && !way_suits(&ways[w], &p)) continue;
                 TRY(sweep_try(&s->step, &ways[w], &p, &row->answer));
-                name_way(&ways[w], &row->answer.result, row);
+                simulate_name_way(&ways[w], &row->answer.result, row);
                 ++*n;
             }
     return ERR_NONE;
 }
 
 /* What was not asked for is as configured, or as is usual. */
-static enum error options_complete(struct simulate_options *o, const struct run_config *c) {
+static enum error simulate_options_complete(struct simulate_options *o, const struct run_config *c) {
     static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
     const struct emulate_config *e = &c->comm.emulate;
     bool emulated = e->bandwidth > 0 || e->latency > 0;
@@ -120,10 +120,10 @@ static enum error options_complete(struct simulate_options *o, const struct run_
 static enum error simulate_answer(struct simulate_options *o, const struct step_source *s) {
     int n = 0;
     TRY(measured_refuse(&s->settings.config));
-    TRY(options_complete(o, &s->settings.config));
+    TRY(simulate_options_complete(o, &s->settings.config));
     struct simulate_row *rows = calloc((size_t)o->ndevices * (size_t)(o->nbuckets + 1) * WAYS, sizeof *rows);
     if (!rows) return FAIL(ERR_MEMORY, "cannot allocate a table");
-    enum error err = fill_rows(o, s, rows, &n);
+    enum error err = simulate_fill_rows(o, s, rows, &n);
     if (err == ERR_NONE) err = simulate_show(o, s, rows, n, stdout);
     free(rows);
     return err;

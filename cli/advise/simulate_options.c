@@ -7,30 +7,30 @@
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-static enum error read_devices(const char *value, void *out) {
+static enum error simulate_read_devices(const char *value, void *out) {
     struct simulate_options *o = out;
     return list_numbers(value, false, SIMULATE_DEVICES, o->devices, &o->ndevices);
 }
 
-static enum error read_buckets(const char *value, void *out) {
+static enum error simulate_read_buckets(const char *value, void *out) {
     struct simulate_options *o = out;
     return list_numbers(value, true, (int64_t)1 << 40, o->buckets, &o->nbuckets);
 }
 
-static enum error read_link(const char *value, void *out) {
+static enum error simulate_read_link(const char *value, void *out) {
     struct simulate_options *o = out;
     o->linked = list_wire(value, &o->outside);
     return o->linked ? ERR_NONE : ERR_USAGE;
 }
 
-static enum error read_inside(const char *value, void *out) {
+static enum error simulate_read_inside(const char *value, void *out) {
     struct simulate_options *o = out;
     o->insided = list_wire(value, &o->inside);
     return o->insided ? ERR_NONE : ERR_USAGE;
 }
 
 /* SHARE:FACTOR, as in 0.05:3 */
-static enum error read_straggler(const char *value, void *out) {
+static enum error simulate_read_straggler(const char *value, void *out) {
     struct simulate_options *o = out;
     char share[64];
     size_t n = strcspn(value, ":");
@@ -40,7 +40,7 @@ static enum error read_straggler(const char *value, void *out) {
     return right ? ERR_NONE : ERR_USAGE;
 }
 
-static enum error read_modes(const char *list, void *out) {
+static enum error simulate_read_modes(const char *list, void *out) {
     struct simulate_options *o = out;
     char word[64];
     int n, given = 0;
@@ -55,7 +55,7 @@ static enum error read_modes(const char *list, void *out) {
     return given && !*list ? ERR_NONE : ERR_USAGE;
 }
 
-static enum error read_scheme(const char *value, void *out) {
+static enum error simulate_read_scheme(const char *value, void *out) {
     struct simulate_options *o = out;
     o->all_schemes = !strcmp(value, "all");
     o->scheme = scheme_find(value);
@@ -70,19 +70,19 @@ static enum error read_scheme(const char *value, void *out) {
 const struct option simulate_table[] = {
     {"CONFIG | RUN_DIR", NULL, "a run; the step of a configuration is measured first, on one device", CONFIG_STRING,
      AT(path), .one = "configuration or run"},
-    {"--devices", "LIST", "2,4,8, or 1..64 for the powers of two between (default: 1 to 4096)", .read = read_devices,
-     .wants = "numbers from 1 to 4096, such as 2,4,8 or 1..64"},
+    {"--devices", "LIST", "2,4,8, or 1..64 for the powers of two between (default: 1 to 4096)",
+     .read = simulate_read_devices, .wants = "numbers from 1 to 4096, such as 2,4,8 or 1..64"},
     {"--link", "RATE[,LATENCY]",
      "rate and latency of a host's port, in each direction (default: as the configuration emulates, or 10Gbit,20us)",
-     .read = read_link, .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
-    {"--mode", "LIST", "modes of several devices, such as dp,ddp (default: all)", .read = read_modes,
+     .read = simulate_read_link, .wants = "RATE or RATE,LATENCY, as in 10Gbit,20us"},
+    {"--mode", "LIST", "modes of several devices, such as dp,ddp (default: all)", .read = simulate_read_modes,
      .choices = "dp|ddp|ps|dp,ddp", .wants = "one or more of dp, ddp and ps, such as dp,ddp"},
-    {"--algorithm", "NAME", "algorithm of ddp: auto (default), a name of comm.algorithm, or all", .read = read_scheme,
-     .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
+    {"--algorithm", "NAME", "algorithm of ddp: auto (default), a name of comm.algorithm, or all",
+     .read = simulate_read_scheme, .wants = "auto, all, star, ring, tree, halving_doubling, hierarchical or direct"},
     {"--server", "NAME", "server of dp: shared, dedicated, sharded or all (default: as configured)", CONFIG_ENUM,
      AT(server), .choices = "shared|dedicated|sharded|all"},
-    {"--buckets", "LIST", "sizes of buckets, such as 64KB,1MB,25MB (default: as configured)", .read = read_buckets,
-     .wants = "sizes, as in 64KB,1MB,25MB"},
+    {"--buckets", "LIST", "sizes of buckets, such as 64KB,1MB,25MB (default: as configured)",
+     .read = simulate_read_buckets, .wants = "sizes, as in 64KB,1MB,25MB"},
     {"--overlap", "on|off", "gradients leave while backward still computes (default: as configured)", CONFIG_ENUM,
      AT(overlap), .choices = "off|on"},
     {"--bench", "FILE",
@@ -92,12 +92,12 @@ const struct option simulate_table[] = {
      SIMULATE_DEVICES},
     {"--inside", "RATE[,LATENCY]",
      "link between devices of a host that cannot read each other's memory (default: they can, at 64Gbit)",
-     .read = read_inside, .wants = "RATE or RATE,LATENCY, as in 200Gbit,1us"},
+     .read = simulate_read_inside, .wants = "RATE or RATE,LATENCY, as in 200Gbit,1us"},
     {"--per-rack", "N", "number of hosts in a rack (default 0: one switch for all)", CONFIG_INT, AT(per_rack), 0,
      SIMULATE_DEVICES},
     {"--oversubscription", "X", "a rack's port has 1/X of the rate of its hosts' (default 1)", CONFIG_REAL,
      AT(oversubscription), 1, -1},
-    {"--straggler", "P:X", "with probability P, a device is X times slower in a step", .read = read_straggler,
+    {"--straggler", "P:X", "with probability P, a device is X times slower in a step", .read = simulate_read_straggler,
      .wants = "SHARE:FACTOR, as in 0.05:3"},
     {"--seed", "N", "which ones", CONFIG_INT, AT(seed), 0, -1},
     {"--steps", "N", "number of steps to replay (default: 1; 20 with stragglers, 3 beyond 256 devices)", CONFIG_INT,

@@ -7,7 +7,7 @@
 #include <math.h>
 
 /* Servers apart are the devices after those that compute. */
-static const char *port_text(const struct simulate_row *r, char out[48]) {
+static const char *simulate_port_text(const struct simulate_row *r, char out[48]) {
     static const char *const kinds[] = {"device", "host", "rack"};
     const struct busiest *b = &r->answer.result.port;
     bool server = b->kind == PORT_DEVICE && b->which >= r->devices;
@@ -21,16 +21,16 @@ static const char *port_text(const struct simulate_row *r, char out[48]) {
 
 /* ---- for people ----------------------------------------------------------------------------- */
 
-static void print_wire(const char *what, const struct wire *w, FILE *out) {
+static void simulate_print_wire(const char *what, const struct wire *w, FILE *out) {
     char text[64];
     fprintf(out, "%s %s", what, list_wire_text(w, text));
 }
 
-static void print_places(const struct simulate_options *o, FILE *out) {
-    print_wire("ports of", &o->outside, out);
+static void simulate_print_places(const struct simulate_options *o, FILE *out) {
+    simulate_print_wire("ports of", &o->outside, out);
     if (o->bench) fprintf(out, " (fitted to %s: half of its calls are within %.0f %%)", o->bench, o->fit_error * 100);
     if (o->per_host > 1) fprintf(out, "; %lld devices on a host", (long long)o->per_host);
-    if (o->per_host > 1 && o->insided) print_wire(", between them", &o->inside, out);
+    if (o->per_host > 1 && o->insided) simulate_print_wire(", between them", &o->inside, out);
     if (o->per_rack)
         fprintf(out, "; %lld hosts in a rack, oversubscription %g", (long long)o->per_rack, o->oversubscription);
     if (o->slow_share > 0)
@@ -40,7 +40,7 @@ static void print_places(const struct simulate_options *o, FILE *out) {
     fprintf(out, "\n");
 }
 
-static void print_head(const struct simulate_options *o, const struct step_source *s, FILE *out) {
+static void simulate_print_head(const struct simulate_options *o, const struct step_source *s, FILE *out) {
     const struct measured_step *m = &s->step;
     char bytes[32];
     fprintf(out, "%s: %s scaling, a step of the whole batch of %lld on one device takes %.3f ms\n",
@@ -51,18 +51,18 @@ static void print_head(const struct simulate_options *o, const struct step_sourc
             m->load * 1e3, m->forward * 1e3, m->backward * 1e3, m->update * 1e3,
             s->measured_here ? "measured now" : "measured by the run",
             text_of_bytes((double)m->model->arena_floats * sizeof(float), bytes), ready);
-    print_places(o, out);
+    simulate_print_places(o, out);
     fprintf(out, "\n%7s  %-4s  %-23s  %7s  %10s  %10s  %10s  %8s  %6s  %-14s %5s  %10s\n", "devices", "mode", "way",
             "buckets", "step ms", "exposed ms", "formula ms", "speed-up", "effic.", "busiest port", "busy", "memory");
 }
 
-static void row_print(const struct simulate_row *r, FILE *out) {
+static void simulate_row_print(const struct simulate_row *r, FILE *out) {
     const struct sweep_answer *a = &r->answer;
     char port[48], memory[32], formula[32] = "-";
     if (!isnan(a->formula)) snprintf(formula, sizeof formula, "%.3f", a->formula * 1e3);
     fprintf(out, "%7lld  %-4s  %-23s  %7d  %10.3f  %10.3f  %10s  %8.2f  %4.0f %%  %-14s %3.0f %%  %10s\n",
             (long long)r->devices, r->mode, r->way, a->buckets, a->result.step * 1e3, a->result.exposed * 1e3, formula,
-            a->speed_up, a->speed_up / (double)r->devices * 100, port_text(r, port), a->result.busy * 100,
+            a->speed_up, a->speed_up / (double)r->devices * 100, simulate_port_text(r, port), a->result.busy * 100,
             text_of_bytes(a->memory, memory));
 }
 
@@ -116,7 +116,7 @@ static void print_crossover(const struct simulate_options *o, FILE *out) {
 
 /* ---- for programs --------------------------------------------------------------------------- */
 
-static void row_json(struct json *j, const struct simulate_row *r) {
+static void simulate_row_json(struct json *j, const struct simulate_row *r) {
     const struct sweep_answer *a = &r->answer;
     char port[48];
     json_object(j, NULL, JSON_INT("devices", r->devices), JSON_TEXT("mode", r->mode), JSON_TEXT("way", r->way),
@@ -124,29 +124,29 @@ static void row_json(struct json *j, const struct simulate_row *r) {
                 JSON_REAL("step_s", a->result.step), JSON_REAL("compute_s", a->result.compute),
                 JSON_REAL("comm_exposed_s", a->result.exposed), JSON_REAL("formula_s", a->formula),
                 JSON_REAL("speed_up", a->speed_up), JSON_REAL("efficiency", a->speed_up / (double)r->devices),
-                JSON_TEXT("busiest_port", port_text(r, port)), JSON_REAL("busiest_port_share", a->result.busy),
+                JSON_TEXT("busiest_port", simulate_port_text(r, port)), JSON_REAL("busiest_port_share", a->result.busy),
                 JSON_REAL("memory_bytes", a->memory));
 }
 
-static void step_json(struct json *j, const struct step_source *s) {
+static void simulate_step_json(struct json *j, const struct step_source *s) {
     json_open(j, "measured", '{');
     json_string(j, "of", s->measured_here ? "now" : s->result.dir);
     measured_json(&s->step, j);
     json_close(j, '}');
 }
 
-static enum error show_json(const struct simulate_options *o, const struct step_source *s,
-                            const struct simulate_row *rows, int n, FILE *out) {
+static enum error simulate_show_json(const struct simulate_options *o, const struct step_source *s,
+                                     const struct simulate_row *rows, int n, FILE *out) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "name", s->settings.config.name);
     json_string(&j, "scaling", o->strong ? "strong" : "weak");
-    step_json(&j, s);
+    simulate_step_json(&j, s);
     json_put(&j, JSON_REAL("bytes_per_s", o->outside.beta > 0 ? 1 / o->outside.beta : (double)NAN),
              JSON_REAL("latency_s", o->outside.alpha), JSON_REAL("fit_error", o->bench ? o->fit_error : (double)NAN),
              JSON_INT("per_host", o->per_host), JSON_INT("per_rack", o->per_rack));
     json_open(&j, "rows", '[');
-    for (int i = 0; i < n; i++) row_json(&j, &rows[i]);
+    for (int i = 0; i < n; i++) simulate_row_json(&j, &rows[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, out);
@@ -154,10 +154,10 @@ static enum error show_json(const struct simulate_options *o, const struct step_
 
 enum error simulate_show(const struct simulate_options *o, const struct step_source *s, const struct simulate_row *rows,
                          int n, FILE *out) {
-    if (o->json) TRY(show_json(o, s, rows, n, out));
+    if (o->json) TRY(simulate_show_json(o, s, rows, n, out));
     if (!o->json) {
-        print_head(o, s, out);
-        for (int i = 0; i < n; i++) row_print(&rows[i], out);
+        simulate_print_head(o, s, out);
+        for (int i = 0; i < n; i++) simulate_row_print(&rows[i], out);
         print_laws(o, rows, n, out);
         print_crossover(o, out);
     }

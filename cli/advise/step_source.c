@@ -28,7 +28,7 @@ enum error step_source_short(int steps, const char *dir, struct pool *pool, stru
 }
 
 /* One device does all shards of the configuration. */
-static enum error set_alone(const struct run_config *c, struct pool *pool, struct cli_config *out) {
+static enum error source_set_alone(const struct run_config *c, struct pool *pool, struct cli_config *out) {
     bool units = device_find(c->devices.kind)->units != NULL;
     const char *const texts[] = {
         pool_printf(pool, "devices=%s:%d", c->devices.kind, units ? device_first_unit(&c->devices) : 1),
@@ -55,7 +55,7 @@ enum error step_source_read(const struct cli_config *c, struct run_settings *out
 }
 
 /* What is wrong with a trace is a warning: the run's other numbers are used. */
-static enum error read_run(struct step_source *s, const char *dir) {
+static enum error source_read_run(struct step_source *s, const char *dir) {
     TRY(run_result_read(dir, s->pool, &s->result));
     if (step_trace_read(dir, s->pool, &s->trace) == ERR_NONE) return ERR_NONE;
     log_warn("the run's trace is not used: %s", error_message());
@@ -63,24 +63,24 @@ static enum error read_run(struct step_source *s, const char *dir) {
     return ERR_NONE;
 }
 
-static enum error measure_in(const struct step_ask *ask, const struct cli_config *of, struct step_source *s,
-                             const char *dir) {
+static enum error source_measure_in(const struct step_ask *ask, const struct cli_config *of, struct step_source *s,
+                                    const char *dir) {
     struct cli_config c = *of;
     struct run_settings alone;
-    TRY(set_alone(&s->settings.config, s->pool, &c));
+    TRY(source_set_alone(&s->settings.config, s->pool, &c));
     TRY(step_source_short(ask->steps, dir, s->pool, &c));
     enum error err = step_source_read(&c, &alone);
     const struct trial t = {ENGINE_ITSELF, &alone, ask->limit};
     if (err == ERR_NONE) err = trial_run(&t, s->pool, &s->result);
     run_settings_free(&alone);
-    return err == ERR_NONE ? read_run(s, dir) : err;
+    return err == ERR_NONE ? source_read_run(s, dir) : err;
 }
 
 static enum error step_measure(const struct step_ask *ask, const struct cli_config *of, struct step_source *s) {
     char *dir, *run;
     stop_install();
     TRY(file_make_temporary("measure", s->pool, &dir));
-    enum error err = (run = pool_printf(s->pool, "%s/run", dir)) ? measure_in(ask, of, s, run) : ERR_MEMORY;
+    enum error err = (run = pool_printf(s->pool, "%s/run", dir)) ? source_measure_in(ask, of, s, run) : ERR_MEMORY;
     s->measured_here = true;
     if (err != ERR_NONE) err = error_prefix(err, "measuring a step: ");
     char *text = pool_printf(s->pool, "%s", error_message()), *hint = pool_printf(s->pool, "%s", error_hint());
@@ -114,7 +114,7 @@ static enum error read_network(const struct step_ask *ask, struct step_source *s
 
 /* ---- both ----------------------------------------------------------------------------------- */
 
-static enum error settings_load(const struct step_ask *ask, const struct cli_config *c, struct step_source *s) {
+static enum error source_settings_load(const struct step_ask *ask, const struct cli_config *c, struct step_source *s) {
     if (ask->quiet) return step_source_read(c, &s->settings);
     enum error err = cli_load(c, &s->settings);
     s->printed = err != ERR_NONE;
@@ -127,8 +127,8 @@ enum error step_source_open(const struct step_ask *ask, struct step_source *out)
     *out = (struct step_source){0};
     TRY(pool_create(&out->pool));
     if (ask->path) TRY(cli_run_dir(ask->path, out->pool, &c.path, &run_dir));
-    if (run_dir) TRY(read_run(out, run_dir));
-    TRY(settings_load(ask, &c, out));
+    if (run_dir) TRY(source_read_run(out, run_dir));
+    TRY(source_settings_load(ask, &c, out));
     if (!run_dir) TRY(step_measure(ask, &c, out));
     return read_network(ask, out);
 }

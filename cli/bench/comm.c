@@ -17,7 +17,7 @@ struct bench_comm_options {
 
 /* ---- what is possible ---- */
 
-static double memory_available(void) {
+static double comm_memory_available(void) {
     FILE *f = fopen("/proc/meminfo", "re");
     char line[128];
     double kb = 0;
@@ -40,9 +40,9 @@ static enum error bench_check(const struct bench_comm *o) {
     double bytes = bench_memory(o) * (double)o->ranks;
     if (o->from > o->to)
         return FAIL(ERR_USAGE, "--from %lld is more than --to %lld", (long long)o->from, (long long)o->to);
-    if (bytes > memory_available())
+    if (bytes > comm_memory_available())
         return FAIL(ERR_MEMORY, "%lld ranks need %s of buffers; %s are free\na smaller --to", (long long)o->ranks,
-                    text_of_bytes(bytes, need), text_of_bytes(memory_available(), have));
+                    text_of_bytes(bytes, need), text_of_bytes(comm_memory_available(), have));
     if (o->collective->adds && !redop_suits(o->op, o->type))
         return FAIL(ERR_USAGE, "%s is for integers, not for %s", redop_name(o->op), dtype_name(o->type));
     return check_order(o);
@@ -130,7 +130,7 @@ static void hear_rows(char *text, struct bench_series *s) {
         if (!hear_row(line, s)) fprintf(stderr, "%s\n", line);
 }
 
-static enum error start_processes(const struct bench_comm *o, const char *const *argv, FILE *log, int *code) {
+static enum error comm_start_processes(const struct bench_comm *o, const char *const *argv, FILE *log, int *code) {
     struct launch_result result;
     struct launch_params p = {.size = (int)o->ranks, .argv = argv, .log = log};
     TRY(meeting_create_shared(p.size, &p.meeting));
@@ -143,7 +143,8 @@ static enum error start_processes(const struct bench_comm *o, const char *const 
 }
 
 /* Runs this command again in processes of their own, for one algorithm. */
-static enum error run_processes(const struct cli *cli, const struct bench_comm *o, struct bench_series *s, int *code) {
+static enum error comm_run_processes(const struct cli *cli, const struct bench_comm *o, struct bench_series *s,
+                                     int *code) {
     const char **again = pool_alloc(cli->pool, ((size_t)cli->argc + 6) * sizeof *again);
     int n = 1;
     if (!again) return ERR_MEMORY;
@@ -153,7 +154,7 @@ static enum error run_processes(const struct cli *cli, const struct bench_comm *
     again[n++] = "--order", again[n++] = s->order == ORDER_RING ? "ring" : "tree";
     struct file_text log;
     TRY(file_text_open(&log));
-    TRY(file_text_close(&log, start_processes(o, again, log.out, code)));
+    TRY(file_text_close(&log, comm_start_processes(o, again, log.out, code)));
     if (!*code) hear_rows(log.text, s);
     free(log.text);
     return ERR_NONE;
@@ -179,7 +180,7 @@ static int algorithms_run(const struct cli *cli, const struct bench_comm *o) {
     int64_t wrong = 0;
     enum error err = bench_check(o);
     for (int i = 0; i < n && !err && !code; i++) {
-        err = o->link->row->joins == JOINS_PROCESSES ? run_processes(cli, o, &series[i], &code)
+        err = o->link->row->joins == JOINS_PROCESSES ? comm_run_processes(cli, o, &series[i], &code)
                                                      : run_threads(o, &series[i]);
         bench_fit(&series[i]);
         for (int k = 0; k < series[i].rows; k++) wrong += series[i].row[k].wrong;
@@ -189,7 +190,7 @@ static int algorithms_run(const struct cli *cli, const struct bench_comm *o) {
     return err ? cli_fail(err) : code;
 }
 
-static enum error find_link(int index, const struct link_ops **out) {
+static enum error comm_find_link(int index, const struct link_ops **out) {
     int n;
     *out = link_kinds(&n)[index];
     if (!(*out)->row->launched) return ERR_NONE;
@@ -209,20 +210,20 @@ static int comm_command(const struct cli *cli) {
     rank = rank && self.own;
     o->collective = &bench_collectives(&n)[asked->collective];
     if (!err && asked->link < 0) o->link = link_find("shm");
-    if (!err && asked->link >= 0) err = find_link(asked->link, &o->link);
+    if (!err && asked->link >= 0) err = comm_find_link(asked->link, &o->link);
     if (err) return cli_fail(err);
     return rank ? run_as_rank(o, &self) : algorithms_run(cli, o);
 }
 
 /* ---- options ---- */
 
-static const char *collective_name(int i) {
+static const char *comm_collective_name(int i) {
     int n;
     const struct bench_collective *all = bench_collectives(&n);
     return i < n ? all[i].name : NULL;
 }
 
-static const char *link_name(int i) {
+static const char *comm_link_name(int i) {
     int n;
     const struct link_ops *const *all = link_kinds(&n);
     return i < n ? all[i]->row->name : NULL;
@@ -234,20 +235,20 @@ static const char *algorithm_name(int i) {
     return i == 0 ? "auto" : i == 1 ? "all" : i - 2 < n ? all[i - 2]->name : NULL;
 }
 
-static const char *type_name(int i) {
+static const char *comm_type_name(int i) {
     return i < DTYPES ? dtype_name((enum dtype)i) : NULL;
 }
 
-static const char *op_name(int i) {
+static const char *comm_op_name(int i) {
     return i < REDOPS ? redop_name((enum redop)i) : NULL;
 }
 
-static enum error read_size(const char *value, void *out) {
+static enum error comm_read_size(const char *value, void *out) {
     if (text_bytes(value, out) && *(int64_t *)out > 0) return ERR_NONE;
     return FAIL(ERR_USAGE, "'%s'\na size is needed: 1KB, 64MB", value);
 }
 
-static enum error read_emulated(const char *key, const char *value, struct emulation *e) {
+static enum error comm_read_emulated(const char *key, const char *value, struct emulation *e) {
     static const char *const keys[] = {"bandwidth", "latency"};
     if (!strcmp(key, keys[0]) && text_rate(value, &e->bandwidth) && e->bandwidth > 0) return ERR_NONE;
     if (!strcmp(key, keys[1]) && text_seconds(value, &e->latency)) return ERR_NONE;
@@ -266,7 +267,7 @@ static enum error read_emulation(const char *text, void *out) {
         char *value = strchr(key, '=');
         if (!value) return FAIL(ERR_USAGE, "'%s'\nas in bandwidth=1Gbit,latency=50us", key);
         *value++ = '\0';
-        TRY(read_emulated(key, value, out));
+        TRY(comm_read_emulated(key, value, out));
     }
     return ERR_NONE;
 }
@@ -275,20 +276,20 @@ static const struct option options[] = {
     {"--collective", "C",
      "all_reduce (default), reduce, broadcast, reduce_scatter, all_gather, scatter, gather, "
      "all_to_all, send_recv (to the next rank)",
-     CONFIG_ENUM, AT(collective), .word = collective_name, .wants = "collective"},
+     CONFIG_ENUM, AT(collective), .word = comm_collective_name, .wants = "collective"},
     {"--link", "L", "shm (default; processes), thread, or another of 'engine version --features', over loopback",
-     CONFIG_ENUM, AT(link), .word = link_name, .wants = "link"},
+     CONFIG_ENUM, AT(link), .word = comm_link_name, .wants = "link"},
     {"--algorithm", "A", "auto (default), all (every one that is possible), or a name", CONFIG_STRING, AT(o.algorithm),
      .word = algorithm_name, .wants = "algorithm"},
     {"--order", "O",
      "order in which the ranks' elements are added, tree or ring; default: tree if the algorithm supports it",
      CONFIG_STRING, AT(o.order), .choices = "tree|ring", .wants = "order"},
     {"--ranks", "N", "2 is the default", CONFIG_INT, AT(o.ranks), 1, RANKS_MOST},
-    {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from), .read = read_size},
-    {"--to", "S", "the largest size: 64MB by default", .at = AT(o.to), .read = read_size},
+    {"--from", "S", "the smallest size of the whole buffer: 1KB by default", .at = AT(o.from), .read = comm_read_size},
+    {"--to", "S", "the largest size: 64MB by default", .at = AT(o.to), .read = comm_read_size},
     {"--factor", "F", "factor from one size to the next; 4 by default", CONFIG_INT, AT(o.factor), 2, 1 << 20},
-    {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = type_name, .wants = "type"},
-    {"--op", "O", "sum by default", CONFIG_ENUM, AT(o.op), .word = op_name, .wants = "operation"},
+    {"--type", "T", "of elements, f32 by default", CONFIG_ENUM, AT(o.type), .word = comm_type_name, .wants = "type"},
+    {"--op", "O", "sum by default", CONFIG_ENUM, AT(o.op), .word = comm_op_name, .wants = "operation"},
     {"--iters", "N", "calls for each size; default: as many as fit in --seconds", CONFIG_INT, AT(o.calls), 1, 1e9},
     {"--seconds", "T", "0.2 by default", CONFIG_SECONDS, AT(o.seconds), 0, 3600,
      .wants = "a time up to 1h, such as 0.5 or 200ms"},

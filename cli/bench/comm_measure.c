@@ -48,23 +48,24 @@ double bench_bus_factor(const struct bench_collective *c, int64_t ranks) {
     return c->rounds * (c->but_own_part ? (n - 1) / n : 1);
 }
 
-static int left_of(const struct bench_run *b) {
+static int bench_left_of(const struct bench_run *b) {
     return (b->rank + b->size - 1) % b->size;
 }
 
 /* A message from rank r travels on lane r mod 2, so that a rank sends and receives at once. With an
  * odd number of ranks, rank 0's two messages are on one lane, one after the other. */
-static enum error send_recv(struct bench_run *b) {
+static enum error bench_send_recv(struct bench_run *b) {
     const struct bench_comm *o = b->o;
     enum lane out = b->rank & 1 ? LANE_COMM : LANE_INLINE;
-    enum lane in = left_of(b) & 1 ? LANE_COMM : LANE_INLINE;
+    enum lane in = bench_left_of(b) & 1 ? LANE_COMM : LANE_INLINE;
     struct work *sent = NULL, *received = NULL;
     int right = (b->rank + 1) % b->size;
     if (b->size == 1) return ERR_NONE;
-    if (in == LANE_COMM) TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, left_of(b)));
+    if (in == LANE_COMM)
+        TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, bench_left_of(b)));
     TRY(group_send(b->group, GROUP_ON(out, &sent), b->buf, b->count, o->type, right));
     if (in == LANE_INLINE)
-        TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, left_of(b)));
+        TRY(group_recv(b->group, GROUP_ON(in, &received), b->arrived, b->count, o->type, bench_left_of(b)));
     TRY(work_wait(sent));
     return work_wait(received);
 }
@@ -90,12 +91,12 @@ static enum error collective_run(struct bench_run *b) {
     case KIND_ALL_TO_ALL:
         return group_all_to_all(g, GROUP_INLINE, b->buf, b->part, b->arrived, b->from, o->type);
     default:
-        return send_recv(b);
+        return bench_send_recv(b);
     }
 }
 
 /* Whose elements a part holds afterwards. */
-static int source_of(const struct bench_run *b, int part) {
+static int bench_source_of(const struct bench_run *b, int part) {
     bool root = b->rank == 0, own = part == b->rank;
     switch ((int)b->o->collective->kind) {
     case KIND_ALL_REDUCE:
@@ -114,14 +115,14 @@ static int source_of(const struct bench_run *b, int part) {
     case KIND_GATHER:
         return root ? part : b->rank;
     default:
-        return left_of(b);
+        return bench_left_of(b);
     }
 }
 
 /* ---- known values ---- */
 
 /* Sums stay below 256, as no more than 64 ranks give anything to one; products below 2^7. */
-static double test_value(const struct bench_run *b, int rank, int64_t i) {
+static double bench_test_value(const struct bench_run *b, int rank, int64_t i) {
     enum redop op = b->o->op;
     uint64_t h = (uint64_t)(i * RANKS_MOST + rank + 1) * 0x9e3779b97f4a7c15u;
     if (op == REDOP_PROD) return rank < 6 ? (double)(1 + (h >> 63)) : 1;
@@ -129,7 +130,7 @@ static double test_value(const struct bench_run *b, int rank, int64_t i) {
     return adds && (i + rank) % ((b->size + 63) / 64) ? 0 : (double)(h >> 62);
 }
 
-static double values_combine(enum redop op, double a, double b) {
+static double bench_values_combine(enum redop op, double a, double b) {
     uint64_t x = (uint64_t)a, y = (uint64_t)b;
     switch ((int)op) {
     case REDOP_AND:
@@ -150,16 +151,16 @@ static double values_combine(enum redop op, double a, double b) {
 }
 
 /* The upper bits of an f32, rounded to nearest even; 'drop' go. */
-static uint16_t bits_rounded(uint32_t bits, int drop) {
+static uint16_t bench_bits_rounded(uint32_t bits, int drop) {
     return (uint16_t)((bits + (1u << (drop - 1)) - 1 + (bits >> drop & 1)) >> drop);
 }
 
 /* No value here is so small or large that its exponent does not fit an f16. */
-static void test_value_store(enum dtype t, char *to, double v) {
+static void bench_test_value_store(enum dtype t, char *to, double v) {
     const float f32 = (float)v;
     uint32_t bits;
     memcpy(&bits, &f32, sizeof bits);
-    const uint16_t bf16 = bits_rounded(bits, 16), f16 = v > 0 ? bits_rounded(bits - (112u << 23), 13) : 0;
+    const uint16_t bf16 = bench_bits_rounded(bits, 16), f16 = v > 0 ? bench_bits_rounded(bits - (112u << 23), 13) : 0;
     const int32_t i32 = (int32_t)v;
     const int64_t i64 = (int64_t)v;
     const uint8_t u8 = (uint8_t)v;
@@ -177,17 +178,17 @@ static char *pattern_of(const struct bench_run *b, int source) {
     if (source == b->rank) return pattern_at(b, 0);
     if (source == REDUCED) return pattern_at(b, PERIOD);
     for (int i = 0; i < PERIOD; i++)
-        test_value_store(b->o->type, pattern_at(b, 2 * PERIOD + i), test_value(b, source, i));
+        bench_test_value_store(b->o->type, pattern_at(b, 2 * PERIOD + i), bench_test_value(b, source, i));
     return pattern_at(b, 2 * PERIOD);
 }
 
 static void make_patterns(struct bench_run *b) {
     for (int i = 0; i < PERIOD; i++) {
-        double all = test_value(b, 0, i);
-        for (int r = 1; r < b->size; r++) all = values_combine(b->o->op, all, test_value(b, r, i));
+        double all = bench_test_value(b, 0, i);
+        for (int r = 1; r < b->size; r++) all = bench_values_combine(b->o->op, all, bench_test_value(b, r, i));
         if (b->o->op == REDOP_AVERAGE) all /= b->size;
-        test_value_store(b->o->type, pattern_at(b, i), test_value(b, b->rank, i));
-        test_value_store(b->o->type, pattern_at(b, PERIOD + i), all);
+        bench_test_value_store(b->o->type, pattern_at(b, i), bench_test_value(b, b->rank, i));
+        bench_test_value_store(b->o->type, pattern_at(b, PERIOD + i), all);
     }
 }
 
@@ -199,7 +200,7 @@ static void buffer_fill(const struct bench_run *b) {
     }
 }
 
-static int64_t wrong_of_period(const char *got, const char *expected, int64_t n, size_t width) {
+static int64_t bench_wrong_of_period(const char *got, const char *expected, int64_t n, size_t width) {
     int64_t wrong = 0;
     if (!memcmp(got, expected, (size_t)n * width)) return 0;
     for (int64_t i = 0; i < n; i++) wrong += memcmp(got + (size_t)i * width, expected + (size_t)i * width, width) != 0;
@@ -208,34 +209,34 @@ static int64_t wrong_of_period(const char *got, const char *expected, int64_t n,
 
 /* Elements of those that part 'part' brought that are not what they should be. In all_to_all it is
  * this rank's part of another's buffer, in the others the same part of it. */
-static int64_t wrong_of_part(const struct bench_run *b, int part) {
+static int64_t bench_wrong_of_part(const struct bench_run *b, int part) {
     bool moved = b->o->collective->kind == KIND_ALL_TO_ALL;
     size_t width = dtype_size(b->o->type);
-    const char *expected = pattern_of(b, source_of(b, part));
+    const char *expected = pattern_of(b, bench_source_of(b, part));
     const char *got = b->arrived ? b->arrived : b->buf;
     int64_t i = b->part[moved ? b->rank : part], end = b->part[(moved ? b->rank : part) + 1];
     got += (size_t)(moved ? b->from[part] : i) * width;
     int64_t wrong = 0;
     for (int64_t n; i < end; i += n, got += (size_t)n * width) {
         n = PERIOD - i % PERIOD < end - i ? PERIOD - i % PERIOD : end - i;
-        wrong += wrong_of_period(got, expected + (size_t)(i % PERIOD) * width, n, width);
+        wrong += bench_wrong_of_period(got, expected + (size_t)(i % PERIOD) * width, n, width);
     }
     return wrong;
 }
 
-static enum error values_check(struct bench_run *b, int64_t *wrong) {
+static enum error bench_values_check(struct bench_run *b, int64_t *wrong) {
     buffer_fill(b);
     TRY(collective_run(b));
     *wrong = 0;
     bool sent_to_self = b->o->collective->kind == KIND_SEND && b->size == 1;
-    for (int p = 0; p < b->size && !sent_to_self; p++) *wrong += wrong_of_part(b, p);
+    for (int p = 0; p < b->size && !sent_to_self; p++) *wrong += bench_wrong_of_part(b, p);
     return group_all_reduce(b->group, GROUP_INLINE, wrong, 1, DTYPE_I64, REDOP_SUM);
 }
 
 /* ---- time ---- */
 
 /* Times a number of calls: *seconds are the slowest rank's. */
-static enum error time_calls(struct bench_run *b, int64_t calls, double *seconds) {
+static enum error bench_time_calls(struct bench_run *b, int64_t calls, double *seconds) {
     TRY(group_barrier(b->group));
     int64_t start = clock_ns();
     for (int64_t i = 0; i < calls; i++) TRY(collective_run(b));
@@ -244,9 +245,9 @@ static enum error time_calls(struct bench_run *b, int64_t calls, double *seconds
 }
 
 /* Calls a batch, so that all batches fill the time asked for. The first call warms up. */
-static enum error choose_calls(struct bench_run *b, int64_t *calls) {
+static enum error bench_choose_calls(struct bench_run *b, int64_t *calls) {
     double once = 0, batch = b->o->seconds / BATCHES;
-    for (int i = 0; i < 2; i++) TRY(time_calls(b, 1, &once));
+    for (int i = 0; i < 2; i++) TRY(bench_time_calls(b, 1, &once));
     if (b->o->calls)
         *calls = (b->o->calls + BATCHES - 1) / BATCHES;
     else
@@ -258,9 +259,9 @@ static enum error choose_calls(struct bench_run *b, int64_t *calls) {
 static enum error measure_size(struct bench_run *b, struct bench_row *row) {
     double times[BATCHES];
     int64_t calls;
-    TRY(values_check(b, &row->wrong));
-    TRY(choose_calls(b, &calls));
-    for (int i = 0; i < BATCHES; i++) TRY(time_calls(b, calls, &times[i]));
+    TRY(bench_values_check(b, &row->wrong));
+    TRY(bench_choose_calls(b, &calls));
+    for (int i = 0; i < BATCHES; i++) TRY(bench_time_calls(b, calls, &times[i]));
     row->seconds = statistics_median(times, BATCHES) / (double)calls;
     return ERR_NONE;
 }
@@ -268,7 +269,7 @@ static enum error measure_size(struct bench_run *b, struct bench_row *row) {
 /* ---- all ---- */
 
 /* Collectives that no algorithm does in a way of its own go the plain way. */
-static void name_algorithm(const struct bench_run *b, const struct bench_series *s, struct bench_row *row) {
+static void bench_name_algorithm(const struct bench_run *b, const struct bench_series *s, struct bench_row *row) {
     const char *why, *name = s->algorithm;
     const struct algo_ops *algo = algo_find(name);
     if (b->o->collective->kind == KIND_ALL_REDUCE)
@@ -288,7 +289,7 @@ static enum error measure_sizes(struct bench_run *b, struct bench_series *s) {
         for (int r = 0; r <= b->size; r++) b->part[r] = order_chunk(b->count, b->size, r);
         int64_t own = b->part[b->rank + 1] - b->part[b->rank];
         for (int r = 0; r <= b->size; r++) b->from[r] = r * own;
-        name_algorithm(b, s, row);
+        bench_name_algorithm(b, s, row);
         TRY(measure_size(b, row));
         if (bytes > o->to / o->factor) break;
     }

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static enum error open_port(struct bench_places *p, int rank, int first, int host) {
+static enum error places_open_port(struct bench_places *p, int rank, int first, int host) {
     struct seat_of *s = &p->seat[rank];
     TRY(port_open(&(struct port_params){.key = "bench"}, &p->port[rank])); /* so that messages can be sealed */
     *s = (struct seat_of){.host = host, .local = rank - first};
@@ -17,10 +17,10 @@ static enum error open_port(struct bench_places *p, int rank, int first, int hos
 }
 
 /* Ranks [first, end) are a host. */
-static enum error open_host(struct bench_places *p, int host, int first, int end, bool far) {
+static enum error places_open_host(struct bench_places *p, int host, int first, int end, bool far) {
     if (first == end) return ERR_NONE;
     p->roster.hosts = host + 1;
-    for (int r = first; r < end && far; r++) TRY(open_port(p, r, first, host));
+    for (int r = first; r < end && far; r++) TRY(places_open_port(p, r, first, host));
     return meeting_create(end - first, &p->meeting[host]);
 }
 
@@ -31,8 +31,8 @@ enum error bench_places_open(const struct bench_comm *o, struct bench_places *ou
     out->seat = calloc((size_t)size, sizeof *out->seat);
     if (!out->port || !out->seat) return FAIL(ERR_MEMORY, "no memory for %d ranks", size);
     if (link_is_far(o->link)) out->roster.of = out->seat;
-    TRY(open_host(out, 0, 0, lower, link_is_far(o->link)));
-    return open_host(out, 1, lower, size, link_is_far(o->link));
+    TRY(places_open_host(out, 0, 0, lower, link_is_far(o->link)));
+    return places_open_host(out, 1, lower, size, link_is_far(o->link));
 }
 
 void bench_places_close(struct bench_places *p) {

@@ -17,25 +17,25 @@ void bench_fit(struct bench_series *s) {
 
 /* ---- figures ---- */
 
-static double algorithm_bandwidth(const struct bench_row *r) {
+static double bench_algorithm_bandwidth(const struct bench_row *r) {
     return r->seconds > 0 ? (double)r->bytes / r->seconds * 1e-9 : 0;
 }
 
-static double bus_bandwidth(const struct bench_comm *o, const struct bench_row *r) {
-    return algorithm_bandwidth(r) * bench_bus_factor(o->collective, o->ranks);
+static double bench_bus_bandwidth(const struct bench_comm *o, const struct bench_row *r) {
+    return bench_algorithm_bandwidth(r) * bench_bus_factor(o->collective, o->ranks);
 }
 
-static const char *op_text(const struct bench_comm *o) {
+static const char *bench_op_text(const struct bench_comm *o) {
     return o->collective->adds ? redop_name(o->op) : "none";
 }
 
-static const char *order_name(const struct bench_series *s) {
+static const char *bench_order_name(const struct bench_series *s) {
     return s->order == ORDER_RING ? "ring" : "tree";
 }
 
 /* ---- the table ---- */
 
-static void print_head(const struct bench_comm *o, FILE *out) {
+static void bench_print_head(const struct bench_comm *o, FILE *out) {
     char latency[32];
     fprintf(out, "# %s over %s, %lld rank%s", o->collective->name, o->link->row->name, (long long)o->ranks,
             o->ranks == 1 ? "" : "s");
@@ -48,19 +48,19 @@ static void print_head(const struct bench_comm *o, FILE *out) {
             "time(us)", "algbw(GB/s)", "busbw(GB/s)", "wrong", "model(us)", "off");
 }
 
-static void row_print(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
+static void bench_row_print(const struct bench_comm *o, const struct bench_row *r, FILE *out) {
     fprintf(out, " %11lld %11lld %5s %5s %17s %12.2f %11.3f %11.3f %7lld %12.2f %+6.0f%%\n", (long long)r->bytes,
-            (long long)r->count, dtype_name(o->type), op_text(o), r->algorithm, r->seconds * 1e6,
-            algorithm_bandwidth(r), bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6,
+            (long long)r->count, dtype_name(o->type), bench_op_text(o), r->algorithm, r->seconds * 1e6,
+            bench_algorithm_bandwidth(r), bench_bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6,
             r->seconds > 0 ? (r->model / r->seconds - 1) * 100 : 0);
 }
 
-static void print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
-    print_head(o, out);
+static void bench_print_table(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
+    bench_print_head(o, out);
     for (int i = 0; i < n; i++) {
         const struct bench_series *s = &series[i];
-        for (int k = 0; k < s->rows; k++) row_print(o, &s->row[k], out);
-        fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, order_name(s), s->alpha * 1e6);
+        for (int k = 0; k < s->rows; k++) bench_row_print(o, &s->row[k], out);
+        fprintf(out, "# %s, %s order: alpha %.3g us", s->algorithm, bench_order_name(s), s->alpha * 1e6);
         if (s->beta > 0) fprintf(out, ", beta %.4g ns/KB (%.3f GB/s)", s->beta * 1024e9, 1e-9 / s->beta);
         fprintf(out, "\n");
     }
@@ -68,51 +68,52 @@ static void print_table(const struct bench_comm *o, const struct bench_series *s
 
 /* ---- for programs ---- */
 
-static void print_csv(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
+static void bench_print_csv(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     fprintf(out, "collective,link,ranks,type,op,order,algorithm,bytes,count,time_us,algbw_gbs,"
                  "busbw_gbs,wrong,model_us\n");
     for (int i = 0; i < n; i++)
         for (int k = 0; k < series[i].rows; k++) {
             const struct bench_row *r = &series[i].row[k];
             fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
-                    o->link->row->name, (long long)o->ranks, dtype_name(o->type), op_text(o), order_name(&series[i]),
-                    r->algorithm, (long long)r->bytes, (long long)r->count, r->seconds * 1e6, algorithm_bandwidth(r),
-                    bus_bandwidth(o, r), (long long)r->wrong, r->model * 1e6);
+                    o->link->row->name, (long long)o->ranks, dtype_name(o->type), bench_op_text(o),
+                    bench_order_name(&series[i]), r->algorithm, (long long)r->bytes, (long long)r->count,
+                    r->seconds * 1e6, bench_algorithm_bandwidth(r), bench_bus_bandwidth(o, r), (long long)r->wrong,
+                    r->model * 1e6);
         }
 }
 
-static void row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
+static void bench_row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
     json_object(j, NULL, JSON_TEXT("algorithm", r->algorithm), JSON_INT("bytes", r->bytes), JSON_INT("count", r->count),
-                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", algorithm_bandwidth(r)),
-                JSON_REAL("busbw_gbs", bus_bandwidth(o, r)), JSON_INT("wrong", r->wrong),
+                JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", bench_algorithm_bandwidth(r)),
+                JSON_REAL("busbw_gbs", bench_bus_bandwidth(o, r)), JSON_INT("wrong", r->wrong),
                 JSON_REAL("model_s", r->model));
 }
 
-static void series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
+static void bench_series_json(const struct bench_comm *o, const struct bench_series *s, struct json *j) {
     json_open(j, NULL, '{');
-    json_put(j, JSON_TEXT("algorithm", s->algorithm), JSON_TEXT("order", order_name(s)), JSON_REAL("alpha_s", s->alpha),
-             JSON_REAL("beta_s_per_byte", s->beta));
+    json_put(j, JSON_TEXT("algorithm", s->algorithm), JSON_TEXT("order", bench_order_name(s)),
+             JSON_REAL("alpha_s", s->alpha), JSON_REAL("beta_s_per_byte", s->beta));
     json_open(j, "rows", '[');
-    for (int k = 0; k < s->rows; k++) row_json(o, &s->row[k], j);
+    for (int k = 0; k < s->rows; k++) bench_row_json(o, &s->row[k], j);
     json_close(j, ']');
     json_close(j, '}');
 }
 
-static void put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
+static void bench_put_json(const struct bench_comm *o, const struct bench_series *series, int n, struct json *j) {
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("collective", o->collective->name), JSON_TEXT("link", o->link->row->name),
-             JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", op_text(o)),
+             JSON_INT("ranks", o->ranks), JSON_TEXT("type", dtype_name(o->type)), JSON_TEXT("op", bench_op_text(o)),
              JSON_TEXT("secure", secure_names[o->secure]), JSON_REAL("emulated_bytes_per_s", o->emulate.bandwidth),
              JSON_REAL("emulated_latency_s", o->emulate.latency));
     json_open(j, "results", '[');
-    for (int i = 0; i < n; i++) series_json(o, &series[i], j);
+    for (int i = 0; i < n; i++) bench_series_json(o, &series[i], j);
     json_close(j, ']');
     json_close(j, '}');
 }
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j = {0};
-    put_json(o, series, n, &j);
+    bench_put_json(o, series, n, &j);
     enum error err = json_done(&j);
     if (err == ERR_NONE && o->save) err = file_replace(o->save, j.text, j.length);
     if (err == ERR_NONE && o->format == BENCH_JSON)
@@ -120,7 +121,7 @@ enum error bench_report(const struct bench_comm *o, const struct bench_series *s
     else
         json_fini(&j);
     if (err != ERR_NONE) return err;
-    if (o->format == BENCH_CSV) print_csv(o, series, n, out);
-    if (o->format == BENCH_TABLE) print_table(o, series, n, out);
+    if (o->format == BENCH_CSV) bench_print_csv(o, series, n, out);
+    if (o->format == BENCH_TABLE) bench_print_table(o, series, n, out);
     return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
 }

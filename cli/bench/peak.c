@@ -42,16 +42,16 @@ FMA_LOOP(fma_256, __attribute__((target("avx2,fma"))), __m256, _mm256_fmadd_ps)
 
 /* Any machine: vectors of four, multiplied and added, in one instruction where all of its kind have it. */
 typedef float vector4 __attribute__((vector_size(16)));
-static inline vector4 fma_of(vector4 sum, vector4 x, vector4 y) {
+static inline vector4 peak_fma_of(vector4 sum, vector4 x, vector4 y) {
 #if defined(__aarch64__)
     return (vector4)vfmaq_f32((float32x4_t)y, (float32x4_t)sum, (float32x4_t)x);
 #else
     return sum * x + y;
 #endif
 }
-FMA_LOOP(fma_plain, , vector4, fma_of)
+FMA_LOOP(fma_plain, , vector4, peak_fma_of)
 
-static fma_fn choose_fma(int *lanes) {
+static fma_fn peak_choose_fma(int *lanes) {
 #if defined(__x86_64__)
     if (__builtin_cpu_supports("avx512f")) return *lanes = 16, fma_512;
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return *lanes = 8, fma_256;
@@ -64,7 +64,7 @@ double peak_fma(void) {
     const long rounds = 400000;
     int lanes;
     volatile float sink;
-    fma_fn fma_loop = choose_fma(&lanes);
+    fma_fn fma_loop = peak_choose_fma(&lanes);
     double best = INFINITY;
     for (int i = 0; i < TRIES; i++) {
         int64_t mark = clock_thread_ns();

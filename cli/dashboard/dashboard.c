@@ -74,7 +74,7 @@ void dashboard_follow(struct dashboard *d, const struct job *job) {
 }
 
 /* A page asks more than once a second; what it saw last should not be that nobody answers. */
-static void wait_for_page(struct dashboard *d) {
+static void dashboard_wait_for_page(struct dashboard *d) {
     const struct timespec pause = {.tv_nsec = 10000000};
     int64_t until = clock_ns() + (int64_t)(LOOKING * 1e9);
     while (board_server_idle(d->server) < LOOKING && !board_server_done(d->server) && clock_ns() < until)
@@ -88,7 +88,7 @@ void dashboard_close(struct dashboard *d, int code) {
     d->state.code = code;
     d->state.state = run_state_names[code == 0 ? RUN_FINISHED : code > 128 ? RUN_STOPPED : RUN_FAILED];
     pthread_mutex_unlock(&d->lock);
-    wait_for_page(d);
+    dashboard_wait_for_page(d);
     board_server_stop(d->server);
     pthread_mutex_destroy(&d->lock);
     free(d->run);

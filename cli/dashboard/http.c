@@ -41,7 +41,7 @@ const char *http_reason(int status) {
 }
 
 /* ---- the first line ---- */
-static bool read_since(const char *text, size_t n, int64_t *since) {
+static bool http_read_since(const char *text, size_t n, int64_t *since) {
     enum { DIGITS = 15 };
     if (n == 0 || n > DIGITS) return false;
     *since = 0;
@@ -52,7 +52,7 @@ static bool read_since(const char *text, size_t n, int64_t *since) {
     return true;
 }
 
-static bool read_id(const char *text, size_t n, char run[LISTED_ID]) {
+static bool http_read_id(const char *text, size_t n, char run[LISTED_ID]) {
     if (n != LISTED_ID - 1 || *run) return false;
     for (size_t i = 0; i < n; i++)
         if (!strchr("0123456789abcdef", text[i]) || !text[i]) return false;
@@ -61,31 +61,32 @@ static bool read_id(const char *text, size_t n, char run[LISTED_ID]) {
 }
 
 /* run=ID, or since=N, or both in this order. */
-static bool read_query(const char *text, size_t n, struct http_request *out) {
+static bool http_read_query(const char *text, size_t n, struct http_request *out) {
     const char *more = memchr(text, '&', n);
     size_t first = more ? (size_t)(more - text) : n;
     if (first > 4 && !memcmp(text, "run=", 4)) {
-        if (out->page == HTTP_RUNS || !read_id(text + 4, first - 4, out->run)) return false;
+        if (out->page == HTTP_RUNS || !http_read_id(text + 4, first - 4, out->run)) return false;
         if (!more) return true;
         text += first + 1, n -= first + 1;
     }
-    return out->page == HTTP_METRICS && n > 6 && !memcmp(text, "since=", 6) && read_since(text + 6, n - 6, &out->since);
+    return out->page == HTTP_METRICS && n > 6 && !memcmp(text, "since=", 6) &&
+           http_read_since(text + 6, n - 6, &out->since);
 }
 
 /* No path is ever looked for on a disk: there are these five, and runs have ids. */
-static int read_target(const char *text, size_t n, struct http_request *out) {
+static int http_read_target(const char *text, size_t n, struct http_request *out) {
     const char *query = memchr(text, '?', n);
     size_t path = query ? (size_t)(query - text) : n;
     for (size_t i = 0; i < sizeof pages / sizeof *pages; i++) {
         if (strlen(pages[i].path) != path || memcmp(pages[i].path, text, path) != 0) continue;
         *out = (struct http_request){.page = pages[i].page};
         if (!query) return 200;
-        return read_query(query + 1, n - path - 1, out) ? 200 : 400;
+        return http_read_query(query + 1, n - path - 1, out) ? 200 : 400;
     }
     return 404;
 }
 
-static int read_first_line(const char *line, size_t n, struct http_request *out, const char **wrong) {
+static int http_read_first_line(const char *line, size_t n, struct http_request *out, const char **wrong) {
     const char *target = memchr(line, ' ', n), *version = memrchr(line, ' ', n);
     *wrong = "not a request";
     if (!target || version == target || target == line) return 400;
@@ -96,7 +97,7 @@ static int read_first_line(const char *line, size_t n, struct http_request *out,
     *wrong = "only GET";
     if (target - line != 3 || memcmp(line, "GET", 3) != 0) return 405;
     *wrong = "there is /, /api/runs, /api/run, /api/ranks and /api/metrics?since=N";
-    return read_target(target + 1, (size_t)(version - target) - 1, out);
+    return http_read_target(target + 1, (size_t)(version - target) - 1, out);
 }
 
 /* ---- its other lines ---- */
@@ -108,7 +109,7 @@ struct headers {
 };
 
 /* Host without its port; an address in brackets without them. */
-static bool cut_port(const char **host, size_t *n) {
+static bool http_cut_port(const char **host, size_t *n) {
     const char *end = *host + *n, *colon;
     if (*n && **host == '[') {
         const char *close = memchr(*host, ']', *n);
@@ -128,11 +129,11 @@ static bool cut_port(const char **host, size_t *n) {
     return true;
 }
 
-static bool host_is_ours(const char *host, size_t n, const struct http_rules *rules) {
+static bool http_host_is_ours(const char *host, size_t n, const struct http_rules *rules) {
     char name[256];
     unsigned char address[16];
     const char *ours[] = {"localhost", rules->name, rules->host};
-    if (!cut_port(&host, &n) || n == 0 || n >= sizeof name || memchr(host, '\0', n)) return false;
+    if (!http_cut_port(&host, &n) || n == 0 || n >= sizeof name || memchr(host, '\0', n)) return false;
     memcpy(name, host, n);
     name[n] = '\0';
     if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
@@ -142,7 +143,7 @@ static bool host_is_ours(const char *host, size_t n, const struct http_rules *ru
     return false;
 }
 
-static bool is_named(const char *line, size_t name, const char *wanted) {
+static bool http_is_named(const char *line, size_t name, const char *wanted) {
     return strlen(wanted) == name && !strncasecmp(line, wanted, name);
 }
 
@@ -156,14 +157,14 @@ static bool read_header(const char *line, size_t n, struct headers *h) {
     while (value < end && (*value == ' ' || *value == '\t')) value++;
     while (end > value && (end[-1] == ' ' || end[-1] == '\t')) end--;
     size_t length = (size_t)(end - value);
-    if (is_named(line, name, "Host")) h->host = value, h->nhost = length, h->hosts++;
-    h->body |= is_named(line, name, "Transfer-Encoding") ||
-               (is_named(line, name, "Content-Length") && (length != 1 || *value != '0'));
-    h->other_site |= is_named(line, name, "Sec-Fetch-Site") && is_named(value, length, "cross-site");
+    if (http_is_named(line, name, "Host")) h->host = value, h->nhost = length, h->hosts++;
+    h->body |= http_is_named(line, name, "Transfer-Encoding") ||
+               (http_is_named(line, name, "Content-Length") && (length != 1 || *value != '0'));
+    h->other_site |= http_is_named(line, name, "Sec-Fetch-Site") && http_is_named(value, length, "cross-site");
     return true;
 }
 
-static bool is_clean(const char *head, size_t n) {
+static bool http_is_clean(const char *head, size_t n) {
     for (size_t i = 0; i < n; i++) {
         unsigned char c = (unsigned char)head[i];
         bool line_end = (c == '\r' && i + 1 < n && head[i + 1] == '\n') || (c == '\n' && i > 0 && head[i - 1] == '\r');
@@ -179,13 +180,13 @@ static int check_headers(const struct headers *h, const struct http_rules *rules
     *wrong = "a GET has no body";
     if (h->body) return 400;
     *wrong = "this server does not have that name: use its address, or localhost";
-    if (!host_is_ours(h->host, h->nhost, rules)) return 403;
+    if (!http_host_is_ours(h->host, h->nhost, rules)) return 403;
     *wrong = "not for pages of other sites";
     return h->other_site && page != HTTP_PAGE ? 403 : 200;
 }
 
 /* Up to its "\r\n", with which the head is known to end. */
-static size_t line_length(const char *line) {
+static size_t http_line_length(const char *line) {
     size_t n = 0;
     while (line[n] != '\r') n++;
     return n;
@@ -195,14 +196,14 @@ int http_read(const char *head, size_t n, const struct http_rules *rules, struct
               const char **wrong) {
     *out = (struct http_request){.page = HTTP_PAGE};
     *wrong = "not a request";
-    if (n == 0 || http_head_end(head, n) != n || !is_clean(head, n)) return 400;
+    if (n == 0 || http_head_end(head, n) != n || !http_is_clean(head, n)) return 400;
     const char *last = head + n - 2; /* the empty line */
     struct headers h = {0};
-    size_t first = line_length(head), length;
+    size_t first = http_line_length(head), length;
     for (const char *at = head + first + 2; at < last; at += length + 2) {
-        length = line_length(at);
+        length = http_line_length(at);
         if (!read_header(at, length, &h)) return 400;
     }
-    int status = read_first_line(head, first, out, wrong);
+    int status = http_read_first_line(head, first, out, wrong);
     return status == 200 ? check_headers(&h, rules, out->page, wrong) : status;
 }

@@ -14,7 +14,7 @@
 enum { TRIES = 100 };
 
 /* "8080", "host:8080", "[::1]:8080", whose form the configuration has checked. */
-static void read_address(const char *text, struct board_place *d) {
+static void listen_read_address(const char *text, struct board_place *d) {
     const char *colon = strrchr(text, ':');
     size_t n = colon ? (size_t)(colon - text) : 0;
     bool brackets = n >= 2 && text[0] == '[' && text[n - 1] == ']';
@@ -23,13 +23,13 @@ static void read_address(const char *text, struct board_place *d) {
     d->port = atoi(colon ? colon + 1 : text);
 }
 
-static bool is_loopback(const struct sockaddr *a) {
+static bool listen_is_loopback(const struct sockaddr *a) {
     if (a->sa_family == AF_INET6)
         return IN6_IS_ADDR_LOOPBACK(&((const struct sockaddr_in6 *)(const void *)a)->sin6_addr);
     return ntohl(((const struct sockaddr_in *)(const void *)a)->sin_addr.s_addr) >> 24 == 127;
 }
 
-static int port_of(int fd) {
+static int listen_port_of(int fd) {
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
     if (getsockname(fd, (struct sockaddr *)&a, &n) != 0) return 0;
@@ -54,7 +54,7 @@ static int listen_at(struct addrinfo *a, int port) {
 }
 
 /* One that was free a moment ago, near the one that is not. */
-static int free_port(struct addrinfo *a, int port) {
+static int listen_free_port(struct addrinfo *a, int port) {
     for (int i = 1; i < TRIES && port + i < 65536; i++) {
         int fd = listen_at(a, port + i);
         if (fd >= 0) return close(fd), port + i;
@@ -64,7 +64,7 @@ static int free_port(struct addrinfo *a, int port) {
 
 static enum error listen_anew(struct board_place *d, const char *option, struct addrinfo *a, int *out) {
     *out = listen_at(a, d->port);
-    d->loopback = is_loopback(a->ai_addr);
+    d->loopback = listen_is_loopback(a->ai_addr);
     if (*out >= 0) return ERR_NONE;
     int why = errno;
     if (why == EADDRINUSE)
@@ -72,11 +72,11 @@ static enum error listen_anew(struct board_place *d, const char *option, struct 
                     "the dashboard: port %d of %s is taken\n%s%s%s%s:%d is free; port 0 "
                     "is any that is",
                     d->port, d->host, option, a->ai_family == AF_INET6 ? "[" : "", d->host,
-                    a->ai_family == AF_INET6 ? "]" : "", free_port(a, d->port));
+                    a->ai_family == AF_INET6 ? "]" : "", listen_free_port(a, d->port));
     return FAIL(ERR_DEVICE, "the dashboard: cannot listen at %s, port %d: %s", d->host, d->port, strerror(why));
 }
 
-static enum error open_listener(struct board_place *d, const char *option, int *out) {
+static enum error listen_open_listener(struct board_place *d, const char *option, int *out) {
     struct addrinfo *found, hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE};
     int why = getaddrinfo(d->host, NULL, &hints, &found);
     if (why) return FAIL(ERR_DEVICE, "the dashboard: no address of '%s': %s", d->host, gai_strerror(why));
@@ -84,7 +84,7 @@ static enum error open_listener(struct board_place *d, const char *option, int *
     bool six = found->ai_family == AF_INET6;
     freeaddrinfo(found);
     if (err != ERR_NONE) return err;
-    d->port = port_of(*out);
+    d->port = listen_port_of(*out);
     snprintf(d->url, sizeof d->url, "http://%s%s%s:%d/", six ? "[" : "", d->host, six ? "]" : "", d->port);
     return ERR_NONE;
 }
@@ -93,8 +93,8 @@ enum error board_server_open(const char *address, const char *option, board_answ
                              struct board_place *place, struct board_server **out) {
     struct http_rules rules = {0};
     int fd = -1;
-    read_address(address, place);
-    TRY(open_listener(place, option, &fd));
+    listen_read_address(address, place);
+    TRY(listen_open_listener(place, option, &fd));
     if (!place->loopback) {
         (void)gethostname(place->own, sizeof place->own - 1);
         rules = (struct http_rules){.name = place->host, .host = place->own};

@@ -62,8 +62,8 @@ static const char common[] = "Connection: close\r\n"
                              "frame-ancestors 'none'\r\n";
 
 /* Head and body in one text. */
-static char *answer_compose(const struct board_answer *a, int status, const char *type, const char *body, size_t nbody,
-                            size_t *n) {
+static char *server_answer_compose(const struct board_answer *a, int status, const char *type, const char *body,
+                                   size_t nbody, size_t *n) {
     struct file_text text;
     if (file_text_open(&text) != ERR_NONE) return NULL;
     FILE *out = text.out;
@@ -100,15 +100,15 @@ static void connection_answer(struct board_server *s, struct connection *c, size
     }
     if (out && status != 200) rewind(out), fprintf(out, "%d %s: %s\n", status, http_reason(status), wrong);
     if (out && fclose(out) == 0)
-        c->out = answer_compose(&a, status, status == 200 ? types[request.page] : "text/plain; charset=utf-8", body, n,
-                                &c->nout);
+        c->out = server_answer_compose(&a, status, status == 200 ? types[request.page] : "text/plain; charset=utf-8",
+                                       body, n, &c->nout);
     free(body);
     c->last_words = a.last_words;
     c->deadline = clock_ns() + SEND_NS;
     if (!c->out) connection_close(c);
 }
 
-static bool is_later(int error) {
+static bool server_is_later(int error) {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
@@ -117,12 +117,12 @@ static bool is_later(int error) {
 static void connection_swallow(struct connection *c) {
     char rest[HTTP_HEAD];
     ssize_t n = recv(c->fd, rest, sizeof rest, 0);
-    if (n == 0 || (n < 0 && !is_later(errno))) connection_close(c);
+    if (n == 0 || (n < 0 && !server_is_later(errno))) connection_close(c);
 }
 
 static void connection_receive(struct board_server *s, struct connection *c) {
     ssize_t n = recv(c->fd, c->in + c->nin, sizeof c->in - c->nin, 0);
-    if (n < 0 && is_later(errno)) return;
+    if (n < 0 && server_is_later(errno)) return;
     if (n <= 0) {
         connection_close(c);
         return;
@@ -136,7 +136,7 @@ static void connection_receive(struct board_server *s, struct connection *c) {
 
 static void connection_send(struct board_server *s, struct connection *c) {
     ssize_t n = send(c->fd, c->out + c->sent, c->nout - c->sent, MSG_NOSIGNAL);
-    if (n < 0 && is_later(errno)) return;
+    if (n < 0 && server_is_later(errno)) return;
     if (n < 0) {
         connection_close(c);
         return;
@@ -150,7 +150,7 @@ static void connection_send(struct board_server *s, struct connection *c) {
 /* ---- all of them ---- */
 static void connections_accept(struct board_server *s) {
     int fd = accept4(s->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    s->weary = fd < 0 && !is_later(errno);
+    s->weary = fd < 0 && !server_is_later(errno);
     if (fd < 0) return;
     struct connection *oldest = &s->at[0];
     for (int i = 0; i < CONNECTIONS; i++) {
@@ -190,7 +190,7 @@ static int connections_poll(struct board_server *s, struct pollfd wait[CONNECTIO
     return s->weary ? PAUSE_MS : busy ? 1000 : -1;
 }
 
-static void *run(void *arg) {
+static void *server_run(void *arg) {
     struct board_server *s = arg;
     struct pollfd wait[CONNECTIONS + 2];
     (void)setpriority(PRIO_PROCESS, 0, NICE); /* of this thread alone */
@@ -212,7 +212,7 @@ enum error board_server_start(int listener, const struct http_rules *rules, boar
     for (int i = 0; i < CONNECTIONS; i++) s->at[i].fd = -1;
     s->asked = INT64_MIN / 2;
     s->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    int why = s->wake < 0 ? errno : thread_start(&s->thread, run, s);
+    int why = s->wake < 0 ? errno : thread_start(&s->thread, server_run, s);
     if (why) {
         if (s->wake >= 0) close(s->wake);
         free(s);

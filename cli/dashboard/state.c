@@ -47,7 +47,7 @@ static const char *state_of(const struct recording *r, bool ended) {
     return ended || r->process == PROCESS_GONE ? "lost" : r->process == PROCESS_STOPPED ? "stopped" : "runs";
 }
 
-static void tell_call(struct json *j, const char *key, const struct recording_call *c, int64_t now) {
+static void board_tell_call(struct json *j, const char *key, const struct recording_call *c, int64_t now) {
     json_open(j, key, '{');
     json_string(j, "name", c->name);
     if (c->call.sequence) json_int(j, "number", c->call.sequence);
@@ -66,13 +66,13 @@ void dashboard_rank(struct json *j, const struct recording *r, bool ended) {
     if (r->noted)
         json_put(j, JSON_TEXT("doing", r->doing), JSON_INT("step", r->step),
                  JSON_REAL("age_s", clock_seconds(now - r->noted)));
-    if (r->ncalls) tell_call(j, "call", &r->calls[r->ncalls - 1], now); /* the last that it has begun */
+    if (r->ncalls) board_tell_call(j, "call", &r->calls[r->ncalls - 1], now); /* the last that it has begun */
     for (int i = 0; i < r->ncalls; i++)
-        if (r->calls[i].call.lane == LANE_IN && !r->calls[i].ended) tell_call(j, "waits", &r->calls[i], now);
+        if (r->calls[i].call.lane == LANE_IN && !r->calls[i].ended) board_tell_call(j, "waits", &r->calls[i], now);
     json_close(j, '}');
 }
 
-static void tell_ranks(struct json *j, const struct board_state *s) {
+static void board_tell_ranks(struct json *j, const struct board_state *s) {
     char path[4096];
     int size = RANKS_MOST;
     for (int i = 0; i < size && s->run_dir; i++) {
@@ -98,7 +98,7 @@ bool board_ranks(const struct board_state *s, FILE *out) {
         json_int(&j, "code", s->code);
     json_put(&j, JSON_TEXT("state", s->state), JSON_TEXT("reason", s->reason), JSON_BOOL("watched", s->watched));
     json_open(&j, "ranks", '[');
-    tell_ranks(&j, s);
+    board_tell_ranks(&j, s);
     json_close(&j, ']');
     json_close(&j, '}');
     bool good = json_done(&j) == ERR_NONE;
@@ -108,7 +108,7 @@ bool board_ranks(const struct board_state *s, FILE *out) {
 }
 
 /* ---- the run ---- */
-static void put_whole(struct json *j, const struct run_result *r, const char *key, const char *setting) {
+static void board_put_whole(struct json *j, const struct run_result *r, const char *key, const char *setting) {
     int64_t n;
     if (text_int(run_result_setting(r, setting), &n))
         json_int(j, key, n);
@@ -124,10 +124,10 @@ char *board_run(const struct run_result *r, int64_t devices, const char *run_dir
              JSON_TEXT("mode", run_result_setting(r, "mode")), JSON_TEXT("devices", run_result_setting(r, "devices")));
     if (devices >= 0) json_int(&j, "count", devices);
     json_string(&j, "model", *model ? model : "its own layers");
-    put_whole(&j, r, "batch", "batch.size");
-    put_whole(&j, r, "shards", "batch.shards");
-    put_whole(&j, r, "nodes", "run.nodes");
-    put_whole(&j, r, "seed", "seed");
+    board_put_whole(&j, r, "batch", "batch.size");
+    board_put_whole(&j, r, "shards", "batch.shards");
+    board_put_whole(&j, r, "nodes", "run.nodes");
+    board_put_whole(&j, r, "seed", "seed");
     json_string(&j, "run_dir", run_dir);
     json_close(&j, '}');
     if (json_done(&j) == ERR_NONE) return j.text;

@@ -45,7 +45,7 @@ static enum error table_refresh(struct board_watch *w) {
 }
 
 /* Finds a run's folder and its name on the page; false: there is no such run. */
-static bool run_find(struct board_watch *w, const char *id, const char **dir, const char **name) {
+static bool watch_run_find(struct board_watch *w, const char *id, const char **dir, const char **name) {
     *dir = w->path;
     *name = NULL;
     if (w->one || !*id) return w->one && !*id;
@@ -61,7 +61,7 @@ static bool run_find(struct board_watch *w, const char *id, const char **dir, co
 
 /* ---- answers ---- */
 
-static bool tell_runs(struct board_watch *w, FILE *body) {
+static bool watch_tell_runs(struct board_watch *w, FILE *body) {
     struct json j = {0};
     if (table_refresh(w) != ERR_NONE) return false;
     bool good = runs_json(w->path, &w->all, &j) == ERR_NONE;
@@ -71,7 +71,7 @@ static bool tell_runs(struct board_watch *w, FILE *body) {
 }
 
 /* A configuration that cannot be read leaves its fields empty: what else is there is shown. */
-static bool run_json(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
+static bool watch_run_json(const char *dir, const char *name, const struct listed *r, struct pool *pool, FILE *body) {
     struct run_result settings = {0};
     if (run_result_settings(dir, pool, &settings) != ERR_NONE) settings.nsettings = 0;
     char *text = board_run(&settings, r->devices, dir, name);
@@ -81,13 +81,13 @@ static bool run_json(const char *dir, const char *name, const struct listed *r, 
 }
 
 /* When the run was started last; 0: that is not known. */
-static int64_t run_started(const struct listed *r) {
+static int64_t watch_run_started(const struct listed *r) {
     struct tm t = {0};
     return strptime(r->when, "%Y-%m-%dT%H:%M:%SZ", &t) ? (int64_t)timegm(&t) * 1000000000 : 0;
 }
 
-static int run_answer(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
-                      struct pool *pool, FILE *body) {
+static int watch_run_answer(const char *dir, const char *name, const struct http_request *r, struct board_answer *a,
+                            struct pool *pool, FILE *body) {
     struct listed run;
     bool last, good;
     a->next = r->since;
@@ -96,13 +96,13 @@ static int run_answer(const char *dir, const char *name, const struct http_reque
     a->next = -1;
     if (runs_one(dir, pool, &run) != ERR_NONE) return 500;
     const struct board_state s = {.run_dir = dir,
-                                  .since_wall = run_started(&run),
+                                  .since_wall = watch_run_started(&run),
                                   .ended = run.state != RUN_RUNNING,
                                   .watched = true,
                                   .code = run.state == RUN_FINISHED ? 0 : -1,
                                   .state = run_state_names[run.state],
                                   .reason = run.reason};
-    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : run_json(dir, name, &run, pool, body);
+    good = r->page == HTTP_RANKS ? board_ranks(&s, body) : watch_run_json(dir, name, &run, pool, body);
     return good ? 200 : 500;
 }
 
@@ -110,11 +110,11 @@ static int watch_answer(void *user, const struct http_request *r, struct board_a
     struct board_watch *w = user;
     struct pool *pool;
     const char *dir, *name;
-    if (r->page == HTTP_RUNS) return w->one ? 404 : tell_runs(w, body) ? 200 : 500;
+    if (r->page == HTTP_RUNS) return w->one ? 404 : watch_tell_runs(w, body) ? 200 : 500;
     if (r->page == HTTP_RUN && !w->one && !*r->run) return fputs("{\"folder\":true}\n", body) < 0 ? 500 : 200;
-    if (!run_find(w, r->run, &dir, &name)) return 404;
+    if (!watch_run_find(w, r->run, &dir, &name)) return 404;
     if (pool_create(&pool) != ERR_NONE) return 500;
-    int status = run_answer(dir, name, r, a, pool, body);
+    int status = watch_run_answer(dir, name, r, a, pool, body);
     pool_free(pool);
     return status;
 }

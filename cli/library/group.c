@@ -19,11 +19,11 @@
 _Static_assert((int)ENGINE_U8 == DTYPE_U8 && (int)ENGINE_XOR == REDOP_XOR && (int)ENGINE_AVG == REDOP_AVERAGE,
                "engine.h numbers types and operations as the group does");
 
-static enum dtype type_of(enum engine_type t) {
+static enum dtype group_type_of(enum engine_type t) {
     return (unsigned)t < DTYPES ? (enum dtype)t : DTYPES;
 }
 
-static enum redop op_of(enum engine_op op) {
+static enum redop group_op_of(enum engine_op op) {
     return (unsigned)op < REDOPS ? (enum redop)op : REDOPS;
 }
 
@@ -32,7 +32,7 @@ const char *engine_hint(void) {
 }
 
 /* Fails the group on every rank by the error of this one, which finds it before it calls the others. */
-static enum error give_up(struct engine_group *g, enum error err) {
+static enum error group_give_up(struct engine_group *g, enum error err) {
     char words[ERROR_WORDS];
     group_abort(g->group, error_words(words, sizeof words));
     return err;
@@ -42,7 +42,7 @@ static enum error give_up(struct engine_group *g, enum error err) {
 
 static atomic_bool placed; /* this process has taken its place among its launcher's ranks */
 
-static enum error check_place(const struct engine_init *init) {
+static enum error group_check_place(const struct engine_init *init) {
     if (!init->init && atomic_load(&placed))
         return FAIL(ERR_USAGE, "this process has opened the group of its launcher's ranks before, and can do so once\n"
                                "split that group, or say where the ranks meet: init, rank and size");
@@ -50,7 +50,7 @@ static enum error check_place(const struct engine_init *init) {
 }
 
 /* The ranks of a launcher, or those that init names, meet in a store that rank 0 keeps. */
-static enum error find_ranks(const struct engine_init *init, struct engine_group *g, struct station_params *p) {
+static enum error group_find_ranks(const struct engine_init *init, struct engine_group *g, struct station_params *p) {
     struct launcher *l = pool_alloc(g->pool, sizeof *l);
     bool launched = false;
     if (!l) return ERR_MEMORY;
@@ -71,7 +71,7 @@ static enum error find_ranks(const struct engine_init *init, struct engine_group
 
 /* Ranks that 'engine launch' has started on one host share a board. They need the store only for
  * other hosts, and for a link by which they could reach these. */
-static enum error read_told(const struct launch_self *self, struct engine_group *g, struct station_params *p) {
+static enum error group_read_told(const struct launch_self *self, struct engine_group *g, struct station_params *p) {
     const struct link_ops *link = link_find(p->link);
     p->rank = self->rank;
     p->size = self->size;
@@ -93,13 +93,13 @@ static enum error open_station(const struct engine_init *init, const char *secur
                                .interface = init->interface,
                                .round = "ranks",
                                .timeout = init->timeout > 0 ? init->timeout : 60};
-    TRY(check_place(init));
+    TRY(group_check_place(init));
     if (!init->init || !init->size) TRY(launch_self(&self, &started));
     if (started) {
         atomic_store(&placed, true);
-        TRY(read_told(&self, g, &p));
+        TRY(group_read_told(&self, g, &p));
     } else {
-        TRY(find_ranks(init, g, &p));
+        TRY(group_find_ranks(init, g, &p));
     }
     if (p.size == 1 && p.meeting_fd < 0) { /* alone: a board of its own */
         TRY(meeting_create_shared(1, &meeting));
@@ -113,7 +113,7 @@ static enum error open_station(const struct engine_init *init, const char *secur
 }
 
 /* Looked up before the ranks meet, so that each says so by itself. */
-static enum error check_algorithm(const char *name, struct pool *pool) {
+static enum error group_check_algorithm(const char *name, struct pool *pool) {
     int count;
     const struct algo_ops *const *all = algo_list(&count);
     const char *names = "auto";
@@ -130,7 +130,7 @@ static enum error parts_alloc(struct engine_group *g) {
     return ERR_NONE;
 }
 
-static enum error find_secure(const char *name, enum secure *out) {
+static enum error group_find_secure(const char *name, enum secure *out) {
     *out = SECURE_AUTO;
     while (name && *out < SECURES && strcmp(name, secure_names[*out]) != 0) ++*out;
     return *out < SECURES ? ERR_NONE
@@ -139,7 +139,7 @@ static enum error find_secure(const char *name, enum secure *out) {
 
 static enum error open_group(const struct engine_init *init, struct engine_group *g) {
     enum secure secure;
-    TRY(find_secure(init->secure, &secure));
+    TRY(group_find_secure(init->secure, &secure));
     if (secure >= SECURE_SEALED && init->token && !strcmp(init->token, "none"))
         return FAIL(ERR_USAGE, "messages cannot be %s with the token none, which everybody knows",
                     secure_names[secure]);
@@ -149,7 +149,7 @@ static enum error open_group(const struct engine_init *init, struct engine_group
         return FAIL(ERR_USAGE, "a port of %g bits per second and %g s cannot be emulated\nat most 1e15 and 60; 0: none",
                     init->bandwidth, init->latency);
     TRY(pool_create(&g->pool));
-    TRY(check_algorithm(init->algorithm, g->pool));
+    TRY(group_check_algorithm(init->algorithm, g->pool));
     TRY(open_station(init, secure_names[secure], g));
     struct group_params p = *station_group(g->station);
     p.algorithm = init->algorithm ? init->algorithm : "auto";
@@ -232,14 +232,14 @@ int engine_group_alloc(struct engine_group *g, unsigned long long bytes, void **
 /* ---- collectives ---- */
 
 /* Bytes of count elements; a count that makes no sense gives none, and is refused by the group. */
-static size_t size_of(long long count, enum engine_type type) {
+static size_t group_size_of(long long count, enum engine_type type) {
     size_t bytes;
-    if (type_of(type) == DTYPES || count < 0) return 0;
-    if (__builtin_mul_overflow((size_t)count, dtype_size(type_of(type)), &bytes)) return 0;
+    if (group_type_of(type) == DTYPES || count < 0) return 0;
+    if (__builtin_mul_overflow((size_t)count, dtype_size(group_type_of(type)), &bytes)) return 0;
     return bytes;
 }
 
-static void copy_in(void *recv, const void *send, size_t bytes) {
+static void group_copy_in(void *recv, const void *send, size_t bytes) {
     if (send != recv && bytes) memmove(recv, send, bytes);
 }
 
@@ -247,8 +247,8 @@ static void copy_in(void *recv, const void *send, size_t bytes) {
 static enum error parts_cut(struct engine_group *g, long long count, enum engine_type type) {
     int64_t all;
     int size = group_size(g->group);
-    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || type_of(type) == DTYPES)
-        return give_up(g, FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type));
+    if (count < 0 || __builtin_mul_overflow(count, (int64_t)size * 8, &all) || group_type_of(type) == DTYPES)
+        return group_give_up(g, FAIL(ERR_USAGE, "%lld elements of type %d for each rank", count, (int)type));
     for (int r = 0; r <= size; r++) g->part[r] = count * r;
     return ERR_NONE;
 }
@@ -257,11 +257,11 @@ static enum error parts_cut(struct engine_group *g, long long count, enum engine
 static enum error scratch_reserve(struct engine_group *g, long long count, enum engine_type type, char **part) {
     *part = g->scratch;
     TRY(parts_cut(g, count, type));
-    size_t each = size_of(count, type), all = each * (size_t)group_size(g->group);
+    size_t each = group_size_of(count, type), all = each * (size_t)group_size(g->group);
     if (all > g->scratch_bytes || !g->scratch) {
         void *memory;
         enum error err = memory_alloc(all, &memory);
-        if (err) return give_up(g, err);
+        if (err) return group_give_up(g, err);
         memory_free(g->scratch);
         g->scratch = memory;
         g->scratch_bytes = all;
@@ -272,37 +272,38 @@ static enum error scratch_reserve(struct engine_group *g, long long count, enum 
 
 int engine_all_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                       enum engine_op op) {
-    copy_in(recv, send, size_of(count, type));
-    return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, type_of(type), op_of(op)));
+    group_copy_in(recv, send, group_size_of(count, type));
+    return error_exit_code(group_all_reduce(g->group, GROUP_INLINE, recv, count, group_type_of(type), group_op_of(op)));
 }
 
 /* The buffer of a reduce to root, where what is sent lies: only root's recv is written, and other ranks' send is read. */
-static void *reduce_buffer(const struct engine_group *g, const void *send, void *recv, size_t bytes, int root) {
+static void *group_reduce_buffer(const struct engine_group *g, const void *send, void *recv, size_t bytes, int root) {
     if (root != group_rank(g->group)) return (void *)(uintptr_t)send;
-    copy_in(recv, send, bytes);
+    group_copy_in(recv, send, bytes);
     return recv;
 }
 
 int engine_reduce(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                   enum engine_op op, int root) {
-    void *buf = reduce_buffer(g, send, recv, size_of(count, type), root);
-    return error_exit_code(group_reduce(g->group, GROUP_INLINE, buf, count, type_of(type), op_of(op), root));
+    void *buf = group_reduce_buffer(g, send, recv, group_size_of(count, type), root);
+    return error_exit_code(
+        group_reduce(g->group, GROUP_INLINE, buf, count, group_type_of(type), group_op_of(op), root));
 }
 
 int engine_broadcast(struct engine_group *g, void *buf, long long count, enum engine_type type, int root) {
-    return error_exit_code(group_broadcast(g->group, GROUP_INLINE, buf, count, type_of(type), root));
+    return error_exit_code(group_broadcast(g->group, GROUP_INLINE, buf, count, group_type_of(type), root));
 }
 
-static enum error all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
-                             enum engine_type type) {
+static enum error parts_all_gather(struct engine_group *g, struct dispatch how, const void *send, void *recv,
+                                   long long count, enum engine_type type) {
     TRY(parts_cut(g, count, type));
-    size_t each = size_of(count, type);
-    copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
-    return group_all_gather(g->group, how, recv, g->part, type_of(type));
+    size_t each = group_size_of(count, type);
+    group_copy_in((char *)recv + each * (size_t)group_rank(g->group), send, each);
+    return group_all_gather(g->group, how, recv, g->part, group_type_of(type));
 }
 
 int engine_all_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
-    return error_exit_code(all_gather(g, GROUP_INLINE, send, recv, count, type));
+    return error_exit_code(parts_all_gather(g, GROUP_INLINE, send, recv, count, type));
 }
 
 int engine_gather(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
@@ -310,10 +311,10 @@ int engine_gather(struct engine_group *g, const void *send, void *recv, long lon
     char *part;
     enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
-    copy_in(part, send, size_of(count, type));
-    err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
+    group_copy_in(part, send, group_size_of(count, type));
+    err = group_gather(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), root);
     if (!err && root == group_rank(g->group))
-        copy_in(recv, g->scratch, size_of(count, type) * (size_t)group_size(g->group));
+        group_copy_in(recv, g->scratch, group_size_of(count, type) * (size_t)group_size(g->group));
     return error_exit_code(err);
 }
 
@@ -322,9 +323,10 @@ int engine_scatter(struct engine_group *g, const void *send, void *recv, long lo
     char *part;
     enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
-    if (root == group_rank(g->group)) copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
-    err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), root);
-    if (!err) copy_in(recv, part, size_of(count, type));
+    if (root == group_rank(g->group))
+        group_copy_in(g->scratch, send, group_size_of(count, type) * (size_t)group_size(g->group));
+    err = group_scatter(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), root);
+    if (!err) group_copy_in(recv, part, group_size_of(count, type));
     return error_exit_code(err);
 }
 
@@ -333,34 +335,35 @@ int engine_reduce_scatter(struct engine_group *g, const void *send, void *recv, 
     char *part;
     enum error err = scratch_reserve(g, count, type, &part);
     if (err) return error_exit_code(err);
-    copy_in(g->scratch, send, size_of(count, type) * (size_t)group_size(g->group));
-    err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, type_of(type), op_of(op));
-    if (!err) copy_in(recv, part, size_of(count, type));
+    group_copy_in(g->scratch, send, group_size_of(count, type) * (size_t)group_size(g->group));
+    err = group_reduce_scatter(g->group, GROUP_INLINE, g->scratch, g->part, group_type_of(type), group_op_of(op));
+    if (!err) group_copy_in(recv, part, group_size_of(count, type));
     return error_exit_code(err);
 }
 
-static enum error all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv, long long count,
-                             enum engine_type type) {
+static enum error parts_all_to_all(struct engine_group *g, struct dispatch how, const void *send, void *recv,
+                                   long long count, enum engine_type type) {
     TRY(parts_cut(g, count, type));
-    return group_all_to_all(g->group, how, send, g->part, recv, g->part, type_of(type));
+    return group_all_to_all(g->group, how, send, g->part, recv, g->part, group_type_of(type));
 }
 
 int engine_all_to_all(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type) {
-    return error_exit_code(all_to_all(g, GROUP_INLINE, send, recv, count, type));
+    return error_exit_code(parts_all_to_all(g, GROUP_INLINE, send, recv, count, type));
 }
 
 int engine_send(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                 long long tag) {
     struct work *w;
-    enum error err =
-        group_post(g->group, &(struct group_message){(void *)(uintptr_t)buf, count, type_of(type), peer, tag}, &w);
+    enum error err = group_post(
+        g->group, &(struct group_message){(void *)(uintptr_t)buf, count, group_type_of(type), peer, tag}, &w);
     return error_exit_code(err ? err : work_wait(w));
 }
 
 int engine_recv(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer, long long tag,
                 int *source) {
     struct work *w;
-    enum error err = group_take(g->group, &(struct group_message){buf, count, type_of(type), peer, tag, source}, &w);
+    enum error err =
+        group_take(g->group, &(struct group_message){buf, count, group_type_of(type), peer, tag, source}, &w);
     return error_exit_code(err ? err : work_wait(w));
 }
 
@@ -371,7 +374,7 @@ int engine_barrier(struct engine_group *g) {
 /* ---- beside the caller: a work of the group is one of ours ---- */
 
 /* w: where the call that gave err has left its work, to be read after that call and not before. */
-static int work_started(enum error err, struct work *const *w, struct engine_work **out) {
+static int group_work_started(enum error err, struct work *const *w, struct engine_work **out) {
     *out = err ? NULL : (struct engine_work *)*w;
     return error_exit_code(err);
 }
@@ -379,90 +382,94 @@ static int work_started(enum error err, struct work *const *w, struct engine_wor
 int engine_all_reduce_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
-    copy_in(recv, send, size_of(count, type));
-    return work_started(group_all_reduce(g->group, GROUP_COMM(&w), recv, count, type_of(type), op_of(op)), &w, out);
+    group_copy_in(recv, send, group_size_of(count, type));
+    return group_work_started(
+        group_all_reduce(g->group, GROUP_COMM(&w), recv, count, group_type_of(type), group_op_of(op)), &w, out);
 }
 
 int engine_reduce_start(struct engine_group *g, const void *send, void *recv, long long count, enum engine_type type,
                         enum engine_op op, int root, struct engine_work **out) {
     struct work *w = NULL;
-    void *buf = reduce_buffer(g, send, recv, size_of(count, type), root);
-    return work_started(group_reduce(g->group, GROUP_COMM(&w), buf, count, type_of(type), op_of(op), root), &w, out);
+    void *buf = group_reduce_buffer(g, send, recv, group_size_of(count, type), root);
+    return group_work_started(
+        group_reduce(g->group, GROUP_COMM(&w), buf, count, group_type_of(type), group_op_of(op), root), &w, out);
 }
 
 int engine_broadcast_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                            struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, type_of(type), root), &w, out);
+    return group_work_started(group_broadcast(g->group, GROUP_COMM(&w), buf, count, group_type_of(type), root), &w,
+                              out);
 }
 
 int engine_all_gather_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+    return group_work_started(parts_all_gather(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
 int engine_all_to_all_start(struct engine_group *g, const void *send, void *recv, long long count,
                             enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
+    return group_work_started(parts_all_to_all(g, GROUP_COMM(&w), send, recv, count, type), &w, out);
 }
 
-static void copy_cuts(const long long *cuts, int size, int64_t *out) {
+static void group_copy_cuts(const long long *cuts, int size, int64_t *out) {
     for (int r = 0; r <= size; r++) out[r] = cuts[r];
 }
 
 int engine_all_to_all_parts_start(struct engine_group *g, const void *send, const long long *to, void *recv,
                                   const long long *from, enum engine_type type, struct engine_work **out) {
     struct work *w = NULL;
-    copy_cuts(to, group_size(g->group), g->part);
-    copy_cuts(from, group_size(g->group), g->from);
-    return work_started(group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->from, type_of(type)), &w,
-                        out);
+    group_copy_cuts(to, group_size(g->group), g->part);
+    group_copy_cuts(from, group_size(g->group), g->from);
+    return group_work_started(
+        group_all_to_all(g->group, GROUP_COMM(&w), send, g->part, recv, g->from, group_type_of(type)), &w, out);
 }
 
 int engine_gather_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                         struct engine_work **out) {
     struct work *w = NULL;
     enum error err = parts_cut(g, count, type);
-    if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
-    return work_started(err, &w, out);
+    if (!err) err = group_gather(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), root);
+    return group_work_started(err, &w, out);
 }
 
 int engine_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int root,
                          struct engine_work **out) {
     struct work *w = NULL;
     enum error err = parts_cut(g, count, type);
-    if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), root);
-    return work_started(err, &w, out);
+    if (!err) err = group_scatter(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), root);
+    return group_work_started(err, &w, out);
 }
 
 int engine_reduce_scatter_start(struct engine_group *g, void *buf, long long count, enum engine_type type,
                                 enum engine_op op, struct engine_work **out) {
     struct work *w = NULL;
     enum error err = parts_cut(g, count, type);
-    if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, type_of(type), op_of(op));
-    return work_started(err, &w, out);
+    if (!err) err = group_reduce_scatter(g->group, GROUP_COMM(&w), buf, g->part, group_type_of(type), group_op_of(op));
+    return group_work_started(err, &w, out);
 }
 
 int engine_send_start(struct engine_group *g, const void *buf, long long count, enum engine_type type, int peer,
                       long long tag, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(
-        group_post(g->group, &(struct group_message){(void *)(uintptr_t)buf, count, type_of(type), peer, tag}, &w), &w,
-        out);
+    return group_work_started(
+        group_post(g->group, &(struct group_message){(void *)(uintptr_t)buf, count, group_type_of(type), peer, tag},
+                   &w),
+        &w, out);
 }
 
 int engine_recv_start(struct engine_group *g, void *buf, long long count, enum engine_type type, int peer,
                       long long tag, int *source, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(group_take(g->group, &(struct group_message){buf, count, type_of(type), peer, tag, source}, &w),
-                        &w, out);
+    return group_work_started(
+        group_take(g->group, &(struct group_message){buf, count, group_type_of(type), peer, tag, source}, &w), &w, out);
 }
 
 int engine_barrier_start(struct engine_group *g, struct engine_work **out) {
     struct work *w = NULL;
-    return work_started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
+    return group_work_started(group_barrier_on(g->group, GROUP_COMM(&w)), &w, out);
 }
 
 int engine_work_done(struct engine_work *w) {

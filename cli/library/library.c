@@ -22,8 +22,8 @@ const char *engine_message(void) {
 }
 
 /* Loads the configuration and hands it to 'act', which is given the job. */
-static int with_job(const char *config, const char *const *sets, int nsets, enum error (*act)(struct job *, void *),
-                    void *user) {
+static int library_with_job(const char *config, const char *const *sets, int nsets,
+                            enum error (*act)(struct job *, void *), void *user) {
     struct cli_config c = {.path = config};
     enum error err = ERR_NONE;
     for (int i = 0; i < nsets && err == ERR_NONE; i++) err = cli_set(&c, sets[i]);
@@ -50,10 +50,10 @@ static enum error library_check(struct job *job, void *user) {
 
 int engine_validate(const char *config, const char *const *sets, int nsets) {
     struct job_facts facts;
-    return with_job(config, sets, nsets, library_check, &facts);
+    return library_with_job(config, sets, nsets, library_check, &facts);
 }
 
-static enum error read_result(const char *dir, struct pool *pool, struct engine_result *out) {
+static enum error library_read_result(const char *dir, struct pool *pool, struct engine_result *out) {
     const struct json_value *v;
     char *path = pool_printf(pool, "%s/summary.json", dir);
     if (!path) return ERR_MEMORY;
@@ -78,9 +78,9 @@ static enum error library_train(struct job *job, void *user) {
                     "mode ddp starts processes of the engine program\nuse 'engine run', or modes single and dp here");
     int code = 0;
     TRY(cli_train(job, NULL, &code));
-    return read_result(job->run_dir, job->settings->pool, user);
+    return library_read_result(job->run_dir, job->settings->pool, user);
 }
 
 int engine_run(const char *config, const char *const *sets, int nsets, struct engine_result *out) {
-    return with_job(config, sets, nsets, library_train, out);
+    return library_with_job(config, sets, nsets, library_train, out);
 }

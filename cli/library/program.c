@@ -14,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static int command_unknown(const char *name) {
+static int program_command_unknown(const char *name) {
     const char *names[32];
     int n;
     const struct command_row *all = command_rows(&n);
@@ -31,7 +31,7 @@ static int command_unknown(const char *name) {
 
 /* What was said may be on no disk: then all was not well. A reader that has gone, as head does, has
  * had enough of it. */
-static int output_flushed(int code) {
+static int program_output_flushed(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     if (code || file_reader_gone(STDOUT_FILENO)) return code;
     fprintf(stderr, "error: cannot write to standard output: %s\n", strerror(errno));
@@ -40,17 +40,17 @@ static int output_flushed(int code) {
 
 /* Opens /dev/null where standard input, output or error is closed: the next file to be opened would get its number, and with it what is
  * meant for the console. What holds the number instead fails as a closed descriptor does. */
-static void reserve_standard(void) {
+static void program_reserve_standard(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
 }
 
 /* argv[2] and those after it are the command's own. */
-static int command_start(const char *name, int argc, char **argv) {
+static int program_command_start(const char *name, int argc, char **argv) {
     const struct command_alias *alias = command_alias(name);
     const struct command *c = alias ? alias->command : command_find(name);
     int n = 0;
-    if (!c) return command_unknown(name);
+    if (!c) return program_command_unknown(name);
     const char **words = calloc((size_t)argc + 2, sizeof *words);
     if (!words) return cli_fail(FAIL(ERR_MEMORY, "no memory for a command line"));
     words[n++] = c->name;
@@ -65,11 +65,11 @@ static int command_start(const char *name, int argc, char **argv) {
 
 int engine_program(int argc, char **argv) {
     const char *name = argc < 2 ? "help" : argv[1];
-    reserve_standard();
+    program_reserve_standard();
     (void)signal(SIGXFSZ, SIG_IGN); /* a file at its limit is an error of a write like a full disk's */
     if (!strcmp(name, "--help") || !strcmp(name, "-h")) name = "help";
     if (!strcmp(name, "--version")) name = "version";
-    int code = output_flushed(command_start(name, argc, argv));
+    int code = program_output_flushed(program_command_start(name, argc, argv));
     given_up_exit(code);
     return code;
 }

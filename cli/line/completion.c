@@ -25,36 +25,36 @@ void completion_print(int i) {
 /* ---- words ---- */
 
 /* Prints what begins as the user has begun. */
-static void word_offer(const char *word, const char *begun, const char *end) {
+static void completion_word_offer(const char *word, const char *begun, const char *end) {
     if (!strncmp(word, begun, strlen(begun))) printf("%s%s\n", word, end);
 }
 
-static void offer_all(const char *(*word)(int i), const char *begun) {
-    for (int i = 0; word(i); i++) word_offer(word(i), begun, "");
+static void completion_offer_all(const char *(*word)(int i), const char *begun) {
+    for (int i = 0; word(i); i++) completion_word_offer(word(i), begun, "");
 }
 
-static void offer_words(const struct option *o, const char *begun) {
+static void completion_offer_words(const struct option *o, const char *begun) {
     char text[OPTION_TEXT];
     const char *word;
-    for (int i = 0; (word = option_word(o, i, text)); i++) word_offer(word, begun, "");
+    for (int i = 0; (word = option_word(o, i, text)); i++) completion_word_offer(word, begun, "");
 }
 
 /* ---- keys ---- */
 
-static const char *mode_name(int i) {
+static const char *completion_mode_name(int i) {
     int n;
     const struct mode_row *const *modes = mode_kinds(&n);
     return i < n ? modes[i]->name : NULL;
 }
 
-static const char *algorithm_name(int i) {
+static const char *completion_algorithm_name(int i) {
     int n;
     const struct algo_ops *const *all = algo_list(&n);
     return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? "native" : NULL;
 }
 
 /* Of each kind of device one, two and four: "cpu:1", "cpu:2". */
-static const char *devices_text(int i) {
+static const char *completion_devices_text(int i) {
     static char text[32];
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
@@ -67,8 +67,10 @@ static const char *devices_text(int i) {
 static const struct {
     const char *key;
     const char *(*word)(int i);
-} more[] = {
-    {"mode", mode_name}, {"model", cli_zoo_name}, {"comm.algorithm", algorithm_name}, {"devices", devices_text}};
+} more[] = {{"mode", completion_mode_name},
+            {"model", cli_zoo_name},
+            {"comm.algorithm", completion_algorithm_name},
+            {"devices", completion_devices_text}};
 
 enum { KEYS_MOST = 512 };
 struct key_search {
@@ -93,10 +95,10 @@ static void offer_key(void *user, const struct config_key *key) {
     const char *names[KEYS_MOST];
     if (!key_is_new(s, key->path)) return;
     if (!s->key) {
-        word_offer(key->path, s->begun, s->end);
+        completion_word_offer(key->path, s->begun, s->end);
     } else if (!strcmp(key->path, s->key)) {
         int n = config_key_words(key, s->pool, names, KEYS_MOST);
-        for (int i = 0; i < n; i++) word_offer(names[i], s->begun, "");
+        for (int i = 0; i < n; i++) completion_word_offer(names[i], s->begun, "");
     }
 }
 
@@ -104,22 +106,22 @@ static enum error offer_keys(const char *begun, const char *end, struct pool *po
     return config_walk(&run_schema, pool, offer_key, &(struct key_search){.pool = pool, .begun = begun, .end = end});
 }
 
-static enum error offer_values(const char *key, const char *begun, struct pool *pool) {
+static enum error completion_offer_values(const char *key, const char *begun, struct pool *pool) {
     for (size_t i = 0; i < sizeof more / sizeof *more; i++)
-        if (!strcmp(more[i].key, key)) offer_all(more[i].word, begun);
+        if (!strcmp(more[i].key, key)) completion_offer_all(more[i].word, begun);
     return config_walk(&run_schema, pool, offer_key, &(struct key_search){.pool = pool, .key = key, .begun = begun});
 }
 
 /* ---- a command line ---- */
 
 /* The value of an option as far as it is there: of --set a key or a key's value. */
-static enum error offer_value(const struct option *o, const char *begun, struct pool *pool) {
+static enum error completion_offer_value(const struct option *o, const char *begun, struct pool *pool) {
     const char *equals = strchr(begun, '=');
-    if (!o->key) return offer_words(o, begun), ERR_NONE;
-    if (*o->key) return offer_values(o->key, begun, pool);
+    if (!o->key) return completion_offer_words(o, begun), ERR_NONE;
+    if (*o->key) return completion_offer_values(o->key, begun, pool);
     if (!equals) return offer_keys(begun, "=", pool);
     const char *key = pool_strndup(pool, begun, (size_t)(equals - begun));
-    return key ? offer_values(key, equals + 1, pool) : ERR_MEMORY;
+    return key ? completion_offer_values(key, equals + 1, pool) : ERR_MEMORY;
 }
 
 /* The option of this name, in the form or, where none is chosen, in any. */
@@ -133,21 +135,22 @@ static const struct option *find_option(const struct command *c, const struct co
 static void offer_options(const struct command *form, const char *begun) {
     for (const struct option *o = form->options; o && o->name; o++) {
         if (option_is_word(o)) continue;
-        word_offer(o->name, begun, "");
-        if (o->also) word_offer(o->also, begun, "");
+        completion_word_offer(o->name, begun, "");
+        if (o->also) completion_word_offer(o->also, begun, "");
     }
 }
 
-static enum error offer_next(const struct command *c, const struct command *form, const char *begun,
-                             struct pool *pool) {
+static enum error completion_offer_next(const struct command *c, const struct command *form, const char *begun,
+                                        struct pool *pool) {
     const struct command *any;
     bool options = *begun == '-';
     for (int i = 0; options && form == c && (any = command_form(c, i)); i++) offer_options(any, begun);
     if (options && form != c) offer_options(form, begun);
-    if (options) return word_offer("--help", begun, ""), ERR_NONE;
-    for (int i = 0; form == c && c->forms && (any = command_form(c, i)); i++) word_offer(any->name, begun, "");
+    if (options) return completion_word_offer("--help", begun, ""), ERR_NONE;
+    for (int i = 0; form == c && c->forms && (any = command_form(c, i)); i++)
+        completion_word_offer(any->name, begun, "");
     for (const struct option *o = form->options; o && o->name; o++)
-        if (option_is_word(o)) offer_words(o, begun);
+        if (option_is_word(o)) completion_offer_words(o, begun);
     return c == &command_help ? offer_keys(begun, "", pool) : ERR_NONE;
 }
 
@@ -156,16 +159,16 @@ static enum error words_complete(const char *const *words, int n, struct pool *p
     const char *begun = words[n - 1], *equals = strchr(begun, '=');
     const struct command_alias *alias = command_alias(words[0]);
     const struct command *c = alias ? alias->command : command_find(words[0]), *form = c, *any;
-    if (n == 1) return offer_all(command_name, begun), ERR_NONE;
+    if (n == 1) return completion_offer_all(command_name, begun), ERR_NONE;
     if (!c) return ERR_NONE;
     for (int k = 1; k < n - 1 && form == c; k++)
         for (int i = 0; c->forms && (any = command_form(c, i)); i++)
             if (!strcmp(any->name, words[k])) form = any;
     const struct option *joined = equals ? find_option(c, form, begun) : NULL;
     const struct option *before = find_option(c, form, alias && n == 2 ? alias->option : words[n - 2]);
-    if (joined) return offer_value(joined, equals + 1, pool);
-    if (before && option_takes_value(before)) return offer_value(before, begun, pool);
-    return offer_next(c, form, begun, pool);
+    if (joined) return completion_offer_value(joined, equals + 1, pool);
+    if (before && option_takes_value(before)) return completion_offer_value(before, begun, pool);
+    return completion_offer_next(c, form, begun, pool);
 }
 
 struct complete_options {

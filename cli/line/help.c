@@ -33,12 +33,12 @@ const char *option_word(const struct option *o, int i, char out[OPTION_TEXT]) {
     return out;
 }
 
-static const char *value_name(const struct option *o) {
+static const char *help_value_name(const struct option *o) {
     return o->value ? o->value : o->choices && !option_is_word(o) ? o->choices : "";
 }
 
 const char *option_left(const struct option *o, char out[OPTION_TEXT]) {
-    const char *value = value_name(o);
+    const char *value = help_value_name(o);
     snprintf(out, OPTION_TEXT, "%s%s%s%s%s", o->name, o->also ? ", " : "", o->also ? o->also : "",
              *value && *value != '[' ? " " : "", value);
     return out;
@@ -46,7 +46,7 @@ const char *option_left(const struct option *o, char out[OPTION_TEXT]) {
 
 const char *option_help(const struct option *o, char out[OPTION_TEXT]) {
     if (o->help || !o->key) return o->help;
-    const char *value = o->set ? o->set : value_name(o);
+    const char *value = o->set ? o->set : help_value_name(o);
     snprintf(out, OPTION_TEXT, "the same as --set %s=%s", o->key, value);
     return out;
 }
@@ -55,7 +55,7 @@ const char *option_help(const struct option *o, char out[OPTION_TEXT]) {
 
 /* "[--set KEY=VALUE]...", "CONFIG", "-n N" */
 static void usage_of(const struct option *o, char out[OPTION_TEXT]) {
-    const char *value = value_name(o);
+    const char *value = help_value_name(o);
     bool many = o->many ? !option_is_word(o) || o->max == 0 : o->key && !*o->key;
     snprintf(out, OPTION_TEXT, " %s%s%s%s%s%s", o->missing ? "" : "[", o->name, *value && *value != '[' ? " " : "",
              value, o->missing ? "" : "]", many && o->many != OPTION_REST ? "..." : "");
@@ -148,7 +148,7 @@ static void print_options(const struct command *form) {
     }
 }
 
-static void print_command(const struct command *c) {
+static void help_print_command(const struct command *c) {
     const struct command *form;
     command_usages(stdout, c, c);
     printf("\n%s\n", c->summary);
@@ -165,7 +165,7 @@ static void print_command(const struct command *c) {
 
 /* ---- the command ---- */
 
-static void print_group(const char *title, enum command_group group) {
+static void help_print_group(const char *title, enum command_group group) {
     int n;
     const struct command_row *all = command_rows(&n);
     printf("\n%s\n", title);
@@ -186,7 +186,7 @@ static int help_overview(void) {
     printf("engine: trains a network on several devices, and measures which way of sharing gradients is better, and "
            "why\n\n"
            "usage: engine COMMAND [ARGUMENTS]\n");
-    for (int group = 0; group < GROUP_HIDDEN; group++) print_group(titles[group], (enum command_group)group);
+    for (int group = 0; group < GROUP_HIDDEN; group++) help_print_group(titles[group], (enum command_group)group);
     printf("\n  engine run                     trains on generated data; needs no file\n"
            "  engine help COMMAND            the arguments of a command\n"
            "  engine help config             the keys of a configuration\n"
@@ -201,7 +201,7 @@ static int help_overview(void) {
 }
 
 /* Prints help on a key, if there is one; before: what stands above it. */
-static enum error about_key(const char *key, struct pool *pool, const char *before) {
+static enum error help_about_key(const char *key, struct pool *pool, const char *before) {
     const char *text = config_help(&run_schema, key, pool);
     if (!text) return ERR_USAGE;
     printf("%s", before);
@@ -249,11 +249,11 @@ static enum error about_variant(const char *topic, struct pool *pool, bool *foun
     if (!s.path) return ERR_NONE;
     int n = (int)(strrchr(s.path, '.') - s.path);
     const char *title = pool_printf(pool, "%.*s: %s\n", n, s.path, s.path + n + 1);
-    return title ? about_key(s.path, pool, title) : ERR_MEMORY;
+    return title ? help_about_key(s.path, pool, title) : ERR_MEMORY;
 }
 
 /* A network of the zoo. */
-static bool about_model(const char *topic) {
+static bool help_about_model(const char *topic) {
     const char *name = NULL;
     for (int i = 0; cli_zoo_name(i) && !name; i++)
         if (config_also(cli_zoo_name(i), topic)) name = cli_zoo_name(i);
@@ -265,7 +265,7 @@ static bool about_model(const char *topic) {
 }
 
 /* Keys and parameters by their last name alone, or by what other tools call them. */
-static enum error about_place(const char *topic, struct pool *pool) {
+static enum error help_about_place(const char *topic, struct pool *pool) {
     struct config_place place;
     const char *answer = config_foreign(&run_schema, topic);
     const struct config_sought sought = {topic, .by_name = true, .yaml = true};
@@ -279,11 +279,11 @@ static enum error about_place(const char *topic, struct pool *pool) {
         const char *note = *place.note ? pool_printf(pool, ". %s", place.note) : "";
         const char *title = example && note ? pool_printf(pool, "%s%s%s:\n", place.path, example, note) : NULL;
         if (!title) return ERR_MEMORY;
-        TRY(about_key(place.path, pool, title));
+        TRY(help_about_key(place.path, pool, title));
     }
     TRY(layers_parameter(topic, pool, &found));
     if (!found) TRY(about_variant(topic, pool, &found));
-    return found || about_model(topic) ? ERR_NONE : topic_refuse(topic);
+    return found || help_about_model(topic) ? ERR_NONE : topic_refuse(topic);
 }
 
 /* Some names are a command's and a key's: both are explained. */
@@ -292,12 +292,12 @@ static enum error topic_explain(const char *topic, struct pool *pool) {
     const struct command *c = alias ? alias->command : command_find(topic);
     bool layer;
     if (alias) printf("engine %s is now engine %s %s\n\n", topic, c->name, alias->option);
-    if (c) print_command(c);
-    if (c == &command_config) return about_key("", pool, "\nKeys:\n");
+    if (c) help_print_command(c);
+    if (c == &command_config) return help_about_key("", pool, "\nKeys:\n");
     TRY(layers_help(topic, pool, &layer));
-    enum error err = about_key(topic, pool, c || layer ? "\nand as a key of the configuration:\n" : "");
+    enum error err = help_about_key(topic, pool, c || layer ? "\nand as a key of the configuration:\n" : "");
     if (c || layer || err != ERR_USAGE) return err == ERR_USAGE ? ERR_NONE : err;
-    return about_place(topic, pool);
+    return help_about_place(topic, pool);
 }
 
 static int help_print(const char *topic, enum error (*about_it)(const char *topic, struct pool *pool)) {
@@ -313,8 +313,8 @@ int help_on(const char *topic) {
     return help_print(topic, topic_explain);
 }
 
-static enum error about_key_alone(const char *key, struct pool *pool) {
-    return about_key(key, pool, "");
+static enum error help_about_key_alone(const char *key, struct pool *pool) {
+    return help_about_key(key, pool, "");
 }
 
 struct help_options {
@@ -324,7 +324,7 @@ struct help_options {
 };
 #define OPTIONS_STRUCT struct help_options
 
-static int run_man(const struct cli *cli) {
+static int help_run_man(const struct cli *cli) {
     const struct help_options *o = cli->options;
     if (o->all && o->topic) return cli_usage(cli, "--all writes all pages");
     if (o->all) return cli_end(man_write_all(o->all));
@@ -334,11 +334,11 @@ static int run_man(const struct cli *cli) {
 
 static int help_command(const struct cli *cli) {
     const struct help_options *o = cli->options;
-    if (o->man) return run_man(cli);
+    if (o->man) return help_run_man(cli);
     if (o->all) return cli_usage(cli, "--all is for --man");
     if (o->shell >= 0) return completion_print(o->shell), 0;
     if (!o->topic) return help_overview();
-    if (o->key && command_find(o->topic) == &command_config) return help_print(o->key, about_key_alone);
+    if (o->key && command_find(o->topic) == &command_config) return help_print(o->key, help_about_key_alone);
     return help_on(o->topic);
 }
 

@@ -12,7 +12,7 @@ const char *layers_word(int i) {
 }
 
 /* The section without its sentence, which is printed apart. */
-static struct config_section keys_alone(const struct config_section *s) {
+static struct config_section layers_keys_alone(const struct config_section *s) {
     struct config_section keys = *s;
     keys.help = NULL;
     return keys;
@@ -20,8 +20,8 @@ static struct config_section keys_alone(const struct config_section *s) {
 
 /* ---- help ---- */
 
-static enum error print_list(struct pool *pool) {
-    const struct config_section common = keys_alone(&layer_common_section);
+static enum error layers_print_list(struct pool *pool) {
+    const struct config_section common = layers_keys_alone(&layer_common_section);
     enum { NAME = 12 };
     int n;
     const struct layer_ops *const *kinds = layer_kinds(&n);
@@ -42,7 +42,7 @@ static enum error print_list(struct pool *pool) {
 }
 
 static enum error print_layer(const struct layer_ops *layer, struct pool *pool) {
-    const struct config_section own = keys_alone(&layer->section);
+    const struct config_section own = layers_keys_alone(&layer->section);
     struct layer_fact facts[LAYER_FACTS];
     int count, n = (int)strlen(own.name) + 2;
     enum { NAME = 8 };
@@ -66,16 +66,16 @@ static enum error print_layer(const struct layer_ops *layer, struct pool *pool) 
 }
 
 /* What follows the prefix, where the topic has it; else the topic. */
-static const char *prefix_skip(const char *topic, const char *prefix) {
+static const char *layers_prefix_skip(const char *topic, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(topic, prefix, n) ? topic : topic + n;
 }
 
 enum error layers_help(const char *topic, struct pool *pool, bool *found) {
-    const char *rest = prefix_skip(topic, "model.");
+    const char *rest = layers_prefix_skip(topic, "model.");
     *found = true;
-    if (!strcmp(rest, "layers")) return print_list(pool);
-    rest = prefix_skip(rest, "layers.");
+    if (!strcmp(rest, "layers")) return layers_print_list(pool);
+    rest = layers_prefix_skip(rest, "layers.");
     const char *dot = strchr(rest, '.'), *name = pool_strndup(pool, rest, strcspn(rest, "."));
     const struct layer_ops *layer = name ? layer_find(name) : NULL;
     if (!layer) dot = NULL, layer = layer_find(rest); /* nn.Conv2d */

@@ -40,7 +40,7 @@ enum error cli_read(const struct cli_config *c, struct run_settings *out, char *
 }
 
 /* "lr=0.1" where a configuration is looked for. */
-static enum error check_path(const struct cli_config *c, struct pool *pool) {
+static enum error load_check_path(const struct cli_config *c, struct pool *pool) {
     struct config_place place;
     const char *equals = c->path ? strchr(c->path, '=') : NULL, *example = c->path;
     if (!equals || file_exists(c->path)) return ERR_NONE;
@@ -56,7 +56,7 @@ enum error cli_load(const struct cli_config *c, struct run_settings *out) {
     struct pool *pool;
     *out = (struct run_settings){0};
     TRY(pool_create(&pool));
-    enum error err = check_path(c, pool);
+    enum error err = load_check_path(c, pool);
     pool_free(pool);
     if (err != ERR_NONE) return cli_fail(err), err;
     err = cli_read(c, out, &report);

@@ -115,7 +115,7 @@ static void command_page(FILE *out, const struct command *c) {
 }
 
 /* Exit codes, each with all that leads to it. */
-static void exit_section(FILE *out) {
+static void man_exit_section(FILE *out) {
     static const struct {
         const char *text;
         int code;
@@ -153,7 +153,7 @@ static void main_page(FILE *out) {
         fprintf(out, ".TP\n.B %s\n", command_name(i));
         roff_put(out, command_find(command_name(i))->summary);
     }
-    exit_section(out);
+    man_exit_section(out);
     roff_see_also(out, "");
 }
 
@@ -203,7 +203,7 @@ static enum error layer_entries(const struct layer_ops *layer, struct pool *pool
     return config_walk(&layer->section, pool, key_entry, &(struct entries){out, before});
 }
 
-static enum error layers_section_of(struct pool *pool, FILE *out) {
+static enum error man_layers_section_of(struct pool *pool, FILE *out) {
     int n;
     const struct layer_ops *const *kinds = layer_kinds(&n);
     fputs(".SH LAYERS\n", out);
@@ -225,7 +225,7 @@ static enum error config_page(struct pool *pool, FILE *out) {
                   "of training 5ep (epochs) or 200st (steps).");
     fputs(".SH KEYS\n", out);
     TRY(config_walk(&run_schema, pool, key_entry, &(struct entries){out, ""}));
-    TRY(layers_section_of(pool, out));
+    TRY(man_layers_section_of(pool, out));
     fputs(".SH SEE ALSO\n.BR engine (1),\n.BR engine\\-run (1),\n.BR engine\\-config (1)\n", out);
     return ERR_NONE;
 }
@@ -244,7 +244,7 @@ static enum error print_page(const char *name, struct pool *pool, FILE *out) {
     return ERR_NONE;
 }
 
-static enum error print_to(const char *name, FILE *out) {
+static enum error man_print_to(const char *name, FILE *out) {
     struct pool *pool;
     TRY(pool_create(&pool));
     enum error err = print_page(name, pool, out);
@@ -253,7 +253,7 @@ static enum error print_to(const char *name, FILE *out) {
 }
 
 enum error man_print(const char *name) {
-    return print_to(name ? name : "engine", stdout);
+    return man_print_to(name ? name : "engine", stdout);
 }
 
 static enum error write_page(const char *folder, const char *name) {
@@ -263,7 +263,7 @@ static enum error write_page(const char *folder, const char *name) {
     if (snprintf(path, sizeof path, "%s/%s%s.%d", folder, before, name, dot ? 5 : 1) >= (int)sizeof path)
         return FAIL(ERR_CREATE, "the path of '%s' is too long", folder);
     TRY(file_text_open(&page));
-    return file_text_save(&page, print_to(name, page.out), path);
+    return file_text_save(&page, man_print_to(name, page.out), path);
 }
 
 enum error man_write_all(const char *folder) {

@@ -26,7 +26,7 @@ int cli_usage(const struct cli *cli, const char *fmt, ...) {
 }
 
 /* "a|b|c": what the value must be one of; NULL: it need not. */
-static const char *choices_of(const struct option *o, struct pool *pool) {
+static const char *option_choices_of(const struct option *o, struct pool *pool) {
     const char *all = o->choices;
     if (o->type == CONFIG_STRING && !o->wants) return NULL;
     for (int i = 0; o->word && o->word(i) && (i == 0 || all); i++)
@@ -43,7 +43,7 @@ static const char *words_listed(const char *const *names, int n, struct pool *po
 }
 
 /* "", or ", did you mean '--this'?": dashes come before all names, or before none. */
-static const char *near_name(const char *given, const char *const *names, int n, struct pool *pool) {
+static const char *option_near_name(const char *given, const char *const *names, int n, struct pool *pool) {
     size_t dashes = strspn(given, "-");
     const char *near = text_nearest(given + dashes, names, n), *text = NULL;
     if (near) text = pool_printf(pool, ", did you mean '%.*s%s'?", (int)dashes, given, near);
@@ -61,19 +61,19 @@ static const char *value_wanted(const struct option *o, struct pool *pool) {
 }
 
 static int refuse_value(const struct cli *cli, const struct option *o, const char *name, const char *value) {
-    const char *names[WORDS_MAX], *choices = o->read ? NULL : choices_of(o, cli->pool);
+    const char *names[WORDS_MAX], *choices = o->read ? NULL : option_choices_of(o, cli->pool);
     int n = value_words(choices, cli->pool, names);
     const char *all = value_join(names, n, cli->pool);
     if (n > 0 && o->wants)
         return cli_fail(FAIL(ERR_USAGE, "no %s '%s'%s\nthere are %s", o->wants, value,
-                             near_name(value, names, n, cli->pool), all ? all : "others"));
+                             option_near_name(value, names, n, cli->pool), all ? all : "others"));
     const char *wants = n > 0 ? words_listed(names, n, cli->pool) : value_wanted(o, cli->pool);
     if (wants) return cli_usage(cli, "%s is %s, not '%s'", name, wants, value);
     return cli_fail(error_prefix(ERR_USAGE, "%s: ", name)); /* its reader has said it */
 }
 
 /* Refuses an option that lacks its value. */
-static int refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
+static int option_refuse_nothing(const struct cli *cli, const struct option *o, const char *name) {
     bool general = !o->wants || o->read || o->word || o->choices;
     const char *wants = general ? "a value" : value_wanted(o, cli->pool);
     return cli_usage(cli, "%s needs %s", name, wants ? wants : "a value");
@@ -82,7 +82,7 @@ static int refuse_nothing(const struct cli *cli, const struct option *o, const c
 /* ---- finding ---- */
 
 /* Whether the n characters are this name; '_' is '-', as other launchers have it. */
-static bool is_name(const char *given, size_t n, const char *name) {
+static bool option_is_name(const char *given, size_t n, const char *name) {
     if (!name || strlen(name) != n) return false;
     for (size_t i = 0; i < n; i++)
         if (given[i] != name[i] && !(given[i] == '_' && name[i] == '-')) return false;
@@ -92,7 +92,7 @@ static bool is_name(const char *given, size_t n, const char *name) {
 const struct option *option_find(const struct command *form, const char *arg) {
     size_t n = strcspn(arg, "=");
     for (const struct option *o = form->options; o && o->name; o++)
-        if (!option_is_word(o) && (is_name(arg, n, o->name) || is_name(arg, n, o->also))) return o;
+        if (!option_is_word(o) && (option_is_name(arg, n, o->name) || option_is_name(arg, n, o->also))) return o;
     return NULL;
 }
 
@@ -111,7 +111,7 @@ static bool is_option(const char *arg) {
 }
 
 /* Whether the argument takes the next one as its value, in any of the command's forms. */
-static bool takes_next(const struct command *c, const char *arg) {
+static bool option_takes_next(const struct command *c, const char *arg) {
     const struct command *form;
     if (!is_option(arg) || strchr(arg, '=')) return false;
     for (int i = 0; (form = command_form(c, i)); i++) {
@@ -121,7 +121,7 @@ static bool takes_next(const struct command *c, const char *arg) {
     return false;
 }
 
-static const struct command *form_named(const struct command *c, const char *name) {
+static const struct command *option_form_named(const struct command *c, const char *name) {
     const struct command *form;
     for (int i = 0; (form = command_form(c, i)); i++)
         if (c->forms && !strcmp(form->name, name)) return form;
@@ -143,13 +143,13 @@ static int line_look_ahead(struct cli *cli, const char **topic) {
             return at;
         }
         if (!is_option(arg) && word && word->many == OPTION_REST) return at;
-        if (!is_option(arg) && !at) cli->form = form_named(cli->command, cli->argv[at = i]);
-        i += takes_next(cli->command, arg);
+        if (!is_option(arg) && !at) cli->form = option_form_named(cli->command, cli->argv[at = i]);
+        i += option_takes_next(cli->command, arg);
     }
     return at;
 }
 
-static int refuse_form(const struct cli *cli, const char *given) {
+static int option_refuse_form(const struct cli *cli, const char *given) {
     const char *names[WORDS_MAX];
     const struct command *form;
     int n = 0;
@@ -166,7 +166,7 @@ struct parser {
     int words;
 };
 
-static enum error list_append(const struct cli *cli, const char *value, struct option_list *out) {
+static enum error option_list_append(const struct cli *cli, const char *value, struct option_list *out) {
     if (!out->of) out->of = pool_alloc(cli->pool, ((size_t)cli->argc + 1) * sizeof *out->of);
     if (!out->of) return ERR_MEMORY;
     out->of[out->count++] = value;
@@ -174,14 +174,14 @@ static enum error list_append(const struct cli *cli, const char *value, struct o
 }
 
 static enum error read_value(const struct cli *cli, const struct option *o, const char *value, void *out) {
-    if (o->many) return list_append(cli, value, out);
+    if (o->many) return option_list_append(cli, value, out);
     if (o->read) return o->read(value, out);
     if (o->key) {
         const char *text = *o->key ? pool_printf(cli->pool, "%s=%s", o->key, value) : value;
         return text ? cli_set(out, text) : ERR_MEMORY;
     }
     const struct config_field field = {
-        .type = o->type, .min = o->min, .max = o->max, .choices = choices_of(o, cli->pool)};
+        .type = o->type, .min = o->min, .max = o->max, .choices = option_choices_of(o, cli->pool)};
     return value_read(&field, value, out) == VALUE_RIGHT ? ERR_NONE : ERR_USAGE;
 }
 
@@ -197,7 +197,7 @@ static int take_value(struct parser *p, const struct option *o, const char *name
     return cli_end(err);
 }
 
-static int take_flag(const struct cli *cli, const struct option *o) {
+static int option_take_flag(const struct cli *cli, const struct option *o) {
     void *out = (char *)cli->options + o->at;
     if (o->type == CONFIG_ENUM)
         *(int *)out = (int)o->min;
@@ -226,7 +226,7 @@ static const char *key_option(const struct cli *cli, const char *name, const cha
 }
 
 /* Other tools take the configuration by an option. */
-static bool is_config(const struct cli *cli, const char *name) {
+static bool option_is_config(const struct cli *cli, const char *name) {
     const struct option *first = cli->form->options;
     bool taken = first && first->name && option_is_word(first) && strstr(first->name, "CONFIG");
     return taken && (!strcmp(name, "-c") || config_also("config|config_file|cfg|conf|yaml", name + strspn(name, "-")));
@@ -245,12 +245,12 @@ static int refuse_option(const struct cli *cli, const char *name, const char *va
     for (int i = 0; (form = command_form(cli->command, i)); i++)
         if (option_find(form, name)) forms[nforms++] = form->name;
     if (nforms) return cli_usage(cli, "%s is for %s", name, words_listed(forms, nforms, cli->pool));
-    if (is_config(cli, name))
+    if (option_is_config(cli, name))
         return cli_usage(cli, "unknown option '%s': the configuration stands by itself, as in engine %s %s", name,
                          cli->command->name, value ? value : "FILE");
     const char *key = key_option(cli, name, value);
     if (!key) return cli_fail(ERR_MEMORY);
-    return cli_usage(cli, "unknown option '%s'%s", name, *key ? key : near_name(name, names, n, cli->pool));
+    return cli_usage(cli, "unknown option '%s'%s", name, *key ? key : option_near_name(name, names, n, cli->pool));
 }
 
 /* *i is moved over the value. */
@@ -264,9 +264,10 @@ static int take_option(struct parser *p, int *i) {
     if (!o) return refuse_option(cli, name, next && *next != '-' ? next : NULL);
     bool takes = option_takes_value(o);
     const char *value = joined ? joined + 1 : takes ? cli->argv[++*i] : o->set;
-    if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants))) return refuse_nothing(cli, o, name);
+    if (takes && (!value || (!*value && o->type == CONFIG_STRING && o->wants)))
+        return option_refuse_nothing(cli, o, name);
     if (joined && !takes && !o->value) return cli_usage(cli, "%s takes no value", name);
-    return value ? take_value(p, o, name, value) : take_flag(cli, o);
+    return value ? take_value(p, o, name, value) : option_take_flag(cli, o);
 }
 
 static int take_word(struct parser *p, const char *arg) {
@@ -280,7 +281,7 @@ static int take_word(struct parser *p, const char *arg) {
 }
 
 /* Values that the environment gives; those of the line come later, and count. */
-static int take_variables(struct parser *p) {
+static int option_take_variables(struct parser *p) {
     int code = 0;
     for (const struct option *o = p->cli->form->options; o && o->name && !code; o++) {
         const char *value = o->variable ? getenv(o->variable) : NULL;
@@ -293,7 +294,7 @@ static int take_variables(struct parser *p) {
 static int line_parse(const struct cli *cli, int but) {
     struct parser p = {.cli = cli};
     bool words = false; /* alone, from here on */
-    int wrong = take_variables(&p);
+    int wrong = option_take_variables(&p);
     if (wrong) return wrong;
     for (int i = 1; i < cli->argc; i++) {
         const char *arg = cli->argv[i];
@@ -317,7 +318,7 @@ static int line_call(struct cli *cli) {
     const char *topic;
     int at = line_look_ahead(cli, &topic);
     if (topic) return help_on(topic);
-    if (!cli->form->run) return refuse_form(cli, at ? cli->argv[at] : NULL);
+    if (!cli->form->run) return option_refuse_form(cli, at ? cli->argv[at] : NULL);
     cli->options = pool_alloc(cli->pool, cli->form->size + 1);
     if (!cli->options) return cli_fail(ERR_MEMORY);
     if (cli->form->standard) memcpy(cli->options, cli->form->standard, cli->form->size);

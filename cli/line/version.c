@@ -14,7 +14,7 @@ struct version_options {
 };
 #define OPTIONS_STRUCT struct version_options
 
-static void print_features(void) {
+static void version_print_features(void) {
     int n;
     const struct device_ops *const *devices = device_kinds(&n);
     for (int i = 0; i < n; i++) printf("device     %-8s %s\n", devices[i]->name, devices[i]->summary);
@@ -36,7 +36,7 @@ static int version_command(const struct cli *cli) {
     const struct version_options *o = cli->options;
     const char *commit = version_commit();
     printf("engine %s%s%s%s\n", ENGINE_VERSION, commit ? " (" : "", commit ? commit : "", commit ? ")" : "");
-    if (o->features) print_features();
+    if (o->features) version_print_features();
     return 0;
 }
 

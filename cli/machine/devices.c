@@ -24,7 +24,7 @@ static int units_of(const struct device_ops *kind) {
 }
 
 /* The first accelerator that is here, as 'devices: auto' takes it; NULL: none. */
-static const struct device_ops *first_accelerator(void) {
+static const struct device_ops *devices_first_accelerator(void) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
     for (int i = 0; i < n; i++)
@@ -33,8 +33,8 @@ static const struct device_ops *first_accelerator(void) {
 }
 
 /* "cuda:0,1", "cpu:4"; out holds 320 bytes. */
-static const char *auto_text(char out[320]) {
-    const struct device_ops *kind = first_accelerator();
+static const char *devices_auto_text(char out[320]) {
+    const struct device_ops *kind = devices_first_accelerator();
     int used;
     if (!kind) {
         int cores = device_host_cores();
@@ -101,7 +101,7 @@ static void print_software(const struct device_ops *kind) {
             printf("  %-13s missing: %.*s\n", s.name, (int)strcspn(s.missing, "\n"), s.missing);
 }
 
-static void print_kind(const struct device_ops *kind) {
+static void devices_print_kind(const struct device_ops *kind) {
     int count = units_of(kind);
     printf("%-5s %s\n", kind->name, kind->summary);
     if (kind->units && !count) {
@@ -113,11 +113,11 @@ static void print_kind(const struct device_ops *kind) {
     if (count) print_units(kind, count);
 }
 
-static void print_meaning(void) {
+static void devices_print_meaning(void) {
     char text[320];
     int cores = device_host_cores();
-    const struct device_ops *kind = first_accelerator();
-    printf("\n'devices: auto' means %s", auto_text(text));
+    const struct device_ops *kind = devices_first_accelerator();
+    printf("\n'devices: auto' means %s", devices_auto_text(text));
     if (!kind) {
         printf(" with 1 thread each; 'devices: cpu:N' makes N devices of max(1, %d/N) threads\n", cores);
         return;
@@ -144,7 +144,7 @@ static void json_unit(struct json *j, const struct device_ops *kind, int i, int 
     json_close(j, '}');
 }
 
-static void json_kind(struct json *j, const struct device_ops *kind) {
+static void devices_json_kind(struct json *j, const struct device_ops *kind) {
     struct device_software s;
     int count = units_of(kind);
     json_open(j, NULL, '{');
@@ -167,7 +167,7 @@ static void json_kind(struct json *j, const struct device_ops *kind) {
     json_close(j, '}');
 }
 
-static enum error print_json(void) {
+static enum error devices_print_json(void) {
     struct json j = {0};
     char text[320];
     int n;
@@ -175,9 +175,9 @@ static enum error print_json(void) {
     json_open(&j, NULL, '{');
     json_string(&j, "processor", processor_here(text, sizeof text));
     json_int(&j, "cores", device_host_cores());
-    json_string(&j, "auto", auto_text(text));
+    json_string(&j, "auto", devices_auto_text(text));
     json_open(&j, "kinds", '[');
-    for (int i = 0; i < n; i++) json_kind(&j, kinds[i]);
+    for (int i = 0; i < n; i++) devices_json_kind(&j, kinds[i]);
     json_close(&j, ']');
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
@@ -186,10 +186,10 @@ static enum error print_json(void) {
 int devices_print(bool json) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
-    if (json) return cli_end(print_json());
+    if (json) return cli_end(devices_print_json());
     char name[256];
     printf("cores that this process may use: %d of %s\n\n", device_host_cores(), processor_here(name, sizeof name));
-    for (int i = 0; i < n; i++) print_kind(kinds[i]);
-    print_meaning();
+    for (int i = 0; i < n; i++) devices_print_kind(kinds[i]);
+    devices_print_meaning();
     return 0;
 }

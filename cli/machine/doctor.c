@@ -19,17 +19,18 @@ static const char *const words[] = {
 enum { CHECK_SECONDS = 60 };
 static char checking[64];
 
-static void write_text(const char *text) {
+static void doctor_write_text(const char *text) {
     ssize_t n = write(STDERR_FILENO, text, strlen(text));
     (void)n; /* there is nobody left to tell */
 }
 
-static void too_long(int signal) {
+static void doctor_too_long(int signal) {
     (void)signal;
-    write_text("error: '");
-    write_text(checking);
-    write_text("' has not ended within 60 s\nhint: the driver or the device hangs; see dmesg and nvidia-smi, and "
-               "restart the machine if necessary\n");
+    doctor_write_text("error: '");
+    doctor_write_text(checking);
+    doctor_write_text(
+        "' has not ended within 60 s\nhint: the driver or the device hangs; see dmesg and nvidia-smi, and "
+        "restart the machine if necessary\n");
     _exit(error_exit_code(ERR_DEVICE));
 }
 
@@ -44,7 +45,7 @@ void doctor_begin(struct doctor *d, const char *name) {
     alarm(CHECK_SECONDS);
 }
 
-static void print_finding(const struct finding *f) {
+static void doctor_print_finding(const struct finding *f) {
     printf("%-8s %-16s %s\n", words[f->level], f->name, f->text);
     if (*f->hint) printf("%26s%s\n", "", f->hint);
     fflush(stdout);
@@ -64,7 +65,7 @@ void doctor_say(struct doctor *d, enum doctor_level level, const char *fmt, ...)
     f->level = level;
     d->count++;
     alarm(0);
-    if (!d->json) print_finding(f);
+    if (!d->json) doctor_print_finding(f);
 }
 
 void doctor_error(struct doctor *d, enum doctor_level level) {
@@ -73,7 +74,7 @@ void doctor_error(struct doctor *d, enum doctor_level level) {
 
 /* ---- the command ---- */
 
-static enum error print_json(const struct doctor *d, bool well) {
+static enum error doctor_print_json(const struct doctor *d, bool well) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_bool(&j, "ok", well);
@@ -95,7 +96,7 @@ static int doctor_command(const struct cli *cli) {
     int missing = 0, warnings = 0;
     if (d->devices && d->asked) return cli_usage(cli, "--devices shows all kinds of devices");
     if (d->devices) return devices_print(d->json);
-    signal(SIGALRM, too_long);
+    signal(SIGALRM, doctor_too_long);
     doctor_host(d);
     doctor_devices(d);
     for (int i = 0; i < d->count; i++) {
@@ -104,12 +105,12 @@ static int doctor_command(const struct cli *cli) {
     }
     if (!d->json)
         printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings, warnings == 1 ? "" : "s");
-    else if (print_json(d, missing == 0) != ERR_NONE)
+    else if (doctor_print_json(d, missing == 0) != ERR_NONE)
         return cli_fail(ERR_MEMORY);
     return missing ? error_exit_code(ERR_DEVICE) : 0;
 }
 
-static const char *kind_name(int i) {
+static const char *doctor_kind_name(int i) {
     int n;
     const struct device_ops *const *kinds = device_kinds(&n);
     return i < n ? kinds[i]->name : NULL;
@@ -117,7 +118,7 @@ static const char *kind_name(int i) {
 
 static const struct option options[] = {
     {"KIND", NULL, "kind of devices that must work: cuda; without it, GPUs are checked if there are any", CONFIG_STRING,
-     offsetof(struct doctor, asked), .word = kind_name, .wants = "kind of devices", .one = "kind"},
+     offsetof(struct doctor, asked), .word = doctor_kind_name, .wants = "kind of devices", .one = "kind"},
     {"--devices", NULL, "shows the devices of this machine and their hardware, and checks nothing", CONFIG_BOOL,
      offsetof(struct doctor, devices)},
     {"--json", NULL, "instead of the lines", CONFIG_BOOL, offsetof(struct doctor, json)},

@@ -11,11 +11,11 @@
 #include <string.h>
 
 /* What of a kind nobody has asked for is missing is not wrong. */
-static enum doctor_level missing_level(const struct doctor *d, const struct device_ops *kind) {
+static enum doctor_level doctor_missing_level(const struct doctor *d, const struct device_ops *kind) {
     return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
 }
 
-static void say_software(struct doctor *d, enum doctor_level lacking, const struct device_software *s) {
+static void doctor_say_software(struct doctor *d, enum doctor_level lacking, const struct device_software *s) {
     doctor_begin(d, s->name);
     if (*s->missing)
         doctor_say(d, lacking, "%s", s->missing);
@@ -27,7 +27,7 @@ static void say_software(struct doctor *d, enum doctor_level lacking, const stru
 
 enum { SAMPLE = 1000, PATIENCE = 30 };
 
-static enum error run_kernel(struct device *dev, float *there, float *here) {
+static enum error doctor_run_kernel(struct device *dev, float *there, float *here) {
     const float *terms[2] = {there, there};
     for (int i = 0; i < SAMPLE; i++) here[i] = (float)i;
     TRY(device_write(dev, there, here, SAMPLE * sizeof *here));
@@ -47,7 +47,7 @@ static enum error try_unit(const struct device_ops *kind, int unit) {
     TRY(kind->open(&p, &dev));
     enum error err = device_alloc(dev, sizeof here, &there);
     if (err == ERR_NONE) {
-        err = run_kernel(dev, there, here);
+        err = doctor_run_kernel(dev, there, here);
         device_free(dev, there);
     }
     kind->close(dev);
@@ -68,7 +68,7 @@ static void check_unit(struct doctor *d, const struct device_ops *kind, int unit
                    about.major, about.minor, about.bus);
 }
 
-static void check_reach(struct doctor *d, const struct device_ops *kind, int count) {
+static void doctor_check_reach(struct doctor *d, const struct device_ops *kind, int count) {
     int apart = 0, a = 0, b = 0;
     doctor_begin(d, "peer access");
     for (int i = 0; i < count; i++)
@@ -121,13 +121,13 @@ static void check_units(struct doctor *d, const struct device_ops *kind) {
     int count = 0;
     doctor_begin(d, kind->name);
     if (kind->units(&count) != ERR_NONE) {
-        doctor_error(d, missing_level(d, kind));
+        doctor_error(d, doctor_missing_level(d, kind));
         return;
     }
     doctor_say(d, DOCTOR_OK, "%d to be used%s%s", count, visible ? ", by CUDA_VISIBLE_DEVICES=" : "",
                visible ? visible : "");
     for (int i = 0; i < count; i++) check_unit(d, kind, i);
-    if (count > 1) check_reach(d, kind, count);
+    if (count > 1) doctor_check_reach(d, kind, count);
     check_carriers(d, kind);
 }
 
@@ -135,9 +135,9 @@ static void check_kind(struct doctor *d, const struct device_ops *kind) {
     struct device_software s;
     int units;
     bool here = !kind->units || kind->units(&units) == ERR_NONE;
-    enum doctor_level lacking = here ? DOCTOR_MISSING : missing_level(d, kind);
+    enum doctor_level lacking = here ? DOCTOR_MISSING : doctor_missing_level(d, kind);
     for (int i = 0; kind->software && kind->software(i, &s); i++)
-        if (lacking == DOCTOR_MISSING) say_software(d, lacking, &s);
+        if (lacking == DOCTOR_MISSING) doctor_say_software(d, lacking, &s);
     if (kind->units) check_units(d, kind);
 }
 

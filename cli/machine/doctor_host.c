@@ -17,13 +17,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-static void check_processor(struct doctor *d) {
+static void host_check_processor(struct doctor *d) {
     char name[256];
     doctor_begin(d, "processor");
     doctor_say(d, DOCTOR_OK, "%s", processor_here(name, sizeof name));
 }
 
-static void check_cores(struct doctor *d) {
+static void host_check_cores(struct doctor *d) {
     long online = sysconf(_SC_NPROCESSORS_ONLN);
     int here = device_host_cores();
     doctor_begin(d, "cores");
@@ -34,7 +34,7 @@ static void check_cores(struct doctor *d) {
 }
 
 /* What the CUDA driver pins does not count; what network cards do does. */
-static void check_locked(struct doctor *d) {
+static void host_check_locked(struct doctor *d) {
     enum { ENOUGH = 64 << 20 };
     struct rlimit l;
     char text[32];
@@ -48,7 +48,7 @@ static void check_locked(struct doctor *d) {
                    l.rlim_cur < ENOUGH ? " (too little for InfiniBand alone: ulimit -l unlimited)" : "");
 }
 
-static void check_shared(struct doctor *d) {
+static void host_check_shared(struct doctor *d) {
     struct statvfs fs;
     char text[32];
     doctor_begin(d, "/dev/shm");
@@ -68,7 +68,7 @@ static void check_shared(struct doctor *d) {
 }
 
 /* A server on a free port, and a client of it. */
-static enum error try_loopback(void) {
+static enum error host_try_loopback(void) {
     struct store *server = NULL, *client = NULL;
     struct store_params p = {.url = "tcp://127.0.0.1:0", .serve = true, .timeout = 5};
     TRY(store_open(&p, &server));
@@ -81,15 +81,15 @@ static enum error try_loopback(void) {
     return err;
 }
 
-static void check_network(struct doctor *d) {
+static void host_check_network(struct doctor *d) {
     doctor_begin(d, "loopback");
-    if (try_loopback() == ERR_NONE)
+    if (host_try_loopback() == ERR_NONE)
         doctor_say(d, DOCTOR_OK, "a message over 127.0.0.1 arrives and is answered");
     else
         doctor_error(d, DOCTOR_MISSING);
 }
 
-static void hostname_check(struct doctor *d) {
+static void host_hostname_check(struct doctor *d) {
     char name[256] = "";
     struct addrinfo *found = NULL, want = {.ai_socktype = SOCK_STREAM};
     doctor_begin(d, "host name");
@@ -105,7 +105,7 @@ static void hostname_check(struct doctor *d) {
     if (found) freeaddrinfo(found);
 }
 
-static void check_folder(struct doctor *d) {
+static void host_check_folder(struct doctor *d) {
     char at[] = "engine-doctor-XXXXXX";
     doctor_begin(d, "this folder");
     if (mkdtemp(at)) {
@@ -116,7 +116,7 @@ static void check_folder(struct doctor *d) {
     }
 }
 
-static void check_launcher(struct doctor *d) {
+static void host_check_launcher(struct doctor *d) {
     struct launcher l;
     bool found = false;
     doctor_begin(d, "launcher");
@@ -128,7 +128,7 @@ static void check_launcher(struct doctor *d) {
         doctor_say(d, DOCTOR_OK, "none: 'engine run' starts the ranks");
 }
 
-static void check_mpi(struct doctor *d) {
+static void host_check_mpi(struct doctor *d) {
     doctor_begin(d, "MPI");
     if (mpi_probe() == ERR_NONE)
         doctor_say(d, DOCTOR_OK, "the module loads; comm.link: mpi under mpirun or srun");
@@ -137,13 +137,13 @@ static void check_mpi(struct doctor *d) {
 }
 
 void doctor_host(struct doctor *d) {
-    check_processor(d);
-    check_cores(d);
-    check_locked(d);
-    check_shared(d);
-    check_network(d);
-    hostname_check(d);
-    check_folder(d);
-    check_launcher(d);
-    check_mpi(d);
+    host_check_processor(d);
+    host_check_cores(d);
+    host_check_locked(d);
+    host_check_shared(d);
+    host_check_network(d);
+    host_hostname_check(d);
+    host_check_folder(d);
+    host_check_launcher(d);
+    host_check_mpi(d);
 }

@@ -21,7 +21,7 @@ struct compare_options {
 
 /* ---- showing ---- */
 
-static enum error compared_show(const struct compare_options *o, const struct compared *c) {
+static enum error compare_compared_show(const struct compare_options *o, const struct compared *c) {
     if (o->csv) return compare_csv(c, stdout), ERR_NONE;
     if (o->markdown) return compare_markdown(c, stdout), ERR_NONE;
     if (!o->json) {
@@ -35,13 +35,13 @@ static enum error compared_show(const struct compare_options *o, const struct co
 
 /* ---- finished runs ---- */
 
-static int finished_runs(const struct cli *cli, const struct compare_options *o) {
+static int compare_finished_runs(const struct cli *cli, const struct compare_options *o) {
     struct experiment x;
     struct compared c;
     if (o->modes || o->repeats || o->quick || o->sets.nsets || o->gates.count || o->dir)
         return cli_usage(cli, "finished runs take only --axis and the formats");
     enum error err = compare_finished(o->paths.of, o->paths.count, o->axis, &x, &c);
-    if (err == ERR_NONE) err = compared_show(o, &c);
+    if (err == ERR_NONE) err = compare_compared_show(o, &c);
     int code = cli_end(err);
     experiment_close(&x);
     return code;
@@ -50,7 +50,7 @@ static int finished_runs(const struct cli *cli, const struct compare_options *o)
 /* ---- experiments ---- */
 
 /* 'dp,ddp' CONFIG as the experiment that it is short for. */
-static char *text_of_modes(const struct compare_options *o, struct pool *pool) {
+static char *compare_text_of_modes(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL, *file = path, *base = path, *run_dir;
     if (file && strrchr(file, '/')) file = strrchr(file, '/') + 1;
     char *text = pool_printf(pool, "name: \"%.*s-%s\"\nmatrix: {mode: [%s]}\n", file ? (int)strcspn(file, ".") : 3,
@@ -59,7 +59,7 @@ static char *text_of_modes(const struct compare_options *o, struct pool *pool) {
     return text && path ? pool_printf(pool, "%sbase: \"%s\"\n", text, base) : text;
 }
 
-static int run_experiment(const struct compare_options *o, struct experiment *x) {
+static int compare_run_experiment(const struct compare_options *o, struct experiment *x) {
     struct compared c;
     struct runner r = {"/proc/self/exe", o->dir, o->quiet};
     if (!r.folder) r.folder = pool_printf(x->pool, "runs/%s", x->name);
@@ -72,7 +72,7 @@ static int run_experiment(const struct compare_options *o, struct experiment *x)
     if (any) later = compare_judge(&c);
     if (any && later == ERR_NONE) compare_predict(&c);
     if (any && later == ERR_NONE) later = compare_write(&c);
-    if (any && later == ERR_NONE && code == 0) later = compared_show(o, &c);
+    if (any && later == ERR_NONE && code == 0) later = compare_compared_show(o, &c);
     if (later != ERR_NONE) return cli_fail(later);
     if (code == 0 && stop_signal()) code = stop_exit_code(stop_signal());
     if (code) return code;
@@ -80,17 +80,17 @@ static int run_experiment(const struct compare_options *o, struct experiment *x)
     return cli_end(err);
 }
 
-static int open_experiment(const struct compare_options *o, const struct experiment_source *source) {
+static int compare_open_experiment(const struct compare_options *o, const struct experiment_source *source) {
     struct experiment x;
     char *report;
     enum error err = experiment_open(source, &x, &report);
-    int code = err == ERR_NONE ? run_experiment(o, &x) : cli_reported(err, report);
+    int code = err == ERR_NONE ? compare_run_experiment(o, &x) : cli_reported(err, report);
     experiment_close(&x);
     return code;
 }
 
 /* The command with all that changes the runs; the results name it. */
-static char *command_text(const struct compare_options *o, struct pool *pool) {
+static char *compare_command_text(const struct compare_options *o, struct pool *pool) {
     const char *path = o->paths.count ? o->paths.of[0] : NULL;
     char *text = pool_printf(pool, "engine compare%s%s%s%s", o->modes ? " --modes " : "", o->modes ? o->modes : "",
                              path ? " " : "", path ? path : "");
@@ -113,15 +113,15 @@ static int experiment_compare(const struct cli *cli, const struct compare_option
                              "compare %s RUN; or its settings in other modes: --modes dp,ddp %s/resolved.yaml",
                              o->paths.of[0], o->paths.of[0], o->paths.of[0]));
     struct experiment_source source = {.path = o->modes ? NULL : o->paths.of[0],
-                                       .text = o->modes ? text_of_modes(o, cli->pool) : NULL,
-                                       .command = command_text(o, cli->pool),
+                                       .text = o->modes ? compare_text_of_modes(o, cli->pool) : NULL,
+                                       .command = compare_command_text(o, cli->pool),
                                        .repeats = (int)repeats,
                                        .quick = o->quick,
                                        .sets = o->sets.sets,
                                        .nsets = o->sets.nsets,
                                        .gates = o->gates.of,
                                        .ngates = o->gates.count};
-    return source.path || source.text ? open_experiment(o, &source) : cli_fail(ERR_MEMORY);
+    return source.path || source.text ? compare_open_experiment(o, &source) : cli_fail(ERR_MEMORY);
 }
 
 static int compare_command(const struct cli *cli) {
@@ -129,7 +129,7 @@ static int compare_command(const struct cli *cli) {
     if (o->json + o->csv + o->markdown > 1) return cli_usage(cli, "one of --json, --csv and --markdown");
     if (o->paths.count < 2) return experiment_compare(cli, o);
     if (o->modes) return cli_usage(cli, "--modes takes one configuration");
-    return finished_runs(cli, o);
+    return compare_finished_runs(cli, o);
 }
 
 static const struct option options[] = {

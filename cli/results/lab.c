@@ -18,7 +18,7 @@ struct lab_options {
 
 /* ---- list, show, copy ---- */
 
-static enum error list_json(const struct lesson_about *all, int n) {
+static enum error lab_list_json(const struct lesson_about *all, int n) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_open(&j, "labs", '[');
@@ -35,7 +35,7 @@ static int lab_list(const struct cli *cli) {
     struct lesson_about all[LESSONS_MOST];
     int n;
     enum error err = lesson_list(cli->pool, all, &n);
-    if (err == ERR_NONE && o->json) err = list_json(all, n);
+    if (err == ERR_NONE && o->json) err = lab_list_json(all, n);
     if (err != ERR_NONE || o->json) return cli_end(err);
     for (int i = 0; i < n; i++)
         printf("%-24s %s (%g min)\n%24s %s\n", all[i].name, all[i].title, all[i].minutes, "", all[i].question);
@@ -51,7 +51,7 @@ static int lab_show(const struct cli *cli) {
     return cli_end(err);
 }
 
-static bool is_empty(const char *folder) {
+static bool lab_is_empty(const char *folder) {
     DIR *d = opendir(folder);
     int n = 0;
     for (struct dirent *e; d && (e = readdir(d));) n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
@@ -59,11 +59,11 @@ static bool is_empty(const char *folder) {
     return n == 0;
 }
 
-static enum error copy_files(const struct lab_options *o, struct pool *pool) {
+static enum error lab_copy_files(const struct lab_options *o, struct pool *pool) {
     const char *full;
     int kept;
     TRY(lesson_find(o->lab, pool, &full));
-    if (file_exists(o->dir) && (!file_is_folder(o->dir) || !is_empty(o->dir)))
+    if (file_exists(o->dir) && (!file_is_folder(o->dir) || !lab_is_empty(o->dir)))
         return FAIL(ERR_CREATE, "'%s' already exists, and is not an empty folder", o->dir);
     TRY(lesson_copy(full, o->dir, pool, &kept));
     printf("wrote %s; 'engine lab run %s' runs this copy\n", o->dir, o->dir);
@@ -71,13 +71,13 @@ static enum error copy_files(const struct lab_options *o, struct pool *pool) {
 }
 
 static int lab_copy(const struct cli *cli) {
-    return cli_end(copy_files(cli->options, cli->pool));
+    return cli_end(lab_copy_files(cli->options, cli->pool));
 }
 
 /* ---- run ---- */
 
 /* The folder to work in: one that is named, or a copy of a lab that comes with the program. */
-static enum error find_folder(const struct lab_options *o, const char **folder) {
+static enum error lab_find_folder(const struct lab_options *o, const char **folder) {
     const char *full;
     int kept;
     char *yaml = pool_printf(o->pool, "%s/lab.yaml", o->lab);
@@ -113,7 +113,7 @@ static int result_exit_code(const struct lab_options *o, const struct lesson *l,
     return r->broken ? error_exit_code(ERR_RESULT) : 0;
 }
 
-static int run_opened(const struct lab_options *o, const struct lesson *l) {
+static int lab_run_opened(const struct lab_options *o, const struct lesson *l) {
     struct lesson_runner runner = {"/proc/self/exe", o->quiet, o->json};
     struct lesson_result *r = pool_alloc(o->pool, sizeof *r);
     enum error err = r ? lesson_needs(l) : ERR_MEMORY;
@@ -132,10 +132,10 @@ static int lab_command(const struct cli *cli) {
     o->pool = cli->pool;
     struct lesson *l = pool_alloc(o->pool, sizeof *l);
     char *report = NULL;
-    enum error err = l ? find_folder(o, &folder) : ERR_MEMORY;
+    enum error err = l ? lab_find_folder(o, &folder) : ERR_MEMORY;
     if (err != ERR_NONE) return cli_fail(err);
     err = lesson_open(folder, o->quick, l, &report);
-    int code = err == ERR_NONE ? run_opened(o, l) : cli_reported(err, report);
+    int code = err == ERR_NONE ? lab_run_opened(o, l) : cli_reported(err, report);
     lesson_close(l);
     return code;
 }

@@ -14,7 +14,7 @@ struct report_options {
 };
 #define OPTIONS_STRUCT struct report_options
 
-static const char *format_name(int i) {
+static const char *report_format_name(int i) {
     return i < REPORT_FORMATS ? report_format_names[i] : NULL;
 }
 
@@ -58,7 +58,7 @@ static const struct option options[] = {
     {"--format", "F",
      "html: one self-contained page for screens, phones and paper; md; svg: all plots; txt: for a terminal; default: "
      "the ending of FILE, else html",
-     CONFIG_ENUM, AT(format), .word = format_name},
+     CONFIG_ENUM, AT(format), .word = report_format_name},
     {0}};
 
 const struct command command_report = {

@@ -67,26 +67,26 @@ static const struct column {
 };
 enum { COLUMNS = sizeof columns / sizeof *columns };
 
-static const char *column_key(int i) {
+static const char *runs_column_key(int i) {
     return i < COLUMNS ? columns[i].key : NULL;
 }
 
-static const char *state_name(int i) {
+static const char *runs_state_name(int i) {
     return i < RUN_STATES ? run_state_names[i] : NULL;
 }
 
-static bool is_number(const struct column *c) {
+static bool runs_is_number(const struct column *c) {
     return c->form != TEXT && c->form != STATE;
 }
 
-static const char *text_at(const struct column *c, const struct listed *r) {
+static const char *runs_text_at(const struct column *c, const struct listed *r) {
     const char *at = (const char *)r + c->at;
     if (c->form == STATE) return run_state_names[r->state];
     return c->at == offsetof(struct listed, id) ? at : *(const char *const *)(const void *)at;
 }
 
 /* NaN: it is not known. */
-static double number_at(const struct column *c, const struct listed *r) {
+static double runs_number_at(const struct column *c, const struct listed *r) {
     const char *at = (const char *)r + c->at;
     if (c->form != COUNT && c->form != STEPS) return *(const double *)(const void *)at;
     int64_t n = *(const int64_t *)(const void *)at;
@@ -94,8 +94,8 @@ static double number_at(const struct column *c, const struct listed *r) {
 }
 
 /* The column's number of a run, as the table shows it. */
-static void put_number(const struct column *c, const struct listed *r, char out[CELL]) {
-    double v = number_at(c, r);
+static void runs_put_number(const struct column *c, const struct listed *r, char out[CELL]) {
+    double v = runs_number_at(c, r);
     enum form form = c->form == BEST ? r->best_is_loss ? LOSS : SHARE : c->form;
     int n = snprintf(out, CELL, "-");
     if (!isfinite(v)) return;
@@ -110,11 +110,11 @@ static void put_number(const struct column *c, const struct listed *r, char out[
     if (form == STEPS && r->planned > r->steps) snprintf(out + n, CELL - (size_t)n, "/%lld", (long long)r->planned);
 }
 
-static void put_cell(const struct column *c, const struct listed *r, char out[CELL]) {
-    if (is_number(c))
-        put_number(c, r, out);
+static void runs_put_cell(const struct column *c, const struct listed *r, char out[CELL]) {
+    if (runs_is_number(c))
+        runs_put_number(c, r, out);
     else
-        snprintf(out, CELL, "%s", *text_at(c, r) ? text_at(c, r) : "-");
+        snprintf(out, CELL, "%s", *runs_text_at(c, r) ? runs_text_at(c, r) : "-");
     if (c->at == offsetof(struct listed, when) && strlen(out) > 16) out[10] = ' ', out[16] = '\0';
 }
 
@@ -125,9 +125,9 @@ void runs_json_row(const struct listed *r, const char *key, struct json *j) {
     for (int i = 0; i < COLUMNS; i++) {
         const struct column *c = &columns[i];
         if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) continue;
-        double v = is_number(c) ? number_at(c, r) : 0;
-        if (!is_number(c))
-            json_string(j, c->key, *text_at(c, r) ? text_at(c, r) : NULL);
+        double v = runs_is_number(c) ? runs_number_at(c, r) : 0;
+        if (!runs_is_number(c))
+            json_string(j, c->key, *runs_text_at(c, r) ? runs_text_at(c, r) : NULL);
         else if (isfinite(v) && (c->form == COUNT || c->form == STEPS))
             json_int(j, c->key, (int64_t)v);
         else
@@ -153,32 +153,32 @@ enum error runs_json(const char *folder, const struct listing *all, struct json 
     return json_done(j);
 }
 
-static enum error print_json(const char *folder, const struct listing *all) {
+static enum error runs_print_json(const char *folder, const struct listing *all) {
     struct json j = {0};
     return cli_json(runs_json(folder, all, &j), &j, stdout);
 }
 
-static enum error csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {
+static enum error runs_csv_cell(const struct column *c, const struct listed *r, struct pool *pool, const char **out) {
     *out = "";
     if (!(c->whose & (r->experiment ? EXPERIMENT : RUN))) return ERR_NONE;
-    if (!is_number(c))
-        *out = text_at(c, r);
-    else if (isfinite(number_at(c, r)))
-        *out = pool_printf(pool, "%.9g", number_at(c, r));
+    if (!runs_is_number(c))
+        *out = runs_text_at(c, r);
+    else if (isfinite(runs_number_at(c, r)))
+        *out = pool_printf(pool, "%.9g", runs_number_at(c, r));
     return *out ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error csv_fill(struct table *t, const struct listing *all, struct pool *pool) {
+static enum error runs_csv_fill(struct table *t, const struct listing *all, struct pool *pool) {
     for (int c = 0; c < COLUMNS; c++) table_row(t, 0)[c] = columns[c].key;
     for (int i = 0; i < all->count; i++)
-        for (int c = 0; c < COLUMNS; c++) TRY(csv_cell(&columns[c], &all->of[i], pool, &table_row(t, i + 1)[c]));
+        for (int c = 0; c < COLUMNS; c++) TRY(runs_csv_cell(&columns[c], &all->of[i], pool, &table_row(t, i + 1)[c]));
     return ERR_NONE;
 }
 
-static enum error print_csv(const struct listing *all, struct pool *pool) {
+static enum error runs_print_csv(const struct listing *all, struct pool *pool) {
     struct table t;
     TRY(table_init(&t, "runs", COLUMNS, all->count, pool));
-    TRY(csv_fill(&t, all, pool));
+    TRY(runs_csv_fill(&t, all, pool));
     table_csv(&t, stdout);
     return ERR_NONE;
 }
@@ -186,7 +186,7 @@ static enum error print_csv(const struct listing *all, struct pool *pool) {
 /* ---- for people ---- */
 
 /* Bytes of the text's first characters. */
-static int text_bytes_of(const char *text, int characters) {
+static int runs_text_bytes_of(const char *text, int characters) {
     int n = 0;
     for (; text[n] && (characters > 0 || ((unsigned char)text[n] & 0xC0) == 0x80); n++)
         characters -= ((unsigned char)text[n + 1] & 0xC0) != 0x80;
@@ -194,12 +194,12 @@ static int text_bytes_of(const char *text, int characters) {
 }
 
 /* A name that is too long is cut in its middle: its end has the time. */
-static void print_name(const char *name, int room) {
+static void runs_print_name(const char *name, int room) {
     int width = text_columns(name), end = (room - 1) / 2, begin = room - 1 - end;
     if (width <= room)
         printf("%s%*s", name, room - width, "");
     else
-        printf("%.*s~%s", text_bytes_of(name, begin), name, name + text_bytes_of(name, width - end));
+        printf("%.*s~%s", runs_text_bytes_of(name, begin), name, name + runs_text_bytes_of(name, width - end));
 }
 
 struct widths {
@@ -213,7 +213,7 @@ static int column_width(const struct column *c, const struct listing *all) {
     int width = 0;
     for (int i = 0; i < all->count && c->head; i++) {
         if (all->of[i].experiment) continue;
-        put_cell(c, &all->of[i], cell);
+        runs_put_cell(c, &all->of[i], cell);
         int n = c->at == offsetof(struct listed, name) ? text_columns(all->of[i].name) : (int)strlen(cell);
         if (strcmp(cell, "-") != 0 && n > width) width = n;
     }
@@ -247,14 +247,14 @@ static struct widths widths_choose(const struct listing *all, int terminal) {
     return l;
 }
 
-static void print_row(const struct widths *l, const struct listed *r) {
+static void runs_print_row(const struct widths *l, const struct listed *r) {
     char cell[CELL];
-    print_name(r ? r->name : columns[0].head, l->width[0]);
+    runs_print_name(r ? r->name : columns[0].head, l->width[0]);
     for (int c = 1; c < COLUMNS; c++) {
         if (!l->width[c]) continue;
         snprintf(cell, sizeof cell, "%s", columns[c].head);
-        if (r) put_cell(&columns[c], r, cell);
-        printf(is_number(&columns[c]) ? "  %*s" : "  %-*s", l->width[c], cell);
+        if (r) runs_put_cell(&columns[c], r, cell);
+        printf(runs_is_number(&columns[c]) ? "  %*s" : "  %-*s", l->width[c], cell);
     }
     printf("\n");
 }
@@ -268,15 +268,15 @@ static int listing_count(const struct listing *all, bool experiments) {
 static void print_runs(const struct listing *all, int terminal) {
     struct widths l = widths_choose(all, terminal);
     if (!listing_count(all, false)) return;
-    print_row(&l, NULL);
+    runs_print_row(&l, NULL);
     for (int i = 0; i < all->count; i++)
-        if (!all->of[i].experiment) print_row(&l, &all->of[i]);
+        if (!all->of[i].experiment) runs_print_row(&l, &all->of[i]);
     if (l.left_out) printf("%d columns left out: see --csv, --json\n", l.left_out);
 }
 
-static void print_experiment(const struct listed *r, int room) {
+static void runs_print_experiment(const struct listed *r, int room) {
     char runs[64] = "-";
-    print_name(r->name, room);
+    runs_print_name(r->name, room);
     if (r->done >= 0) snprintf(runs, sizeof runs, "%lld runs", (long long)r->done);
     if (r->wanted >= 0) snprintf(runs, sizeof runs, "%lld of %lld runs", (long long)r->done, (long long)r->wanted);
     printf("  %-10s  %s\n", run_state_names[r->state], runs);
@@ -285,7 +285,7 @@ static void print_experiment(const struct listed *r, int room) {
     help_wrap(r->verdict, 2, 2);
 }
 
-static void print_experiments(const struct listing *all, int terminal) {
+static void runs_print_experiments(const struct listing *all, int terminal) {
     enum { BESIDE = 32 }; /* state and runs */
     int room = (int)strlen("experiment");
     if (!listing_count(all, true)) return;
@@ -294,11 +294,11 @@ static void print_experiments(const struct listing *all, int terminal) {
     if (terminal > 0 && room + BESIDE > terminal) room = terminal > BESIDE + 10 ? terminal - BESIDE : 10;
     printf("%s%-*s  %-10s  runs\n", listing_count(all, false) ? "\n" : "", room, "experiment", "state");
     for (int i = 0; i < all->count; i++)
-        if (all->of[i].experiment) print_experiment(&all->of[i], room);
+        if (all->of[i].experiment) runs_print_experiment(&all->of[i], room);
 }
 
 /* What a state of trouble rests on. */
-static void print_reasons(const struct listing *all) {
+static void runs_print_reasons(const struct listing *all) {
     bool any = false;
     for (int i = 0; i < all->count; i++) {
         const struct listed *r = &all->of[i];
@@ -310,13 +310,13 @@ static void print_reasons(const struct listing *all) {
     }
 }
 
-static void print_table(const struct runs_options *o, const struct listing *all, int left_out) {
+static void runs_print_table(const struct runs_options *o, const struct listing *all, int left_out) {
     int terminal = file_columns(STDOUT_FILENO);
     if (!all->count && !left_out) printf("no runs below '%s'\n", o->folder);
     if (!all->count && left_out) printf("none of the %d below '%s' is such a run\n", left_out, o->folder);
     print_runs(all, terminal);
-    print_experiments(all, terminal);
-    print_reasons(all);
+    runs_print_experiments(all, terminal);
+    runs_print_reasons(all);
 }
 
 /* ---- which, and in which order ---- */
@@ -337,7 +337,7 @@ static int listing_filter(const struct runs_options *o, struct listing *all) {
 }
 
 static bool listed_known(const struct column *c, const struct listed *r) {
-    return is_number(c) ? !isnan(number_at(c, r)) : *text_at(c, r) != '\0';
+    return runs_is_number(c) ? !isnan(runs_number_at(c, r)) : *runs_text_at(c, r) != '\0';
 }
 
 /* What is not known comes last in either order; what is equal is by name. */
@@ -347,10 +347,11 @@ static int listed_order(const void *a, const void *b, void *user) {
     const struct listed *x = a, *y = b;
     bool first = listed_known(c, x), second = listed_known(c, y);
     if (first != second) return first ? -1 : 1;
-    int order = !first             ? 0
-                : is_number(c)     ? (number_at(c, x) > number_at(c, y)) - (number_at(c, x) < number_at(c, y))
+    int order = !first ? 0
+                : runs_is_number(c)
+                    ? (runs_number_at(c, x) > runs_number_at(c, y)) - (runs_number_at(c, x) < runs_number_at(c, y))
                 : c->form == STATE ? (int)x->state - (int)y->state
-                                   : strcmp(text_at(c, x), text_at(c, y));
+                                   : strcmp(runs_text_at(c, x), runs_text_at(c, y));
     if (order == 0) return strcmp(x->name, y->name);
     return o->reverse ? -order : order;
 }
@@ -363,9 +364,9 @@ static int runs_command(const struct cli *cli) {
     if (err != ERR_NONE) return cli_fail(err);
     int left_out = listing_filter(o, &all);
     if (all.count) qsort_r(all.of, (size_t)all.count, sizeof *all.of, listed_order, o);
-    if (o->json) return cli_end(print_json(o->folder, &all));
-    if (o->csv) return cli_end(print_csv(&all, cli->pool));
-    print_table(o, &all, left_out);
+    if (o->json) return cli_end(runs_print_json(o->folder, &all));
+    if (o->csv) return cli_end(runs_print_csv(&all, cli->pool));
+    runs_print_table(o, &all, left_out);
     return 0;
 }
 
@@ -374,10 +375,10 @@ static const struct option options[] = {
      .one = "folder"},
     {"--all", NULL, "also lists the runs of experiments", CONFIG_BOOL, AT(all)},
     {"--mode", "M", "lists only the runs of this mode", CONFIG_STRING, AT(mode)},
-    {"--state", "S", "lists only the runs in this state", CONFIG_ENUM, AT(state), .word = state_name},
+    {"--state", "S", "lists only the runs in this state", CONFIG_ENUM, AT(state), .word = runs_state_name},
     {"--name", "PATTERN", "lists only runs whose name matches: --name 'mlp-*'", CONFIG_STRING, AT(name)},
     {"--sort", "KEY", "sorts by this column; default: by name. Unknown values come last", CONFIG_ENUM, AT(sort),
-     .word = column_key},
+     .word = runs_column_key},
     {"--reverse", NULL, "reverses the order: largest or newest first", CONFIG_BOOL, AT(reverse), .also = "-r"},
     OPTION_JSON("one JSON object on standard output, with all that is known"),
     {"--csv", NULL, "the same as CSV; the first column is a title", CONFIG_BOOL, AT(csv)},

@@ -69,7 +69,7 @@ static enum error opened_open(const struct cli_config *c, struct data_opened *o)
 }
 
 /* A configuration's file, or a run's folder, or the name or path of a set, which is the same as data=SOURCE. */
-static enum error source_take(struct cli_config *c, const char *source, struct pool *pool) {
+static enum error data_source_take(struct cli_config *c, const char *source, struct pool *pool) {
     bool yaml = text_ends(source, ".yaml") || text_ends(source, ".yml") || !strcmp(source, "-");
     const char *config, *run_dir;
     if (yaml || (cli_run_dir(source, pool, &config, &run_dir) == ERR_NONE && run_dir)) {
@@ -125,7 +125,7 @@ static enum error look_read(struct data_look *l, struct dataset *d) {
 }
 
 /* "tall", or "3" where classes have no names. */
-static const char *label_text(const struct dataset *d, int64_t k, char out[256]) {
+static const char *data_label_text(const struct dataset *d, int64_t k, char out[256]) {
     const char *name = d->type == SAMPLE_TOKENS ? NULL : dataset_class_name(d, k);
     if (name)
         snprintf(out, 256, "%s", name);
@@ -134,7 +134,7 @@ static const char *label_text(const struct dataset *d, int64_t k, char out[256])
     return text_defuse(out, "");
 }
 
-static void counts_print(const struct data_look *l, const struct dataset *d) {
+static void data_counts_print(const struct data_look *l, const struct dataset *d) {
     enum { SHOWN = 20 };
     int64_t least = INT64_MAX, most = 0, none = 0;
     for (int64_t k = 0; k < d->classes; k++) {
@@ -146,14 +146,14 @@ static void counts_print(const struct data_look *l, const struct dataset *d) {
     for (int64_t k = 0; k < d->classes && k < SHOWN; k++) {
         char shown[256];
         bool named = d->type != SAMPLE_TOKENS && dataset_class_name(d, k);
-        printf(named ? "%s %s %lld" : "%s %s:%lld", named && k ? "," : "", label_text(d, k, shown),
+        printf(named ? "%s %s %lld" : "%s %s:%lld", named && k ? "," : "", data_label_text(d, k, shown),
                (long long)l->count[k]);
     }
     printf("%s\n  least %lld, most %lld; %lld never\n", d->classes > SHOWN ? " ..." : "", (long long)least,
            (long long)most, (long long)none);
 }
 
-static void text_print(const struct dataset *d, const struct data_look *l) {
+static void data_text_print(const struct dataset *d, const struct data_look *l) {
     char text[8];
     const int32_t *x = l->x;
     printf("  begins      \"");
@@ -166,19 +166,19 @@ static void text_print(const struct dataset *d, const struct data_look *l) {
     printf("\"\n");
 }
 
-static enum error first_print(struct dataset *d, struct data_look *l) {
+static enum error data_first_print(struct dataset *d, struct data_look *l) {
     enum { SHOWN = 16 };
     printf("  first %s", d->classes ? "labels" : "targets");
     int64_t n = d->labels > 1 ? 1 : d->size < SHOWN ? d->size : SHOWN;
     for (int64_t i = 0; i < n; i++) {
         TRY(d->ops->read(d, i, l->x, l->labels, l->target));
         char shown[256];
-        for (int64_t k = 0; k < d->labels && k < SHOWN; k++) printf(" %s", label_text(d, l->labels[k], shown));
+        for (int64_t k = 0; k < d->labels && k < SHOWN; k++) printf(" %s", data_label_text(d, l->labels[k], shown));
         for (int64_t k = 0; k < d->targets && k < 4; k++) printf(" %g", (double)l->target[k]);
     }
     printf("\n");
     char text[8];
-    if (d->type == SAMPLE_TOKENS && dataset_decode(d, 0, text)) text_print(d, l);
+    if (d->type == SAMPLE_TOKENS && dataset_decode(d, 0, text)) data_text_print(d, l);
     return ERR_NONE;
 }
 
@@ -221,10 +221,10 @@ static enum error part_print(struct dataset *d, const struct data_config *c, con
     if (err == ERR_NONE) err = look_read(&l, d);
     if (err == ERR_NONE && d->classes) {
         printf("  classes     %lld\n", (long long)d->classes);
-        counts_print(&l, d);
+        data_counts_print(&l, d);
     }
     if (err == ERR_NONE) err = moments_print(d, c);
-    if (err == ERR_NONE) err = first_print(d, &l);
+    if (err == ERR_NONE) err = data_first_print(d, &l);
     if (err == ERR_NONE) printf("  reading     %.0f samples/s, one thread\n", (double)l.read / (l.seconds + 1e-9));
     look_free(&l);
     return err;
@@ -247,7 +247,7 @@ static enum error data_stats(const struct data_options *asked) {
 
 /* ---- check ---- */
 /* Asks a set that can leave out what cannot be read to do so: all of that is then known. */
-static enum error skip_set(struct cli_config *c) {
+static enum error data_skip_set(struct cli_config *c) {
     struct run_settings s;
     bool skips = false;
     TRY(cli_load(c, &s));
@@ -257,7 +257,7 @@ static enum error skip_set(struct cli_config *c) {
     return skips ? cli_set(c, "data.on_error=skip") : ERR_NONE;
 }
 
-static int64_t unreadable_print(const struct unreadable *u) {
+static int64_t data_unreadable_print(const struct unreadable *u) {
     for (int64_t i = 0; i < u->count; i++) printf("  %s\n", u->sample[i].why);
     return u->count;
 }
@@ -283,8 +283,8 @@ static enum error parts_check(const struct data_opened *o) {
     const struct unreadable *train = o->train->unreadable, *val = o->val->unreadable;
     int64_t bad = 0;
     printf("data '%s'\n", o->train->name);
-    if (train) bad += unreadable_print(train);
-    if (val && val != train) bad += unreadable_print(val);
+    if (train) bad += data_unreadable_print(train);
+    if (val && val != train) bad += data_unreadable_print(val);
     TRY(part_check(o->train, "training", &bad));
     TRY(part_check(o->val, "validation", &bad));
     fflush(stdout); /* before the error */
@@ -296,7 +296,7 @@ static enum error parts_check(const struct data_opened *o) {
 static enum error data_check(const struct data_options *asked) {
     struct cli_config config = asked->config;
     struct data_opened o = {0};
-    TRY(skip_set(&config));
+    TRY(data_skip_set(&config));
     enum error err = opened_open(&config, &o);
     if (err == ERR_NONE && (err = parts_check(&o)) != ERR_NONE) cli_fail(err);
     opened_close(&o);
@@ -304,7 +304,7 @@ static enum error data_check(const struct data_options *asked) {
 }
 
 /* ---- prepare ---- */
-static void prepared_print(const struct dataset *d, const char *folder) {
+static void data_prepared_print(const struct dataset *d, const char *folder) {
     char text[8];
     if (d->type == SAMPLE_TOKENS)
         printf("data: {set: tokens, train: %s/train.bin, val: %s/val.bin, type: %s, vocabulary: "
@@ -335,7 +335,7 @@ static enum error data_prepare(const struct data_options *asked) {
         if (err == ERR_NONE && dataset_decode(o.train, 0, some) && !dataset_prepared_bytes(o.train))
             err = dataset_prepare_characters(o.train, folder);
         if (err == ERR_NONE)
-            prepared_print(o.train, folder);
+            data_prepared_print(o.train, folder);
         else
             cli_fail(err);
         const struct node *augment = o.settings.config.data.augment;
@@ -347,22 +347,22 @@ static enum error data_prepare(const struct data_options *asked) {
 }
 
 /* ---- the command ---- */
-static int with_source(const struct cli *cli, enum error (*work)(const struct data_options *o)) {
+static int data_with_source(const struct cli *cli, enum error (*work)(const struct data_options *o)) {
     struct data_options *o = cli->options;
-    enum error err = o->source ? source_take(&o->config, o->source, cli->pool) : ERR_NONE;
+    enum error err = o->source ? data_source_take(&o->config, o->source, cli->pool) : ERR_NONE;
     return err == ERR_NONE ? error_exit_code(work(o)) : cli_fail(err);
 }
 
-static int run_stats(const struct cli *cli) {
-    return with_source(cli, data_stats);
+static int data_run_stats(const struct cli *cli) {
+    return data_with_source(cli, data_stats);
 }
 
-static int run_check(const struct cli *cli) {
-    return with_source(cli, data_check);
+static int data_run_check(const struct cli *cli) {
+    return data_with_source(cli, data_check);
 }
 
-static int run_prepare(const struct cli *cli) {
-    return with_source(cli, data_prepare);
+static int data_run_prepare(const struct cli *cli) {
+    return data_with_source(cli, data_prepare);
 }
 
 // clang-format off
@@ -377,13 +377,13 @@ static const struct option prepare_options[] = {
 static const struct command forms[] = {
     {"list", "lists the sets and their keys", .run = data_list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
-     .run = run_stats},
+     .run = data_run_stats},
     {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",
-     OPTIONS(stats_options), .run = run_check},
+     OPTIONS(stats_options), .run = data_run_check},
     {"prepare",
      "decodes pictures once, at the configuration's size, writes FOLDER/train-images.npy and similar files (train.bin "
      "for tokens), and prints the 'data' section that reads them",
-     OPTIONS(prepare_options), .run = run_prepare}};
+     OPTIONS(prepare_options), .run = data_run_prepare}};
 
 const struct command command_data = {
     .name = "data",

@@ -30,8 +30,8 @@ struct init_options {
 
 /* ---- reading what will be written ---- */
 
-static enum error settings_parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
-                                 struct config_errors *e) {
+static enum error init_settings_parse(const char *text, const char *path, struct pool *pool, struct run_settings *out,
+                                      struct config_errors *e) {
     struct node *tree;
     int n;
     TRY(tree_parse(text, strlen(text), path, pool, e, &tree));
@@ -39,11 +39,11 @@ static enum error settings_parse(const char *text, const char *path, struct pool
 }
 
 /* The settings of a configuration's text, as if it stood in the file 'path'; run_settings_free in any case. */
-static enum error settings_of(const char *text, const char *path, struct pool *pool, struct run_settings *out) {
+static enum error init_settings_of(const char *text, const char *path, struct pool *pool, struct run_settings *out) {
     struct config_errors *e;
     *out = (struct run_settings){0};
     TRY(config_errors_create(&e));
-    enum error err = settings_parse(text, path, pool, out, e);
+    enum error err = init_settings_parse(text, path, pool, out, e);
     const char *report = config_errors_count(e) ? config_errors_text(e, pool) : NULL;
     if (report) err = FAIL(ERR_CONFIG, "%s", report);
     config_errors_free(e);
@@ -51,10 +51,10 @@ static enum error settings_of(const char *text, const char *path, struct pool *p
 }
 
 /* The whole of it: data and model fit each other, and a step is possible. */
-static enum error settings_check(const char *text, const char *path, struct pool *pool) {
+static enum error init_settings_check(const char *text, const char *path, struct pool *pool) {
     struct run_settings s;
     struct job_facts facts;
-    enum error err = settings_of(text, path, pool, &s);
+    enum error err = init_settings_of(text, path, pool, &s);
     const struct job job = {.settings = &s, .mode = s.mode, .processes = 1, .process = {.rank = -1, .meeting_fd = -1}};
     if (err == ERR_NONE) err = cli_check(&job, &facts);
     run_settings_free(&s);
@@ -64,7 +64,7 @@ static enum error settings_check(const char *text, const char *path, struct pool
 /* ---- looking ---- */
 
 /* The middle of the shorter sides of some pictures, and how many there are. */
-static enum error look_at_pictures(const char *folder, struct pool *pool, int64_t *side, int64_t *count) {
+static enum error init_look_at_pictures(const char *folder, struct pool *pool, int64_t *side, int64_t *count) {
     enum { LOOKS = 64 };
     struct pictures all;
     int sides[LOOKS], n = 0, width, height;
@@ -82,7 +82,7 @@ static enum error look_at_pictures(const char *folder, struct pool *pool, int64_
 }
 
 /* A text as YAML: in quotes where it needs them. */
-static const char *as_yaml(const char *text, struct pool *pool) {
+static const char *init_as_yaml(const char *text, struct pool *pool) {
     struct node node = {.kind = NODE_SCALAR, .text = text};
     char *out = tree_write(&node, false, pool);
     if (out) out[strcspn(out, "\n")] = '\0';
@@ -90,7 +90,7 @@ static const char *as_yaml(const char *text, struct pool *pool) {
 }
 
 /* ": cat, dog, ..." */
-static const char *names_of(const struct dataset *d, struct pool *pool) {
+static const char *init_names_of(const struct dataset *d, struct pool *pool) {
     enum { SHOWN = 8 };
     const char *all = "";
     if (d->type == SAMPLE_TOKENS || d->classes == 0 || !dataset_class_name(d, 0)) return all;
@@ -102,7 +102,7 @@ static const char *names_of(const struct dataset *d, struct pool *pool) {
     return all && d->classes > SHOWN ? pool_printf(pool, "%s, ...", all) : all;
 }
 
-static bool are_characters(const struct dataset *d) {
+static bool init_are_characters(const struct dataset *d) {
     bool all = d->type != SAMPLE_TOKENS && d->classes > 0;
     for (int64_t k = 0; k < d->classes && all; k++) {
         const char *name = dataset_class_name(d, k);
@@ -137,10 +137,10 @@ static enum error facts_take(const struct run_settings *s, struct pool *pool, st
         f->values = train->classes == 0;
         f->unreadable = train->unreadable ? train->unreadable->count : 0;
         if (val->unreadable && val->unreadable != train->unreadable) f->unreadable += val->unreadable->count;
-        f->names = names_of(train, pool);
-        f->characters = are_characters(train);
+        f->names = init_names_of(train, pool);
+        f->characters = init_are_characters(train);
         const char *column = train->shape.ndim == 1 ? dataset_column_name(train, shape_count(&train->shape)) : NULL;
-        f->target = column ? as_yaml(column, pool) : NULL;
+        f->target = column ? init_as_yaml(column, pool) : NULL;
         if (!f->names || (column && !f->target)) err = ERR_MEMORY;
         if (err == ERR_NONE && f->target && train->targets == 1) err = facts_find_signs(train, pool, &f->signs);
         dataset_close(val);
@@ -152,7 +152,7 @@ static enum error facts_take(const struct run_settings *s, struct pool *pool, st
 }
 
 /* Many whole numbers, most of them rare, are no classes. */
-static bool are_values(const struct init_facts *f) {
+static bool init_are_values(const struct init_facts *f) {
     return f->shape.ndim == 1 && f->type == SAMPLE_F32 && f->classes > 50 && f->classes * 4 > f->train;
 }
 
@@ -162,14 +162,14 @@ static enum error facts_look_once(const char *keys, const char *path, struct poo
                                    f->values ? "loss: mse\n" : "", f->data, f->val_file ? ", val: " : "",
                                    f->val_file ? f->val_file : "", keys);
     if (!text) return ERR_MEMORY;
-    enum error err = settings_of(text, path, pool, &s);
+    enum error err = init_settings_of(text, path, pool, &s);
     if (err == ERR_NONE) err = facts_take(&s, pool, f);
     run_settings_free(&s);
     return err;
 }
 
 /* The context that leaves some windows to train on. */
-static int64_t chosen_context(const char *data) {
+static int64_t init_chosen_context(const char *data) {
     enum { MOST = 128, LEAST = 8, WINDOWS = 200 };
     FILE *f = fopen(data, "rb");
     int64_t context = MOST;
@@ -187,32 +187,32 @@ static enum error facts_look(const char *data, const char *path, struct pool *po
     int kind = dataset_recognise(data);
     f->set = kind < 0 ? "" : dataset_variants.at(kind)->name;
     if (!strcmp(f->set, "images")) {
-        TRY(look_at_pictures(data, pool, &f->side, &count));
+        TRY(init_look_at_pictures(data, pool, &f->side, &count));
         f->size = f->side <= 48 ? 32 : f->side < 160 ? 64 : 128;
         keys = pool_printf(pool, ", size: %lld%s", (long long)f->size, count <= TRIED_MOST ? ", on_error: skip" : "");
     } else if (!strcmp(f->set, "text") || !strcmp(f->set, "tokens")) {
-        f->context = chosen_context(data);
+        f->context = init_chosen_context(data);
         keys = pool_printf(pool, ", context: %lld", (long long)f->context);
     }
     if (!keys) return ERR_MEMORY;
     TRY(facts_look_once(keys, path, pool, f));
     f->values &= !f->signs;
     if (f->signs) return facts_look_once(pool_printf(pool, ", categorical: [%s]", f->target), path, pool, f);
-    f->values |= are_values(f);
+    f->values |= init_are_values(f);
     return f->values && f->classes ? facts_look_once(keys, path, pool, f) : ERR_NONE;
 }
 
 /* ---- the file ---- */
 
 /* The data as they are seen from the file: as given where both are seen from here, else from everywhere. */
-static const char *seen_from(const char *data, const char *path, struct pool *pool) {
+static const char *init_seen_from(const char *data, const char *path, struct pool *pool) {
     char full[PATH_MAX];
-    if (*data == '/' || !strchr(path, '/')) return as_yaml(data, pool);
-    return realpath(data, full) ? as_yaml(full, pool) : NULL;
+    if (*data == '/' || !strchr(path, '/')) return init_as_yaml(data, pool);
+    return realpath(data, full) ? init_as_yaml(full, pool) : NULL;
 }
 
 /* "photos.yaml" of "../photos/". */
-static const char *name_of(const char *data, struct pool *pool) {
+static const char *init_name_of(const char *data, struct pool *pool) {
     char full[PATH_MAX];
     const char *name = realpath(data, full) && full[1] ? strrchr(full, '/') + 1 : data;
     size_t n = strcspn(name, ".");
@@ -222,7 +222,7 @@ static const char *name_of(const char *data, struct pool *pool) {
     return out;
 }
 
-static bool is_generated(const char *data) {
+static bool init_is_generated(const char *data) {
     int count;
     const struct dataset_ops *const *kinds = dataset_kinds(&count);
     for (int i = 0; i < count; i++)
@@ -230,7 +230,7 @@ static bool is_generated(const char *data) {
     return false;
 }
 
-static enum error data_locate(const char *data, struct pool *pool, struct data_files *out) {
+static enum error init_data_locate(const char *data, struct pool *pool, struct data_files *out) {
     if (file_exists(data)) return data_find(data, pool, out);
     return FAIL(ERR_INPUT, "no file or folder '%s'\nnor is it the name of a generated set (engine data list)", data);
 }
@@ -258,20 +258,20 @@ static void init_report(const struct init_facts *f, const struct init_length *le
 
 static enum error init_make(const struct init_options *o, struct pool *pool) {
     const char *data = o->data ? o->data : "digits", *path = o->output;
-    struct init_facts f = {.generated = is_generated(data)};
+    struct init_facts f = {.generated = init_is_generated(data)};
     struct data_files files = {.train = data};
-    if (!f.generated) TRY(data_locate(data, pool, &files));
-    if (!path && !(path = name_of(data, pool))) return ERR_MEMORY;
+    if (!f.generated) TRY(init_data_locate(data, pool, &files));
+    if (!path && !(path = init_name_of(data, pool))) return ERR_MEMORY;
     const char *as = strcmp(path, "-") ? path : "run.yaml";
-    f.data = f.generated ? data : seen_from(files.train, as, pool);
-    f.val_file = files.val ? seen_from(files.val, as, pool) : NULL;
+    f.data = f.generated ? data : init_seen_from(files.train, as, pool);
+    f.val_file = files.val ? init_seen_from(files.val, as, pool) : NULL;
     if (!f.data || (files.val && !f.val_file)) return ERR_MEMORY;
     if (!o->force && strcmp(path, "-") != 0 && file_exists(path)) return init_write(path, "", false);
     TRY(facts_look(files.train, as, pool, &f));
     struct init_length length;
     const char *text = init_text(&f, as, pool, &length);
     if (!text) return ERR_MEMORY;
-    TRY(settings_check(text, as, pool));
+    TRY(init_settings_check(text, as, pool));
     TRY(init_write(path, text, o->force));
     init_report(&f, &length, path, pool);
     return ERR_NONE;
@@ -282,7 +282,7 @@ static int init_command(const struct cli *cli) {
     return code || !stop_signal() ? code : stop_exit_code(stop_signal());
 }
 
-static const char *generated_name(int i) {
+static const char *init_generated_name(int i) {
     int count;
     const struct dataset_ops *const *kinds = dataset_kinds(&count);
     for (int k = 0; k < count; k++)
@@ -294,7 +294,7 @@ static const struct option options[] = {{"DATA", NULL,
                                          "a folder with a folder of pictures for each class, a .csv, .txt, .npy or "
                                          ".bin file or a folder with it, MNIST's or CIFAR's files, or the "
                                          "name of a generated set; digits by itself",
-                                         CONFIG_STRING, AT(data), .word = generated_name, .one = "data"},
+                                         CONFIG_STRING, AT(data), .word = init_generated_name, .one = "data"},
                                         {"--output", "FILE",
                                          "the file to write, by itself DATA's name and .yaml; -: standard output",
                                          CONFIG_STRING, AT(output), .also = "-o"},

@@ -37,13 +37,13 @@ static enum error measure_in(const struct init_length *l, const char *dir, const
 
 /* The first step, which touches all memory for the first time, counts only where it is the only one. A sample of an
  * evaluation takes a third of a sample of a step, since it has no backward. */
-static double seconds_of(const struct run_result *r, const struct init_length *l) {
+static double init_seconds_of(const struct run_result *r, const struct init_length *l) {
     int64_t n;
     double step = run_result_step_ms(r, r->nsteps > 1, &n) * 1e-3;
     return step * ((double)l->steps + (double)l->evaluations * (double)l->val / (double)l->batch / 3);
 }
 
-static const char *words_of(double seconds, char out[64]) {
+static const char *init_words_of(double seconds, char out[64]) {
     if (seconds < 50) return "less than a minute";
     if (seconds < 100) return "about a minute";
     if (seconds < 7200)
@@ -71,6 +71,6 @@ void init_measure(const struct init_length *length, const char *path, struct poo
         printf("time: not measured: %s\n", error_message());
         return;
     }
-    printf("time: %s on this machine's ", words_of(seconds_of(&r, length), memory));
+    printf("time: %s on this machine's ", init_words_of(init_seconds_of(&r, length), memory));
     printf(r.devices == 1 ? "only device\n" : "%lld devices\n", (long long)r.devices);
 }

@@ -45,33 +45,33 @@ struct recipe {
 
 /* ---- choices ---- */
 
-static bool is_image(const struct init_facts *f) {
+static bool recipe_is_image(const struct init_facts *f) {
     return f->shape.ndim == 3 && f->plane;
 }
 
-static int64_t at_least(int64_t n, int64_t least) {
+static int64_t recipe_at_least(int64_t n, int64_t least) {
     return n < least ? least : n;
 }
 
-static int64_t at_most(int64_t n, int64_t most) {
+static int64_t recipe_at_most(int64_t n, int64_t most) {
     return n > most ? most : n;
 }
 
 static void recipe_batch(const struct init_facts *f, struct recipe *r, int64_t most) {
     r->batch = 8;
     while (r->batch < most && r->batch * 8 < f->train) r->batch *= 2;
-    r->batch = at_most(r->batch, f->train);
+    r->batch = recipe_at_most(r->batch, f->train);
 }
 
 static void recipe_length(const struct init_facts *f, struct recipe *r, int64_t steps, int64_t most) {
-    int64_t each = at_least(f->train / r->batch, 1);
-    r->epochs = at_most(at_least((steps + each - 1) / each, 5), most);
+    int64_t each = recipe_at_least(f->train / r->batch, 1);
+    r->epochs = recipe_at_most(recipe_at_least((steps + each - 1) / each, 5), most);
     r->steps = r->epochs * each;
-    r->warmup = at_most(r->steps / 20, 100);
-    r->every = at_least(r->epochs / 25, 1);
+    r->warmup = recipe_at_most(r->steps / 20, 100);
+    r->every = recipe_at_least(r->epochs / 25, 1);
 }
 
-static void for_tokens(const struct init_facts *f, struct recipe *r) {
+static void recipe_for_tokens(const struct init_facts *f, struct recipe *r) {
     bool little = f->train * f->context < 2000000;
     r->model = little ? "gpt-nano" : "gpt-mini";
     r->about =
@@ -83,24 +83,24 @@ static void for_tokens(const struct init_facts *f, struct recipe *r) {
 
 /* The recipe for few vectors: a linear model. Its one minimum is found by plain gradient descent, whose rate must fall with
  * the number of inputs. */
-static void for_few_vectors(const struct init_facts *f, struct recipe *r, int64_t inputs, struct pool *pool) {
+static void recipe_for_few_vectors(const struct init_facts *f, struct recipe *r, int64_t inputs, struct pool *pool) {
     r->model = "{zoo: mlp, hidden: []}";
     r->about = pool_printf(pool, "linear: %lld samples are few for %lld inputs; [64] is a hidden layer",
                            (long long)f->train, (long long)inputs);
     r->optimizer =
         pool_printf(pool, "{name: sgd, lr: %.2g, momentum: 0.9, weight_decay: 0.02, decay: matrices, clip: 1}",
-                    1.0 / (double)at_least(inputs, 32));
+                    1.0 / (double)recipe_at_least(inputs, 32));
     r->rule = "strong decay, for few samples";
     r->best = NULL;
     recipe_batch(f, r, 16);
     recipe_length(f, r, 1500, 200);
 }
 
-static void for_vectors(const struct init_facts *f, struct recipe *r, struct pool *pool) {
+static void recipe_for_vectors(const struct init_facts *f, struct recipe *r, struct pool *pool) {
     int64_t inputs = shape_count(&f->shape);
     const struct choice *c = perceptrons;
     if (f->train < LINEAR_MOST && f->train / LINEAR_EACH < inputs) {
-        for_few_vectors(f, r, inputs, pool);
+        recipe_for_few_vectors(f, r, inputs, pool);
         return;
     }
     while (f->train >= c->samples) c++;
@@ -109,18 +109,18 @@ static void for_vectors(const struct init_facts *f, struct recipe *r, struct poo
                                fmax(0.01, fmin(1, 300.0 / (double)f->train)));
     r->rule = "the more samples, the less decay";
     recipe_batch(f, r, c->batch);
-    recipe_length(f, r, at_least(c->steps, 12 * f->train / r->batch), 200);
+    recipe_length(f, r, recipe_at_least(c->steps, 12 * f->train / r->batch), 200);
 }
 
 /* Small grey images, as of digits. */
-static void for_grey_images(const struct init_facts *f, struct recipe *r) {
+static void recipe_for_grey_images(const struct init_facts *f, struct recipe *r) {
     r->model = "lenet";
     r->about = "for small grey images; engine model list shows others";
     recipe_batch(f, r, f->train < 1000 ? 16 : f->train < 10000 ? 32 : 128);
     recipe_length(f, r, 2000, 100);
 }
 
-static void for_pictures(const struct init_facts *f, struct recipe *r, bool small, struct pool *pool) {
+static void recipe_for_pictures(const struct init_facts *f, struct recipe *r, bool small, struct pool *pool) {
     const struct choice *c = networks;
     while (f->train >= c->samples) c++;
     r->model = small ? "resnet20" : c->model;
@@ -138,13 +138,13 @@ static void for_pictures(const struct init_facts *f, struct recipe *r, bool smal
     recipe_length(f, r, c->steps, 100);
 }
 
-static void for_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
-    bool small = at_most(f->shape.dim[1], f->shape.dim[2]) <= SMALL;
+static void recipe_for_images(const struct init_facts *f, struct recipe *r, struct pool *pool) {
+    bool small = recipe_at_most(f->shape.dim[1], f->shape.dim[2]) <= SMALL;
     r->optimizer = "{name: adamw, lr: 2e-3, weight_decay: 0.05, decay: matrices}";
     if (f->shape.dim[0] == 1 && small)
-        for_grey_images(f, r);
+        recipe_for_grey_images(f, r);
     else
-        for_pictures(f, r, small, pool);
+        recipe_for_pictures(f, r, small, pool);
 }
 
 static struct recipe recipe_choose(const struct init_facts *f, struct pool *pool) {
@@ -152,11 +152,11 @@ static struct recipe recipe_choose(const struct init_facts *f, struct pool *pool
     bool accuracy = f->type != SAMPLE_TOKENS && f->classes && f->val >= 1000;
     struct recipe r = {.best = accuracy ? "val.accuracy" : "val.loss"};
     if (f->type == SAMPLE_TOKENS)
-        for_tokens(f, &r);
-    else if (is_image(f) && f->shape.dim[1] >= LENET_LEAST && f->shape.dim[2] >= LENET_LEAST)
-        for_images(f, &r, pool);
+        recipe_for_tokens(f, &r);
+    else if (recipe_is_image(f) && f->shape.dim[1] >= LENET_LEAST && f->shape.dim[2] >= LENET_LEAST)
+        recipe_for_images(f, &r, pool);
     else
-        for_vectors(f, &r, pool);
+        recipe_for_vectors(f, &r, pool);
     return r;
 }
 
@@ -182,11 +182,14 @@ static void sheet_number(struct sheet *s, const char *key, int64_t value, const 
     if (text) sheet_line(s, key, text, comment);
 }
 
-static const char *samples_word(const struct init_facts *f) {
-    return f->size ? "pictures" : f->type == SAMPLE_TOKENS ? "windows of text" : is_image(f) ? "images" : "samples";
+static const char *recipe_samples_word(const struct init_facts *f) {
+    return f->size                    ? "pictures"
+           : f->type == SAMPLE_TOKENS ? "windows of text"
+           : recipe_is_image(f)       ? "images"
+                                      : "samples";
 }
 
-static void write_head(struct sheet *s, const struct init_facts *f, const char *path) {
+static void recipe_write_head(struct sheet *s, const struct init_facts *f, const char *path) {
     char train[32], val[32], classes[96] = "";
     if (f->classes && f->type != SAMPLE_TOKENS)
         snprintf(classes, sizeof classes, ", %lld classes%s", (long long)f->classes, *f->names ? ": " : "");
@@ -195,11 +198,11 @@ static void write_head(struct sheet *s, const struct init_facts *f, const char *
                           "#   engine run %s           trains; engine config --check examines it beforehand\n"
                           "#   engine predict %s FILE  answers for new files; engine eval measures it\n"
                           "#   engine help KEY         says what a key means, as in engine help optimizer.lr\n\n",
-                          text_of_count(f->train, train), samples_word(f), text_of_count(f->val, val), classes,
+                          text_of_count(f->train, train), recipe_samples_word(f), text_of_count(f->val, val), classes,
                           *classes ? f->names : "", path, path);
 }
 
-static void write_data(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
+static void recipe_write_data(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
     s->text = s->text ? pool_printf(s->pool, "%s\ndata:\n", s->text) : NULL;
     sheet_line(s, "  set", f->set, f->generated ? "drawn by the engine; nothing is read" : NULL);
     if (!f->generated) sheet_line(s, "  train", f->data, "seen from this file's folder");
@@ -219,7 +222,7 @@ static void write_data(struct sheet *s, const struct init_facts *f, const struct
     if (r->augment) sheet_line(s, "  augment", r->augment, r->changes);
 }
 
-static void write_training(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
+static void recipe_write_training(struct sheet *s, const struct init_facts *f, const struct recipe *r) {
     const char *batch = pool_printf(s->pool, r->whole ? "{size: %lld, drop_last: true}" : "%lld", (long long)r->batch);
     const char *warmup =
         r->warmup ? pool_printf(s->pool, "{name: cosine, warmup: %lldst}", (long long)r->warmup) : "cosine";
@@ -243,9 +246,9 @@ const char *init_text(const struct init_facts *f, const char *path, struct pool 
     struct sheet s = {.pool = pool};
     struct recipe r = recipe_choose(f, pool);
     *length = (struct init_length){r.steps, r.batch, r.epochs / r.every, f->val};
-    write_head(&s, f, path);
+    recipe_write_head(&s, f, path);
     sheet_line(&s, "model", r.model, r.about);
-    write_data(&s, f, &r);
-    write_training(&s, f, &r);
+    recipe_write_data(&s, f, &r);
+    recipe_write_training(&s, f, &r);
     return s.text;
 }

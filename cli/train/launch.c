@@ -40,7 +40,7 @@ enum { SIZE_AUTO = -1, SIZE_GPU = -2, SIZE_CPU = -3, PORT_STANDARD = 29500 };
 
 /* ---- values ---- */
 
-static enum error read_size(const char *value, void *out) {
+static enum error launch_read_size(const char *value, void *out) {
     static const char *const words[] = {"auto", "gpu", "cpu"};
     int64_t *size = out;
     for (int i = 0; i < 3; i++)
@@ -61,7 +61,7 @@ static enum error read_nodes(const char *value, void *out) {
 /* ---- what a rank runs, and how many there are ---- */
 
 /* auto: one for each GPU, or where there is none, for each core. */
-static enum error count_processes(int64_t size, int *out) {
+static enum error launch_count_processes(int64_t size, int *out) {
     const struct device_ops *gpu = device_find("cuda");
     enum error err = ERR_DEVICE;
     *out = size > 0 ? (int)size : device_host_cores();
@@ -74,7 +74,7 @@ static enum error count_processes(int64_t size, int *out) {
 }
 
 /* A Python file runs by Python, unless it is a program itself. */
-static bool needs_python(const struct launch_options *o) {
+static bool launch_needs_python(const struct launch_options *o) {
     const char *program = o->program.of[0], *end = strrchr(program, '.');
     return o->module || (!o->no_python && end && !strcmp(end, ".py") && access(program, X_OK) != 0);
 }
@@ -85,7 +85,7 @@ static enum error program_words(const struct launch_options *o, struct pool *poo
                *python = getenv("PYTHON_EXEC");
     int n = 0;
     if (!words) return ERR_MEMORY;
-    if (needs_python(o)) words[n++] = python && *python ? python : "python3", words[n++] = "-u";
+    if (launch_needs_python(o)) words[n++] = python && *python ? python : "python3", words[n++] = "-u";
     if (o->module) words[n++] = "-m";
     memcpy(words + n, o->program.of, ((size_t)o->program.count + 1) * sizeof *words);
     *out = words;
@@ -99,7 +99,7 @@ struct rank_master {
 };
 
 /* A port of the loopback that nobody has; 0: there is none. */
-static int free_port(void) {
+static int launch_free_port(void) {
     struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof at;
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -119,7 +119,7 @@ static enum error find_master(const struct launch_options *o, const char *nodes,
     const char *at = nodes;
     if (!nodes && (o->master || o->port)) TRY(master_of(o, pool, &at));
     const char *host = at ? at : "127.0.0.1", *colon = at ? strrchr(at, ':') : NULL;
-    int port = colon ? atoi(colon + 1) + (nodes != NULL) : free_port(), six = *host == '[';
+    int port = colon ? atoi(colon + 1) + (nodes != NULL) : launch_free_port(), six = *host == '[';
     int n = (colon ? (int)(colon - host) : (int)strlen(host)) - 2 * six;
     if (port < 1 || port > 65535)
         return FAIL(ERR_CONFIG, "no port is left for MASTER_PORT\nuse a --master-port below 65535");
@@ -130,7 +130,7 @@ static enum error find_master(const struct launch_options *o, const char *nodes,
 
 /* ---- starting ---- */
 
-static int exit_code(enum error err, const struct launch_result *r) {
+static int launch_exit_code(enum error err, const struct launch_result *r) {
     if (r->first < 0) return err ? cli_fail(err) : r->exit_code;
     if (err) return cli_fail(err);
     fprintf(stderr, "error: rank %d ended with code %d; the others were ended %.2f s later\n", r->first, r->exit_code,
@@ -147,7 +147,7 @@ struct launch {
     struct nodes *together; /* of all hosts */
 };
 
-static bool others_have_ended(void *user) {
+static bool launch_others_have_ended(void *user) {
     const struct launch *l = user;
     return nodes_are_over(l->together);
 }
@@ -178,7 +178,7 @@ static enum error start_ranks(struct launch *l, const struct nodes_round *round,
                               .log_folder = o->logs,
                               .log = o->redirects && !o->tee ? NULL : stdout,
                               .grace = 5,
-                              .over = others_have_ended,
+                              .over = launch_others_have_ended,
                               .user = l};
     TRY(meeting_create_shared(p.size, &p.meeting));
     enum error err = launch_processes(&p, result);
@@ -187,7 +187,7 @@ static enum error start_ranks(struct launch *l, const struct nodes_round *round,
 }
 
 /* Whatever the rank that was lost has ended with: what it means is the program's own. */
-static bool starts_again(struct launch *l, const struct launch_result *r) {
+static bool launch_starts_again(struct launch *l, const struct launch_result *r) {
     if (r->first < 0 || r->asked || l->restarts == l->o->restarts) return false;
     char how[64];
     snprintf(how, sizeof how, r->signal ? "was killed by signal %d" : "ended with code %d",
@@ -207,7 +207,7 @@ static enum error launch_nodes(struct launch *l, struct launch_result *result) {
         if (err == ERR_MISMATCH) err = ERR_CONFIG; /* of how they were started */
         if (!err) err = start_ranks(l, &round, result);
         if (result->first >= 0) nodes_tell_failure(l->together);
-    } while (starts_again(l, result));
+    } while (launch_starts_again(l, result));
     nodes_close(l->together);
     return err;
 }
@@ -226,7 +226,7 @@ static enum error launch_open(const struct launch_options *o, struct pool *pool,
                                  .timeout = (double)o->timeout,
                                  .patience = 10}};
     if (!facts[1].value) return ERR_MEMORY;
-    TRY(count_processes(o->size, &l.nodes.locals));
+    TRY(launch_count_processes(o->size, &l.nodes.locals));
     TRY(program_words(o, pool, &l.program));
     if (o->logs) TRY(file_make_folders(o->logs));
     if (l.nodes.nodes_max > 1) TRY(master_of(o, pool, &l.nodes.master));
@@ -234,7 +234,7 @@ static enum error launch_open(const struct launch_options *o, struct pool *pool,
     return launch_nodes(&l, result);
 }
 
-static int run(const struct cli *cli) {
+static int launch_run(const struct cli *cli) {
     const struct launch_options *o = cli->options;
     struct launch_result result = {.first = -1};
     if (o->standalone && (o->nodes.max > 1 || o->node || o->master || o->port))
@@ -246,14 +246,14 @@ static int run(const struct cli *cli) {
     if (o->module && o->no_python) return cli_usage(cli, "-m runs a module by Python, --no-python runs none");
     if ((o->redirects || o->tee) && !o->logs) return cli_usage(cli, "-r and -t write to a folder: --log-dir DIR");
     enum error err = launch_open(o, cli->pool, &result);
-    return exit_code(err, &result);
+    return launch_exit_code(err, &result);
 }
 
 #define OUTPUTS(member) CONFIG_ENUM, AT(member), .choices = "0|3"
 static const struct option options[] = {
     {"-n", "N|auto",
      "number of processes on this host; auto: one for each GPU, or else for each core (gpu, cpu: of these)", CONFIG_INT,
-     AT(size), .read = read_size, .wants = "a number of processes from 1 on, auto, gpu or cpu",
+     AT(size), .read = launch_read_size, .wants = "a number of processes from 1 on, auto, gpu or cpu",
      .also = "--nproc-per-node", .missing = "how many processes? (-n N)", .variable = "PET_NPROC_PER_NODE"},
     {"--join-timeout", "S", "seconds for which the hosts wait for each other; default: 60", CONFIG_INT, AT(timeout), 1,
      1000000, .wants = "a number of seconds"},
@@ -290,5 +290,5 @@ const struct command command_launch = {
     .summary = "starts a program of your own as N ranks (RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, ... are set)",
     OPTIONS(options),
     .standard = &(const struct launch_options){.nodes = {1, 1}, .timeout = 60},
-    .run = run,
+    .run = launch_run,
 };

@@ -30,7 +30,7 @@ struct run_options {
 #define OPTIONS_STRUCT struct run_options
 
 /* A run that goes on in another mode: the link was chosen for the one before, and is chosen anew. */
-static enum error choose_link(struct run_options *o) {
+static enum error run_choose_link(struct run_options *o) {
     bool mode = false, link = false;
     for (int i = 0; i < o->config.nsets; i++) {
         mode |= !strncmp(o->config.sets[i], "mode=", 5);
@@ -41,7 +41,7 @@ static enum error choose_link(struct run_options *o) {
 }
 
 /* --nnodes 1:3 is run: {nodes: 3, elastic: {nodes: 1}}. */
-static enum error set_nodes(struct run_options *o, struct pool *pool) {
+static enum error run_set_nodes(struct run_options *o, struct pool *pool) {
     const char *colon = strchr(o->nodes, ':');
     const char *most = pool_printf(pool, "run.nodes=%s", colon ? colon + 1 : o->nodes);
     const char *least = pool_printf(pool, "run.elastic.nodes=%.*s", (int)strcspn(o->nodes, ":"), o->nodes);
@@ -51,7 +51,7 @@ static enum error set_nodes(struct run_options *o, struct pool *pool) {
 }
 
 /* --nproc-per-node 4 is devices: cpu:4; with a word (auto, gpu kinds) it is that word. */
-static enum error set_devices(struct run_options *o, struct pool *pool) {
+static enum error run_set_devices(struct run_options *o, struct pool *pool) {
     const char *kind = o->locals[strspn(o->locals, "0123456789")] ? "" : "cpu:";
     const char *text = pool_printf(pool, "devices=%s%s", kind, o->locals);
     return text ? cli_set(&o->config, text) : ERR_MEMORY;
@@ -59,7 +59,7 @@ static enum error set_devices(struct run_options *o, struct pool *pool) {
 
 /* ---- running ---- */
 /* hints: not for each of several ranks, all of which tell the same. */
-static int exit_code(enum error err, int code, bool hints) {
+static int run_exit_code(enum error err, int code, bool hints) {
     if (err != ERR_NONE) {
         log_error("%s", error_message());
         if (hints && *error_hint()) log_info("hint: %s", error_hint());
@@ -75,7 +75,7 @@ static int run_as_rank(struct job *job, const struct launch_self *self) {
     job->console_out = self->console_out;
     job->console_err = self->console_err;
     enum error err = job->mode->launch(job, &code);
-    return exit_code(err, code, self->local == 0);
+    return run_exit_code(err, code, self->local == 0);
 }
 
 static int run_whole(struct job *job, const char *run_dir) {
@@ -86,12 +86,12 @@ static int run_whole(struct job *job, const char *run_dir) {
     int code = 0;
     err = job_check_units(job); /* before there is a directory */
     if (err == ERR_NONE) err = cli_train(job, run_dir, &code);
-    return exit_code(err, code, true);
+    return run_exit_code(err, code, true);
 }
 
 /* Records a failure. A checkpoint that is refused has begun no run, and a stop that was asked for is no failure. */
-static enum error note_failure(const struct run_place *p, enum error err, int code, const char *reason,
-                               struct pool *pool) {
+static enum error run_note_failure(const struct run_place *p, enum error err, int code, const char *reason,
+                                   struct pool *pool) {
     char words[ERROR_WORDS];
     error_words(words, sizeof words);
     if (err != ERR_NONE) code = error_exit_code(err);
@@ -117,7 +117,7 @@ static enum error train_here(struct job *job, const char *run_dir, struct dashbo
     enum error err = job->mode->launch(job, code);
     if (place.resume && (err == ERR_CONFIG || *code == error_exit_code(ERR_CONFIG)))
         run_place_restore(&place, job->settings->pool);
-    return note_failure(&place, err, *code, reason, job->settings->pool);
+    return run_note_failure(&place, err, *code, reason, job->settings->pool);
 }
 
 enum error cli_train(struct job *job, const char *run_dir, int *code) {
@@ -171,9 +171,9 @@ static int train_command(const struct cli *cli) {
     struct run_options *o = cli->options;
     const char *path = o->config.path;
     enum error err = path ? cli_run_dir(path, cli->pool, &o->config.path, &o->run_dir) : ERR_NONE;
-    if (err == ERR_NONE && o->nodes) err = set_nodes(o, cli->pool);
-    if (err == ERR_NONE && o->locals) err = set_devices(o, cli->pool);
-    if (err == ERR_NONE) err = choose_link(o);
+    if (err == ERR_NONE && o->nodes) err = run_set_nodes(o, cli->pool);
+    if (err == ERR_NONE && o->locals) err = run_set_devices(o, cli->pool);
+    if (err == ERR_NONE) err = run_choose_link(o);
     return err == ERR_NONE ? run_parsed(o) : cli_fail(err);
 }
 

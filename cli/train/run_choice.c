@@ -36,7 +36,7 @@ void run_choice_failed(const struct run_place *p, int code, const char *words, s
 
 /* ---- which run ---- */
 
-static enum error draw_id(struct pool *pool, const char **out) {
+static enum error choice_draw_id(struct pool *pool, const char **out) {
     uint64_t id = 0;
     while (id == 0)
         if (getrandom(&id, sizeof id, 0) != (ssize_t)sizeof id)
@@ -46,7 +46,7 @@ static enum error draw_id(struct pool *pool, const char **out) {
 }
 
 /* Whether a path to resume from means the newest checkpoint of the very directory. */
-static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
+static bool choice_is_newest_of(const char *dir, const char *path, struct pool *pool) {
     const char *newest = checkpoint_newest_step(dir, NULL, pool);
     if (!checkpoint_run_id(path, pool)) path = checkpoint_newest_step(path, NULL, pool);
     return newest && path && file_is_same(newest, path);
@@ -54,8 +54,8 @@ static bool is_newest_of(const char *dir, const char *path, struct pool *pool) {
 
 /* The next start of the job whose start before made this directory. It goes on where the run is; a
  * run that has saved nothing begins as it did. A launcher does not count a start with another number of ranks. */
-static enum error starts_again(const struct run_settings *s, const struct run_record *r, struct run_place *p,
-                               bool *again) {
+static enum error choice_starts_again(const struct run_settings *s, const struct run_record *r, struct run_place *p,
+                                      bool *again) {
     bool uncounted = s->config.launched.by && s->config.run.elastic.min;
     struct launcher_job job;
     char *newest;
@@ -66,7 +66,7 @@ static enum error starts_again(const struct run_settings *s, const struct run_re
     return ERR_NONE;
 }
 
-static enum error refuse_others(const struct run_place *p, struct pool *pool) {
+static enum error choice_refuse_others(const struct run_place *p, struct pool *pool) {
     const char *step = checkpoint_newest_step(p->dir, RUN_ANY, pool);
     const char *of = step ? checkpoint_run_id(step, pool) : NULL;
     if (!of) return ERR_NONE;
@@ -77,7 +77,7 @@ static enum error refuse_others(const struct run_place *p, struct pool *pool) {
 }
 
 /* The id of a run that continues: its checkpoint's, or else its record's; "": neither has one. */
-static const char *id_of(const struct run_place *p, const struct run_record *r, struct pool *pool) {
+static const char *choice_id_of(const struct run_place *p, const struct run_record *r, struct pool *pool) {
     const char *saved = p->resume && !p->elsewhere ? checkpoint_run_id(p->resume, pool) : NULL;
     return saved && *saved ? saved : r->run_id;
 }
@@ -88,13 +88,13 @@ enum error run_choice_make(const struct run_settings *s, struct run_place *p) {
     if (s->config.run.node_rank > 0) /* node 0 says which run it is */
         return ERR_NONE;
     struct run_record r = run_record_read(p->dir, pool);
-    if (p->elsewhere) p->elsewhere = !is_newest_of(p->dir, p->resume, pool);
+    if (p->elsewhere) p->elsewhere = !choice_is_newest_of(p->dir, p->resume, pool);
     if (p->resume && !p->elsewhere) p->fresh = false;
-    if (p->fresh) TRY(starts_again(s, &r, p, &again));
+    if (p->fresh) TRY(choice_starts_again(s, &r, p, &again));
     if (again) p->fresh = false;
-    if (p->fresh) TRY(refuse_others(p, pool));
-    p->run_id = p->fresh ? "" : id_of(p, &r, pool);
-    return *p->run_id ? ERR_NONE : draw_id(pool, &p->run_id);
+    if (p->fresh) TRY(choice_refuse_others(p, pool));
+    p->run_id = p->fresh ? "" : choice_id_of(p, &r, pool);
+    return *p->run_id ? ERR_NONE : choice_draw_id(pool, &p->run_id);
 }
 
 /* ---- what is left of another ---- */

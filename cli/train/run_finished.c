@@ -12,7 +12,8 @@
 
 /* What the run has left tells of its end, and its last checkpoint is of that. One that was stopped has not
  * evaluated yet. */
-static bool has_ended(const struct job *job, const struct run_place *p, struct pool *pool, struct run_result *r) {
+static bool finished_has_ended(const struct job *job, const struct run_place *p, struct pool *pool,
+                               struct run_result *r) {
     const char *last = checkpoint_newest_step(p->dir, p->run_id, pool);
     int64_t step;
     if (!last || run_result_summary(p->dir, pool, r) != ERR_NONE || strcmp(r->run_id, p->run_id) != 0) return false;
@@ -22,19 +23,19 @@ static bool has_ended(const struct job *job, const struct run_place *p, struct p
 }
 
 /* Whether it ended by a target that is this job's, or a harder one. */
-static bool target_reached(const struct train_config *c, const struct run_result *r) {
+static bool finished_target_reached(const struct train_config *c, const struct run_result *r) {
     if (!c->until_metric || strcmp(r->event, "target reached") != 0) return false;
     const struct metric *m = metric_find(c->until_metric);
     return metric_reaches(m, metric_is_val(m) ? r->val_of[m - metric_table] : r->train_loss, c->until_value);
 }
 
 /* Whether this job would make no step after that end. The ranks report what is wrong with its data. */
-static enum error none_left(const struct job *job, const struct run_result *r, bool *none) {
+static enum error finished_none_left(const struct job *job, const struct run_result *r, bool *none) {
     const struct train_config *c = &job->settings->config.train;
     struct config_errors *errors;
     struct job_facts facts;
     *none = c->patience_metric && !strcmp(c->patience_metric, r->patience) && r->waits >= c->patience_most;
-    *none = *none || target_reached(c, r);
+    *none = *none || finished_target_reached(c, r);
     if (c->length.unit == SPAN_SECONDS) *none = *none || r->train_s >= c->length.value;
     if (*none || c->length.unit == SPAN_SECONDS) return ERR_NONE;
     TRY(config_errors_create(&errors));
@@ -56,7 +57,7 @@ static enum error finished_print(const struct job *job, struct pool *pool) {
 static enum error finished_look(const struct job *job, const struct run_place *p, struct pool *pool, bool *finished) {
     struct run_result *r = pool_alloc(pool, sizeof *r);
     if (!r) return ERR_MEMORY;
-    if (has_ended(job, p, pool, r)) TRY(none_left(job, r, finished));
+    if (finished_has_ended(job, p, pool, r)) TRY(finished_none_left(job, r, finished));
     if (*finished && run_record_read(p->dir, pool).code) TRY(run_choice_write(p, pool)); /* a start since has failed */
     if (!*finished || job->console_out < 0) return ERR_NONE;
     log_info("already finished (%lld steps); nothing to do", (long long)r->steps);

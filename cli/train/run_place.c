@@ -36,7 +36,7 @@ static char *dir_expand(const struct run_settings *s, const char *when) {
     return node && out ? pool_printf(pool, "%s-node-%d", out, node) : out;
 }
 
-static time_t path_modified(const char *path) {
+static time_t place_path_modified(const char *path) {
     struct stat st;
     return stat(path, &st) == 0 ? st.st_mtime : 0;
 }
@@ -48,9 +48,9 @@ void run_place_newest(const struct run_settings *s, struct run_place *out) {
     time_t newest = 0;
     for (size_t i = 0; i < found.gl_pathc; i++) {
         char *checkpoint;
-        if (path_modified(found.gl_pathv[i]) < newest) continue;
+        if (place_path_modified(found.gl_pathv[i]) < newest) continue;
         if (checkpoint_find(found.gl_pathv[i], NULL, s->pool, &checkpoint) != ERR_NONE) continue;
-        newest = path_modified(found.gl_pathv[i]);
+        newest = place_path_modified(found.gl_pathv[i]);
         out->dir = pool_printf(s->pool, "%s", found.gl_pathv[i]);
         out->resume = checkpoint;
     }

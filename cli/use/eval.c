@@ -49,7 +49,7 @@ static enum error known_read(struct cli_trained *t, const char *folder) {
 }
 
 /* Makes the folder where ranks find the configuration. They also report here all that they write there. */
-static enum error make_place(struct cli_trained *t, char **folder) {
+static enum error eval_make_place(struct cli_trained *t, char **folder) {
     TRY(file_make_temporary("eval", t->settings.pool, folder));
     t->job.run_dir = *folder;
     TRY(known_write(t, *folder));
@@ -64,7 +64,7 @@ static int ranks_evaluate(struct cli_trained *t) {
     if (err != ERR_NONE) return error_exit_code(err);
     t->job.data_digest = facts.data;
     err = job_check_units(&t->job);
-    if (err == ERR_NONE) err = make_place(t, &folder);
+    if (err == ERR_NONE) err = eval_make_place(t, &folder);
     if (err == ERR_NONE) err = t->job.mode->launch(&t->job, &code);
     if (err != ERR_NONE) code = cli_fail(err);
     if (!t->job.run_dir) return code;
@@ -89,7 +89,7 @@ static int evaluate_as_rank(struct cli_trained *t, const struct launch_self *sel
     return err == ERR_NONE ? code : cli_fail(err);
 }
 
-static void set_task(struct cli_trained *t, bool on_train) {
+static void eval_set_task(struct cli_trained *t, bool on_train) {
     t->job.task = JOB_EVALUATE;
     t->job.on_train = on_train;
     t->job.command[0] = "eval";
@@ -98,26 +98,26 @@ static void set_task(struct cli_trained *t, bool on_train) {
 }
 
 /* Drops the hosts on which the run was trained: this host evaluates it, unless more are asked for. */
-static enum error forget_hosts(struct cli_trained *t) {
+static enum error eval_forget_hosts(struct cli_trained *t) {
     TRY(cli_set_first(&t->config, "run.nodes=1"));
     TRY(cli_set_first(&t->config, "run.node_rank=0"));
     return cli_set_first(&t->config, "comm.link=auto");
 }
 
-static int set_evaluate(struct cli_trained *t, bool on_train) {
+static int eval_set_evaluate(struct cli_trained *t, bool on_train) {
     bool rank;
     struct launch_self self;
     struct launcher launcher;
     enum error err = launch_self(&self, &rank);
     rank = rank && self.own;
-    if (err == ERR_NONE) err = forget_hosts(t);
+    if (err == ERR_NONE) err = eval_forget_hosts(t);
     if (err != ERR_NONE) return cli_fail(err);
     struct run_launched launched = cli_launched(&launcher);
     if (!rank) t->config.launched = &launched;
     err = cli_trained_load(t);
     if (err == ERR_NONE && !rank) err = cli_trained_weights(t);
     if (err != ERR_NONE) return error_exit_code(err);
-    set_task(t, on_train);
+    eval_set_task(t, on_train);
     signal(SIGPIPE, SIG_IGN); /* a reader that has gone is no rank that is lost */
     return rank ? evaluate_as_rank(t, &self) : ranks_evaluate(t);
 }
@@ -125,7 +125,7 @@ static int set_evaluate(struct cli_trained *t, bool on_train) {
 static int eval_command(const struct cli *cli) {
     struct eval_options *o = cli->options;
     o->trained.pool = cli->pool;
-    int code = set_evaluate(&o->trained, o->split);
+    int code = eval_set_evaluate(&o->trained, o->split);
     run_settings_free(&o->trained.settings);
     return code;
 }

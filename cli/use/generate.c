@@ -86,7 +86,7 @@ static enum error write_token(const struct writer *w, int32_t token) {
 
 /* The prompt's tokens; without a prompt the text begins as if after a line's end, or with the
  * first token where there is no such character. */
-static enum error take_prompt(struct writer *w) {
+static enum error generate_take_prompt(struct writer *w) {
     const char *prompt = w->o->prompt ? w->o->prompt : "\n";
     size_t n = strlen(prompt);
     int32_t *tokens = malloc((n + 1) * sizeof *tokens);
@@ -102,7 +102,7 @@ static enum error take_prompt(struct writer *w) {
 
 /* ---- all ---- */
 
-static enum error check_model(const struct trainer *t) {
+static enum error generate_check_model(const struct trainer *t) {
     const struct dataset *d = t->feed.data;
     if (d->type == SAMPLE_TOKENS && d->labels == shape_count(&d->shape) && d->ops->decode) return ERR_NONE;
     return FAIL(ERR_CONFIG,
@@ -110,7 +110,7 @@ static enum error check_model(const struct trainer *t) {
                 d->name);
 }
 
-static enum error take_memory(struct writer *w) {
+static enum error generate_take_memory(struct writer *w) {
     const struct dataset *d = w->t->feed.data;
     w->context = shape_count(&d->shape);
     w->vocabulary = d->classes;
@@ -120,10 +120,10 @@ static enum error take_memory(struct writer *w) {
     return FAIL(ERR_MEMORY, "no memory for a text");
 }
 
-static enum error write_text(struct writer *w) {
-    TRY(check_model(w->t));
-    TRY(take_memory(w));
-    TRY(take_prompt(w));
+static enum error generate_write_text(struct writer *w) {
+    TRY(generate_check_model(w->t));
+    TRY(generate_take_memory(w));
+    TRY(generate_take_prompt(w));
     struct trainer *t = w->t;
     enum precision precision = (enum precision)t->config->precision;
     TRY(decoder_create(t->model, t->device, precision, t->arena.values, t->arena.buffers, &w->decoder));
@@ -147,7 +147,7 @@ static int generate_command(const struct cli *cli) {
     struct generate_options *o = cli->options;
     struct writer w = {.o = o, .shown = isatty(STDOUT_FILENO)};
     enum error err = cli_trained_open(&o->trained, cli->pool, &w.t);
-    int code = err == ERR_NONE ? cli_end(write_text(&w)) : error_exit_code(err);
+    int code = err == ERR_NONE ? cli_end(generate_write_text(&w)) : error_exit_code(err);
     decoder_free(w.decoder);
     free(w.window);
     free(w.candidates);

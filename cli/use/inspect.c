@@ -78,7 +78,7 @@ static enum error show_tensor(struct inspect_shown *s, const struct st_file *f, 
 }
 
 /* What the network was trained on, where the file tells. */
-static enum error show_preprocessing(struct inspect_shown *s, const struct st_file *f) {
+static enum error inspect_show_preprocessing(struct inspect_shown *s, const struct st_file *f) {
     const char *text = json_get_text(f->metadata, "preprocessing");
     struct preprocessing *p;
     if (!text) return ERR_NONE;
@@ -95,14 +95,14 @@ static enum error show_tensors(struct inspect_shown *s, const struct st_file *f)
     json_string(&s->j, "file", f->path);
     json_int(&s->j, "bytes", (int64_t)f->data_bytes);
     if (!s->json) printf("%s: %d tensors, %s\n", f->path, f->count, text_of_bytes((double)f->data_bytes, bytes));
-    TRY(show_preprocessing(s, f));
+    TRY(inspect_show_preprocessing(s, f));
     json_open(&s->j, "tensors", '[');
     for (int i = 0; i < f->count; i++) TRY(show_tensor(s, f, &f->tensors[i]));
     json_close(&s->j, ']');
     return ERR_NONE;
 }
 
-static enum error show_file(struct inspect_shown *s, const char *path) {
+static enum error inspect_show_file(struct inspect_shown *s, const char *path) {
     struct st_file f;
     TRY(st_open(path, &f));
     json_open(&s->j, NULL, '{');
@@ -115,21 +115,21 @@ static enum error show_file(struct inspect_shown *s, const char *path) {
 /* ---- folders ---- */
 static const struct json_limits limits = {.depth = 8, .entries = 1 << 20, .text = 16 << 20};
 
-static void print_text(const char *text) {
+static void inspect_print_text(const char *text) {
     char *copy = strdup(text);
     if (copy) printf("%s", text_defuse(copy, "\n"));
     free(copy);
 }
 
-static void print_json(const struct json_value *v, int indent) {
+static void inspect_print_json(const struct json_value *v, int indent) {
     if (v->key && !strcmp(v->key, "preprocessing")) return; /* shown with the model's file */
     if (v->key) {
         printf("%*s", indent, "");
-        print_text(v->key);
+        inspect_print_text(v->key);
         printf(": ");
     }
     if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) {
-        print_text(v->text);
+        inspect_print_text(v->text);
         printf("\n");
     } else if (v->kind == JSON_BOOL || v->kind == JSON_NULL)
         printf("%s\n", v->kind == JSON_NULL ? "none" : v->truth ? "yes" : "no");
@@ -138,12 +138,12 @@ static void print_json(const struct json_value *v, int indent) {
         printf("\n");
     } else {
         if (v->key) printf("\n");
-        for (int i = 0; i < v->count; i++) print_json(&v->children[i], indent + (v->key ? 2 : 0));
+        for (int i = 0; i < v->count; i++) inspect_print_json(&v->children[i], indent + (v->key ? 2 : 0));
     }
 }
 
 /* The file's object: printed, or a member of ours. */
-static enum error show_object(struct inspect_shown *s, const char *dir, const char *name, const char *key) {
+static enum error inspect_show_object(struct inspect_shown *s, const char *dir, const char *name, const char *key) {
     const struct json_value *v;
     char *text, *path = pool_printf(s->pool, "%s/%s", dir, name);
     size_t n;
@@ -154,7 +154,7 @@ static enum error show_object(struct inspect_shown *s, const char *dir, const ch
     if (s->json)
         json_raw(&s->j, key, text);
     else
-        print_json(v, 0);
+        inspect_print_json(v, 0);
     return ERR_NONE;
 }
 
@@ -163,20 +163,20 @@ static enum error show_checkpoint(struct inspect_shown *s, const char *dir) {
                                         "ema.safetensors"};
     json_string(&s->j, "checkpoint", dir);
     if (!s->json) printf("checkpoint %s\n", dir);
-    TRY(show_object(s, dir, "manifest.json", "manifest"));
+    TRY(inspect_show_object(s, dir, "manifest.json", "manifest"));
     json_open(&s->j, "files", '[');
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
         char *path = pool_printf(s->pool, "%s/%s", dir, files[i]);
         if (!path) return ERR_MEMORY;
         if (i == sizeof files / sizeof *files - 1 && !file_exists(path)) continue;
-        TRY(show_file(s, path));
+        TRY(inspect_show_file(s, path));
     }
     json_close(&s->j, ']');
     return ERR_NONE;
 }
 
 /* Prints where the ranks were, from what their flight recorders left; nothing when there are none. */
-static enum error show_flight(const char *dir, struct pool *pool) {
+static enum error inspect_show_flight(const char *dir, struct pool *pool) {
     struct recording *ranks = NULL, one;
     int n = 0;
     for (int r = 0; r < (ranks ? ranks->size : RANKS_MOST); r++) {
@@ -198,13 +198,13 @@ static enum error show_flight(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show_run(struct inspect_shown *s, const char *dir) {
+static enum error inspect_show_run(struct inspect_shown *s, const char *dir) {
     char *path = pool_printf(s->pool, "%s/summary.json", dir), *checkpoint = NULL;
     if (!path) return ERR_MEMORY;
     json_string(&s->j, "run", dir);
     if (!s->json) printf("run %s\n", dir);
     if (file_exists(path))
-        TRY(show_object(s, dir, "summary.json", "summary"));
+        TRY(inspect_show_object(s, dir, "summary.json", "summary"));
     else if (!s->json)
         printf("not finished: no summary.json\n");
     enum error err = checkpoint_find(dir, NULL, s->pool, &checkpoint);
@@ -219,11 +219,11 @@ static enum error show_run(struct inspect_shown *s, const char *dir) {
         printf("newest checkpoint: %s (engine inspect shows what is in it)\n", checkpoint);
     else
         printf("no checkpoint\n");
-    return show_flight(dir, s->pool);
+    return inspect_show_flight(dir, s->pool);
 }
 
 /* What the ranks have left, also those of a run that has not come to its end. */
-static enum error merge_trace(const char *dir, struct pool *pool) {
+static enum error inspect_merge_trace(const char *dir, struct pool *pool) {
     struct trace_rank *ranks;
     int n;
     TRY(trace_read_all(dir, pool, &ranks, &n));
@@ -242,7 +242,7 @@ static enum error merge_trace(const char *dir, struct pool *pool) {
     return ERR_NONE;
 }
 
-static enum error show_folder(struct inspect_shown *s, const char *path) {
+static enum error inspect_show_folder(struct inspect_shown *s, const char *path) {
     char *manifest = pool_printf(s->pool, "%s/manifest.json", path),
          *resolved = pool_printf(s->pool, "%s/resolved.yaml", path);
     if (!manifest || !resolved) return ERR_MEMORY;
@@ -250,7 +250,7 @@ static enum error show_folder(struct inspect_shown *s, const char *path) {
     if (!checkpoint && !file_exists(resolved))
         return FAIL(ERR_INPUT, "'%s' is neither a checkpoint nor a run directory", path);
     json_open(&s->j, NULL, '{');
-    TRY(checkpoint ? show_checkpoint(s, path) : show_run(s, path));
+    TRY(checkpoint ? show_checkpoint(s, path) : inspect_show_run(s, path));
     json_close(&s->j, '}');
     return ERR_NONE;
 }
@@ -260,8 +260,8 @@ static enum error inspect_path(const char *path, bool json, struct pool *pool) {
     struct inspect_shown s = {.pool = pool, .json = json};
     bool groups = !path || stat(path, &st) != 0;
     enum error err = groups                ? inspect_groups(path, json ? &s.j : NULL, pool)
-                     : S_ISDIR(st.st_mode) ? show_folder(&s, path)
-                                           : show_file(&s, path);
+                     : S_ISDIR(st.st_mode) ? inspect_show_folder(&s, path)
+                                           : inspect_show_file(&s, path);
     if (json) return cli_json(err, &s.j, stdout);
     json_fini(&s.j);
     return err;
@@ -271,7 +271,7 @@ static int inspect_command(const struct cli *cli) {
     const struct inspect_options *o = cli->options;
     if (o->trace && !o->path) return cli_usage(cli, "--trace needs a run directory");
     if (o->trace && o->json) return cli_usage(cli, "--trace writes a file, and no --json");
-    enum error err = o->trace ? merge_trace(o->path, cli->pool) : inspect_path(o->path, o->json, cli->pool);
+    enum error err = o->trace ? inspect_merge_trace(o->path, cli->pool) : inspect_path(o->path, o->json, cli->pool);
     return cli_end(err);
 }
 

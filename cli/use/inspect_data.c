@@ -8,7 +8,7 @@
 
 enum { ROOM = 88 };
 
-static void print_moments(const struct preprocessing *p) {
+static void inspect_print_moments(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     double mean[CHANNELS_MAX], std[CHANNELS_MAX];
     if (d->type == SAMPLE_TOKENS) return;
@@ -21,7 +21,7 @@ static void print_moments(const struct preprocessing *p) {
 }
 
 /* Names between commas, on lines of ROOM bytes or a little more. */
-static void print_names(const char *const *names, int64_t count) {
+static void inspect_print_names(const char *const *names, int64_t count) {
     size_t used = 0;
     for (int64_t k = 0; k < count; k++) {
         char name[256];
@@ -37,7 +37,7 @@ static void print_names(const char *const *names, int64_t count) {
 }
 
 /* The first characters, as they are written in C. */
-static void print_characters(const struct preprocessing *p) {
+static void inspect_print_characters(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     size_t used = 0;
     int64_t k = 0;
@@ -55,14 +55,14 @@ static void print_characters(const struct preprocessing *p) {
     printf("\"%s\n", k < d->classes ? " ..." : "");
 }
 
-static void print_vocabulary(const struct preprocessing *p) {
+static void inspect_print_vocabulary(const struct preprocessing *p) {
     const struct dataset *d = &p->set.base;
     if (d->type != SAMPLE_TOKENS) return;
     printf("  vocabulary  %lld %s", (long long)d->classes,
            !p->text       ? "tokens, whose text is not known\n"
            : p->set.bytes ? "bytes\n"
                           : "characters: ");
-    if (p->set.characters) print_characters(p);
+    if (p->set.characters) inspect_print_characters(p);
 }
 
 void inspect_preprocessing(const struct preprocessing *p) {
@@ -73,7 +73,7 @@ void inspect_preprocessing(const struct preprocessing *p) {
            sample_types[d->type]);
     if (d->part > 0 && d->part < 1) printf(", the middle %.4g of a picture's shorter side", d->part);
     printf("\n");
-    print_moments(p);
+    inspect_print_moments(p);
     if (d->classes && d->type != SAMPLE_TOKENS) printf("  classes     %lld\n", (long long)d->classes);
     if (d->targets)
         printf("  targets     %lld%s\n", (long long)d->targets, p->norm.targets ? "" : ", learned as they are");
@@ -82,11 +82,11 @@ void inspect_preprocessing(const struct preprocessing *p) {
                1 / (double)p->norm.target_scale[0], p->norm.targets > 1 ? ", ..." : "");
     if (p->class_names) {
         printf("  class names ");
-        print_names(p->class_names, d->classes);
+        inspect_print_names(p->class_names, d->classes);
     }
     if (p->column_names) {
         printf("  columns     ");
-        print_names(p->column_names, shape_count(&d->shape) + 1);
+        inspect_print_names(p->column_names, shape_count(&d->shape) + 1);
     }
-    print_vocabulary(p);
+    inspect_print_vocabulary(p);
 }

@@ -12,7 +12,7 @@
 #include <time.h>
 
 /* The command line of the first rank that lives; "": none does. */
-static void find_program(const struct flight_group *g, char out[160]) {
+static void groups_find_program(const struct flight_group *g, char out[160]) {
     *out = '\0';
     for (int i = 0; i < g->n && !*out; i++) {
         char path[40];
@@ -29,7 +29,7 @@ static void find_program(const struct flight_group *g, char out[160]) {
     }
 }
 
-static void print_title(const struct flight_group *g) {
+static void groups_print_title(const struct flight_group *g) {
     char program[160], opened[32] = "";
     int split, color;
     time_t seconds = (time_t)(g->opened / 1000000000);
@@ -39,14 +39,14 @@ static void print_title(const struct flight_group *g) {
     if (*g->ranks->label) printf(", %s", g->ranks->label);
     if (part && sscanf(part, ".%9d-%9d", &split, &color) == 2) printf(", split %d, color %d", split, color);
     if (localtime_r(&seconds, &t)) strftime(opened, sizeof opened, "%Y-%m-%d %H:%M:%S", &t);
-    find_program(g, program);
+    groups_find_program(g, program);
     printf(": opened %s%s%s\n", opened, *program ? ", " : "", program);
 }
 
 static enum error print_group(const struct flight_group *g, bool whole, struct pool *pool) {
     char *text;
     TRY(recording_merge(g->ranks, g->n, whole, pool, &text));
-    print_title(g);
+    groups_print_title(g);
     printf("%s\n", text);
     return ERR_NONE;
 }
@@ -71,14 +71,14 @@ static bool group_is_meant(const struct flight_group *g, const char *word) {
     return false;
 }
 
-static bool has_calls(const struct flight_group *g) {
+static bool groups_has_calls(const struct flight_group *g) {
     bool any = false;
     for (int i = 0; i < g->n; i++) any |= g->ranks[i].ncalls > 0;
     return any;
 }
 
 /* The index from which on the newest SHOWN groups that have ended lie. */
-static int first_ended(const struct flight_group *groups, int n) {
+static int groups_first_ended(const struct flight_group *groups, int n) {
     enum { SHOWN = 3 };
     int i = n, ended = 0;
     while (i > 0 && ended < SHOWN) ended += !groups[--i].lives;
@@ -87,7 +87,7 @@ static int first_ended(const struct flight_group *groups, int n) {
 
 static enum error groups_show(const struct flight_group *groups, int n, const char *word, struct json *j,
                               struct pool *pool) {
-    int shown = 0, idle = 0, older = 0, first = word || j ? 0 : first_ended(groups, n);
+    int shown = 0, idle = 0, older = 0, first = word || j ? 0 : groups_first_ended(groups, n);
     for (int lives = 1; lives >= 0; lives--)
         for (int i = 0; i < n; i++) {
             if (groups[i].lives != lives || (word && !group_is_meant(&groups[i], word))) continue;
@@ -95,7 +95,7 @@ static enum error groups_show(const struct flight_group *groups, int n, const ch
                 older++;
             else if (j)
                 group_json(&groups[i], j);
-            else if (!word && !has_calls(&groups[i]))
+            else if (!word && !groups_has_calls(&groups[i]))
                 idle++;
             else
                 TRY(print_group(&groups[i], word != NULL, pool));

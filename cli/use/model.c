@@ -48,7 +48,7 @@ static int model_list(const struct cli *cli) {
 
 /* ---- the network that is meant ------------------------------------------------------------ */
 
-static enum error refuse_target(const char *target) {
+static enum error model_refuse_target(const char *target) {
     const char *names[64];
     int n = 0;
     for (; cli_zoo_name(n) && n < 64; n++) names[n] = cli_zoo_name(n);
@@ -58,10 +58,10 @@ static enum error refuse_target(const char *target) {
 }
 
 /* A name of the zoo goes before a file of the same name. */
-static enum error take_target(struct model_options *o, struct pool *pool) {
+static enum error model_take_target(struct model_options *o, struct pool *pool) {
     o->zoo = zoo_find(o->target);
     bool is_path = strpbrk(o->target, "/.") || !strcmp(o->target, "-") || file_is_folder(o->target);
-    if (!o->zoo && !is_path) return refuse_target(o->target);
+    if (!o->zoo && !is_path) return model_refuse_target(o->target);
     if (!o->zoo) {
         o->config.path = o->target;
         return ERR_NONE;
@@ -71,7 +71,7 @@ static enum error take_target(struct model_options *o, struct pool *pool) {
 }
 
 /* Input and classes: from the options, else the data of a configuration, else what the zoo says. */
-static enum error take_shapes(const struct model_options *o, struct model_view *v) {
+static enum error model_take_shapes(const struct model_options *o, struct model_view *v) {
     struct zoo_about about;
     if (o->zoo) {
         TRY(zoo_about(o->zoo, v->settings.pool, &about));
@@ -88,7 +88,7 @@ static enum error take_shapes(const struct model_options *o, struct model_view *
 /* ---- show --------------------------------------------------------------------------------- */
 
 /* A map of one key, as text. */
-static const char *map_text(const char *key, struct node *value, struct pool *pool) {
+static const char *model_map_text(const char *key, struct node *value, struct pool *pool) {
     struct node *items[] = {value};
     struct node map = {.kind = NODE_MAP, .items = items, .count = 1};
     value->key = key;
@@ -104,14 +104,14 @@ static enum error model_show(const struct model_view *v, struct config_errors *e
     if (config_errors_count(e) > errors) return FAIL(ERR_CONFIG, "the model is not valid");
     struct node *items[] = {layers};
     struct node model = {.kind = NODE_MAP, .items = items, .count = 1};
-    if (!(text = map_text("model", &model, pool))) return ERR_MEMORY;
+    if (!(text = model_map_text("model", &model, pool))) return ERR_MEMORY;
     printf("# %s, %lld classes\n%s", v->title, (long long)v->data.classes, text);
     return ERR_NONE;
 }
 
 /* ---- summary ------------------------------------------------------------------------------ */
 
-static enum error view_summarize(struct model_view *v, bool json, struct config_errors *e) {
+static enum error model_view_summarize(struct model_view *v, bool json, struct config_errors *e) {
     const struct run_config *c = &v->settings.config;
     TRY(planned_create(c, c->devices.kind, &v->data, e, &v->network));
     v->data.samples = v->network.plan->n;
@@ -123,15 +123,15 @@ static int model_view_print(const struct cli *cli, bool whole) {
     struct model_options *o = cli->options;
     struct config_errors *e;
     struct model_view v = {.title = o->target};
-    enum error err = take_target(o, cli->pool);
+    enum error err = model_take_target(o, cli->pool);
     if (err != ERR_NONE) return cli_fail(err);
     err = cli_load(&o->config, &v.settings);
     int code = error_exit_code(err);
     if (err == ERR_NONE) {
         err = config_errors_create(&e);
         if (err == ERR_NONE) {
-            err = take_shapes(o, &v);
-            if (err == ERR_NONE) err = whole ? model_show(&v, e) : view_summarize(&v, o->json, e);
+            err = model_take_shapes(o, &v);
+            if (err == ERR_NONE) err = whole ? model_show(&v, e) : model_view_summarize(&v, o->json, e);
             char *text = config_errors_count(e) ? config_errors_text(e, v.settings.pool) : NULL;
             if (text) fputs(text, stderr);
             code = text ? error_exit_code(err) : cli_end(err);
@@ -145,11 +145,11 @@ static int model_view_print(const struct cli *cli, bool whole) {
 
 /* ---- the command -------------------------------------------------------------------------- */
 
-static int show_layers(const struct cli *cli) {
+static int model_show_layers(const struct cli *cli) {
     return model_view_print(cli, true);
 }
 
-static int show_summary(const struct cli *cli) {
+static int model_show_summary(const struct cli *cli) {
     return model_view_print(cli, false);
 }
 
@@ -168,11 +168,11 @@ static const struct option show_options[] = {SHARED, {0}};
 static const struct option summary_options[] = {SHARED, OPTION_JSON("one JSON object on standard output"), {0}};
 static const struct command forms[] = {
     {"list", "lists the zoo, with inputs and parameters", .run = model_list},
-    {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = show_layers},
+    {"show", "prints all layers of a model, as a valid configuration", OPTIONS(show_options), .run = model_show_layers},
     {"summary",
      "prints shape, parameters, operations and memory of each layer, totals, and the order in which gradients become "
      "ready",
-     OPTIONS(summary_options), .run = show_summary}};
+     OPTIONS(summary_options), .run = model_show_summary}};
 
 const struct command command_model = {
     .name = "model",

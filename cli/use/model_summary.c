@@ -38,7 +38,7 @@ static void rows_fill(const struct model_view *v, struct summary_row *rows) {
     }
 }
 
-static const struct optim_ops *optimizer_of(const struct model_view *v) {
+static const struct optim_ops *summary_optimizer_of(const struct model_view *v) {
     int count;
     return optim_kinds(&count)[v->settings.config.optimizer.kind.index];
 }
@@ -51,7 +51,7 @@ static struct summary_totals totals_of(const struct model_view *v, const struct 
                                .activation_gradients = v->network.plan->gradients,
                                .scratch = (int64_t)v->network.plan->scratch};
     t.again = v->network.plan->again_flops;
-    t.state = optimizer_of(v)->nslots * t.weights;
+    t.state = summary_optimizer_of(v)->nslots * t.weights;
     for (int k = 0; k < v->network.model->nnodes; k++) t.forward += rows[k].forward, t.backward += rows[k].backward;
     return t;
 }
@@ -70,7 +70,7 @@ static void row_print(const struct summary_row *r, int width) {
         printf("  %36s\n", r->node->plan.view ? "a view" : "in the one before");
 }
 
-static void print_bytes(const char *what, int64_t bytes, const char *of) {
+static void summary_print_bytes(const char *what, int64_t bytes, const char *of) {
     char text[32];
     printf("%-24s %s%s\n", what, text_of_bytes((double)bytes, text), of);
 }
@@ -81,26 +81,26 @@ static void print_totals(const struct model_view *v, const struct summary_totals
     printf("operations of a sample   %.3f MFLOP forward, %.3f backward\n", t->forward / 1e6, t->backward / 1e6);
     printf("operations of a step     %.3f GFLOP (%lld samples)\n",
            (t->forward + t->backward) * (double)v->data.samples / 1e9, (long long)v->data.samples);
-    print_bytes("weights", t->weights, "");
-    print_bytes("gradients", t->gradients, ", which every step shares");
-    snprintf(of, sizeof of, " (%s)", optimizer_of(v)->section.name);
-    print_bytes("optimizer", t->state, of);
+    summary_print_bytes("weights", t->weights, "");
+    summary_print_bytes("gradients", t->gradients, ", which every step shares");
+    snprintf(of, sizeof of, " (%s)", summary_optimizer_of(v)->section.name);
+    summary_print_bytes("optimizer", t->state, of);
     snprintf(of, sizeof of, " for %lld samples", (long long)v->data.samples);
-    print_bytes("activations", t->activations, of);
+    summary_print_bytes("activations", t->activations, of);
     if (v->network.plan->stretches > 1) {
-        print_bytes("  without recomputation", v->network.plan->unstretched, "");
+        summary_print_bytes("  without recomputation", v->network.plan->unstretched, "");
         printf("recomputed               %.3f MFLOP a sample, in %d stretches\n", t->again / 1e6,
                v->network.plan->stretches);
     }
-    print_bytes("their gradients", t->activation_gradients, "");
-    print_bytes("scratch", t->scratch, "");
-    print_bytes("all of it",
-                t->weights + t->gradients + t->state + t->activations + t->activation_gradients + t->scratch,
-                " on one device");
+    summary_print_bytes("their gradients", t->activation_gradients, "");
+    summary_print_bytes("scratch", t->scratch, "");
+    summary_print_bytes("all of it",
+                        t->weights + t->gradients + t->state + t->activations + t->activation_gradients + t->scratch,
+                        " on one device");
 }
 
 /* Parameters of a layer are ready together. */
-static void print_order(const struct model *m) {
+static void summary_print_order(const struct model *m) {
     int64_t bytes = 0, all = 0;
     char part[32], sum[32];
     printf("\ngradients become ready in this order:\n");
@@ -126,12 +126,12 @@ static void summary_print(const struct model_view *v, const struct summary_row *
            "bwd", "activations");
     for (int k = 0; k < m->nnodes; k++) row_print(&rows[k], width);
     print_totals(v, t);
-    print_order(m);
+    summary_print_order(m);
 }
 
 /* ---- for programs ------------------------------------------------------------------------- */
 
-static void put_shape(struct json *j, const char *key, const struct shape *s) {
+static void summary_put_shape(struct json *j, const char *key, const struct shape *s) {
     json_open(j, key, '[');
     for (int i = 0; i < s->ndim; i++) json_int(j, NULL, s->dim[i]);
     json_close(j, ']');
@@ -141,7 +141,7 @@ static void row_json(struct json *j, const struct summary_row *r) {
     json_open(j, NULL, '{');
     json_string(j, "name", r->node->name);
     json_string(j, "kind", r->node->layer->section.name);
-    put_shape(j, "output", &r->node->plan.y);
+    summary_put_shape(j, "output", &r->node->plan.y);
     json_put(j, JSON_INT("parameters", r->parameters), JSON_REAL("flops_forward", r->forward),
              JSON_REAL("flops_backward", r->backward), JSON_INT("activation_bytes", r->activations));
     json_close(j, '}');
@@ -158,7 +158,7 @@ static void put_totals(struct json *j, const struct model_view *v, const struct 
                 JSON_INT("activation_gradients", t->activation_gradients), JSON_INT("scratch", t->scratch));
 }
 
-static void put_order(struct json *j, const struct model *m) {
+static void summary_put_order(struct json *j, const struct model *m) {
     int64_t all = 0;
     json_open(j, "ready", '[');
     for (int i = 0; i < m->nparams; i++) {
@@ -166,7 +166,7 @@ static void put_order(struct json *j, const struct model *m) {
         all += bytes;
         json_open(j, NULL, '{');
         json_string(j, "parameter", m->params[i].name);
-        put_shape(j, "shape", &m->params[i].shape);
+        summary_put_shape(j, "shape", &m->params[i].shape);
         json_int(j, "bytes", bytes);
         json_int(j, "bytes_so_far", all);
         json_close(j, '}');
@@ -174,19 +174,19 @@ static void put_order(struct json *j, const struct model *m) {
     json_close(j, ']');
 }
 
-static enum error print_json(const struct model_view *v, const struct summary_row *rows,
-                             const struct summary_totals *t) {
+static enum error summary_print_json(const struct model_view *v, const struct summary_row *rows,
+                                     const struct summary_totals *t) {
     struct json j = {0};
     json_open(&j, NULL, '{');
     json_string(&j, "model", v->title);
-    put_shape(&j, "input", &v->data.input);
+    summary_put_shape(&j, "input", &v->data.input);
     json_int(&j, "classes", v->data.classes);
     json_int(&j, "samples", v->data.samples);
     json_open(&j, "layers", '[');
     for (int k = 0; k < v->network.model->nnodes; k++) row_json(&j, &rows[k]);
     json_close(&j, ']');
     put_totals(&j, v, t);
-    put_order(&j, v->network.model);
+    summary_put_order(&j, v->network.model);
     json_close(&j, '}');
     return cli_json(ERR_NONE, &j, stdout);
 }
@@ -198,7 +198,7 @@ enum error model_summarize(const struct model_view *v, bool json) {
     struct summary_totals t = totals_of(v, rows);
     enum error err = ERR_NONE;
     if (json)
-        err = print_json(v, rows, &t);
+        err = summary_print_json(v, rows, &t);
     else
         summary_print(v, rows, &t);
     free(rows);

@@ -20,14 +20,14 @@ static enum error pictures_add(const char *path, struct pool *pool, struct pictu
     return ERR_NONE;
 }
 
-static int entry_is_seen(const struct dirent *e) {
+static int pictures_entry_is_seen(const struct dirent *e) {
     return e->d_name[0] != '.';
 }
 
 static enum error pictures_walk(const char *folder, int depth, struct pool *pool, struct pictures *out) {
     struct dirent **list;
     if (depth == DEPTH_MOST) return ERR_NONE;
-    int n = scandir(folder, &list, entry_is_seen, alphasort);
+    int n = scandir(folder, &list, pictures_entry_is_seen, alphasort);
     if (n < 0) return FAIL(ERR_INPUT, "cannot read the folder %s: %s", folder, strerror(errno));
     enum error err = ERR_NONE;
     for (int i = 0; i < n; i++) {

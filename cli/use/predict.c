@@ -61,7 +61,7 @@ static bool parse_range(const char *text, int64_t *from, int64_t *to) {
     return (!text[n] || text_int(text + n + 1, to)) && *from >= 0 && *to >= *from;
 }
 
-static enum error find_part(struct asker *a, bool train, struct dataset **out) {
+static enum error predict_find_part(struct asker *a, bool train, struct dataset **out) {
     struct trainer *t = a->t;
     const struct run_config *c = t->config;
     *out = train ? t->feed.data : t->feed.val;
@@ -75,22 +75,22 @@ static enum error find_part(struct asker *a, bool train, struct dataset **out) {
 }
 
 /* A part of the network's own data. */
-static enum error find_samples(struct asker *a, const char *text, struct input_range *out) {
+static enum error predict_find_samples(struct asker *a, const char *text, struct input_range *out) {
     if (!parse_range(strchr(text, ':') + 1, &out->from, &out->to))
         return FAIL(ERR_USAGE, "'%s' is neither a sample nor a range of samples\nwrite val:7 or val:0-9", text);
-    TRY(find_part(a, *text == 't', &out->set));
+    TRY(predict_find_part(a, *text == 't', &out->set));
     if (out->to < out->set->size) return ERR_NONE;
     return FAIL(ERR_INPUT, "'%s': there are %lld samples, 0 to %lld", text, (long long)out->set->size,
                 (long long)out->set->size - 1);
 }
 
-static bool is_part(const char *input) {
+static bool predict_is_part(const char *input) {
     return !strncmp(input, "val:", 4) || !strncmp(input, "train:", 6);
 }
 
 static enum error find_input(struct asker *a, const char *text, struct input_range *out) {
     *out = (struct input_range){0};
-    if (is_part(text)) return find_samples(a, text, out);
+    if (predict_is_part(text)) return predict_find_samples(a, text, out);
     TRY(dataset_samples(text, a->t->feed.data, &out->set));
     dataset_tell(out->set, NULL);
     out->own = true;
@@ -137,7 +137,7 @@ static enum error answer_waiting(struct asker *a) {
     return ERR_NONE;
 }
 
-static enum error add_sample(struct asker *a, const struct input_range *r, const char *input, int64_t i) {
+static enum error predict_add_sample(struct asker *a, const struct input_range *r, const char *input, int64_t i) {
     struct transform change;
     const struct dataset *d = r->set;
     int64_t labels = a->t->feed.data->labels;
@@ -153,7 +153,7 @@ static enum error add_sample(struct asker *a, const struct input_range *r, const
 /* ---- what cannot be read ---- */
 
 /* Files that are damaged or missing are named, and the others go on. */
-static enum error failure_note(struct asker *a, enum error err) {
+static enum error predict_failure_note(struct asker *a, enum error err) {
     enum { NAMED_MOST = 20 };
     if (err != ERR_DATA && err != ERR_INPUT) return err;
     if (a->failed == 0) a->first = err;
@@ -166,24 +166,25 @@ static enum error failure_note(struct asker *a, enum error err) {
 static enum error answer_file(struct asker *a, const char *input) {
     struct input_range r;
     enum error err = find_input(a, input, &r);
-    if (err != ERR_NONE) return failure_note(a, err);
-    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++) err = failure_note(a, add_sample(a, &r, input, i));
+    if (err != ERR_NONE) return predict_failure_note(a, err);
+    for (int64_t i = r.from; i <= r.to && err == ERR_NONE; i++)
+        err = predict_failure_note(a, predict_add_sample(a, &r, input, i));
     if (r.own) dataset_close(r.set);
     return err;
 }
 
 static enum error answer_input(struct asker *a, const char *input) {
     struct pictures found;
-    if (is_part(input) || !file_is_folder(input)) return answer_file(a, input);
+    if (predict_is_part(input) || !file_is_folder(input)) return answer_file(a, input);
     enum error err = pictures_find(input, a->o->trained.pool, &found);
-    if (err != ERR_NONE) return failure_note(a, err);
+    if (err != ERR_NONE) return predict_failure_note(a, err);
     for (int64_t i = 0; i < found.count && err == ERR_NONE; i++) err = answer_file(a, found.path[i]);
     return err;
 }
 
 /* ---- all ---- */
 
-static enum error take_memory(struct asker *a) {
+static enum error predict_take_memory(struct asker *a) {
     const struct dataset *d = a->t->feed.data;
     a->tell.data = d;
     a->tell.classes = d->classes > 0;
@@ -198,8 +199,8 @@ static enum error take_memory(struct asker *a) {
 
 static enum error answer_all(struct asker *a) {
     const struct predict_options *o = a->o;
-    TRY(take_memory(a));
-    for (int i = 0; i < o->inputs.count; i++) a->tell.truths |= is_part(o->inputs.of[i]) && a->tell.classes;
+    TRY(predict_take_memory(a));
+    for (int i = 0; i < o->inputs.count; i++) a->tell.truths |= predict_is_part(o->inputs.of[i]) && a->tell.classes;
     teller_open(&a->tell);
     enum error err = ERR_NONE;
     for (int i = 0; i < o->inputs.count && err == ERR_NONE; i++) err = answer_input(a, o->inputs.of[i]);
@@ -227,12 +228,12 @@ static enum error answer_to_console(struct asker *a) {
     return fflush(stdout) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the predictions");
 }
 
-static int exit_code(const struct asker *a, enum error err) {
+static int predict_exit_code(const struct asker *a, enum error err) {
     if (err != ERR_NONE) return cli_fail(err);
     return a->failed == 0 ? 0 : error_exit_code(a->answered == 0 ? a->first : ERR_DATA);
 }
 
-static enum predict_form form_of(const struct predict_options *o) {
+static enum predict_form predict_form_of(const struct predict_options *o) {
     const char *path = o->output ? o->output : "";
     if (o->csv || (!o->trained.json && text_ends(path, ".csv"))) return PREDICT_CSV;
     return o->trained.json || text_ends(path, ".json") ? PREDICT_JSON : PREDICT_TEXT;
@@ -243,10 +244,10 @@ static int predict_command(const struct cli *cli) {
     struct asker *a = pool_alloc(cli->pool, sizeof *a);
     if (!a) return cli_fail(ERR_MEMORY);
     if (o->trained.json && o->csv) return cli_usage(cli, "--json and --csv are two forms");
-    *a = (struct asker){.o = o, .tell = {.form = form_of(o), .top = o->top, .logits = o->logits}};
+    *a = (struct asker){.o = o, .tell = {.form = predict_form_of(o), .top = o->top, .logits = o->logits}};
     enum error err = cli_trained_open(&o->trained, cli->pool, &a->t);
     int code = error_exit_code(err);
-    if (err == ERR_NONE) code = exit_code(a, o->output ? answer_to_file(a, o->output) : answer_to_console(a));
+    if (err == ERR_NONE) code = predict_exit_code(a, o->output ? answer_to_file(a, o->output) : answer_to_console(a));
     free(a->raw);
     free(a->x);
     free(a->labels);

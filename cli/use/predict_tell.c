@@ -8,7 +8,7 @@
 /* ---- labels ---- */
 
 /* The index of the largest of y[n] that is below y[last], or equal to it and after 'last'; 'last' -1: of all. */
-static int64_t next_best(const float *y, int64_t n, int64_t last) {
+static int64_t predict_next_best(const float *y, int64_t n, int64_t last) {
     int64_t best = -1;
     for (int64_t k = 0; k < n; k++) {
         bool later = last < 0 || y[k] < y[last] || (y[k] == y[last] && k > last);
@@ -26,7 +26,7 @@ static const char *label_text(const struct teller *t, int64_t label, char text[9
 }
 
 /* How many of a sample's outputs are printed. */
-static int64_t outputs_shown(const struct teller *t) {
+static int64_t predict_outputs_shown(const struct teller *t) {
     return t->classes && t->top < t->width ? t->top : t->width;
 }
 
@@ -36,7 +36,7 @@ static void json_top(struct teller *t, const struct answer *a) {
     struct json *j = &t->j;
     char text[9];
     json_open(j, "top", '[');
-    for (int64_t n = 0, k = -1; n < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; n++) {
+    for (int64_t n = 0, k = -1; n < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; n++) {
         json_open(j, NULL, '{');
         json_int(j, "label", k);
         if (label_text(t, k, text)) json_string(j, "text", label_text(t, k, text));
@@ -78,26 +78,26 @@ static void print_label(const struct teller *t, int64_t label) {
     fprintf(t->out, " '%s'", text_defuse(shown, ""));
 }
 
-static void print_top(const struct teller *t, const struct answer *a) {
-    for (int64_t m = 0, k = -1; m < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
+static void predict_print_top(const struct teller *t, const struct answer *a) {
+    for (int64_t m = 0, k = -1; m < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; m++) {
         fputs(m ? "  |  " : " ", t->out);
         print_label(t, k);
         fprintf(t->out, " %.2f %%", (double)a->y[k] * 100);
     }
 }
 
-static void say_text(const struct teller *t, const struct answer *a) {
+static void predict_say_text(const struct teller *t, const struct answer *a) {
     const char *colon = strncmp(a->input, "val:", 4) && strncmp(a->input, "train:", 6) ? NULL : strchr(a->input, ':');
     char source[4096];
     snprintf(source, sizeof source, "%.*s", colon ? (int)(colon - a->input) : (int)strlen(a->input), a->input);
     fprintf(t->out, "%s:%lld ", text_defuse(source, ""), (long long)a->sample);
-    if (t->classes && !t->logits) print_top(t, a);
+    if (t->classes && !t->logits) predict_print_top(t, a);
     for (int64_t k = 0; k < t->width && (!t->classes || t->logits); k++)
         fprintf(t->out, t->classes ? " %.6g" : " %.9g", (double)a->raw[k]);
     if (a->truth >= 0) {
         fputs("   (is ", t->out);
         print_label(t, a->truth);
-        fprintf(t->out, "%s)", a->truth == next_best(a->y, t->width, -1) ? "" : ": wrong");
+        fprintf(t->out, "%s)", a->truth == predict_next_best(a->y, t->width, -1) ? "" : ": wrong");
     }
     fputc('\n', t->out);
 }
@@ -126,7 +126,7 @@ static void csv_label(const struct teller *t, const char *before, int64_t label)
 
 static void csv_header(const struct teller *t) {
     fputs(t->truths ? "input,sample,truth" : "input,sample", t->out);
-    for (int64_t k = 0; k < outputs_shown(t) && t->classes; k++) {
+    for (int64_t k = 0; k < predict_outputs_shown(t) && t->classes; k++) {
         if (k == 0) fputs(",class,confidence", t->out);
         if (k > 0) fprintf(t->out, ",class%lld,confidence%lld", (long long)k + 1, (long long)k + 1);
     }
@@ -145,7 +145,8 @@ static void say_csv(const struct teller *t, const struct answer *a) {
     fprintf(t->out, ",%lld", (long long)a->sample);
     if (t->truths) fputc(',', t->out);
     if (t->truths && a->truth >= 0) csv_label(t, "", a->truth);
-    for (int64_t m = 0, k = -1; t->classes && m < outputs_shown(t) && (k = next_best(a->y, t->width, k)) >= 0; m++) {
+    for (int64_t m = 0, k = -1;
+         t->classes && m < predict_outputs_shown(t) && (k = predict_next_best(a->y, t->width, k)) >= 0; m++) {
         fputc(',', t->out);
         csv_label(t, "", k);
         fprintf(t->out, ",%.6g", (double)a->y[k]);
@@ -167,7 +168,7 @@ void teller_say(struct teller *t, const struct answer *a) {
     else if (t->form == PREDICT_CSV)
         say_csv(t, a);
     else
-        say_text(t, a);
+        predict_say_text(t, a);
 }
 
 enum error teller_close(struct teller *t) {

@@ -68,81 +68,82 @@ struct ways {
     struct advise_way way[WAYS_MOST];
 };
 
-static void add(struct ways *w, const struct advise_way *one) {
+static void ways_add(struct ways *w, const struct advise_way *one) {
     if (w->n < WAYS_MOST) w->way[w->n++] = *one;
 }
 
-static bool adds_in_ring(const struct advise_ask *a) {
+static bool advise_adds_in_ring(const struct advise_ask *a) {
     return a->config->comm.order == COMM_ORDER_RING;
 }
 
-static bool known_there(const struct advise_ask *a, const struct way *w, int64_t devices) {
+static bool advise_known_there(const struct advise_ask *a, const struct way *w, int64_t devices) {
     const struct sweep_place p = sweep_place(a->config, devices);
     if (!scheme_is_known(w->scheme) || !way_suits(w, &p)) return false;
-    return !adds_in_ring(a) || algo_find(scheme_name(w->scheme))->orders[ORDER_RING];
+    return !advise_adds_in_ring(a) || algo_find(scheme_name(w->scheme))->orders[ORDER_RING];
 }
 
 /* An all-reduce by the algorithm that the engine would choose, and where 'named' by each other one. */
-static void add_all_reduces(struct ways *w, struct advise_way one, bool named) {
+static void advise_add_all_reduces(struct ways *w, struct advise_way one, bool named) {
     one.way.scheme = w->ask->usual;
-    add(w, &one);
+    ways_add(w, &one);
     for (enum scheme s = 0; s < SCHEMES && named && w->ask->usual == SCHEMES; s++) {
         one.way.scheme = s;
-        if (known_there(w->ask, &one.way, one.devices)) add(w, &one);
+        if (advise_known_there(w->ask, &one.way, one.devices)) ways_add(w, &one);
     }
 }
 
 /* A way with one server apart, or, where it counts them, with up to half of the devices. */
-static void add_servers(struct ways *w, struct advise_way one) {
+static void advise_add_servers(struct ways *w, struct advise_way one) {
     bool counts = one.way.of->counts;
     for (int servers = 1; servers <= (counts ? one.devices / 2 : 1); servers *= 2) {
         one.way.servers = counts ? servers : 0;
-        add(w, &one);
+        ways_add(w, &one);
     }
 }
 
 /* The ways of a mode. A dedicated server leaves the others something to share. In ring order nothing is cut into
  * slices. Some ways cut the arena in another way than buckets. */
-static void add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
+static void advise_add_mode(struct ways *w, struct advise_way one, int mode, bool named) {
     const struct mode_row *row = advise_mode(mode);
     one.mode = mode;
     for (const struct mode_way *way = row->ways; way->name; way++) {
         one.way = (struct way){row, way, SCHEMES, 0};
         if (one.bucket && way_sharing(&one.way, w->ask->config).cut.cap) continue;
         bool cut = way->share->plan.update == UPDATE_BY_OWNERS;
-        if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) || (cut && adds_in_ring(w->ask)))
+        if (!way->order || one.devices < way->servers + (one.devices > 1 ? 2 : 1) ||
+            (cut && advise_adds_in_ring(w->ask)))
             continue;
         if (way_reduces(&one.way))
-            add_all_reduces(w, one, named);
+            advise_add_all_reduces(w, one, named);
         else
-            add_servers(w, one);
+            advise_add_servers(w, one);
     }
 }
 
 /* On one device there is nothing to share; on several each mode but that one. */
-static void add_modes(struct ways *w, struct advise_way one, bool named) {
+static void advise_add_modes(struct ways *w, struct advise_way one, bool named) {
     for (int m = 0; m < advise_modes(); m++)
-        if ((m == advise_alone()) == (one.devices == 1)) add_mode(w, one, m, named);
+        if ((m == advise_alone()) == (one.devices == 1)) advise_add_mode(w, one, m, named);
 }
 
 /* Sizes of buckets that cut these gradients into more than one, and not into thousands. */
-static void add_cut(struct ways *w, struct advise_way one) {
+static void advise_add_cut(struct ways *w, struct advise_way one) {
     const struct bucket_config *b = &w->ask->config->ddp.bucket;
     double bytes = (double)w->ask->measured[0].step->model->arena_floats * sizeof(float);
     for (int64_t size = 64 << 10; (double)size < bytes; size *= 4)
         if (size != b->cap && bytes / (double)size < 256) {
             one.bucket = size;
             for (int m = 0; m < advise_modes(); m++)
-                if (advise_mode(m)->place == PLACE_PROCESSES) add_mode(w, one, m, true);
+                if (advise_mode(m)->place == PLACE_PROCESSES) advise_add_mode(w, one, m, true);
         }
 }
 
-static void add_all(struct ways *w, int64_t devices) {
+static void advise_add_all(struct ways *w, int64_t devices) {
     struct advise_way one = {.devices = devices};
     for (int i = 0; i < w->ask->nmeasured; i++) {
         one.measured = i;
-        add_modes(w, one, true);
-        if (devices > 1) add_cut(w, one);
+        advise_add_modes(w, one, true);
+        if (devices > 1) advise_add_cut(w, one);
     }
 }
 
@@ -168,26 +169,26 @@ struct filter { /* 0 and -1: any */
 static const struct filter any = {0, -1, -1, -1, false};
 
 /* Of two that are as fast the simpler one counts. */
-static bool beats(const struct advise_row *a, const struct advise_row *b) {
+static bool row_beats(const struct advise_row *a, const struct advise_row *b) {
     double more = a->rate / b->rate - 1;
     return fabs(more) > 1e-9 ? more > 0 : advise_simpler(a, b);
 }
 
-static int fastest_of(const struct advice *a, struct filter f) {
+static int advise_fastest_of(const struct advice *a, struct filter f) {
     int best = -1;
     for (int i = 0; i < a->nrows; i++) {
         const struct advise_way *w = &a->row[i].as;
         bool right = (!f.devices || w->devices == f.devices) && (f.mode < 0 || w->mode == f.mode) &&
                      w->mode != f.not_mode && (f.measured < 0 || w->measured == f.measured) &&
                      a->row[i].fits != f.unfit;
-        if (right && (best < 0 || beats(&a->row[i], &a->row[best]))) best = i;
+        if (right && (best < 0 || row_beats(&a->row[i], &a->row[best]))) best = i;
     }
     return best;
 }
 
 /* The simplest row whose rate is near the fastest row's. devices, measured: those that count (0, -1: all); one device alone
  * always does. */
-static int simplest_near(const struct advice *a, int fastest, int64_t devices, int measured) {
+static int advise_simplest_near(const struct advice *a, int fastest, int64_t devices, int measured) {
     int best = fastest;
     for (int i = 0; i < a->nrows && fastest >= 0; i++) {
         const struct advise_row *r = &a->row[i];
@@ -203,11 +204,11 @@ static int simplest_near(const struct advice *a, int fastest, int64_t devices, i
 
 /* The fastest mode on this many devices, or on one of them, with buckets and algorithm as configured. Where two are as
  * fast the first one counts. */
-static enum error winner(const struct advise_ask *a, int64_t devices, const struct condition *on, int *out) {
+static enum error advise_winner(const struct advise_ask *a, int64_t devices, const struct condition *on, int *out) {
     struct ways w = {.ask = a};
     double best = 0;
-    add_modes(&w, (struct advise_way){.devices = 1}, false);
-    if (devices > 1) add_modes(&w, (struct advise_way){.devices = devices}, false);
+    advise_add_modes(&w, (struct advise_way){.devices = 1}, false);
+    if (devices > 1) advise_add_modes(&w, (struct advise_way){.devices = devices}, false);
     *out = ADVISE_NONE;
     for (int i = 0; i < w.n; i++) {
         struct advise_row r;
@@ -217,13 +218,13 @@ static enum error winner(const struct advise_ask *a, int64_t devices, const stru
     return ERR_NONE;
 }
 
-static struct condition at_rate(const struct advise_ask *a, double rate) {
+static struct condition condition_at_rate(const struct advise_ask *a, double rate) {
     struct condition on = {.batches = 1};
     for (int m = 0; m < ADVISE_MODES; m++) on.port[m] = (struct wire){a->port[m].alpha, 1 / rate};
     return on;
 }
 
-static struct condition at_batch(const struct advise_ask *a, double batch) {
+static struct condition condition_at_batch(const struct advise_ask *a, double batch) {
     struct condition on = {.batches = batch / (double)a->config->batch.size};
     memcpy(on.port, a->port, sizeof on.port);
     return on;
@@ -236,45 +237,46 @@ struct search {
 };
 
 /* Between low and high, where the fastest modes are 'from' and another, or from where on nothing fits. */
-static enum error find_turn(const struct search *s, double low, double high, int from, struct advise_turns *out) {
+static enum error advise_find_turn(const struct search *s, double low, double high, int from,
+                                   struct advise_turns *out) {
     enum { HALVINGS = 12 };
     int m, to = from;
     for (int i = 0; i < HALVINGS; i++) {
         double middle = sqrt(low * high);
         const struct condition on = s->at(s->ask, middle);
-        TRY(winner(s->ask, s->devices, &on, &m));
+        TRY(advise_winner(s->ask, s->devices, &on, &m));
         *(m == from ? &low : &high) = middle;
     }
     const struct condition on = s->at(s->ask, high);
-    TRY(winner(s->ask, s->devices, &on, &to));
+    TRY(advise_winner(s->ask, s->devices, &on, &to));
     if (out->n < ADVISE_TURNS && to != from && to != ADVISE_NONE)
         out->turn[out->n++] = (struct advise_turn){sqrt(low * high), from, to};
     return ERR_NONE;
 }
 
 /* Finds where, along x (n) conditions, another mode becomes the best. */
-static enum error find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
+static enum error advise_find_turns(const struct search *s, const double *x, int n, struct advise_turns *out) {
     int before = advise_alone(), now;
     for (int i = 0; i < n; i++) {
         const struct condition on = s->at(s->ask, x[i]);
-        TRY(winner(s->ask, s->devices, &on, &now));
-        if (i && now != before && before != ADVISE_NONE) TRY(find_turn(s, x[i - 1], x[i], before, out));
+        TRY(advise_winner(s->ask, s->devices, &on, &now));
+        if (i && now != before && before != ADVISE_NONE) TRY(advise_find_turn(s, x[i - 1], x[i], before, out));
         before = now;
     }
     return ERR_NONE;
 }
 
-static enum error draw_map(struct advice *a) {
+static enum error advise_draw_map(struct advice *a) {
     for (int r = 0; r < ADVISE_RATES; r++) {
-        const struct condition on = at_rate(a->ask, advise_rate(r));
-        for (int d = 0; d < a->ask->ndevices; d++) TRY(winner(a->ask, a->ask->devices[d], &on, &a->map[r][d]));
+        const struct condition on = condition_at_rate(a->ask, advise_rate(r));
+        for (int d = 0; d < a->ask->ndevices; d++) TRY(advise_winner(a->ask, a->ask->devices[d], &on, &a->map[r][d]));
     }
     return ERR_NONE;
 }
 
 /* On as many devices as the fastest way takes; where that is one, on the most. Batches from a 64th to 256 times of what
  * is configured, where each device has a sample. */
-static enum error turn_over(struct advice *a) {
+static enum error advise_turn_over(struct advice *a) {
     const struct advise_ask *ask = a->ask;
     double rate[ADVISE_RATES], batch[16], size = (double)ask->config->batch.size;
     int n = 0;
@@ -291,15 +293,15 @@ static enum error turn_over(struct advice *a) {
             t->turn[t->n++] =
                 (struct advise_turn){(double)ask->devices[d], a->row[before].as.mode, a->row[now].as.mode};
     }
-    TRY(find_turns(&(struct search){ask, a->turned, at_rate}, rate, ADVISE_RATES, &a->rates));
-    return find_turns(&(struct search){ask, a->turned, at_batch}, batch, n, &a->batches);
+    TRY(advise_find_turns(&(struct search){ask, a->turned, condition_at_rate}, rate, ADVISE_RATES, &a->rates));
+    return advise_find_turns(&(struct search){ask, a->turned, condition_at_batch}, batch, n, &a->batches);
 }
 
 /* ---- what limits ---------------------------------------------------------------------------- */
 
-static enum error find_limits(struct advice *a) {
+static enum error advise_find_limits(struct advice *a) {
     const struct advise_row *r = &a->row[a->fastest];
-    struct condition wide = at_batch(a->ask, (double)a->ask->config->batch.size), soon = wide;
+    struct condition wide = condition_at_batch(a->ask, (double)a->ask->config->batch.size), soon = wide;
     struct advise_row without;
     double step = r->answer.result.step;
     for (int m = 0; m < ADVISE_MODES; m++) wide.port[m].beta = 0, soon.port[m].alpha = 0;
@@ -313,58 +315,58 @@ static enum error find_limits(struct advice *a) {
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static enum error try_all(struct advice *a) {
+static enum error advise_try_all(struct advice *a) {
     const struct advise_ask *ask = a->ask;
-    const struct condition on = at_batch(ask, (double)ask->config->batch.size);
+    const struct condition on = condition_at_batch(ask, (double)ask->config->batch.size);
     a->row = pool_alloc(a->pool, (size_t)ask->ndevices * WAYS_MOST * sizeof *a->row);
     if (!a->row) return ERR_MEMORY;
     for (int d = 0; d < ask->ndevices; d++) {
         struct ways w = {.ask = ask};
-        add_all(&w, ask->devices[d]);
+        advise_add_all(&w, ask->devices[d]);
         for (int i = 0; i < w.n; i++) TRY(try_way(ask, &w.way[i], &on, &a->row[a->nrows++]));
     }
     return ERR_NONE;
 }
 
-static int other_mode(const struct advice *a) {
+static int advise_other_mode(const struct advice *a) {
     const struct advise_way *best = &a->row[a->fastest].as;
     struct filter f = {best->devices, -1, best->mode, best->measured, false}, alone = f;
     if (best->mode == advise_alone()) f.devices = 0;
     alone.devices = 1;
-    int x = fastest_of(a, f), y = fastest_of(a, alone);
-    return x < 0 || (y >= 0 && beats(&a->row[y], &a->row[x])) ? y : x;
+    int x = advise_fastest_of(a, f), y = advise_fastest_of(a, alone);
+    return x < 0 || (y >= 0 && row_beats(&a->row[y], &a->row[x])) ? y : x;
 }
 
-static void choose(struct advice *a) {
+static void advise_choose(struct advice *a) {
     struct filter f = any;
-    a->fastest = fastest_of(a, f);
+    a->fastest = advise_fastest_of(a, f);
     if (a->fastest < 0) return;
-    a->simplest = simplest_near(a, a->fastest, 0, -1);
+    a->simplest = advise_simplest_near(a, a->fastest, 0, -1);
     f.measured = 0;
-    a->configured[0] = fastest_of(a, f);
-    a->configured[1] = simplest_near(a, a->configured[0], 0, 0);
+    a->configured[0] = advise_fastest_of(a, f);
+    a->configured[1] = advise_simplest_near(a, a->configured[0], 0, 0);
     if (a->configured[0] < 0) a->configured[0] = a->fastest, a->configured[1] = a->simplest;
-    a->other = other_mode(a);
+    a->other = advise_other_mode(a);
     f = any, f.unfit = true;
-    a->barred = fastest_of(a, f);
+    a->barred = advise_fastest_of(a, f);
     if (a->barred >= 0 && a->row[a->barred].rate <= a->row[a->fastest].rate) a->barred = -1;
 }
 
-static void choose_at(struct advice *a, int d) {
+static void advise_choose_at(struct advice *a, int d) {
     struct filter f = {a->ask->devices[d], -1, -1, 0, false};
     int *best = a->at[d].best;
     a->at[d].fastest = -1;
     for (int m = 0; m < advise_modes(); m++) {
         f.mode = m;
         f.devices = m == advise_alone() ? 1 : a->ask->devices[d];
-        best[m] = fastest_of(a, f);
+        best[m] = advise_fastest_of(a, f);
         int so_far = a->at[d].fastest;
         if (best[m] >= 0 && (so_far < 0 || a->row[best[m]].rate > a->row[so_far].rate)) a->at[d].fastest = best[m];
     }
-    a->at[d].simplest = simplest_near(a, a->at[d].fastest, a->ask->devices[d], 0);
+    a->at[d].simplest = advise_simplest_near(a, a->at[d].fastest, a->ask->devices[d], 0);
 }
 
-static enum error refuse(const struct advice *a) {
+static enum error advise_refuse(const struct advice *a) {
     char least[32], given[32];
     int best = 0;
     for (int i = 1; i < a->nrows; i++)
@@ -375,31 +377,31 @@ static enum error refuse(const struct advice *a) {
 
 enum error advise_decide(const struct advise_ask *ask, struct pool *pool, struct advice *out) {
     *out = (struct advice){.ask = ask, .pool = pool, .notes.pool = pool, .other = -1, .barred = -1};
-    TRY(try_all(out));
-    choose(out);
-    if (out->fastest < 0) return refuse(out);
-    for (int d = 0; d < ask->ndevices; d++) choose_at(out, d);
-    TRY(find_limits(out));
-    TRY(draw_map(out));
-    return turn_over(out);
+    TRY(advise_try_all(out));
+    advise_choose(out);
+    if (out->fastest < 0) return advise_refuse(out);
+    for (int d = 0; d < ask->ndevices; d++) advise_choose_at(out, d);
+    TRY(advise_find_limits(out));
+    TRY(advise_draw_map(out));
+    return advise_turn_over(out);
 }
 
 /* Predicted by measured; 1 of one device alone, NaN of what has not run. */
-static double off_of(const struct advice *a, int m) {
+static double advise_off_of(const struct advice *a, int m) {
     for (int i = 0; i < a->nchecks; i++)
         if (a->check[i].mode == m && !a->check[i].why) return a->check[i].predicted / a->check[i].measured;
     return m == advise_alone() ? 1 : (double)NAN;
 }
 
 double advise_doubt(const struct advice *a, int x, int y) {
-    double ratio = off_of(a, x) / off_of(a, y);
+    double ratio = advise_off_of(a, x) / advise_off_of(a, y);
     return ratio < 1 ? 1 / ratio - 1 : ratio - 1;
 }
 
 double advise_off(const struct advice *a) {
     double worst = (double)NAN;
     for (int m = 0; m < advise_modes(); m++) {
-        double off = m == advise_alone() ? (double)NAN : fabs(off_of(a, m) - 1);
+        double off = m == advise_alone() ? (double)NAN : fabs(advise_off_of(a, m) - 1);
         if (isfinite(off) && !(off <= worst)) worst = off;
     }
     return worst;

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static void put_row(const struct advice *a, const char *key, int i, struct json *j) {
+static void advice_put_row(const struct advice *a, const char *key, int i, struct json *j) {
     if (i < 0) {
         json_string(j, key, NULL);
         return;
@@ -28,17 +28,17 @@ static void put_row(const struct advice *a, const char *key, int i, struct json 
 }
 
 /* Writes a row of a->row under the key, or null where the predictions are refuted. */
-static void put_advised(const struct advice *a, const char *key, int row, struct json *j) {
-    put_row(a, key, advise_is_refuted(a) ? -1 : row, j);
+static void advice_put_advised(const struct advice *a, const char *key, int row, struct json *j) {
+    advice_put_row(a, key, advise_is_refuted(a) ? -1 : row, j);
 }
 
-static void put_port(const struct advise_ask *ask, int m, struct json *j) {
+static void advice_put_port(const struct advise_ask *ask, int m, struct json *j) {
     const struct wire *w = &ask->port[m];
     json_object(j, advise_mode(m)->name, JSON_REAL("bytes_per_s", w->beta > 0 ? 1 / w->beta : (double)NAN),
                 JSON_REAL("latency_s", w->alpha));
 }
 
-static void put_measured(const struct advise_ask *ask, struct json *j) {
+static void advice_put_measured(const struct advise_ask *ask, struct json *j) {
     json_open(j, "measured", '[');
     for (int i = 0; i < ask->nmeasured; i++) {
         json_open(j, NULL, '{');
@@ -49,20 +49,20 @@ static void put_measured(const struct advise_ask *ask, struct json *j) {
     json_close(j, ']');
 }
 
-static void put_ask(const struct advise_ask *ask, struct json *j) {
+static void advice_put_ask(const struct advise_ask *ask, struct json *j) {
     json_put(j, JSON_TEXT("name", ask->config->name), JSON_TEXT("scaling", ask->weak ? "weak" : "strong"),
              JSON_INT("batch", ask->config->batch.size));
     json_open(j, "ports", '{');
     for (int m = 0; m < advise_modes(); m++)
-        if (m != advise_alone()) put_port(ask, m, j);
+        if (m != advise_alone()) advice_put_port(ask, m, j);
     json_close(j, '}');
     json_put(j, JSON_BOOL("ports_measured", ask->fitted),
              JSON_REAL("memory_bytes", isfinite(ask->memory) ? ask->memory : (double)NAN),
              JSON_INT("cores", ask->cores));
-    put_measured(ask, j);
+    advice_put_measured(ask, j);
 }
 
-static void put_turns(const char *key, const struct advise_turns *t, struct json *j) {
+static void advice_put_turns(const char *key, const struct advise_turns *t, struct json *j) {
     json_open(j, key, '[');
     for (int i = 0; i < t->n; i++)
         json_object(j, NULL, JSON_REAL("at", t->turn[i].at), JSON_TEXT("from", advise_mode(t->turn[i].from)->name),
@@ -70,20 +70,20 @@ static void put_turns(const char *key, const struct advise_turns *t, struct json
     json_close(j, ']');
 }
 
-static void put_devices(const struct advice *a, struct json *j) {
+static void advice_put_devices(const struct advice *a, struct json *j) {
     json_open(j, "by_devices", '[');
     for (int d = 0; d < a->ask->ndevices; d++) {
         json_open(j, NULL, '{');
         json_int(j, "devices", a->ask->devices[d]);
-        for (int m = 0; m < advise_modes(); m++) put_row(a, advise_mode(m)->name, a->at[d].best[m], j);
-        put_row(a, "fastest", a->at[d].fastest, j);
-        put_row(a, "simplest", a->at[d].simplest, j);
+        for (int m = 0; m < advise_modes(); m++) advice_put_row(a, advise_mode(m)->name, a->at[d].best[m], j);
+        advice_put_row(a, "fastest", a->at[d].fastest, j);
+        advice_put_row(a, "simplest", a->at[d].simplest, j);
         json_close(j, '}');
     }
     json_close(j, ']');
 }
 
-static void put_map(const struct advice *a, struct json *j) {
+static void advice_put_map(const struct advice *a, struct json *j) {
     json_open(j, "map", '[');
     for (int r = 0; r < ADVISE_RATES; r++) {
         json_open(j, NULL, '{');
@@ -97,7 +97,7 @@ static void put_map(const struct advice *a, struct json *j) {
     json_close(j, ']');
 }
 
-static void put_checks(const struct advice *a, struct json *j) {
+static void advice_put_checks(const struct advice *a, struct json *j) {
     json_open(j, "checks", '[');
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
@@ -113,22 +113,22 @@ static void put_checks(const struct advice *a, struct json *j) {
 enum error advise_json(const struct advice *a, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "format", 1);
-    put_ask(a->ask, j);
-    put_advised(a, "fastest", a->fastest, j);
-    put_advised(a, "simplest", a->simplest, j);
-    put_advised(a, "configured_fastest", a->configured[0], j);
-    put_advised(a, "configured_simplest", a->configured[1], j);
-    put_advised(a, "other_mode", a->other, j);
-    put_advised(a, "barred_by_memory", a->barred, j);
+    advice_put_ask(a->ask, j);
+    advice_put_advised(a, "fastest", a->fastest, j);
+    advice_put_advised(a, "simplest", a->simplest, j);
+    advice_put_advised(a, "configured_fastest", a->configured[0], j);
+    advice_put_advised(a, "configured_simplest", a->configured[1], j);
+    advice_put_advised(a, "other_mode", a->other, j);
+    advice_put_advised(a, "barred_by_memory", a->barred, j);
     json_object(j, "limits", JSON_REAL("compute", a->limits.compute), JSON_REAL("bandwidth", a->limits.bandwidth),
                 JSON_REAL("latency", a->limits.latency));
-    put_devices(a, j);
+    advice_put_devices(a, j);
     json_int(j, "turned_on_devices", a->turned);
-    put_turns("turns_by_devices", &a->devices, j);
-    put_turns("turns_by_bytes_per_s", &a->rates, j);
-    put_turns("turns_by_batch", &a->batches, j);
-    put_map(a, j);
-    put_checks(a, j);
+    advice_put_turns("turns_by_devices", &a->devices, j);
+    advice_put_turns("turns_by_bytes_per_s", &a->rates, j);
+    advice_put_turns("turns_by_batch", &a->batches, j);
+    advice_put_map(a, j);
+    advice_put_checks(a, j);
     json_open(j, "notes", '[');
     for (int i = 0; i < a->notes.n; i++) json_string(j, NULL, a->notes.text[i]);
     json_close(j, ']');

@@ -8,43 +8,44 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *ms(struct report *r, const struct advice *a, int row) {
+static const char *advice_ms(struct report *r, const struct advice *a, int row) {
     return row < 0 ? "-" : report_ms(r, a->row[row].answer.result.step);
 }
 
 /* ---- the advice ----------------------------------------------------------------------------- */
 
-static double alone(const struct advice *a) { /* samples a second of one device, in the configuration's precision */
+static double
+advice_alone_rate(const struct advice *a) { /* samples a second of one device, in the configuration's precision */
     return a->row[0].rate;
 }
 
-static const char *row_words(struct report *r, const struct advice *a, int i) {
+static const char *advice_row_words(struct report *r, const struct advice *a, int i) {
     const struct advise_row *row = &a->row[i];
     char rate[32];
-    return report_say(r, "%s: %s a step, %s samples/s, %.2f times one device", advise_text(a, &row->as), ms(r, a, i),
-                      text_of_count(llround(row->rate), rate), row->rate / alone(a));
+    return report_say(r, "%s: %s a step, %s samples/s, %.2f times one device", advise_text(a, &row->as),
+                      advice_ms(r, a, i), text_of_count(llround(row->rate), rate), row->rate / advice_alone_rate(a));
 }
 
-static void say_simplest(struct report *r, struct report_section *s, const struct advice *a, int fastest,
-                         int simplest) {
+static void advice_say_simplest(struct report *r, struct report_section *s, const struct advice *a, int fastest,
+                                int simplest) {
     if (simplest == fastest)
         report_print(r, s, "No simpler way is within %.0f %% of it.", (ADVISE_NEAR - 1) * 100);
     else
         report_print(r, s, "The simplest way within %.0f %% of it: %s.", (ADVISE_NEAR - 1) * 100,
-                     row_words(r, a, simplest));
+                     advice_row_words(r, a, simplest));
 }
 
-static void say_fastest(struct report *r, struct report_section *s, const struct advice *a) {
+static void advice_say_fastest(struct report *r, struct report_section *s, const struct advice *a) {
     report_paragraph(s, r->verdict);
-    say_simplest(r, s, a, a->fastest, a->simplest);
+    advice_say_simplest(r, s, a, a->fastest, a->simplest);
     if (a->configured[0] == a->fastest) return;
     report_print(r, s, "The fastest in %s, as configured: %s.", a->ask->measured[0].precision,
-                 row_words(r, a, a->configured[0]));
-    say_simplest(r, s, a, a->configured[0], a->configured[1]);
+                 advice_row_words(r, a, a->configured[0]));
+    advice_say_simplest(r, s, a, a->configured[0], a->configured[1]);
 }
 
 /* What predictions are off by could turn round what is nearer than that. */
-static void say_other(struct report *r, struct report_section *s, const struct advice *a) {
+static void advice_say_other(struct report *r, struct report_section *s, const struct advice *a) {
     if (a->other < 0) return;
     const struct advise_row *best = &a->row[a->fastest], *other = &a->row[a->other];
     double longer = best->rate / other->rate - 1, doubt = advise_doubt(a, best->as.mode, other->as.mode);
@@ -58,7 +59,7 @@ static void say_other(struct report *r, struct report_section *s, const struct a
                  advise_text(a, &other->as), longer + 1, words);
 }
 
-static void say_limits(struct report *r, struct report_section *s, const struct advice *a) {
+static void advice_say_limits(struct report *r, struct report_section *s, const struct advice *a) {
     static const char *const ports[] = {"device", "host", "rack"};
     const struct advise_row *best = &a->row[a->fastest];
     const struct advise_limits *l = &a->limits;
@@ -83,7 +84,7 @@ static void say_limits(struct report *r, struct report_section *s, const struct 
 }
 
 /* How far the first sentence can be trusted. One device alone is measured. */
-static const char *trust(struct report *r, const struct advice *a) {
+static const char *advice_trust(struct report *r, const struct advice *a) {
     if (a->ask->ndevices == 1) return "";
     double off = advise_off(a);
     return isnan(off) ? "; no prediction was checked here"
@@ -91,7 +92,7 @@ static const char *trust(struct report *r, const struct advice *a) {
 }
 
 /* A check that refutes the predictions comes first, and nothing is concluded from them. */
-static void say_refuted(struct report *r, struct report_section *s, const struct advice *a) {
+static void advice_say_refuted(struct report *r, struct report_section *s, const struct advice *a) {
     const struct advise_check *worst = NULL;
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
@@ -109,20 +110,20 @@ static void say_refuted(struct report *r, struct report_section *s, const struct
 static void put_advice(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "advice", "Advice");
     if (advise_is_refuted(a)) {
-        say_refuted(r, s, a);
+        advice_say_refuted(r, s, a);
         return;
     }
-    r->verdict = report_say(r, "The fastest: %s%s.", row_words(r, a, a->fastest), trust(r, a));
-    say_fastest(r, s, a);
-    say_other(r, s, a);
-    say_limits(r, s, a);
+    r->verdict = report_say(r, "The fastest: %s%s.", advice_row_words(r, a, a->fastest), advice_trust(r, a));
+    advice_say_fastest(r, s, a);
+    advice_say_other(r, s, a);
+    advice_say_limits(r, s, a);
     s->command = report_say(r, "engine run CONFIG %s", advise_words(a, &a->row[a->simplest].as));
 }
 
 /* ---- each number of devices ----------------------------------------------------------------- */
 
 /* The words for a row of the advice, without those that the heads of its line and column show. */
-static const char *shown(const struct advice *a, int row, bool mode) {
+static const char *advice_shown(const struct advice *a, int row, bool mode) {
     const char *text = row < 0 ? "-" : advise_text(a, &a->row[row].as);
     bool alone = row >= 0 && a->row[row].as.mode == advise_alone();
     for (int cut = 0; row >= 0 && !alone && cut <= mode; cut++) {
@@ -133,7 +134,7 @@ static const char *shown(const struct advice *a, int row, bool mode) {
 }
 
 enum { BESIDE_MODES = 5 }; /* columns that are not a mode's */
-static enum error put_devices(struct report *r, const struct advice *a) {
+static enum error advice_put_devices(struct report *r, const struct advice *a) {
     static const char *const last[] = {"fastest", "times one", "memory", "simplest within 5 %"};
     const char *heads[2 * ADVISE_MODES + BESIDE_MODES] = {"devices"};
     struct report_section *s = report_section(r, "devices", "On each number of devices");
@@ -154,13 +155,13 @@ static enum error put_devices(struct report *r, const struct advice *a) {
         *cell++ = report_say(r, "%lld", (long long)a->ask->devices[d]);
         for (int m = 0; m < advise_modes(); m++) {
             if (m == advise_alone()) continue;
-            *cell++ = shown(a, best[m], true);
+            *cell++ = advice_shown(a, best[m], true);
             *cell++ = best[m] < 0 ? "-" : report_say(r, "%.3f", a->row[best[m]].answer.result.step * 1e3);
         }
         *cell++ = fast < 0 ? "nothing fits" : advise_mode(a->row[fast].as.mode)->name;
-        *cell++ = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / alone(a));
+        *cell++ = fast < 0 ? "-" : report_say(r, "%.2f", a->row[fast].rate / advice_alone_rate(a));
         *cell++ = fast < 0 ? "-" : report_say(r, "%s", text_of_bytes(a->row[fast].answer.memory, memory));
-        *cell++ = shown(a, a->at[d].simplest, false);
+        *cell++ = advice_shown(a, a->at[d].simplest, false);
     }
     return ERR_NONE;
 }
@@ -168,8 +169,9 @@ static enum error put_devices(struct report *r, const struct advice *a) {
 /* ---- where it turns over -------------------------------------------------------------------- */
 
 /* "below 90 Mbit/s single is the fastest, from there on ddp, from 3 Gbit/s on dp". */
-static void say_turns(struct report *r, struct report_section *s, const char *where, const struct advise_turns *t,
-                      const char *(*text)(struct report *, double), const char *none) {
+static void advice_say_turns(struct report *r, struct report_section *s, const char *where,
+                             const struct advise_turns *t, const char *(*text)(struct report *, double),
+                             const char *none) {
     if (!t->n) {
         report_print(r, s, "%s: %s.", where, none);
         return;
@@ -181,20 +183,20 @@ static void say_turns(struct report *r, struct report_section *s, const char *wh
     report_print(r, s, "%s.", words);
 }
 
-static const char *say_devices(struct report *r, double n) {
+static const char *advice_say_devices(struct report *r, double n) {
     return report_say(r, "%.0f devices", n);
 }
 
-static const char *say_rate(struct report *r, double rate) {
+static const char *advice_say_rate(struct report *r, double rate) {
     char text[32];
     return report_say(r, "%s", text_of_rate(rate, text));
 }
 
-static const char *say_batch(struct report *r, double samples) {
+static const char *advice_say_batch(struct report *r, double samples) {
     return report_say(r, "%.0f samples", samples);
 }
 
-static enum error put_map(struct report *r, struct report_section *s, const struct advice *a) {
+static enum error advice_put_map(struct report *r, struct report_section *s, const struct advice *a) {
     static const int colours[] = {6, 1, 0, 2};
     struct plot_series *kinds;
     struct plot *p;
@@ -221,26 +223,26 @@ static enum error put_map(struct report *r, struct report_section *s, const stru
     return ERR_NONE;
 }
 
-static enum error put_turns(struct report *r, const struct advice *a) {
+static enum error advice_put_turns(struct report *r, const struct advice *a) {
     struct report_section *s = report_section(r, "turns", "Where another mode takes over");
     int last = a->at[a->ask->ndevices - 1].fastest;
     const char *mode = last < 0 ? "nothing" : advise_mode(a->row[last].as.mode)->name;
     long long n = (long long)a->turned;
     if (a->ask->ndevices == 1) return ERR_NONE;
-    say_turns(r, s, "With the devices", &a->devices, say_devices,
-              report_say(r, "%s is the fastest on all of them", mode));
-    say_turns(r, s, report_say(r, "With the bandwidth of a port, on %lld devices", n), &a->rates, say_rate,
-              "nothing changes from 10 Mbit/s to 100 Gbit/s");
-    say_turns(r, s, report_say(r, "With the batch, on %lld devices", n), &a->batches, say_batch,
-              "nothing changes from a 64th to 256 times the configured batch");
-    return put_map(r, s, a);
+    advice_say_turns(r, s, "With the devices", &a->devices, advice_say_devices,
+                     report_say(r, "%s is the fastest on all of them", mode));
+    advice_say_turns(r, s, report_say(r, "With the bandwidth of a port, on %lld devices", n), &a->rates,
+                     advice_say_rate, "nothing changes from 10 Mbit/s to 100 Gbit/s");
+    advice_say_turns(r, s, report_say(r, "With the batch, on %lld devices", n), &a->batches, advice_say_batch,
+                     "nothing changes from a 64th to 256 times the configured batch");
+    return advice_put_map(r, s, a);
 }
 
 /* ---- checked -------------------------------------------------------------------------------- */
 
 /* Which mode had the most samples a second of those that ran, one device among them. measured: it had, else it should
  * have had. */
-static int fastest_here(const struct advice *a, bool measured) {
+static int advice_fastest_here(const struct advice *a, bool measured) {
     double best = a->row[0].rate;
     int mode = advise_alone();
     for (int i = 0; i < a->nchecks; i++) {
@@ -251,24 +253,25 @@ static int fastest_here(const struct advice *a, bool measured) {
     return mode;
 }
 
-static void say_checks(struct report *r, struct report_section *s, const struct advice *a) {
-    const char *should = advise_mode(fastest_here(a, false))->name, *was = advise_mode(fastest_here(a, true))->name;
+static void advice_say_checks(struct report *r, struct report_section *s, const struct advice *a) {
+    const char *should = advise_mode(advice_fastest_here(a, false))->name,
+               *was = advise_mode(advice_fastest_here(a, true))->name;
     if (isnan(advise_off(a))) return;
     const char *words = report_say(r,
                                    "On this machine's cores, the fastest of these ways and of one device alone (%s) "
                                    "was predicted to be %s, and was",
-                                   ms(r, a, 0), should);
+                                   advice_ms(r, a, 0), should);
     words = report_say(r, "%s%s%s.", words, should == was ? "" : " ", should == was ? "" : was);
     report_print(r, s, "%s The worst prediction was off by %.0f %%.", words, advise_off(a) * 100);
 }
 
-static enum error put_checks(struct report *r, const struct advice *a) {
+static enum error advice_put_checks(struct report *r, const struct advice *a) {
     static const char *const heads[] = {"what ran here", "predicted ms", "measured ms", "off by"};
     struct report_section *s = report_section(r, "checked", "Checked on this machine");
     struct table *t;
     if (!a->nchecks) s->missing = "Nothing was checked: a check needs two devices of the list on this machine.";
     if (!a->nchecks) return ERR_NONE;
-    say_checks(r, s, a);
+    advice_say_checks(r, s, a);
     TRY(report_table(r, s, "Predicted for this machine, and measured", 4, a->nchecks, heads, &t));
     for (int i = 0; i < a->nchecks; i++) {
         const struct advise_check *c = &a->check[i];
@@ -287,9 +290,9 @@ enum error advise_report(const struct advice *a, struct report *out) {
     out->name = a->ask->config->name;
     out->question = "Which way of sharing gradients is better here, and why?";
     put_advice(out, a);
-    if (!advise_is_refuted(a)) TRY(put_devices(out, a));
-    if (!advise_is_refuted(a) && a->ask->ndevices > 1) TRY(put_turns(out, a));
-    TRY(put_checks(out, a));
+    if (!advise_is_refuted(a)) TRY(advice_put_devices(out, a));
+    if (!advise_is_refuted(a) && a->ask->ndevices > 1) TRY(advice_put_turns(out, a));
+    TRY(advice_put_checks(out, a));
     struct report_section *s = report_section(out, "rests-on", "What this is based on");
     for (int i = 0; i < a->notes.n; i++) report_paragraph(s, a->notes.text[i]);
     return out->failed ? FAIL(ERR_MEMORY, "no memory for the advice") : ERR_NONE;

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static bool is_named(const struct advise_ask *a, const struct advise_way *w) {
+static bool way_is_named(const struct advise_ask *a, const struct advise_way *w) {
     return way_reduces(&w->way) && w->way.scheme != a->usual;
 }
 
@@ -19,7 +19,7 @@ const char *advise_text(const struct advice *a, const struct advise_way *w) {
     size_t room = sizeof text;
     if (w->way.of->words) n += snprintf(text + n, room - (size_t)n, ", %s", w->way.of->words);
     if (w->way.servers > 1) n += snprintf(text + n, room - (size_t)n, " (%d)", w->way.servers);
-    if (is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
+    if (way_is_named(a->ask, w)) n += snprintf(text + n, room - (size_t)n, ", %s", scheme_name(w->way.scheme));
     if (w->bucket)
         n += snprintf(text + n, room - (size_t)n, ", buckets of %s", text_of_bytes((double)w->bucket, bytes));
     if (w->measured) snprintf(text + n, room - (size_t)n, ", %s", a->ask->measured[w->measured].precision);
@@ -31,7 +31,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
                        const char *out[ADVISE_SETS], int *n) {
     const struct run_config *c = a->config;
     const struct mode_way *way = w->way.of;
-    bool named = is_named(a, w);
+    bool named = way_is_named(a, w);
     *n = 0;
     out[(*n)++] = pool_printf(pool, "mode=%s", advise_mode(w->mode)->name);
     if (way->set && !way->asked(c)) out[(*n)++] = way->set;
@@ -49,7 +49,7 @@ enum error advise_sets(const struct advise_ask *a, const struct advise_way *w, s
 }
 
 /* "cpu:4"; of devices that have units, the first ones. */
-static const char *devices_text(const struct run_config *c, int64_t n, struct pool *pool) {
+static const char *way_devices_text(const struct run_config *c, int64_t n, struct pool *pool) {
     if (!device_find(c->devices.kind)->units) return pool_printf(pool, "%s:%lld", c->devices.kind, (long long)n);
     const char *text = pool_printf(pool, "%s:0", c->devices.kind);
     for (int64_t i = 1; i < n && text; i++) text = pool_printf(pool, "%s,%lld", text, (long long)i);
@@ -61,7 +61,7 @@ const char *advise_words(const struct advice *a, const struct advise_way *w) {
     const char *sets[ADVISE_SETS], *text = NULL;
     int64_t computing = advise_computing(a->ask, w);
     int n, leaves = cost_leaves((int)c->batch.shards, (int)computing);
-    const char *devices = devices_text(c, computing, a->pool);
+    const char *devices = way_devices_text(c, computing, a->pool);
     if (devices && advise_sets(a->ask, w, a->pool, sets, &n) == ERR_NONE)
         text = pool_printf(a->pool, "--set %s --devices %s", sets[0], devices);
     for (int i = 1; text && i < n; i++) text = pool_printf(a->pool, "%s --set %s", text, sets[i]);

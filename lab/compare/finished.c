@@ -11,7 +11,7 @@
 /* ---- tensors ---- */
 
 /* Whether both files hold the same bytes under this tensor's name. */
-static bool same_tensor(const struct st_file *a, const struct st_tensor *t, const struct st_file *b) {
+static bool finished_same_tensor(const struct st_file *a, const struct st_tensor *t, const struct st_file *b) {
     const struct st_tensor *u = st_find(b, t->name);
     if (!u || u->bytes != t->bytes || strcmp(u->dtype, t->dtype) != 0) return false;
     char *words = malloc(2 * t->bytes + 1);
@@ -21,13 +21,13 @@ static bool same_tensor(const struct st_file *a, const struct st_tensor *t, cons
     return same;
 }
 
-static const char *first_tensor(const char *const paths[2], struct pool *pool) {
+static const char *finished_first_tensor(const char *const paths[2], struct pool *pool) {
     struct st_file file[2];
     const char *found = NULL;
     if (st_open(paths[0], &file[0]) != ERR_NONE) return NULL;
     if (st_open(paths[1], &file[1]) == ERR_NONE) {
         for (int i = 0; i < file[0].count && !found; i++)
-            if (!same_tensor(&file[0], &file[0].tensors[i], &file[1]))
+            if (!finished_same_tensor(&file[0], &file[0].tensors[i], &file[1]))
                 found = pool_printf(pool, "%s", file[0].tensors[i].name);
         st_close(&file[1]);
     }
@@ -35,7 +35,7 @@ static const char *first_tensor(const char *const paths[2], struct pool *pool) {
     return found;
 }
 
-static const char *last_part(const char *path) {
+static const char *finished_last_part(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
 }
@@ -43,16 +43,16 @@ static const char *last_part(const char *path) {
 const char *compare_tensors(const char *a, const char *b, struct pool *pool) {
     char *step[2];
     if (checkpoint_find(a, NULL, pool, &step[0]) != ERR_NONE || checkpoint_find(b, NULL, pool, &step[1]) != ERR_NONE ||
-        strcmp(last_part(step[0]), last_part(step[1])) != 0)
+        strcmp(finished_last_part(step[0]), finished_last_part(step[1])) != 0)
         return NULL;
     const char *paths[2] = {pool_printf(pool, "%s/model.safetensors", step[0]),
                             pool_printf(pool, "%s/model.safetensors", step[1])};
-    return paths[0] && paths[1] ? first_tensor(paths, pool) : NULL;
+    return paths[0] && paths[1] ? finished_first_tensor(paths, pool) : NULL;
 }
 
 /* ---- finished runs ---- */
 
-static enum error read_side(struct experiment *x, int side, const char *dir, struct run_result *out) {
+static enum error finished_read_side(struct experiment *x, int side, const char *dir, struct run_result *out) {
     struct experiment_cell *cell = &x->cell[side];
     const char *experiment = pool_printf(x->pool, "%s/results.json", dir);
     const char *run = pool_printf(x->pool, "%s/summary.json", dir);
@@ -73,7 +73,7 @@ static enum error read_side(struct experiment *x, int side, const char *dir, str
 }
 
 /* Refuses what differs in more than the axis, all of it in one message. */
-static enum error check_fair(const struct experiment *x, int other) {
+static enum error finished_check_fair(const struct experiment *x, int other) {
     struct setting_difference d[COMPARE_DIFFERENCES];
     const struct experiment_cell *a = &x->cell[0], *b = &x->cell[other];
     int n = settings_differ(a, b, x->asked, d, COMPARE_DIFFERENCES);
@@ -88,7 +88,7 @@ static enum error check_fair(const struct experiment *x, int other) {
         a->label, b->label, all ? all : "");
 }
 
-static void set_measures(struct experiment *x, const struct run_result *result) {
+static void finished_set_measures(struct experiment *x, const struct run_result *result) {
     static const char *const names[] = {"step_time",  "throughput", "comm_exposed", "time",
                                         "train_loss", "val_loss",   "val_accuracy"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
@@ -101,7 +101,7 @@ static void set_measures(struct experiment *x, const struct run_result *result) 
 }
 
 /* The number of first steps to leave out: as many as the shortest run can spare. */
-static int64_t warmup_of(const struct run_result *result, int n) {
+static int64_t finished_warmup_of(const struct run_result *result, int n) {
     int64_t least = INT64_MAX;
     for (int i = 0; i < n; i++)
         if (result[i].nsteps - result[i].stretch < least) least = result[i].nsteps - result[i].stretch;
@@ -118,13 +118,13 @@ enum error compare_finished(const char *const *dirs, int n, const char *axis, st
     x->cell = pool_alloc(x->pool, (size_t)n * sizeof *x->cell);
     x->pair = pool_alloc(x->pool, (size_t)n * sizeof *x->pair);
     if (!x->cell || !x->pair || !result) return ERR_MEMORY;
-    for (int i = 0; i < n; i++) TRY(read_side(x, x->ncells++, dirs[i], &result[i]));
+    for (int i = 0; i < n; i++) TRY(finished_read_side(x, x->ncells++, dirs[i], &result[i]));
     for (int i = 1; i < n; i++) {
-        TRY(check_fair(x, i));
+        TRY(finished_check_fair(x, i));
         x->pair[x->npairs++] = (struct experiment_pair){{0, i}};
     }
-    x->warmup = warmup_of(result, n);
-    set_measures(x, result);
+    x->warmup = finished_warmup_of(result, n);
+    finished_set_measures(x, result);
     TRY(compare_begin(x, "", out));
     for (int i = 0; i < n; i++) {
         out->cell[i].run[0] = (struct compared_run){.dir = result[i].dir, .result = result[i], .foreign = (double)NAN};

@@ -4,21 +4,21 @@
 #include <math.h>
 
 /* The pair of side A and this cell; NULL: it is A's own. */
-static const struct compared_pair *pair_of(const struct compared *c, int cell) {
+static const struct compared_pair *gate_pair_of(const struct compared *c, int cell) {
     for (int i = 0; i < c->x->npairs; i++)
         if (c->pair[i].cell[1] == cell && c->x->cell[c->pair[i].cell[0]].at[0] == 0) return &c->pair[i];
     return NULL;
 }
 
 /* NULL: of a pair that could not be tested, whose verdict nothing may rest on. */
-static const char *verdict_of(const struct compared *c, int measure, int cell) {
-    const struct compared_pair *p = pair_of(c, cell);
+static const char *gate_verdict_of(const struct compared *c, int measure, int cell) {
+    const struct compared_pair *p = gate_pair_of(c, cell);
     if (!p) return "none"; /* side A is what others are held against */
     return p->answer[measure].verdict == VERDICT_UNTESTED ? NULL : compare_word(c, p, measure);
 }
 
-static double answer_of(const struct compared *c, const struct quantity *q, int cell) {
-    const struct compared_pair *p = pair_of(c, cell);
+static double gate_answer_of(const struct compared *c, const struct quantity *q, int cell) {
+    const struct compared_pair *p = gate_pair_of(c, cell);
     const struct compared_answer *a = p ? &p->answer[q->asked] : NULL;
     if (!a || !a->judged) return (double)NAN;
     switch (q->kind) {
@@ -35,10 +35,10 @@ static double answer_of(const struct compared *c, const struct quantity *q, int 
     }
 }
 
-static void texts_of(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
+static void gate_texts_of(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
     if (q->kind == QUANTITY_VERDICT) {
-        out->text[0] = verdict_of(c, q->asked, cell), out->ntexts = out->text[0] != NULL, out->of[0] = 0;
+        out->text[0] = gate_verdict_of(c, q->asked, cell), out->ntexts = out->text[0] != NULL, out->of[0] = 0;
         return;
     }
     for (int i = 0; i < runs->nruns; i++) {
@@ -72,16 +72,17 @@ void quantity_value(const struct compared *c, const struct quantity *q, int cell
     case QUANTITY_WEIGHTS:
     case QUANTITY_LOSSES:
     case QUANTITY_VERDICT:
-        texts_of(c, q, cell, out);
+        gate_texts_of(c, q, cell, out);
         break;
     default:
-        out->number = answer_of(c, q, cell);
+        out->number = gate_answer_of(c, q, cell);
     }
 }
 
 /* ---- gates ---- */
 
-static void term_value(const struct compared *c, const struct gate *g, int term, int cell, struct check_value *out) {
+static void gate_term_value(const struct compared *c, const struct gate *g, int term, int cell,
+                            struct check_value *out) {
     const struct check_term *t = &g->check.term[term];
     *out = (struct check_value){.number = t->factor};
     if (!*t->quantity) return;
@@ -93,8 +94,8 @@ static void term_value(const struct compared *c, const struct gate *g, int term,
     out->number = t->factor * out->number + t->plus;
 }
 
-static const char *failed_words(const struct compared *c, const char *text, int cell, const struct check_value *a,
-                                const struct check_value *b) {
+static const char *gate_failed_words(const struct compared *c, const char *text, int cell, const struct check_value *a,
+                                     const struct check_value *b) {
     const char *label = c->x->cell[cell].label;
     if (a->ntexts) return pool_printf(c->pool, "%s: %s has %.16s beside %.16s", text, label, a->text[0], b->text[0]);
     return pool_printf(c->pool, "%s: %s has %.6g, the limit is %.6g", text, label, a->number, b->number);
@@ -110,15 +111,15 @@ void gate_judge(const struct compared *c, int gate, struct compared_gate *out) {
     if (!gate_read(c->x, text, &g, wrong)) return;
     for (int i = 0; i < c->x->ncells; i++) {
         if (!gate_stands(c->x, &g, i, cells)) continue;
-        term_value(c, &g, 0, cells[0], &a);
-        term_value(c, &g, 1, cells[1], &b);
+        gate_term_value(c, &g, 0, cells[0], &a);
+        gate_term_value(c, &g, 1, cells[1], &b);
         places++;
         int holds = check_holds(&a, g.check.op, &b);
         if (holds < 0) {
             out->judged = false;
         } else if (holds) {
             out->passed = false;
-            out->words = failed_words(c, text, cells[0], &a, &b);
+            out->words = gate_failed_words(c, text, cells[0], &a, &b);
             return;
         }
     }

@@ -10,14 +10,14 @@
 
 /* ---- json ---- */
 
-static void put_texts(struct json *j, const char *key, const char *const *text, int n) {
+static void compared_put_texts(struct json *j, const char *key, const char *const *text, int n) {
     json_open(j, key, '[');
     for (int i = 0; i < n; i++) json_string(j, NULL, text[i]);
     json_close(j, ']');
 }
 
 /* A number of each side. */
-static void put_sides_int(struct json *j, const char *key, const int v[2]) {
+static void compared_put_sides_int(struct json *j, const char *key, const int v[2]) {
     json_open(j, key, '[');
     for (int side = 0; side < 2; side++) json_int(j, NULL, v[side]);
     json_close(j, ']');
@@ -35,7 +35,7 @@ static void put_measures(const struct compared *c, struct json *j) {
     json_close(j, ']');
 }
 
-static void put_run(const struct compared *c, const struct compared_cell *cell, int i, struct json *j) {
+static void compared_put_run(const struct compared *c, const struct compared_cell *cell, int i, struct json *j) {
     const struct compared_run *r = &cell->run[i];
     json_open(j, NULL, '{');
     json_string(j, "dir", r->dir);
@@ -48,7 +48,7 @@ static void put_run(const struct compared *c, const struct compared_cell *cell, 
     json_close(j, '}');
 }
 
-static void put_places(const struct experiment *x, const char *key, const int *at, int first, struct json *j) {
+static void compared_put_places(const struct experiment *x, const char *key, const int *at, int first, struct json *j) {
     json_open(j, key, '{');
     for (int a = first; a < x->naxes; a++) json_string(j, x->axis[a].key, x->axis[a].label[at[a]]);
     json_close(j, '}');
@@ -71,7 +71,7 @@ static void put_prediction(const struct compared *c, int i, struct json *j) {
     json_close(j, '}');
 }
 
-static void put_model(const struct compared *c, struct json *j) {
+static void compared_put_model(const struct compared *c, struct json *j) {
     const struct compared_model *m = &c->model;
     if (!c->predicted) return;
     json_object(j, "model", JSON_INT("predicted", m->cells), JSON_INT("not_predicted", m->silent),
@@ -80,16 +80,16 @@ static void put_model(const struct compared *c, struct json *j) {
                 JSON_TEXT("words", compare_model(c)));
 }
 
-static void put_cell(const struct compared *c, int i, struct json *j) {
+static void compared_put_cell(const struct compared *c, int i, struct json *j) {
     const struct experiment_cell *cell = &c->x->cell[i];
     const struct compared_cell *runs = &c->cell[i];
     json_open(j, NULL, '{');
     json_string(j, "label", cell->label);
     json_string(j, "side", c->x->axis[0].label[cell->at[0]]);
-    put_places(c->x, "settings", cell->at, 0, j);
+    compared_put_places(c->x, "settings", cell->at, 0, j);
     json_int(j, "devices", cell->settings.config.devices.count);
     json_int(j, "threads", cell->settings.config.threads);
-    if (cell->start.nhosts) put_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
+    if (cell->start.nhosts) compared_put_texts(j, "hosts", cell->start.hosts, cell->start.nhosts);
     json_put(j, JSON_TEXT("digest", cell->digest), JSON_REAL("speedup", runs->speedup),
              JSON_REAL("efficiency", runs->efficiency), JSON_REAL("spread", runs->spread));
     json_open(j, "median", '{');
@@ -97,12 +97,12 @@ static void put_cell(const struct compared *c, int i, struct json *j) {
     json_close(j, '}');
     put_prediction(c, i, j);
     json_open(j, "runs", '[');
-    for (int k = 0; k < runs->nruns; k++) put_run(c, runs, k, j);
+    for (int k = 0; k < runs->nruns; k++) compared_put_run(c, runs, k, j);
     json_close(j, ']');
     json_close(j, '}');
 }
 
-static void put_difference(const struct compared *c, const struct compared_pair *p, struct json *j) {
+static void compared_put_difference(const struct compared *c, const struct compared_pair *p, struct json *j) {
     if (!p->held) {
         json_string(j, "same_losses", NULL);
         json_string(j, "same_weights", NULL);
@@ -123,36 +123,36 @@ static void put_answer(const struct compared *c, const struct compared_pair *p, 
     const char *doubt = compare_doubt(c, p, m);
     bool tested = compare_is_tested(a);
     json_real(j, estimate, a->judged ? s->estimate : none);
-    put_sides_int(j, "samples", a->samples);
+    compared_put_sides_int(j, "samples", a->samples);
     json_put(j, JSON_REAL("low", a->judged ? s->low : none), JSON_REAL("high", a->judged ? s->high : none),
              JSON_REAL("p", tested ? s->p : none), JSON_REAL("p_holm", tested ? s->p_all : none),
              JSON_TEXT("verdict", verdict_text(a->verdict)), JSON_TEXT("words", compare_verdict(c, p, m)),
              JSON_TEXT("doubt", *doubt ? doubt : NULL));
 }
 
-static void put_foretold(const struct compared_answer *a, struct json *j) {
+static void compared_put_foretold(const struct compared_answer *a, struct json *j) {
     json_put(j, JSON_INT("pairs", a->pairs), JSON_BOOL("paired", a->statistics.paired), JSON_BOOL("equal", a->equal),
              JSON_REAL("power", a->power), JSON_REAL("set_error", a->statistics.error),
              JSON_REAL("needed", a->needed ? a->needed : (double)NAN));
-    put_sides_int(j, "unreached", a->unreached);
+    compared_put_sides_int(j, "unreached", a->unreached);
 }
 
 static void put_pair(const struct compared *c, const struct compared_pair *p, struct json *j) {
     json_open(j, NULL, '{');
     json_int(j, "a", p->cell[0]);
     json_int(j, "b", p->cell[1]);
-    put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
+    compared_put_places(c->x, "at", c->x->cell[p->cell[1]].at, 1, j);
     put_answer(c, p, 0, "ratio", j);
     json_open(j, "answers", '[');
     for (int m = 0; m < c->x->nmeasures; m++) {
         json_open(j, NULL, '{');
         json_string(j, "metric", c->x->measure[m].name);
         put_answer(c, p, m, "estimate", j);
-        put_foretold(&p->answer[m], j);
+        compared_put_foretold(&p->answer[m], j);
         json_close(j, '}');
     }
     json_close(j, ']');
-    put_difference(c, p, j);
+    compared_put_difference(c, p, j);
     json_open(j, "differs", '[');
     for (int i = 0; i < p->ndiffers; i++)
         json_object(j, NULL, JSON_TEXT("key", p->differs[i].key), JSON_TEXT("a", p->differs[i].a),
@@ -161,7 +161,7 @@ static void put_pair(const struct compared *c, const struct compared_pair *p, st
     json_close(j, '}');
 }
 
-static void put_gates(const struct compared *c, struct json *j) {
+static void compared_put_gates(const struct compared *c, struct json *j) {
     json_open(j, "gates", '[');
     for (int i = 0; i < c->x->ngates; i++)
         json_object(j, NULL, JSON_TEXT("text", c->x->gate[i].text), JSON_BOOL("judged", c->gate[i].judged),
@@ -169,7 +169,7 @@ static void put_gates(const struct compared *c, struct json *j) {
     json_close(j, ']');
 }
 
-static void put_sides(const struct experiment *x, struct json *j) {
+static void compared_put_sides(const struct experiment *x, struct json *j) {
     json_open(j, "sides_settings", '{');
     for (int i = 0; i < x->axis[0].count; i++) {
         struct result_setting in[EXPERIMENT_ASKED];
@@ -181,13 +181,13 @@ static void put_sides(const struct experiment *x, struct json *j) {
     json_close(j, '}');
 }
 
-static void put_head(const struct compared *c, struct json *j) {
+static void compared_put_head(const struct compared *c, struct json *j) {
     const struct experiment *x = c->x;
     json_put(j, JSON_INT("format", 1), JSON_TEXT("name", x->name), JSON_TEXT("verdict", compare_sentence(c)),
              JSON_TEXT("untested", *compare_untested(c) ? compare_untested(c) : NULL), JSON_TEXT("command", x->command),
              JSON_TEXT("axis", x->axis[0].key));
-    put_texts(j, "sides", x->axis[0].label, x->axis[0].count);
-    if (x->axis[0].named) put_sides(x, j);
+    compared_put_texts(j, "sides", x->axis[0].label, x->axis[0].count);
+    if (x->axis[0].named) compared_put_sides(x, j);
     json_open(j, "axes", '[');
     for (int a = 1; a < x->naxes; a++) json_string(j, NULL, x->axis[a].key);
     json_close(j, ']');
@@ -206,18 +206,18 @@ static void put_head(const struct compared *c, struct json *j) {
 
 enum error compare_json(const struct compared *c, struct json *j) {
     json_open(j, NULL, '{');
-    put_head(c, j);
+    compared_put_head(c, j);
     put_measures(c, j);
     json_open(j, "cells", '[');
-    for (int i = 0; i < c->x->ncells; i++) put_cell(c, i, j);
+    for (int i = 0; i < c->x->ncells; i++) compared_put_cell(c, i, j);
     json_close(j, ']');
     json_open(j, "pairs", '[');
     for (int i = 0; i < c->x->npairs; i++) put_pair(c, &c->pair[i], j);
     json_close(j, ']');
-    put_gates(c, j);
-    put_model(c, j);
-    put_texts(j, "notes", c->note, c->nnotes);
-    put_texts(j, "warnings", c->warning, c->nwarnings);
+    compared_put_gates(c, j);
+    compared_put_model(c, j);
+    compared_put_texts(j, "notes", c->note, c->nnotes);
+    compared_put_texts(j, "warnings", c->warning, c->nwarnings);
     environment_json(j, "environment");
     json_close(j, '}');
     return json_done(j);
@@ -301,8 +301,8 @@ void compare_verdicts(const struct compared *c, FILE *f) {
 
 /* ---- files ---- */
 
-static enum error write_words(const struct compared *c, const char *name,
-                              void (*print)(const struct compared *, FILE *)) {
+static enum error compared_write_words(const struct compared *c, const char *name,
+                                       void (*print)(const struct compared *, FILE *)) {
     const char *path = pool_printf(c->pool, "%s/%s", c->folder, name);
     struct file_text text;
     if (!path) return ERR_MEMORY;
@@ -316,7 +316,7 @@ enum error compare_write(const struct compared *c) {
     const char *path = pool_printf(c->pool, "%s/results.json", c->folder);
     if (!path) return ERR_MEMORY;
     TRY(json_save(&j, compare_json(c, &j), path));
-    TRY(write_words(c, "results.csv", compare_csv));
-    TRY(write_words(c, "verdicts.csv", compare_verdicts));
-    return write_words(c, "results.md", compare_markdown);
+    TRY(compared_write_words(c, "results.csv", compare_csv));
+    TRY(compared_write_words(c, "verdicts.csv", compare_verdicts));
+    return compared_write_words(c, "results.md", compare_markdown);
 }

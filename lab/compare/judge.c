@@ -24,7 +24,7 @@ enum error compare_begin(const struct experiment *x, const char *folder, struct 
 
 /* ---- cells ---- */
 
-static double spread_of(const double *v, int n, double median) {
+static double judge_spread_of(const double *v, int n, double median) {
     double copy[STATISTICS_RUNS];
     if (n < 2 || !(median > 0)) return (double)NAN;
     for (int i = 0; i < n; i++) {
@@ -41,7 +41,7 @@ static bool same_training(const struct run_result *a, const struct run_result *b
 
 /* A command may report neither weights nor losses. Then runs with seeds of their own are trainings of their own, unless
  * all of them have the same validations: such a command takes no notice of its seed. */
-static bool may_be_copies(const struct experiment *x, const struct compared_cell *cell) {
+static bool judge_may_be_copies(const struct experiment *x, const struct compared_cell *cell) {
     bool unknown = false, same = true;
     for (int i = 0; i < cell->nruns; i++) {
         unknown |= !run_result_training(&cell->run[i].result);
@@ -54,7 +54,7 @@ static bool may_be_copies(const struct experiment *x, const struct compared_cell
  * different steps of it. */
 static void find_trainings(const struct experiment *x, int at, struct compared_cell *cell) {
     bool one = !x->nseeds && x->cell[at].settings.config.train.length.unit == SPAN_SECONDS;
-    one |= may_be_copies(x, cell);
+    one |= judge_may_be_copies(x, cell);
     cell->ntrainings = 0;
     for (int i = 0; i < cell->nruns; i++) {
         int first = one ? 0 : i;
@@ -80,37 +80,37 @@ static int samples_of(const struct compared_cell *cell, const double *v, bool tr
     return cell->ntrainings;
 }
 
-static void measure_runs(const struct compared *c, const struct compared_cell *cell, const struct measure *m,
-                         double out[STATISTICS_RUNS]) {
+static void judge_measure_runs(const struct compared *c, const struct compared_cell *cell, const struct measure *m,
+                               double out[STATISTICS_RUNS]) {
     for (int i = 0; i < cell->nruns; i++) out[i] = measure_of(m, &cell->run[i].result, c->x->warmup);
 }
 
 double compare_median(const struct compared *c, int cell, const struct measure *m) {
     double v[STATISTICS_RUNS], samples[STATISTICS_RUNS];
-    measure_runs(c, &c->cell[cell], m, v);
+    judge_measure_runs(c, &c->cell[cell], m, v);
     int n = samples_of(&c->cell[cell], v, m->about == ABOUT_TRAINING, samples);
     return statistics_median_of(samples, n);
 }
 
-static void measure_cell(const struct compared *c, struct compared_cell *cell) {
+static void judge_measure_cell(const struct compared *c, struct compared_cell *cell) {
     const struct measure *first = &c->x->measure[0];
     double v[STATISTICS_RUNS];
     find_trainings(c->x, (int)(cell - c->cell), cell);
-    for (int m = 0; m < c->x->nmeasures; m++) measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
+    for (int m = 0; m < c->x->nmeasures; m++) judge_measure_runs(c, cell, &c->x->measure[m], cell->value[m]);
     for (int m = 0; m < c->x->nmeasures; m++)
         cell->median[m] = compare_median(c, (int)(cell - c->cell), &c->x->measure[m]);
     int n = samples_of(cell, cell->value[0], first->about == ABOUT_TRAINING, v);
-    cell->spread = spread_of(v, n, cell->median[0]);
+    cell->spread = judge_spread_of(v, n, cell->median[0]);
     cell->speedup = cell->efficiency = (double)NAN;
 }
 
-static int devices_of(const struct experiment *x, int cell) {
+static int judge_devices_of(const struct experiment *x, int cell) {
     return x->cell[cell].settings.config.devices.count;
 }
 
 /* One device sends nothing, so it stands for all links, and of 'any' side for all ways to share. */
-static bool stands_for(const struct experiment *x, int axis, int i, int cell, bool any) {
-    bool alone = devices_of(x, i) == 1, same = true;
+static bool judge_stands_for(const struct experiment *x, int axis, int i, int cell, bool any) {
+    bool alone = judge_devices_of(x, i) == 1, same = true;
     for (int a = 0; a < x->naxes; a++) {
         const char *key = x->axis[a].key;
         bool free = !strncmp(key, "comm.", 5) || (any && a == 0 && setting_shares(key));
@@ -121,11 +121,12 @@ static bool stands_for(const struct experiment *x, int axis, int i, int cell, bo
 
 /* What a cell's speed is a multiple of: the fewest devices at the same place otherwise, or another side's one device
  * where its own side has none; itself when it is that. */
-static int least_devices(const struct experiment *x, int axis, int cell) {
+static int judge_least_devices(const struct experiment *x, int axis, int cell) {
     int least = cell;
-    for (int any = 0; any < 2 && devices_of(x, least) > 1; any++)
+    for (int any = 0; any < 2 && judge_devices_of(x, least) > 1; any++)
         for (int i = 0; i < x->ncells; i++)
-            if (stands_for(x, axis, i, cell, any) && devices_of(x, i) < devices_of(x, least)) least = i;
+            if (judge_stands_for(x, axis, i, cell, any) && judge_devices_of(x, i) < judge_devices_of(x, least))
+                least = i;
     return least;
 }
 
@@ -137,14 +138,14 @@ double compare_step_ms(const struct compared *c, int cell) {
     return statistics_median_of(v, runs->nruns);
 }
 
-static void scale_cells(struct compared *c) {
+static void judge_scale_cells(struct compared *c) {
     const struct experiment *x = c->x;
     int axis = -1;
     for (int a = 0; a < x->naxes; a++)
         if (!strcmp(x->axis[a].key, "devices") && x->axis[a].count > 1) axis = a;
     for (int i = 0; i < x->ncells && axis >= 0; i++) {
-        int from = least_devices(x, axis, i);
-        double more = (double)devices_of(x, i) / devices_of(x, from);
+        int from = judge_least_devices(x, axis, i);
+        double more = (double)judge_devices_of(x, i) / judge_devices_of(x, from);
         double ratio = compare_step_ms(c, from) / compare_step_ms(c, i);
         c->cell[i].speedup = x->weak ? ratio * more : ratio;
         c->cell[i].efficiency = x->weak ? ratio : ratio / more;
@@ -169,7 +170,7 @@ static bool counts_trainings(const struct compared *c, const struct compared_pai
     return m->about == ABOUT_TRAINING || (both && !one_training(c, p));
 }
 
-static bool values_usable(const struct measure *m, const double *v, int n) {
+static bool judge_values_usable(const struct measure *m, const double *v, int n) {
     for (int i = 0; i < n; i++)
         if (isnan(v[i]) || (v[i] < 0 && m->scale == SCALE_RATIO)) return false;
     return n > 0;
@@ -187,8 +188,8 @@ int compare_together(const struct compared *c, const struct compared_pair *p, in
 }
 
 /* The values of the repeats that both sides have, in their order; gives how many. */
-static int values_in_pairs(const struct compared *c, const struct compared_pair *p, int m,
-                           double out[2][STATISTICS_RUNS]) {
+static int judge_values_in_pairs(const struct compared *c, const struct compared_pair *p, int m,
+                                 double out[2][STATISTICS_RUNS]) {
     int run[STATISTICS_RUNS][2], n = compare_together(c, p, run);
     for (int i = 0; i < n; i++)
         for (int side = 0; side < 2; side++) out[side][i] = c->cell[p->cell[side]].value[m][run[i][side]];
@@ -204,7 +205,7 @@ static bool take_samples(const struct compared *c, const struct compared_pair *p
     bool trainings = counts_trainings(c, p, &c->x->measure[m]);
     if (trainings && c->x->nseeds)
         trainings = cell[0]->ntrainings < cell[0]->nruns || cell[1]->ntrainings < cell[1]->nruns;
-    int n = a->pairs = a->samples[0] = a->samples[1] = trainings ? 0 : values_in_pairs(c, p, m, v);
+    int n = a->pairs = a->samples[0] = a->samples[1] = trainings ? 0 : judge_values_in_pairs(c, p, m, v);
     bool paired = statistics_can_tell(n, true, experiment_questions(c->x), c->x->confidence);
     a->noise.pairs = statistics_spread(v[0], n, v[1], n, scale, true);
     for (int side = 0; side < 2 && !paired; side++)
@@ -214,18 +215,18 @@ static bool take_samples(const struct compared *c, const struct compared_pair *p
 }
 
 /* What is compared is what less of is better: the inverse, or the negative, of what more of is. */
-static void measure_turn(const struct measure *m, double *v, int n) {
+static void judge_measure_turn(const struct measure *m, double *v, int n) {
     for (int i = 0; i < n && m->more_is_better; i++) v[i] = m->scale == SCALE_RATIO ? 1 / v[i] : -v[i];
 }
 
-static void answer_one(struct compared *c, struct compared_pair *p, int m) {
+static void judge_answer_one(struct compared *c, struct compared_pair *p, int m) {
     double v[2][STATISTICS_RUNS];
     const struct measure *of = &c->x->measure[m];
     struct compared_answer *a = &p->answer[m];
     const double none = (double)NAN;
     *a = (struct compared_answer){.power = none, .apart = none, .statistics.error = none, .verdict = VERDICT_UNTESTED};
     bool paired = take_samples(c, p, m, a, v), reached = false;
-    a->judged = values_usable(of, v[0], a->samples[0]) && values_usable(of, v[1], a->samples[1]);
+    a->judged = judge_values_usable(of, v[0], a->samples[0]) && judge_values_usable(of, v[1], a->samples[1]);
     for (int side = 0; side < 2; side++)
         for (int i = 0; i < a->samples[side]; i++) {
             a->unreached[side] += isinf(v[side][i]);
@@ -236,8 +237,8 @@ static void answer_one(struct compared *c, struct compared_pair *p, int m) {
     a->equal = of->about == ABOUT_TRAINING && p->held && p->same_weights;
     for (int side = 0; side < 2; side++) {
         double middle = statistics_median_of(v[side], a->samples[side]);
-        if (of->about != ABOUT_TRAINING) a->apart = fmax(a->apart, spread_of(v[side], a->samples[side], middle));
-        measure_turn(of, v[side], a->samples[side]);
+        if (of->about != ABOUT_TRAINING) a->apart = fmax(a->apart, judge_spread_of(v[side], a->samples[side], middle));
+        judge_measure_turn(of, v[side], a->samples[side]);
     }
     a->statistics = statistics_compare(v[0], a->samples[0], v[1], a->samples[1], of->scale, paired, c->x->confidence);
     if (!a->equal) return;
@@ -250,7 +251,7 @@ bool compare_is_tested(const struct compared_answer *a) {
 }
 
 /* Foretells how much more samples would help. */
-static void answer_foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
+static void judge_answer_foretell(const struct compared *c, const struct measure *m, struct compared_answer *a) {
     const struct questions q = {experiment_questions(c->x), c->x->confidence};
     double shift = statistics_shift(m->scale, m->practical);
     int n = a->samples[0] < a->samples[1] ? a->samples[0] : a->samples[1];
@@ -269,7 +270,7 @@ static enum error judge_all(struct compared *c) {
     for (int k = 0; k < questions; k++) {
         struct compared_pair *pair = &c->pair[k / x->nmeasures];
         const struct compared_answer *a = &pair->answer[k % x->nmeasures];
-        answer_one(c, pair, k % x->nmeasures);
+        judge_answer_one(c, pair, k % x->nmeasures);
         compare_set(c, pair, k % x->nmeasures);
         p[k] = compare_is_tested(a) ? a->statistics.p : 1;
     }
@@ -280,7 +281,7 @@ static enum error judge_all(struct compared *c) {
             if (!compare_is_tested(a)) continue;
             a->statistics.p_all = p[i * x->nmeasures + m];
             a->verdict = statistics_verdict(&a->statistics, x->confidence, x->measure[m].practical);
-            answer_foretell(c, &x->measure[m], a);
+            judge_answer_foretell(c, &x->measure[m], a);
         }
     return ERR_NONE;
 }
@@ -298,10 +299,10 @@ int compare_wanted_repeats(const struct compared *c) {
 enum error compare_judge(struct compared *c) {
     c->complete = true;
     for (int i = 0; i < c->x->ncells; i++) {
-        measure_cell(c, &c->cell[i]);
+        judge_measure_cell(c, &c->cell[i]);
         c->complete &= c->cell[i].nruns == c->repeats;
     }
-    scale_cells(c);
+    judge_scale_cells(c);
     TRY(compare_all_bits(c));
     TRY(judge_all(c));
     compare_doubts(c);

@@ -9,18 +9,18 @@ static void note_add(struct compared *c, const char *text) {
 }
 
 /* Two groups have little power where pairs, of one run more, would have much. */
-static bool needs_more(const struct compared_answer *a, const struct compared_answer *b) {
+static bool note_needs_more(const struct compared_answer *a, const struct compared_answer *b) {
     int mine = a->needed ? a->needed : STATISTICS_RUNS + 1, other = b->needed ? b->needed : STATISTICS_RUNS + 1;
     return mine != other ? mine > other : a->power < b->power;
 }
 
 /* The pair that needs the most runs, of those that a measure leaves open; -1: none. */
-static int most_open(const struct compared *c, int measure) {
+static int note_most_open(const struct compared *c, int measure) {
     int most = -1;
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_answer *a = &c->pair[i].answer[measure];
         if (a->verdict != VERDICT_INCONCLUSIVE || isnan(a->power)) continue;
-        if (most < 0 || needs_more(a, &c->pair[most].answer[measure])) most = i;
+        if (most < 0 || note_needs_more(a, &c->pair[most].answer[measure])) most = i;
     }
     return most;
 }
@@ -28,7 +28,7 @@ static int most_open(const struct compared *c, int measure) {
 static void note_power(struct compared *c, int measure) {
     const struct experiment *x = c->x;
     const struct measure *m = &x->measure[measure];
-    int pair = most_open(c, measure);
+    int pair = note_most_open(c, measure);
     if (pair < 0) return;
     const struct compared_answer *a = &c->pair[pair].answer[measure];
     const char *what = x->nseeds ? "seeds" : "runs", *practical = compare_practical(c, m);

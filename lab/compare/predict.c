@@ -17,15 +17,15 @@ struct predict_source { /* a cell whose step was measured */
     struct measured_step step;
 };
 
-static const struct run_config *config_of(const struct compared *c, int cell) {
+static const struct run_config *predict_config_of(const struct compared *c, int cell) {
     return &c->x->cell[cell].settings.config;
 }
 
 /* ---- which cell stands for which ------------------------------------------------------------ */
 
-static bool computes_alike(const struct compared *c, int a, int b) {
+static bool predict_computes_alike(const struct compared *c, int a, int b) {
     const struct experiment *x = c->x;
-    const struct run_config *m = config_of(c, a), *n = config_of(c, b);
+    const struct run_config *m = predict_config_of(c, a), *n = predict_config_of(c, b);
     for (int i = 0; i < x->naxes; i++)
         if (!setting_shares(x->axis[i].key) && x->cell[a].at[i] != x->cell[b].at[i]) return false;
     return !strcmp(m->devices.kind, n->devices.kind) && m->threads == n->threads;
@@ -35,10 +35,10 @@ static bool computes_alike(const struct compared *c, int a, int b) {
 static int source_of(const struct compared *c, int cell) {
     int least = -1;
     for (int i = 0; i < c->x->ncells; i++) {
-        if (c->x->cell[i].start.command || !computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) ||
-            measured_refuse(config_of(c, i)) != ERR_NONE)
+        if (c->x->cell[i].start.command || !predict_computes_alike(c, i, cell) || !(compare_step_ms(c, i) > 0) ||
+            measured_refuse(predict_config_of(c, i)) != ERR_NONE)
             continue;
-        if (least < 0 || config_of(c, i)->devices.count < config_of(c, least)->devices.count) least = i;
+        if (least < 0 || predict_config_of(c, i)->devices.count < predict_config_of(c, least)->devices.count) least = i;
     }
     return least;
 }
@@ -46,8 +46,8 @@ static int source_of(const struct compared *c, int cell) {
 /* ---- its step ------------------------------------------------------------------------------- */
 
 /* So many devices' threads run at once; 0: each device has a processor of its own. */
-static int cores_of(const struct compared *c, int cell) {
-    const struct run_config *r = config_of(c, cell);
+static int predict_cores_of(const struct compared *c, int cell) {
+    const struct run_config *r = predict_config_of(c, cell);
     if (device_find(r->devices.kind)->units) return 0;
     int64_t cores = c->cell[cell].run[0].result.environment.cores;
     if (cores < 1) cores = device_host_cores();
@@ -55,7 +55,7 @@ static int cores_of(const struct compared *c, int cell) {
 }
 
 /* The run in the middle, whose step is taken to be the cell's. */
-static const struct run_result *typical_run(const struct compared *c, int cell) {
+static const struct run_result *predict_typical_run(const struct compared *c, int cell) {
     const struct compared_cell *runs = &c->cell[cell];
     double middle = compare_step_ms(c, cell), least = INFINITY;
     const struct run_result *best = &runs->run[0].result;
@@ -71,21 +71,21 @@ static const struct run_result *typical_run(const struct compared *c, int cell) 
 static enum error read_source(const struct compared *c, int cell, struct predict_source *s) {
     struct config_errors *e;
     struct step_trace trace;
-    struct run_result typical = *typical_run(c, cell);
+    struct run_result typical = *predict_typical_run(c, cell);
     typical.nsteps = typical.stretch = 0; /* the cell's median says more than this run's steps */
     typical.p50_ms = compare_step_ms(c, cell);
     TRY(config_errors_create(&e));
-    enum error err = planned_open(config_of(c, cell), "ref", e, &s->network);
+    enum error err = planned_open(predict_config_of(c, cell), "ref", e, &s->network);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    const struct measured_ask ask = {&typical,        config_of(c, cell), s->network.model,
-                                     s->network.plan, cores_of(c, cell),  0.5};
+    const struct measured_ask ask = {&typical,        predict_config_of(c, cell), s->network.model,
+                                     s->network.plan, predict_cores_of(c, cell),  0.5};
     TRY(measured_read(&ask, c->pool, &s->step));
     if (step_trace_read(typical.dir, c->pool, &trace) == ERR_NONE) measured_take_trace(&s->step, &trace);
     return ERR_NONE;
 }
 
-static const char *predicted_words(const struct compared *c) {
+static const char *predict_predicted_words(const struct compared *c) {
     const char *text = pool_printf(c->pool, "%s", error_message());
     return text ? text : "no memory";
 }
@@ -94,32 +94,32 @@ static void open_source(const struct compared *c, int cell, struct predict_sourc
     if (s->open) return;
     s->open = true;
     s->known = read_source(c, cell, s) == ERR_NONE;
-    if (!s->known) s->why = predicted_words(c);
+    if (!s->known) s->why = predict_predicted_words(c);
 }
 
 /* ---- a cell's ------------------------------------------------------------------------------- */
 
-static const char *setting_of(const struct experiment_cell *cell, const char *key) {
+static const char *predict_setting_of(const struct experiment_cell *cell, const char *key) {
     for (int i = 0; i < cell->nsettings; i++)
         if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
     return "";
 }
 
 /* What is sent goes through the ports that the cell emulates, or through links as they were measured. */
-static const char *port_text(const struct compared *c, int cell) {
-    const struct emulate_config *e = &config_of(c, cell)->comm.emulate;
+static const char *predict_port_text(const struct compared *c, int cell) {
+    const struct emulate_config *e = &predict_config_of(c, cell)->comm.emulate;
     const struct experiment_cell *x = &c->x->cell[cell];
-    if (config_of(c, cell)->devices.count == 1) return "";
+    if (predict_config_of(c, cell)->devices.count == 1) return "";
     const char *text =
         pool_printf(c->pool, "emulated%s%s%s%s", e->bandwidth > 0 ? " " : "",
-                    e->bandwidth > 0 ? setting_of(x, "comm.emulate.bandwidth") : "", e->latency > 0 ? ", " : "",
-                    e->latency > 0 ? setting_of(x, "comm.emulate.latency") : "");
+                    e->bandwidth > 0 ? predict_setting_of(x, "comm.emulate.bandwidth") : "", e->latency > 0 ? ", " : "",
+                    e->latency > 0 ? predict_setting_of(x, "comm.emulate.latency") : "");
     return text ? text : "";
 }
 
 static void predict_from(struct compared *c, int cell, const struct predict_source *s) {
     struct compared_prediction *p = &c->cell[cell].predicted;
-    const struct run_config *r = config_of(c, cell);
+    const struct run_config *r = predict_config_of(c, cell);
     struct simulated simulated;
     if (!s->known) {
         p->why = s->why;
@@ -129,14 +129,15 @@ static void predict_from(struct compared *c, int cell, const struct predict_sour
     struct link_fit fit = {0};
     enum error err = fitted ? link_fit_read(c->x, c->folder, cell, &fit) : ERR_NONE;
     if (err == ERR_NONE)
-        err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, cores_of(c, p->from), &simulated, &p->formula);
+        err = measured_predict(&s->step, r, fitted ? &fit.wire : NULL, predict_cores_of(c, p->from), &simulated,
+                               &p->formula);
     if (err != ERR_NONE) {
-        p->why = predicted_words(c);
+        p->why = predict_predicted_words(c);
         p->formula = (double)NAN;
         return;
     }
     p->why = NULL;
-    p->port = fitted ? fit.words : port_text(c, cell);
+    p->port = fitted ? fit.words : predict_port_text(c, cell);
     p->fit_error = fitted ? fit.off : (double)NAN;
     p->step = simulated.step;
     p->residual = p->step * 1e3 / compare_step_ms(c, cell) - 1;
@@ -145,14 +146,14 @@ static void predict_from(struct compared *c, int cell, const struct predict_sour
 static void predict_cell(struct compared *c, int cell, struct predict_source *sources) {
     const double none = (double)NAN;
     struct compared_prediction *p = &c->cell[cell].predicted;
-    const struct run_config *r = config_of(c, cell);
+    const struct run_config *r = predict_config_of(c, cell);
     *p = (struct compared_prediction){none, none, none, none, source_of(c, cell), "", NULL};
     if (c->x->cell[cell].start.command)
         p->from = -1, p->why = "an external command";
     else if (p->from == cell)
         p->why = "the others are predicted from it";
     else if (measured_refuse(r) != ERR_NONE)
-        p->why = predicted_words(c);
+        p->why = predict_predicted_words(c);
     else if (p->from < 0)
         p->why = "no cell with the same computation has run";
     else if (link_fit_needed(c->x, cell) && !c->x->model_fit)
@@ -164,7 +165,7 @@ static void predict_cell(struct compared *c, int cell, struct predict_source *so
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-static void sum_up(struct compared *c) {
+static void predict_sum_up(struct compared *c) {
     double off[EXPERIMENT_CELLS];
     bool used[EXPERIMENT_CELLS] = {false};
     struct compared_model *m = &c->model;
@@ -191,6 +192,6 @@ void compare_predict(struct compared *c) {
     if (!sources) return;
     for (int i = 0; i < c->x->ncells; i++) predict_cell(c, i, sources);
     for (int i = 0; i < c->x->ncells; i++) planned_close(&sources[i].network);
-    sum_up(c);
+    predict_sum_up(c);
     c->predicted = true;
 }

@@ -11,7 +11,7 @@
 enum { SAMPLES_MOST = 1 << 30 };
 
 /* The metadata are texts: "data" 8 hexadecimal digits, "step" a number. */
-static bool read_facts(const struct st_file *f, struct right *out) {
+static bool right_read_facts(const struct st_file *f, struct right *out) {
     const char *data = f->metadata ? json_get_text(f->metadata, "data") : NULL;
     const char *step = f->metadata ? json_get_text(f->metadata, "step") : NULL;
     if (!data || strlen(data) != 8 || strspn(data, "0123456789abcdef") != 8) return false;
@@ -19,10 +19,10 @@ static bool read_facts(const struct st_file *f, struct right *out) {
     return step && text_int(step, &out->step) && out->step >= 0;
 }
 
-static enum error read_file(const struct st_file *f, struct pool *pool, struct right *out) {
+static enum error right_read_file(const struct st_file *f, struct pool *pool, struct right *out) {
     const struct st_tensor *t = st_find(f, "right");
     bool fits = t && !strcmp(t->dtype, "BOOL") && t->ndim == 1 && t->dim[0] > 0 && t->dim[0] <= SAMPLES_MOST;
-    if (!fits || !read_facts(f, out)) return FAIL(ERR_DATA, "'%s' is not what a run writes", f->path);
+    if (!fits || !right_read_facts(f, out)) return FAIL(ERR_DATA, "'%s' is not what a run writes", f->path);
     unsigned char *is = pool_alloc(pool, t->bytes);
     if (!is) return ERR_MEMORY;
     TRY(st_read(f, t, is));
@@ -44,7 +44,7 @@ enum error right_read(const char *dir, struct pool *pool, struct right *out) {
                     "runs of data with classes write it at their end",
                     dir);
     TRY(st_open(path, &f));
-    enum error err = read_file(&f, pool, out);
+    enum error err = right_read_file(&f, pool, out);
     st_close(&f);
     return err;
 }

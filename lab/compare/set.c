@@ -6,8 +6,8 @@
 #include <math.h>
 
 /* The files of both runs; false: one left none, or they were measured on other samples. */
-static bool read_both(const struct compared *c, const struct compared_run *a, const struct compared_run *b,
-                      struct right out[2]) {
+static bool set_read_both(const struct compared *c, const struct compared_run *a, const struct compared_run *b,
+                          struct right out[2]) {
     struct right_counts n;
     for (int side = 0; side < 2; side++) {
         const char *dir = (side ? b : a)->dir;
@@ -26,7 +26,7 @@ static int read_duels(const struct compared *c, const struct compared_pair *p, s
     const struct compared_cell *a = &c->cell[p->cell[0]], *b = &c->cell[p->cell[1]];
     int run[STATISTICS_RUNS][2], n = compare_together(c, p, run);
     for (int i = 0; i < n; i++)
-        if (!read_both(c, &a->run[run[i][0]], &b->run[run[i][1]], out[i].side)) return 0;
+        if (!set_read_both(c, &a->run[run[i][0]], &b->run[run[i][1]], out[i].side)) return 0;
     return n;
 }
 
@@ -45,7 +45,7 @@ static double variance_of_samples(const struct set_duel *duel, int n) {
 }
 
 /* Twice the share of coins that fall as unevenly as first and second, at most 1: McNemar's exact p. */
-static double coins_uneven(int64_t first, int64_t second) {
+static double set_coins_uneven(int64_t first, int64_t second) {
     int64_t n = first + second, least = first < second ? first : second;
     double sum = 0;
     for (int64_t k = 0; k <= least; k++)
@@ -53,7 +53,8 @@ static double coins_uneven(int64_t first, int64_t second) {
     return fmin(1, 2 * sum);
 }
 
-static const char *words_of_two(const struct compared *c, const struct compared_pair *p, const struct set_duel *duel) {
+static const char *set_words_of_two(const struct compared *c, const struct compared_pair *p,
+                                    const struct set_duel *duel) {
     struct right_counts n;
     const char *b = c->x->axis[0].label[c->x->cell[p->cell[1]].at[0]];
     if (right_compare(&duel->side[0], &duel->side[1], &n) != ERR_NONE) return NULL;
@@ -61,7 +62,7 @@ static const char *words_of_two(const struct compared *c, const struct compared_
         c->pool,
         "of %lld validation samples A alone has %lld right, %s alone %lld: between these two trained networks "
         "that is p = %.3g (McNemar, exact); only several seeds can compare two ways to train",
-        (long long)n.samples, (long long)n.first, b, (long long)n.second, coins_uneven(n.first, n.second));
+        (long long)n.samples, (long long)n.first, b, (long long)n.second, set_coins_uneven(n.first, n.second));
 }
 
 /* The interval of two groups has more in it than the difference's variance. */
@@ -83,7 +84,7 @@ static const char *words_of_set(const struct compared *c, const struct compared_
         alone += variance_of_samples(&duel[k], 1) / n;
     }
     if (same) a->statistics.error = sqrt(variance_of_samples(duel, n));
-    if (n == 1) return *c->folder ? NULL : words_of_two(c, p, duel);
+    if (n == 1) return *c->folder ? NULL : set_words_of_two(c, p, duel);
     if (same)
         return pool_printf(
             c->pool,

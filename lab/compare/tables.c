@@ -46,7 +46,7 @@ static void grid_next(struct compare_grid *g) {
     g->row = table_row(&g->t, ++g->rows), g->column = 0;
 }
 
-static const char *number_text(const struct measure *m, double v, char out[32]) {
+static const char *grid_number_text(const struct measure *m, double v, char out[32]) {
     if (!isfinite(v)) return isinf(v) ? "never" : "-";
     if (!strcmp(m->unit, "bytes")) return text_of_bytes(v, out);
     if (m->scale == SCALE_DIFFERENCE) return snprintf(out, 32, "%.2f %%", 100 * v), out;
@@ -58,22 +58,22 @@ static const char *side_name(const struct compared *c, int cell) {
     return c->x->axis[0].label[c->x->cell[cell].at[0]];
 }
 
-static const char *cell_text(const struct compared *c, int cell, int measure, char out[MEASURE_TEXT]) {
+static const char *grid_cell_text(const struct compared *c, int cell, int measure, char out[MEASURE_TEXT]) {
     char number[32], around[32];
     const struct measure *m = &c->x->measure[measure];
     const struct compared_cell *v = &c->cell[cell];
-    if (measure || !isfinite(v->spread)) return strcpy(out, number_text(m, v->median[measure], number));
+    if (measure || !isfinite(v->spread)) return strcpy(out, grid_number_text(m, v->median[measure], number));
     double half = v->spread * v->median[0] / 2 * (m->scale == SCALE_DIFFERENCE ? 100 : 1);
     if (!strcmp(m->unit, "bytes"))
         text_of_bytes(half, around);
     else
         snprintf(around, sizeof around, fabs(half) < 100 ? "%.2g" : "%.0f", half);
-    snprintf(out, MEASURE_TEXT, "%s ± %s", number_text(m, v->median[0], number), around);
+    snprintf(out, MEASURE_TEXT, "%s ± %s", grid_number_text(m, v->median[0], number), around);
     return out;
 }
 
 /* The last word of a key, where no other axis ends in it, is enough to know it. */
-static const char *axis_name(const struct experiment *x, int axis) {
+static const char *grid_axis_name(const struct experiment *x, int axis) {
     const char *key = x->axis[axis].key, *dot = strrchr(key, '.');
     for (int a = 0; a < x->naxes && dot; a++) {
         const char *other = strrchr(x->axis[a].key, '.');
@@ -82,17 +82,17 @@ static const char *axis_name(const struct experiment *x, int axis) {
     return dot ? dot + 1 : key;
 }
 
-static const char *speedup_text(double v, char out[32]) {
+static const char *grid_speedup_text(double v, char out[32]) {
     snprintf(out, 32, v < 0.1 ? "%.2g" : "%.2f", v);
     return out;
 }
 
 /* The column is for verdicts on step times; where none is predicted, there is none. */
-static bool has_model(const struct compared *c) {
+static bool grid_has_model(const struct compared *c) {
     return c->predicted && c->model.cells && c->x->measure[0].kind == MEASURE_STEP_TIME;
 }
 
-static const char *model_text(const struct compared *c, int cell, char out[32]) {
+static const char *grid_model_text(const struct compared *c, int cell, char out[32]) {
     const struct compared_prediction *p = &c->cell[cell].predicted;
     if (p->from == cell) return "measured";
     if (p->why) return "-";
@@ -122,15 +122,16 @@ static void put_heading(const struct compared *c, struct compare_grid *g, const 
 
 static void put_first_heading(const struct compared *c, struct compare_grid *g, bool scaled) {
     const struct experiment *x = c->x;
-    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", grid_axis_name(x, a));
     put_heading(c, g, !strcmp(x->measure[0].unit, "bytes") ? "" : x->measure[0].unit);
     put(g, "same bits");
     if (scaled) put(g, "speed-up A / B");
-    if (has_model(c)) put(g, "predicted A / B ms");
+    if (grid_has_model(c)) put(g, "predicted A / B ms");
 }
 
 /* Effect, p, verdict. */
-static void put_answer(const struct compared *c, const struct compared_pair *p, int measure, struct compare_grid *g) {
+static void grid_put_answer(const struct compared *c, const struct compared_pair *p, int measure,
+                            struct compare_grid *g) {
     const struct compared_answer *a = &p->answer[measure];
     bool verdict = a->verdict == VERDICT_FASTER || a->verdict == VERDICT_SLOWER || compare_is_slight(c, a);
     put(g, "%s", compare_effect(c, p, measure));
@@ -149,26 +150,28 @@ static void put_sides(const struct compared *c, const struct compared_pair *p, i
     const struct experiment *x = c->x;
     for (int side = 0; side < 2; side++) {
         if (side ? x->axis[0].count > 2 : x->all_pairs) put(g, "%s", side_name(c, p->cell[side]));
-        put(g, "%s", cell_text(c, p->cell[side], measure, text));
+        put(g, "%s", grid_cell_text(c, p->cell[side], measure, text));
     }
-    put_answer(c, p, measure, g);
+    grid_put_answer(c, p, measure, g);
 }
 
-static void put_place(const struct compared *c, const struct compared_pair *p, struct compare_grid *g) {
+static void grid_put_place(const struct compared *c, const struct compared_pair *p, struct compare_grid *g) {
     const struct experiment *x = c->x;
     const int *at = x->cell[p->cell[1]].at;
     for (int a = 1; a < x->naxes; a++) put(g, "%s", x->axis[a].label[at[a]]);
 }
 
-static void put_pair(const struct compared *c, const struct compared_pair *p, struct compare_grid *g, bool scaled) {
+static void grid_put_pair(const struct compared *c, const struct compared_pair *p, struct compare_grid *g,
+                          bool scaled) {
     char text[32], other[32];
-    put_place(c, p, g);
+    grid_put_place(c, p, g);
     put_sides(c, p, 0, g);
     put(g, "%s", compare_bits(c, p));
     if (scaled)
-        put(g, "%s / %s", speedup_text(c->cell[p->cell[0]].speedup, text),
-            speedup_text(c->cell[p->cell[1]].speedup, other));
-    if (has_model(c)) put(g, "%s / %s", model_text(c, p->cell[0], text), model_text(c, p->cell[1], other));
+        put(g, "%s / %s", grid_speedup_text(c->cell[p->cell[0]].speedup, text),
+            grid_speedup_text(c->cell[p->cell[1]].speedup, other));
+    if (grid_has_model(c))
+        put(g, "%s / %s", grid_model_text(c, p->cell[0], text), grid_model_text(c, p->cell[1], other));
 }
 
 /* The first measure, and what else there is to say of a pair. */
@@ -181,7 +184,7 @@ static bool make_grid(const struct compared *c, struct compare_grid *g) {
     if (!grid_rows(g, x->npairs)) return false;
     for (int i = 0; i < x->npairs; i++) {
         grid_next(g);
-        put_pair(c, &c->pair[i], g, scaled);
+        grid_put_pair(c, &c->pair[i], g, scaled);
     }
     return true;
 }
@@ -191,7 +194,7 @@ static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
     const struct experiment *x = c->x;
     grid_begin(g, c->pool);
     put(g, "metric");
-    for (int a = 1; a < x->naxes; a++) put(g, "%s", axis_name(x, a));
+    for (int a = 1; a < x->naxes; a++) put(g, "%s", grid_axis_name(x, a));
     put_heading(c, g, "");
     if (x->nmeasures < 2 || !grid_rows(g, x->npairs * (x->nmeasures - 1))) return false;
     for (int m = 1; m < x->nmeasures; m++)
@@ -200,7 +203,7 @@ static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
             grid_next(g);
             put(g, "%s%s%s", x->measure[m].name, *unit && strcmp(unit, "bytes") != 0 ? ", " : "",
                 strcmp(unit, "bytes") != 0 ? unit : "");
-            put_place(c, &c->pair[i], g);
+            grid_put_place(c, &c->pair[i], g);
             put_sides(c, &c->pair[i], m, g);
         }
     return true;
@@ -209,7 +212,7 @@ static bool make_other_grid(const struct compared *c, struct compare_grid *g) {
 /* ---- all ---- */
 
 /* Prints, for runs that had finished before, which run each side is and in which keys it differs from A. */
-static void print_finished(const struct compared *c, FILE *f) {
+static void grid_print_finished(const struct compared *c, FILE *f) {
     const struct experiment *x = c->x;
     for (int i = 0; i < x->ncells; i++) fprintf(f, "%s%s is %s", i ? ", " : "", x->axis[0].label[i], x->cell[i].label);
     fprintf(f, "; first %lld step%s left out, %s\n", (long long)x->warmup, x->warmup == 1 ? "" : "s",
@@ -224,10 +227,10 @@ static void print_finished(const struct compared *c, FILE *f) {
     }
 }
 
-static void print_title(const struct compared *c, FILE *f) {
+static void grid_print_title(const struct compared *c, FILE *f) {
     const struct experiment *x = c->x;
     if (!*c->folder) {
-        print_finished(c, f);
+        grid_print_finished(c, f);
         return;
     }
     fprintf(f, "%s: %s scaling, %d interleaved run%s a cell%s, first %lld step%s left out, %s\n", x->name,
@@ -236,13 +239,13 @@ static void print_title(const struct compared *c, FILE *f) {
             x->warmup == 1 ? "" : "s", x->measure[0].name);
 }
 
-static void print_legend(const struct compared *c, FILE *f) {
+static void grid_print_legend(const struct compared *c, FILE *f) {
     const char *better = c->x->measure[0].scale == SCALE_DIFFERENCE ? "0 pt (points of a share)" : "1×";
     fprintf(f, "B against A: above %s B is better%s\n", better,
             isfinite(c->cell[0].spread) ? "; ±: half of the distance between the quartiles of a cell's runs" : "");
 }
 
-static void print_bits(const struct compared *c, FILE *f, const char *start) {
+static void grid_print_bits(const struct compared *c, FILE *f, const char *start) {
     int same = 0, held = 0, comparable = 0, commands = 0;
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_pair *p = &c->pair[i];
@@ -263,7 +266,7 @@ static void print_bits(const struct compared *c, FILE *f, const char *start) {
         fprintf(f, ": not compared, since '%s' changes the computation\n", c->x->axis[0].key);
 }
 
-static void print_doubts(const struct compared *c, FILE *f, const char *start) {
+static void grid_print_doubts(const struct compared *c, FILE *f, const char *start) {
     const char *why = compare_untested(c);
     if (*why) fprintf(f, "%s%s\n", start, why);
     for (int i = 0; i < c->nnotes; i++) fprintf(f, "%s%s\n", start, c->note[i]);
@@ -277,25 +280,25 @@ static void print_doubts(const struct compared *c, FILE *f, const char *start) {
                 c->gate[i].words);
 }
 
-static void print_all(const struct compared *c, void (*write)(const struct table *, FILE *), const char *between,
-                      const char *start, FILE *f) {
+static void grid_print_all(const struct compared *c, void (*write)(const struct table *, FILE *), const char *between,
+                           const char *start, FILE *f) {
     struct compare_grid g;
-    print_title(c, f);
+    grid_print_title(c, f);
     fputc('\n', f);
     if (make_grid(c, &g)) write(&g.t, f);
     if (make_other_grid(c, &g)) write(&g.t, f);
-    print_legend(c, f);
+    grid_print_legend(c, f);
     fprintf(f, "\n%s\n%s", compare_sentence(c), between);
-    print_bits(c, f, start);
+    grid_print_bits(c, f, start);
     if (*compare_model(c)) fprintf(f, "%smodel: %s\n", start, compare_model(c));
-    print_doubts(c, f, start);
+    grid_print_doubts(c, f, start);
 }
 
 void compare_table(const struct compared *c, FILE *f) {
-    print_all(c, table_text, "", "", f);
+    grid_print_all(c, table_text, "", "", f);
 }
 
 void compare_markdown(const struct compared *c, FILE *f) {
     fputs("# ", f);
-    print_all(c, table_markdown, "\n", "- ", f);
+    grid_print_all(c, table_markdown, "\n", "- ", f);
 }

@@ -59,7 +59,7 @@ const char *compare_doubt(const struct compared *c, const struct compared_pair *
 }
 
 /* 1.033, +0.4: of a share in points. */
-static const char *effect_number(enum scale scale, double v, char out[32]) {
+static const char *verdict_effect_number(enum scale scale, double v, char out[32]) {
     if (scale == SCALE_DIFFERENCE)
         snprintf(out, 32, isfinite(v) ? "%+.2f" : "%+.0f", 100 * v);
     else
@@ -73,12 +73,12 @@ const char *compare_effect(const struct compared *c, const struct compared_pair 
     const char *unit = s->scale == SCALE_DIFFERENCE ? " pt" : "×", *text;
     char value[32], low[32], high[32];
     if (!a->judged) return "-";
-    effect_number(s->scale, s->estimate, value);
+    verdict_effect_number(s->scale, s->estimate, value);
     if (isnan(s->low) || a->equal)
         text = pool_printf(c->pool, "%s%s", value, unit);
     else
-        text = pool_printf(c->pool, "%s%s [%s, %s]", value, unit, effect_number(s->scale, s->low, low),
-                           effect_number(s->scale, s->high, high));
+        text = pool_printf(c->pool, "%s%s [%s, %s]", value, unit, verdict_effect_number(s->scale, s->low, low),
+                           verdict_effect_number(s->scale, s->high, high));
     return text ? text : "";
 }
 
@@ -99,7 +99,7 @@ const char *compare_bits(const struct compared *c, const struct compared_pair *p
 /* ---- why there is no verdict ---- */
 
 /* The pair without a verdict whose runs are copies (or are not), or that has no numbers; -1: none. */
-static int pair_untested(const struct compared *c, bool judged, bool copies) {
+static int verdict_pair_untested(const struct compared *c, bool judged, bool copies) {
     for (int i = 0; i < c->x->npairs; i++) {
         const struct compared_pair *p = &c->pair[i];
         const struct compared_answer *a = &p->answer[0];
@@ -129,7 +129,7 @@ static const char *words_of_copies(const struct compared *c, const struct compar
 
 const char *compare_untested(const struct compared *c) {
     const struct experiment *x = c->x;
-    int copies = pair_untested(c, true, true), few = pair_untested(c, true, false);
+    int copies = verdict_pair_untested(c, true, true), few = verdict_pair_untested(c, true, false);
     const char *text = "";
     if (copies >= 0)
         text = words_of_copies(c, &c->pair[copies]);
@@ -140,26 +140,26 @@ const char *compare_untested(const struct compared *c) {
                            : x->nseeds > c->repeats             ? "without --quick all seeds are run"
                            : c->repeats < EXPERIMENT_LEAST_RUNS ? "--repeats auto makes enough of them"
                                                                 : "some are missing");
-    else if (pair_untested(c, false, false) >= 0)
+    else if (verdict_pair_untested(c, false, false) >= 0)
         text =
             pool_printf(c->pool, "no verdict on %s, because runs are missing or lack this number", x->measure[0].name);
     return text ? text : "";
 }
 
 /* Of one side against another. */
-static bool is_of(const struct compared *c, const struct compared_pair *p, int first, int side) {
+static bool pair_is_of(const struct compared *c, const struct compared_pair *p, int first, int side) {
     return c->x->cell[p->cell[0]].at[0] == first && c->x->cell[p->cell[1]].at[0] == side;
 }
 
 /* "faster (1.033× [1.012, 1.054])": of the only pair that they have. */
-static const char *with_effect(const struct compared *c, const struct compared_pair *p) {
+static const char *verdict_with_effect(const struct compared *c, const struct compared_pair *p) {
     const char *verdict = compare_verdict(c, p, 0), *effect = compare_effect(c, p, 0), *doubt = compare_doubt(c, p, 0);
     if (!strcmp(effect, "-")) return verdict;
     return pool_printf(c->pool, "%s (%s)%s%s", verdict, effect, *doubt ? ", but " : "", doubt);
 }
 
 /* The place of a pair's verdict in the sentence. */
-static int place_of(const struct compared *c, const struct compared_answer *a) {
+static int verdict_place(const struct compared *c, const struct compared_answer *a) {
     static const int places[] = {[VERDICT_FASTER] = 0,
                                  [VERDICT_SLOWER] = 1,
                                  [VERDICT_INCONCLUSIVE] = 2,
@@ -173,14 +173,14 @@ static const char *sentence_of(const struct compared *c, int first, int side) {
     enum { PLACES = 7 };
     int total = 0, doubtful = 0;
     const char *text = "", *doubt = "";
-    for (int i = 0; i < c->x->npairs; i++) total += is_of(c, &c->pair[i], first, side);
+    for (int i = 0; i < c->x->npairs; i++) total += pair_is_of(c, &c->pair[i], first, side);
     for (int place = 0; place < PLACES && text; place++) {
         const char *verdict = "";
         int count = 0;
         for (int i = 0; i < c->x->npairs; i++) {
             const struct compared_pair *p = &c->pair[i];
-            if (!is_of(c, p, first, side) || place_of(c, &p->answer[0]) != place) continue;
-            if (total == 1) return with_effect(c, p);
+            if (!pair_is_of(c, p, first, side) || verdict_place(c, &p->answer[0]) != place) continue;
+            if (total == 1) return verdict_with_effect(c, p);
             const char *mine = compare_doubt(c, p, 0);
             verdict = compare_verdict(c, p, 0);
             count++;
@@ -206,7 +206,7 @@ const char *compare_sentence(const struct compared *c) {
 /* ---- the model ---- */
 
 /* "comm.compress and ddp.sync are not simulated; ...": each reason of the cells that nothing predicts, once. */
-static const char *model_silence(const struct compared *c) {
+static const char *verdict_model_silence(const struct compared *c) {
     static const char end[] = " is not simulated";
     const char *keys = "", *others = "", *last = NULL;
     for (int i = 0; i < c->x->ncells && keys && others; i++) {
@@ -224,7 +224,7 @@ static const char *model_silence(const struct compared *c) {
     return text ? text : "";
 }
 
-static const char *model_accuracy(const struct compared *c) {
+static const char *verdict_model_accuracy(const struct compared *c) {
     const struct compared_model *m = &c->model;
     int from = 0;
     while (c->cell[from].predicted.why) from++;
@@ -242,10 +242,11 @@ const char *compare_model(const struct compared *c) {
     const struct compared_model *m = &c->model;
     if (!c->predicted || (!m->cells && !m->silent)) return "";
     if (!m->cells) {
-        const char *none = pool_printf(c->pool, "no step time is predicted: %s", model_silence(c));
+        const char *none = pool_printf(c->pool, "no step time is predicted: %s", verdict_model_silence(c));
         return none ? none : "";
     }
-    const char *text = isfinite(m->median) ? model_accuracy(c) : "the predicted cells have not run yet";
-    if (text && m->silent) text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, model_silence(c));
+    const char *text = isfinite(m->median) ? verdict_model_accuracy(c) : "the predicted cells have not run yet";
+    if (text && m->silent)
+        text = pool_printf(c->pool, "%s; not predicted: %d (%s)", text, m->silent, verdict_model_silence(c));
     return text ? text : "";
 }

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* What stands for this character in XML, NULL: itself. */
-static const char *entity(const char *s, size_t step) {
+static const char *markup_entity(const char *s, size_t step) {
     if (step == 3 && !memcmp(s, "\xEF\xBF", 2) && (unsigned char)s[2] >= 0xBE) return "\xEF\xBF\xBD";
     if (step > 1) return NULL;
     switch (*s) {
@@ -30,7 +30,7 @@ static const char *entity(const char *s, size_t step) {
 void markup_text(FILE *out, const char *s) {
     for (size_t n = strlen(s), step; n; s += step, n -= step) {
         step = text_utf8(s, n);
-        const char *other = entity(s, step);
+        const char *other = markup_entity(s, step);
         if (!step) step = 1;
         fwrite(other ? other : s, 1, other ? strlen(other) : step, out);
     }

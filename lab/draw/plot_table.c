@@ -3,14 +3,14 @@
 
 #include <math.h>
 
-static const char *value_text(enum plot_unit unit, double v, struct pool *pool) {
+static const char *plot_value(enum plot_unit unit, double v, struct pool *pool) {
     char text[32];
     plot_value_text(unit, v, text);
     return pool_printf(pool, "%s", text);
 }
 
 /* Series over one x: a row for each x of any of them, ascending. */
-static double next_x(const struct plot *p, double behind) {
+static double plot_next_x(const struct plot *p, double behind) {
     double best = INFINITY;
     for (int i = 0; i < p->nseries; i++)
         for (int k = 0; k < p->series[i].n; k++)
@@ -18,7 +18,7 @@ static double next_x(const struct plot *p, double behind) {
     return best;
 }
 
-static const char *with_interval(const struct plot_series *s, int k, enum plot_unit unit, struct pool *pool) {
+static const char *plot_value_interval(const struct plot_series *s, int k, enum plot_unit unit, struct pool *pool) {
     char v[32], low[32], high[32];
     plot_value_text(unit, s->y[k], v);
     if (!s->low || !s->high || !isfinite(s->low[k] + s->high[k] + s->y[k])) return pool_printf(pool, "%s", v);
@@ -27,21 +27,21 @@ static const char *with_interval(const struct plot_series *s, int k, enum plot_u
     return pool_printf(pool, "%s [%s, %s]", v, low, high);
 }
 
-static const char *line_cell(const struct plot *p, const struct plot_series *s, double x, struct pool *pool) {
+static const char *plot_line_cell(const struct plot *p, const struct plot_series *s, double x, struct pool *pool) {
     for (int k = 0; k < s->n; k++)
-        if (s->x[k] == x) return with_interval(s, k, p->y.unit, pool);
+        if (s->x[k] == x) return plot_value_interval(s, k, p->y.unit, pool);
     return "";
 }
 
 static enum error line_table(const struct plot *p, struct pool *pool, struct table *t) {
     int rows = 0, r = 1;
-    for (double x = next_x(p, -INFINITY); isfinite(x); x = next_x(p, x)) rows++;
+    for (double x = plot_next_x(p, -INFINITY); isfinite(x); x = plot_next_x(p, x)) rows++;
     TRY(table_init(t, p->title, 1 + p->nseries, rows, pool));
     table_row(t, 0)[0] = p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
-    for (double x = next_x(p, -INFINITY); isfinite(x); x = next_x(p, x), r++) {
-        table_row(t, r)[0] = value_text(p->x.unit, x, pool);
-        for (int i = 0; i < p->nseries; i++) table_row(t, r)[1 + i] = line_cell(p, &p->series[i], x, pool);
+    for (double x = plot_next_x(p, -INFINITY); isfinite(x); x = plot_next_x(p, x), r++) {
+        table_row(t, r)[0] = plot_value(p->x.unit, x, pool);
+        for (int i = 0; i < p->nseries; i++) table_row(t, r)[1 + i] = plot_line_cell(p, &p->series[i], x, pool);
     }
     return ERR_NONE;
 }
@@ -51,7 +51,7 @@ const struct plot_series *plot_choice_at(const struct plot *p, int column, int r
     return v >= 0 && v < p->nchoices ? &p->choice[(int)v] : NULL;
 }
 
-static const char *choice_name(const struct plot *p, int column, int row) {
+static const char *plot_choice_name(const struct plot *p, int column, int row) {
     const struct plot_series *choice = plot_choice_at(p, column, row);
     return choice ? choice->name : "";
 }
@@ -65,7 +65,7 @@ static enum error grid_table(const struct plot *p, struct pool *pool, struct tab
         table_row(t, r + 1)[0] = p->category[r];
         for (int i = 0; i < p->nseries; i++)
             table_row(t, r + 1)[1 + i] =
-                p->kind == PLOT_CHOICE ? choice_name(p, i, r) : with_interval(&p->series[i], r, unit, pool);
+                p->kind == PLOT_CHOICE ? plot_choice_name(p, i, r) : plot_value_interval(&p->series[i], r, unit, pool);
     }
     return ERR_NONE;
 }
@@ -80,9 +80,9 @@ static enum error span_table(const struct plot *p, struct pool *pool, struct tab
         const char **row = table_row(t, i + 1);
         row[0] = p->category[s->row];
         row[1] = p->series[s->series].name;
-        row[2] = value_text(p->x.unit, s->from, pool);
-        row[3] = value_text(p->x.unit, s->to, pool);
-        row[4] = value_text(p->x.unit, s->to - s->from, pool);
+        row[2] = plot_value(p->x.unit, s->from, pool);
+        row[3] = plot_value(p->x.unit, s->to, pool);
+        row[4] = plot_value(p->x.unit, s->to - s->from, pool);
     }
     return ERR_NONE;
 }

@@ -11,7 +11,7 @@
 /* ---- text ----------------------------------------------------------------------------------- */
 
 /* By the advance widths of wide sans serif fonts, in classes: the reader's font is not known here. */
-static double character_width(unsigned char ch) {
+static double svg_character_width(unsigned char ch) {
     if (ch >= 0x80) return 0.85;
     if (strchr("mwMWQ@%", ch)) return 0.98;
     if (strchr("iljI.,:;|!' ", ch)) return 0.34;
@@ -22,17 +22,17 @@ static double character_width(unsigned char ch) {
 double plot_text_width(const char *s, double size) {
     double width = 0;
     for (; *s; s++)
-        if (((unsigned char)*s & 0xC0) != 0x80) width += character_width((unsigned char)*s);
+        if (((unsigned char)*s & 0xC0) != 0x80) width += svg_character_width((unsigned char)*s);
     return width * size;
 }
 
 /* Bytes of s that fit into the width, whole characters. */
-static size_t fitting(const char *s, double width) {
+static size_t text_fitting(const char *s, double width) {
     size_t n = strlen(s), i = 0;
     double used = 0;
     while (i < n) {
         size_t step = text_utf8(s + i, n - i);
-        used += character_width((unsigned char)s[i]) * SVG_TEXT;
+        used += svg_character_width((unsigned char)s[i]) * SVG_TEXT;
         if (used > width) break;
         i += step ? step : 1;
     }
@@ -46,7 +46,7 @@ struct label { /* where a text stands, and how */
 };
 
 /* The first n bytes of a text; cut: with an ellipsis, under which the whole text is. */
-static void put_text(struct svg_canvas *c, const struct label *at, const char *text, size_t n, bool cut) {
+static void svg_put_text(struct svg_canvas *c, const struct label *at, const char *text, size_t n, bool cut) {
     static const char *const anchors[] = {"start", "middle", "end"};
     char part[512];
     snprintf(part, sizeof part, "%.*s", (int)(n < sizeof part ? n : sizeof part - 1), text);
@@ -65,13 +65,13 @@ static void put_text(struct svg_canvas *c, const struct label *at, const char *t
 void svg_text(struct svg_canvas *c, double x, double y, enum svg_anchor anchor, double width, const char *style,
               const char *text) {
     bool cut = plot_text_width(text, SVG_TEXT) > width;
-    size_t n = cut ? fitting(text, width - SVG_TEXT) : strlen(text);
-    put_text(c, &(struct label){x, y, anchor, style}, text, n, cut);
+    size_t n = cut ? text_fitting(text, width - SVG_TEXT) : strlen(text);
+    svg_put_text(c, &(struct label){x, y, anchor, style}, text, n, cut);
 }
 
 /* The bytes of the next line: up to the last space that fits, or as much as fits. */
-static size_t line_length(const char *s, double width) {
-    size_t n = fitting(s, width);
+static size_t svg_line_length(const char *s, double width) {
+    size_t n = text_fitting(s, width);
     if (!s[n]) return n;
     for (size_t i = n; i > 0; i--)
         if (s[i] == ' ') return i;
@@ -79,13 +79,13 @@ static size_t line_length(const char *s, double width) {
 }
 
 /* The same over as many lines as it needs, at most 'most', from c->y on; moves c->y. */
-static void put_words(struct svg_canvas *c, double x, double width, int most, const char *style, const char *text) {
+static void svg_put_words(struct svg_canvas *c, double x, double width, int most, const char *style, const char *text) {
     double wide = !strcmp(style, "bold") ? width / 1.1 : width;
     for (int i = 0; i < most && *text; i++) {
-        size_t n = line_length(text, wide);
+        size_t n = svg_line_length(text, wide);
         bool cut = i == most - 1 && text[n];
-        if (cut) n = fitting(text, wide - SVG_TEXT);
-        put_text(c, &(struct label){x, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
+        if (cut) n = text_fitting(text, wide - SVG_TEXT);
+        svg_put_text(c, &(struct label){x, c->y + SVG_TEXT, SVG_START, style}, text, n, cut);
         c->y += SVG_LINE;
         text += n;
         while (*text == ' ') text++;
@@ -121,7 +121,7 @@ void svg_marker(struct svg_canvas *c, int colour, double x, double y, double siz
             shapes[k]);
 }
 
-static void legend_sign(struct svg_canvas *c, const struct plot_series *s, double x, double y) {
+static void svg_legend_sign(struct svg_canvas *c, const struct plot_series *s, double x, double y) {
     int k = s->colour % PLOT_COLOURS;
     if (c->p->kind != PLOT_LINE && c->p->kind != PLOT_DOTS) {
         fprintf(c->m, "<rect class=\"b%d\" x=\"%.1f\" y=\"%.1f\" width=\"20\" height=\"11\"/>\n", k, x, y - 9);
@@ -144,7 +144,7 @@ static void draw_legend(struct svg_canvas *c) {
             x = SVG_EDGE;
             c->y += SVG_LINE;
         }
-        legend_sign(c, s, x, c->y + SVG_TEXT);
+        svg_legend_sign(c, s, x, c->y + SVG_TEXT);
         svg_text(c, x + 26, c->y + SVG_TEXT, SVG_START, room - 26, "", s->name);
         x += width;
         any = true;
@@ -152,11 +152,11 @@ static void draw_legend(struct svg_canvas *c) {
     if (any) c->y += SVG_LINE + 2;
 }
 
-static void left_out(struct svg_canvas *c) {
+static void svg_left_out_rows(struct svg_canvas *c) {
     char words[64];
     if (c->p->ncategories <= PLOT_ROWS) return;
     snprintf(words, sizeof words, "%d more rows are in the table", c->p->ncategories - PLOT_ROWS);
-    put_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
+    svg_put_words(c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 1, "soft", words);
 }
 
 /* ---- the frame ------------------------------------------------------------------------------ */
@@ -167,11 +167,11 @@ enum error plot_svg(const struct plot *p, double *y, FILE *out) {
     struct file_text body; /* is drawn first, as the frame has its height */
     TRY(file_text_open(&body));
     struct svg_canvas c = {.p = p, .m = body.out, .y = 4};
-    put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
+    svg_put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
     if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
     draw[p->kind](&c);
-    left_out(&c);
+    svg_left_out_rows(&c);
     double height = ceil(c.y + 4);
     TRY(file_text_close(&body, ERR_NONE));
     fprintf(out,

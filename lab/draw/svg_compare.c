@@ -15,7 +15,7 @@ static void dots_hover(struct svg_canvas *c, int row, const struct plot_series *
     svg_hover(c, row, s->name, words);
 }
 
-static double at_row(const double *v, int row) {
+static double dots_at_row(const double *v, int row) {
     return v ? v[row] : (double)NAN;
 }
 
@@ -29,7 +29,8 @@ static void dots_middle(struct svg_canvas *c, const struct scale *x, double top,
     double y = dots_track(c, top, row, series), at = svg_at(x, s->y[row]);
     int k = s->colour % PLOT_COLOURS;
     if (!isfinite(s->y[row])) return;
-    double low = at_row(s->low, row), high = at_row(s->high, row), from = svg_at(x, low), to = svg_at(x, high);
+    double low = dots_at_row(s->low, row), high = dots_at_row(s->high, row), from = svg_at(x, low),
+           to = svg_at(x, high);
     if (isfinite(low) && isfinite(high)) {
         fprintf(c->m, "<rect class=\"f%d\" opacity=\".3\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>\n", k,
                 from, y - 5, fmax(to - from, 0.5), 10);
@@ -73,7 +74,7 @@ static double map_times(double ratio) {
 }
 
 /* With as many digits as there is room for; "" where there is for none. */
-static void field_text(const struct plot_series *s, int row, double width, char out[32]) {
+static void dots_field_text(const struct plot_series *s, int row, double width, char out[32]) {
     double v = map_times(s->y[row]);
     bool same = s->won[row] == PLOT_SAME;
     for (int digits = v >= 100 ? 0 : v >= 10 ? 1 : 2; digits >= 0; digits--) {
@@ -91,7 +92,7 @@ static void map_field(struct svg_canvas *c, int row, int column, struct svg_fiel
     int ahead = s->won[row] == PLOT_FIRST ? 0 : s->won[row] == PLOT_SECOND ? 1 : -1;
     if (!isfinite(v) || v <= 0) return;
     double strong = ahead < 0 ? 0 : 0.12 + 0.5 * log(map_times(v)) / fmax(log(f.most), 1e-9);
-    double low = at_row(s->low, row), high = at_row(s->high, row);
+    double low = dots_at_row(s->low, row), high = dots_at_row(s->high, row);
     int n = snprintf(words, sizeof words, "%.60s%s; ratio %.3f",
                      ahead < 0 ? "the runs do not decide" : c->p->who[ahead], ahead < 0 ? "" : " is ahead", v);
     if (isfinite(low) && isfinite(high)) snprintf(words + n, sizeof words - (size_t)n, " [%.3f, %.3f]", low, high);
@@ -101,7 +102,7 @@ static void map_field(struct svg_canvas *c, int row, int column, struct svg_fiel
             "<rect class=\"field f%d\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\" "
             "fill-opacity=\"%.3f\"/>\n",
             ahead < 0 ? PLOT_COLOURS - 1 : ahead, f.x, f.y + 1, f.width - 2, FIELD - 2, strong);
-    field_text(s, row, f.width - 4, text);
+    dots_field_text(s, row, f.width - 4, text);
     svg_text(c, f.x + f.width / 2 - 1, f.y + FIELD / 2. + 4, SVG_MIDDLE, f.width, ahead < 0 ? "soft" : "bold", text);
     fprintf(c->m, "</g>\n");
 }

@@ -35,7 +35,7 @@ static void line_extent(const struct plot *p, double x[2], double y[2]) {
 }
 
 /* The left axis, with room for its widest tick; gives where the plot begins. */
-static double left_room(const struct scale *s) {
+static double line_left_room(const struct scale *s) {
     double widest = 0;
     for (int i = 0; i < s->nticks; i++) {
         char tick[32];
@@ -149,7 +149,7 @@ void svg_draw_line(struct svg_canvas *c) {
     char label[96];
     line_extent(p, x, y);
     struct line_frame f = {.y = svg_scale(&p->y, y[0], y[1], bottom, top)};
-    double left = left_room(&f.y);
+    double left = line_left_room(&f.y);
     f.x = svg_scale(&p->x, x[0], x[1], left, PLOT_WIDTH - 12);
     svg_axis_label(&p->y, &f.y, label);
     svg_text(c, SVG_EDGE, c->y + SVG_TEXT - 1, SVG_START, PLOT_WIDTH - 2 * SVG_EDGE, "soft", label);

@@ -77,7 +77,7 @@ static void heat_cell(struct svg_canvas *c, int row, int column, struct svg_fiel
 }
 
 /* Heads of columns, as many as do not touch each other; moves c->y. */
-static void column_heads(struct svg_canvas *c, double left, double width) {
+static void rows_column_heads(struct svg_canvas *c, double left, double width) {
     double widest = 0;
     for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
     int stride = (int)ceil((widest + 4) / width);
@@ -93,7 +93,7 @@ void svg_grid(struct svg_canvas *c, struct svg_field f, svg_field_draw *draw) {
     const int columns = c->p->nseries, rows = svg_rows(c->p);
     double left = svg_names_left(c->p), most = f.width;
     f.width = fmin((PLOT_WIDTH - f.margin - left) / (columns ? columns : 1), most);
-    column_heads(c, left, f.width);
+    rows_column_heads(c, left, f.width);
     double top = c->y;
     svg_row_names(c, left, top, f.height);
     for (int r = 0; r < rows; r++)

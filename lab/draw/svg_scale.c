@@ -25,14 +25,14 @@ static void choose_unit(struct scale *s, enum plot_unit unit, double most) {
 }
 
 /* 1, 2 or 5 times a power of ten, so that 'range' has at most 'parts' of them. */
-static double nice_step(double range, int parts) {
+static double scale_nice_step(double range, int parts) {
     double rough = range / parts, power = pow(10, floor(log10(rough)));
     double part = rough / power;
     return power * (part <= 1.0001 ? 1 : part <= 2.0001 ? 2 : part <= 5.0001 ? 5 : 10);
 }
 
 static void linear_ticks(struct scale *s, bool given) {
-    double step = nice_step(s->high - s->low, 6);
+    double step = scale_nice_step(s->high - s->low, 6);
     double first = floor(s->low / step + 1e-9), last = ceil(s->high / step - 1e-9);
     if (given) return;
     s->low = first * step;
@@ -56,7 +56,7 @@ static void log_ticks(struct scale *s, bool given) {
             if (v >= s->low && v <= s->high && s->nticks < SVG_TICKS) s->tick[s->nticks++] = v;
         }
     if (s->nticks >= 3 || decades > 1.5) return;
-    double step = nice_step(s->high - s->low, 4); /* less than a decade: evenly */
+    double step = scale_nice_step(s->high - s->low, 4); /* less than a decade: evenly */
     s->nticks = 0;
     for (double v = ceil(s->low / step) * step; v <= s->high; v += step)
         if (v > 0 && s->nticks < SVG_TICKS) s->tick[s->nticks++] = v;

@@ -12,12 +12,12 @@ enum error table_init(struct table *t, const char *title, int columns, int rows,
     return t->cell ? ERR_NONE : ERR_MEMORY;
 }
 
-static const char *cell_text(const struct table *t, int row, int column) {
+static const char *table_cell_text(const struct table *t, int row, int column) {
     const char *s = table_row(t, row)[column];
     return s ? s : "";
 }
 
-static void html_row(const struct table *t, int row, FILE *out) {
+static void table_html_row(const struct table *t, int row, FILE *out) {
     fprintf(out, "<tr>");
     for (int c = 0; c < t->columns; c++) {
         bool words = c < t->words;
@@ -25,7 +25,7 @@ static void html_row(const struct table *t, int row, FILE *out) {
                           : c == 0 ? "th scope=\"row\""
                           : words  ? "td"
                                    : "td class=\"n\"";
-        markup_element(out, tag, cell_text(t, row, c));
+        markup_element(out, tag, table_cell_text(t, row, c));
     }
     fprintf(out, "</tr>\n");
 }
@@ -34,16 +34,17 @@ void table_html(const struct table *t, FILE *out) {
     fprintf(out, "<div class=\"scroll\" tabindex=\"0\"><table>");
     markup_element(out, "caption", t->title);
     fprintf(out, "<thead>");
-    html_row(t, 0, out);
+    table_html_row(t, 0, out);
     fprintf(out, "</thead><tbody>");
-    for (int r = 1; r <= t->rows; r++) html_row(t, r, out);
+    for (int r = 1; r <= t->rows; r++) table_html_row(t, r, out);
     fprintf(out, "</tbody></table></div>\n");
 }
 
 /* A column is words where a cell below its head begins with a letter, or is a list. */
-static bool is_words(const struct table *t, int column) {
+static bool table_is_words(const struct table *t, int column) {
     for (int r = 1; r <= t->rows; r++)
-        if (isalpha((unsigned char)*cell_text(t, r, column)) || strchr(cell_text(t, r, column), ',')) return true;
+        if (isalpha((unsigned char)*table_cell_text(t, r, column)) || strchr(table_cell_text(t, r, column), ','))
+            return true;
     return false;
 }
 
@@ -52,15 +53,15 @@ void table_text(const struct table *t, FILE *out) {
     int width[ALIGNED] = {0};
     bool words[ALIGNED];
     for (int c = 0; c < t->columns && c < ALIGNED; c++) {
-        words[c] = t->words == t->columns || is_words(t, c);
+        words[c] = t->words == t->columns || table_is_words(t, c);
         for (int r = 0; r <= t->rows; r++) {
-            int n = text_columns(cell_text(t, r, c));
+            int n = text_columns(table_cell_text(t, r, c));
             width[c] = n > width[c] ? n : width[c];
         }
     }
     for (int r = 0; r <= t->rows; r++)
         for (int c = 0; c < t->columns; c++) {
-            const char *cell = cell_text(t, r, c);
+            const char *cell = table_cell_text(t, r, c);
             int room = c < ALIGNED ? width[c] - text_columns(cell) : 0;
             bool left = c < ALIGNED && words[c], last = c == t->columns - 1;
             fprintf(out, "%*s%s", left ? 0 : room, "", cell);
@@ -77,7 +78,7 @@ void table_markdown(const struct table *t, FILE *out) {
     for (int r = 0; r <= t->rows; r++) {
         for (int c = 0; c < t->columns; c++) {
             fprintf(out, "| ");
-            markup_markdown(out, cell_text(t, r, c));
+            markup_markdown(out, table_cell_text(t, r, c));
             fprintf(out, " ");
         }
         fprintf(out, "|\n");
@@ -87,7 +88,7 @@ void table_markdown(const struct table *t, FILE *out) {
     fprintf(out, "\n");
 }
 
-static void csv_cell(const char *s, FILE *out) {
+static void table_csv_cell(const char *s, FILE *out) {
     bool quoted = strpbrk(s, ",\"\r\n") != NULL;
     if (quoted) fputs("\"", out);
     for (; *s; s++) {
@@ -99,10 +100,10 @@ static void csv_cell(const char *s, FILE *out) {
 
 void table_csv(const struct table *t, FILE *out) {
     for (int r = 0; r <= t->rows; r++) {
-        csv_cell(r ? t->title : "table", out);
+        table_csv_cell(r ? t->title : "table", out);
         for (int c = 0; c < t->columns; c++) {
             fputs(",", out);
-            csv_cell(cell_text(t, r, c), out);
+            table_csv_cell(table_cell_text(t, r, c), out);
         }
         fputs("\r\n", out);
     }

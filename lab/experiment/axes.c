@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* "cpu:2"; of a map "zoo=lenet depth=2". */
-static const char *label_of(struct pool *pool, const struct node *value) {
+static const char *axis_label_of(struct pool *pool, const struct node *value) {
     enum { SHOWN = 4 };
     struct result_setting in[SHOWN];
     char *label = value->kind == NODE_SCALAR ? pool_printf(pool, "%.60s", value->text) : NULL;
@@ -18,7 +18,7 @@ static const char *label_of(struct pool *pool, const struct node *value) {
 }
 
 static enum error axis_add(struct experiment_reader *r, struct experiment_axis *axis, const struct node *value) {
-    const char *label = label_of(r->x->pool, value);
+    const char *label = axis_label_of(r->x->pool, value);
     int same = 1;
     for (int i = 0; i < axis->count; i++) {
         size_t n = strlen(label);
@@ -64,7 +64,7 @@ static enum error read_matrix(struct experiment_reader *r, const struct node *ma
 
 /* ---- named sides ---- */
 
-static void reader_ask(struct experiment_reader *r, const struct node *at, const char *key) {
+static void axis_reader_ask(struct experiment_reader *r, const struct node *at, const char *key) {
     struct experiment *x = r->x;
     int n = 0;
     for (; x->asked[n]; n++)
@@ -75,7 +75,7 @@ static void reader_ask(struct experiment_reader *r, const struct node *at, const
         x->asked[n] = key;
 }
 
-static void read_side(struct experiment_reader *r, const struct node *side) {
+static void axis_read_side(struct experiment_reader *r, const struct node *side) {
     struct experiment_axis *axis = &r->x->axis[0];
     char *label = pool_printf(r->x->pool, "%.60s", side->key);
     for (char *c = label; c && *c; c++)
@@ -84,12 +84,13 @@ static void read_side(struct experiment_reader *r, const struct node *side) {
         config_error(r->e, side, false,
                      "sides: '%.60s' needs a map of keys\nfor example int8: {mode: ddp, comm.compress: int8}",
                      side->key);
-    for (int i = 0; i < side->count && side->kind == NODE_MAP; i++) reader_ask(r, side->items[i], side->items[i]->key);
+    for (int i = 0; i < side->count && side->kind == NODE_MAP; i++)
+        axis_reader_ask(r, side->items[i], side->items[i]->key);
     if (!label || axis->count == EXPERIMENT_VALUES) return;
     axis->value[axis->count] = side, axis->label[axis->count++] = label;
 }
 
-static void read_sides(struct experiment_reader *r, const struct node *sides) {
+static void axis_read_sides(struct experiment_reader *r, const struct node *sides) {
     struct experiment_axis *axis = &r->x->axis[r->x->naxes++];
     *axis = (struct experiment_axis){.key = "side", .named = true};
     if (sides->kind != NODE_MAP || sides->count < 2 || sides->count > EXPERIMENT_VALUES) {
@@ -98,7 +99,7 @@ static void read_sides(struct experiment_reader *r, const struct node *sides) {
                      EXPERIMENT_VALUES);
         return;
     }
-    for (int i = 0; i < sides->count; i++) read_side(r, sides->items[i]);
+    for (int i = 0; i < sides->count; i++) axis_read_side(r, sides->items[i]);
 }
 
 /* A side and an axis that set the same key would overrule each other. */
@@ -115,7 +116,7 @@ enum error experiment_axes(struct experiment_reader *r, const struct node *root,
     if (!sides && !matrix)
         config_error(r->e, root, false,
                      "there is neither a matrix nor sides: nothing to compare\nmatrix: {mode: [dp, ddp]}");
-    if (sides) read_sides(r, sides);
+    if (sides) axis_read_sides(r, sides);
     if (matrix) TRY(read_matrix(r, matrix));
     if (sides)
         check_axes(r, matrix);

@@ -17,29 +17,29 @@
 
 /* ---- which cells there are ---- */
 
-static bool is_value(const struct experiment_axis *axis, int at, const struct node *of) {
+static bool cell_is_value(const struct experiment_axis *axis, int at, const struct node *of) {
     if (of->kind == NODE_SCALAR) return !strcmp(axis->label[at], of->text);
     for (int i = 0; i < of->count; i++)
         if (of->items[i]->kind == NODE_SCALAR && !strcmp(axis->label[at], of->items[i]->text)) return true;
     return false;
 }
 
-static int axis_of(const struct experiment *x, const char *key) {
+static int cell_axis_of(const struct experiment *x, const char *key) {
     for (int a = 0; a < x->naxes; a++)
         if (!strcmp(x->axis[a].key, key)) return a;
     return -1;
 }
 
-static bool is_excluded(const struct experiment *x, const struct node *rule, const int *at) {
+static bool cell_is_excluded(const struct experiment *x, const struct node *rule, const int *at) {
     for (int i = 0; i < rule->count; i++) {
-        int a = axis_of(x, rule->items[i]->key);
-        if (a < 0 || !is_value(&x->axis[a], at[a], rule->items[i])) return false;
+        int a = cell_axis_of(x, rule->items[i]->key);
+        if (a < 0 || !cell_is_value(&x->axis[a], at[a], rule->items[i])) return false;
     }
     return rule->count > 0;
 }
 
 /* A rule that leaves nothing out is a slip. */
-static void check_rule(struct experiment_reader *r, const struct node *rule) {
+static void cell_check_rule(struct experiment_reader *r, const struct node *rule) {
     const struct experiment *x = r->x;
     if (rule->kind != NODE_MAP) {
         config_error(r->e, rule, false, "'exclude' lists maps of axes and values\n[{devices: cpu:1}]");
@@ -47,9 +47,9 @@ static void check_rule(struct experiment_reader *r, const struct node *rule) {
     }
     for (int i = 0; i < rule->count; i++) {
         const struct node *item = rule->items[i];
-        int a = axis_of(x, item->key);
+        int a = cell_axis_of(x, item->key);
         bool any = false;
-        for (int k = 0; a >= 0 && k < x->axis[a].count; k++) any |= is_value(&x->axis[a], k, item);
+        for (int k = 0; a >= 0 && k < x->axis[a].count; k++) any |= cell_is_value(&x->axis[a], k, item);
         if (a < 0)
             config_error(r->e, item, true, "exclude: '%s' is not an axis of the matrix", item->key);
         else if (!any)
@@ -57,7 +57,7 @@ static void check_rule(struct experiment_reader *r, const struct node *rule) {
     }
 }
 
-static bool next_place(const struct experiment *x, int *at) {
+static bool cell_next_place(const struct experiment *x, int *at) {
     for (int a = x->naxes - 1; a >= 0; a--) { /* the first axis is the slowest */
         if (++at[a] < x->axis[a].count) return true;
         at[a] = 0;
@@ -65,7 +65,7 @@ static bool next_place(const struct experiment *x, int *at) {
     return false;
 }
 
-static const char *label_of(const struct experiment *x, const int *at) {
+static const char *cell_label_of(const struct experiment *x, const int *at) {
     const char *label = x->axis[0].label[at[0]];
     for (int a = 1; a < x->naxes && label; a++)
         label = pool_printf(x->pool, "%s %s=%s", label, x->axis[a].key, x->axis[a].label[at[a]]);
@@ -77,13 +77,13 @@ static enum error list_cells(struct experiment_reader *r) {
     const struct node *rules = r->exclude;
     int nrules = rules && rules->kind == NODE_LIST ? rules->count : 0, at[EXPERIMENT_AXES] = {0};
     if (rules && rules->kind != NODE_LIST) config_error(r->e, rules, false, "'exclude' is a list\n[{devices: cpu:1}]");
-    for (int i = 0; i < nrules; i++) check_rule(r, rules->items[i]);
+    for (int i = 0; i < nrules; i++) cell_check_rule(r, rules->items[i]);
     x->cell = pool_alloc(x->pool, EXPERIMENT_CELLS * sizeof *x->cell);
     x->pair = pool_alloc(x->pool, EXPERIMENT_PAIRS * sizeof *x->pair);
     if (!x->cell || !x->pair) return ERR_MEMORY;
     do {
         bool out = false;
-        for (int i = 0; i < nrules; i++) out |= is_excluded(x, rules->items[i], at);
+        for (int i = 0; i < nrules; i++) out |= cell_is_excluded(x, rules->items[i], at);
         if (out) continue;
         if (x->ncells == EXPERIMENT_CELLS) {
             config_error(r->e, NULL, false, "more than %d cells", EXPERIMENT_CELLS);
@@ -91,8 +91,8 @@ static enum error list_cells(struct experiment_reader *r) {
         }
         struct experiment_cell *cell = &x->cell[x->ncells++];
         memcpy(cell->at, at, sizeof at);
-        if (!(cell->label = label_of(x, at))) return ERR_MEMORY;
-    } while (next_place(x, at));
+        if (!(cell->label = cell_label_of(x, at))) return ERR_MEMORY;
+    } while (cell_next_place(x, at));
     return ERR_NONE;
 }
 
@@ -106,7 +106,7 @@ int experiment_beside(const struct experiment *x, int cell, int side) {
 
 /* ---- their configurations ---- */
 
-static enum error put_text(struct experiment_reader *r, struct node *tree, const char *path, const char *text) {
+static enum error cell_put_text(struct experiment_reader *r, struct node *tree, const char *path, const char *text) {
     const struct node value = {.kind = NODE_SCALAR, .text = text, .source = "auto"};
     return text ? tree_put(tree, path, &value, r->x->pool, r->e) : ERR_MEMORY;
 }
@@ -117,41 +117,41 @@ struct fixed { /* what a first reading of all cells has decided */
 };
 
 /* So much for each device. */
-static enum error put_batch(struct experiment_reader *r, const struct experiment_cell *cell, struct node *tree) {
+static enum error cell_put_batch(struct experiment_reader *r, const struct experiment_cell *cell, struct node *tree) {
     const struct run_config *c = &cell->settings.config;
     const struct node *batch = node_get(tree, "batch");
     const char *size = pool_printf(r->x->pool, "%lld", (long long)c->batch.size * c->devices.count);
-    return put_text(r, tree, batch && batch->kind == NODE_SCALAR ? "batch" : "batch.size", size);
+    return cell_put_text(r, tree, batch && batch->kind == NODE_SCALAR ? "batch" : "batch.size", size);
 }
 
-static enum error put_value(struct experiment_reader *r, struct node *tree, const struct experiment_axis *axis,
-                            const struct node *value) {
+static enum error cell_put_value(struct experiment_reader *r, struct node *tree, const struct experiment_axis *axis,
+                                 const struct node *value) {
     if (!axis->named) return experiment_put(r, tree, value, axis->key);
     for (int i = 0; i < value->count; i++) TRY(experiment_put(r, tree, value->items[i], value->items[i]->key));
     return ERR_NONE;
 }
 
-static enum error make_tree(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed,
-                            struct node **out) {
+static enum error cell_make_tree(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed,
+                                 struct node **out) {
     struct experiment *x = r->x;
     struct node *tree = tree_copy(r->base, x->pool);
     if (!tree) return ERR_MEMORY;
-    for (int a = 0; a < x->naxes; a++) TRY(put_value(r, tree, &x->axis[a], x->axis[a].value[cell->at[a]]));
+    for (int a = 0; a < x->naxes; a++) TRY(cell_put_value(r, tree, &x->axis[a], x->axis[a].value[cell->at[a]]));
     TRY(experiment_start_take(r, tree, &cell->start));
     *out = tree;
     if (cell->start.command) return ERR_NONE;
-    if (x->nseeds) TRY(put_text(r, tree, "seed", pool_printf(x->pool, "%lld", (long long)x->seeds[0])));
-    if (!node_get(tree, "name")) TRY(put_text(r, tree, "name", x->name));
-    if (!node_get(tree, "checkpoint")) TRY(put_text(r, tree, "checkpoint", "off"));
-    if (fixed->second && x->weak) TRY(put_batch(r, cell, tree));
+    if (x->nseeds) TRY(cell_put_text(r, tree, "seed", pool_printf(x->pool, "%lld", (long long)x->seeds[0])));
+    if (!node_get(tree, "name")) TRY(cell_put_text(r, tree, "name", x->name));
+    if (!node_get(tree, "checkpoint")) TRY(cell_put_text(r, tree, "checkpoint", "off"));
+    if (fixed->second && x->weak) TRY(cell_put_batch(r, cell, tree));
     const struct node *threads = fixed->second ? node_get(cell->settings.tree, "threads") : NULL;
     if (threads && !strcmp(threads->source, "auto"))
-        TRY(put_text(r, tree, "threads", pool_printf(x->pool, "%lld", (long long)fixed->threads)));
+        TRY(cell_put_text(r, tree, "threads", pool_printf(x->pool, "%lld", (long long)fixed->threads)));
     return ERR_NONE;
 }
 
 /* Of a command's keys only the number of devices means something to us: 2, or cpu:2. */
-static enum error load_command(struct experiment_reader *r, struct experiment_cell *cell, struct node *tree) {
+static enum error cell_load_command(struct experiment_reader *r, struct experiment_cell *cell, struct node *tree) {
     const struct node *devices = node_get(tree, "devices");
     const char *text = devices && devices->kind == NODE_SCALAR ? devices->text : "1";
     const char *colon = strrchr(text, ':');
@@ -168,19 +168,21 @@ static enum error load_command(struct experiment_reader *r, struct experiment_ce
     return cell->settings.given ? ERR_NONE : ERR_MEMORY;
 }
 
-static enum error load_settings(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
+static enum error cell_load_settings(struct experiment_reader *r, struct experiment_cell *cell,
+                                     const struct fixed *fixed) {
     struct node *tree;
     int n;
     const struct run_ask ask = {.modes = mode_kinds(&n), .algorithms = algo_names()};
-    TRY(make_tree(r, cell, fixed, &tree));
+    TRY(cell_make_tree(r, cell, fixed, &tree));
     run_settings_free(&cell->settings);
-    return cell->start.command ? load_command(r, cell, tree) : run_settings_from(tree, &ask, &cell->settings, r->e);
+    return cell->start.command ? cell_load_command(r, cell, tree)
+                               : run_settings_from(tree, &ask, &cell->settings, r->e);
 }
 
 static enum error load_cell(struct experiment_reader *r, struct experiment_cell *cell, const struct fixed *fixed) {
     struct experiment_reader mine = *r;
     TRY(config_errors_create(&mine.e));
-    enum error err = load_settings(&mine, cell, fixed);
+    enum error err = cell_load_settings(&mine, cell, fixed);
     config_errors_merge(r->e, mine.e);
     config_errors_free(mine.e);
     return err;
@@ -195,15 +197,15 @@ static enum error load_cells(struct experiment_reader *r, const struct fixed *fi
 }
 
 /* Runs of another build are other runs: its times may differ. */
-static char *build_text(struct pool *pool) {
+static char *cell_build_text(struct pool *pool) {
     struct stat st = {0};
     if (stat(file_of_code(), &st) != 0) memset(&st, 0, sizeof st);
     return pool_printf(pool, ENGINE_VERSION " %lld %lld\n", (long long)st.st_size, (long long)st.st_mtime);
 }
 
 /* A command's runs are none of this build, but of the files that it names. */
-static enum error make_digest(const struct experiment *x, struct experiment_cell *cell) {
-    const char *parts[] = {cell->start.command ? experiment_start_files(x, &cell->start) : build_text(x->pool),
+static enum error cell_make_digest(const struct experiment *x, struct experiment_cell *cell) {
+    const char *parts[] = {cell->start.command ? experiment_start_files(x, &cell->start) : cell_build_text(x->pool),
                            cell->start.keys->count ? tree_write(cell->start.keys, false, x->pool) : "",
                            tree_write(cell->settings.tree, false, x->pool)};
     char hex[SHA256_TEXT];
@@ -221,7 +223,7 @@ static enum error make_digest(const struct experiment *x, struct experiment_cell
 static enum error settle_cell(struct experiment *x, struct experiment_cell *cell) {
     cell->setting = pool_alloc(x->pool, RESULT_SETTINGS * sizeof *cell->setting);
     if (!cell->setting) return ERR_MEMORY;
-    TRY(make_digest(x, cell));
+    TRY(cell_make_digest(x, cell));
     cell->config = cell->settings.given;
     int n = result_flatten(cell->start.keys, x->pool, cell->setting, RESULT_SETTINGS);
     cell->nsettings = n + result_flatten(cell->settings.tree, x->pool, cell->setting + n, RESULT_SETTINGS - n);
@@ -234,7 +236,7 @@ static enum error settle_cell(struct experiment *x, struct experiment_cell *cell
 
 /* ---- what is compared ---- */
 
-static void check_length(struct experiment_reader *r, const struct experiment_cell *cell) {
+static void cell_check_length(struct experiment_reader *r, const struct experiment_cell *cell) {
     const struct config_span *length = &cell->settings.config.train.length;
     if (!cell->start.command && length->unit == SPAN_STEPS && length->value <= (double)r->x->warmup)
         config_error(r->e, node_get(cell->settings.tree, "train"), false,
@@ -272,7 +274,7 @@ int experiment_questions(const struct experiment *x) {
 }
 
 /* Runs of one seed are copies of one training, which has no partner on the other side. */
-static bool has_partners(const struct experiment *x) {
+static bool cell_has_partners(const struct experiment *x) {
     bool any = x->nseeds > 0;
     for (int m = 0; m < x->nmeasures; m++) any |= x->measure[m].about != ABOUT_TRAINING;
     return any;
@@ -281,7 +283,7 @@ static bool has_partners(const struct experiment *x) {
 const char *experiment_too_few(const struct experiment *x, int runs) {
     int asked = experiment_questions(x), least = statistics_least_runs(asked, true, x->confidence);
     const char *what = x->nseeds ? "seed" : "run";
-    if (runs < EXPERIMENT_LEAST_RUNS || !has_partners(x) || statistics_can_tell(runs, true, asked, x->confidence))
+    if (runs < EXPERIMENT_LEAST_RUNS || !cell_has_partners(x) || statistics_can_tell(runs, true, asked, x->confidence))
         return NULL;
     const char *enough = least ? pool_printf(x->pool, " (%d would do)", least) : "";
     return pool_printf(x->pool,
@@ -291,7 +293,7 @@ const char *experiment_too_few(const struct experiment *x, int runs) {
 }
 
 /* The fewest that can tell anything; with auto more of them where their spread asks for it. */
-static void choose_repeats(struct experiment_reader *r) {
+static void cell_choose_repeats(struct experiment_reader *r) {
     struct experiment *x = r->x;
     int tests = experiment_questions(x), least = statistics_least_runs(tests, false, x->confidence);
     if (least && least < EXPERIMENT_LEAST_RUNS) least = EXPERIMENT_LEAST_RUNS;
@@ -338,12 +340,12 @@ enum error experiment_expand(struct experiment_reader *r) {
     if (err != ERR_NONE) return err == ERR_CONFIG ? ERR_NONE : err;
     for (int i = 0; i < x->ncells; i++) {
         TRY(settle_cell(x, &x->cell[i]));
-        check_length(r, &x->cell[i]);
+        cell_check_length(r, &x->cell[i]);
     }
     if (list_pairs(r) != ERR_NONE) return ERR_NONE;
     if (x->npairs == 0)
         config_error(r->e, r->exclude, false, "the matrix has no two cells to compare");
     else
-        choose_repeats(r);
+        cell_choose_repeats(r);
     return check_pairs(r);
 }

@@ -17,7 +17,7 @@ struct check_reader {
     char *wrong; /* what; "" when nothing is */
 };
 
-static void blanks_skip(struct check_reader *r) {
+static void check_blanks_skip(struct check_reader *r) {
     while (isspace((unsigned char)*r->at)) r->at++;
 }
 
@@ -25,8 +25,8 @@ static void check_refuse(struct check_reader *r, const char *what, const char *a
     if (!*r->wrong) snprintf(r->wrong, CHECK_WRONG, "%s '%.*s'", what, n < 80 ? n : 80, at);
 }
 
-static enum relation read_op(struct check_reader *r) {
-    blanks_skip(r);
+static enum relation check_read_op(struct check_reader *r) {
+    check_blanks_skip(r);
     for (int i = 0; i < RELATIONS; i++)
         if (!strncmp(r->at, op_texts[i], strlen(op_texts[i]))) {
             r->at += strlen(op_texts[i]);
@@ -36,29 +36,29 @@ static enum relation read_op(struct check_reader *r) {
     return IS_EQ;
 }
 
-static void text_keep(struct check_reader *r, char out[CHECK_TEXT], const char *from, int n) {
+static void check_text_keep(struct check_reader *r, char out[CHECK_TEXT], const char *from, int n) {
     if (n >= CHECK_TEXT) check_refuse(r, "too long:", from, n);
     snprintf(out, CHECK_TEXT, "%.*s", n, from);
 }
 
 /* What stands in [brackets] may hold operators of its own. */
-static int quantity_length(const char *from) {
+static int check_quantity_length(const char *from) {
     int n = (int)strcspn(from, " \t*<>=!@[");
     if (from[n] != '[') return n;
     n += (int)strcspn(from + n, "]");
     return n + (int)strcspn(from + n, " \t*<>=!@");
 }
 
-static void read_quantity(struct check_reader *r, struct check_term *t) {
-    int n = quantity_length(r->at);
+static void check_read_quantity(struct check_reader *r, struct check_term *t) {
+    int n = check_quantity_length(r->at);
     if (n == 0) check_refuse(r, "a quantity is expected at", r->at, (int)strlen(r->at));
-    text_keep(r, t->quantity, r->at, n);
+    check_text_keep(r, t->quantity, r->at, n);
     r->at += n;
-    blanks_skip(r);
+    check_blanks_skip(r);
     char sign = *r->at, *end;
     if ((sign != '+' && sign != '-') || !isspace((unsigned char)r->at[1])) return;
     r->at++;
-    blanks_skip(r);
+    check_blanks_skip(r);
     t->plus = isdigit((unsigned char)*r->at) ? strtod(r->at, &end) : (double)NAN;
     if (isnan(t->plus)) {
         check_refuse(r, "a number is expected at", r->at, (int)strlen(r->at));
@@ -68,38 +68,38 @@ static void read_quantity(struct check_reader *r, struct check_term *t) {
     r->at = end;
 }
 
-static void read_term(struct check_reader *r, struct check_term *t) {
-    blanks_skip(r);
+static void check_read_term(struct check_reader *r, struct check_term *t) {
+    check_blanks_skip(r);
     char *end;
     *t = (struct check_term){.factor = 1};
     bool digit = isdigit((unsigned char)r->at[*r->at == '-']);
     double number = digit ? strtod(r->at, &end) : 0;
     bool counts = digit && (isspace((unsigned char)*end) || !*end || strchr("*<>=!@", *end));
     if (!counts) {
-        read_quantity(r, t);
+        check_read_quantity(r, t);
         return;
     }
     t->factor = number;
     r->at = end;
-    blanks_skip(r);
+    check_blanks_skip(r);
     if (*r->at != '*') return;
     r->at++;
-    blanks_skip(r);
-    read_quantity(r, t);
+    check_blanks_skip(r);
+    check_read_quantity(r, t);
 }
 
-static void read_condition(struct check_reader *r, struct check_condition *c) {
-    blanks_skip(r);
+static void check_read_condition(struct check_reader *r, struct check_condition *c) {
+    check_blanks_skip(r);
     const char *key = r->at;
     int n = (int)strcspn(key, " \t<>=!");
-    text_keep(r, c->axis, key, n);
+    check_text_keep(r, c->axis, key, n);
     r->at += n;
-    c->op = read_op(r);
-    blanks_skip(r);
+    c->op = check_read_op(r);
+    check_blanks_skip(r);
     n = (int)strcspn(r->at, ",");
     int used = n;
     while (used > 0 && isspace((unsigned char)r->at[used - 1])) used--;
-    text_keep(r, c->value, r->at, used);
+    check_text_keep(r, c->value, r->at, used);
     r->at += n;
     if (!used) check_refuse(r, "a value is expected after", key, (int)(r->at - key));
 }
@@ -108,14 +108,14 @@ bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
     struct check_reader r = {text, wrong};
     *wrong = '\0';
     *out = (struct check){0};
-    read_term(&r, &out->term[0]);
-    out->op = read_op(&r);
-    read_term(&r, &out->term[1]);
-    blanks_skip(&r);
+    check_read_term(&r, &out->term[0]);
+    out->op = check_read_op(&r);
+    check_read_term(&r, &out->term[1]);
+    check_blanks_skip(&r);
     bool more = *r.at == '@';
     while (more && !*wrong && out->nconditions < CHECK_CONDITIONS) {
         r.at++;
-        read_condition(&r, &out->condition[out->nconditions++]);
+        check_read_condition(&r, &out->condition[out->nconditions++]);
         more = *r.at == ',';
     }
     if (*r.at) check_refuse(&r, "not understood:", r.at, (int)strlen(r.at));
@@ -124,7 +124,7 @@ bool check_read(const char *text, struct check *out, char wrong[CHECK_WRONG]) {
 
 /* ---- relations ---- */
 
-static bool relation_holds(double a, enum relation op, double b) {
+static bool check_relation_holds(double a, enum relation op, double b) {
     switch (op) {
     case IS_GE:
         return a >= b;
@@ -141,7 +141,7 @@ static bool relation_holds(double a, enum relation op, double b) {
     }
 }
 
-static bool number_of(const char *text, double *out) {
+static bool check_number_of(const char *text, double *out) {
     int64_t bytes;
     const char *colon = strrchr(text, ':');
     if (!strcmp(text, "off") || !strcmp(text, "unlimited")) return *out = INFINITY, true;
@@ -153,12 +153,12 @@ static bool number_of(const char *text, double *out) {
 bool relation_of_words(const char *a, enum relation op, const char *b) {
     double x, y;
     bool same = !strcmp(a, b);
-    if (number_of(a, &x) && number_of(b, &y)) return relation_holds(x, op, y);
+    if (check_number_of(a, &x) && check_number_of(b, &y)) return check_relation_holds(x, op, y);
     return op == IS_EQ ? same : op == IS_NE && !same;
 }
 
 /* -1: none of them belong together. */
-static int texts_hold(const struct check_value *a, enum relation op, const struct check_value *b) {
+static int check_texts_hold(const struct check_value *a, enum relation op, const struct check_value *b) {
     int pairs = 0, good = 0;
     for (int i = 0; i < a->ntexts; i++)
         for (int k = 0; k < b->ntexts; k++) {
@@ -172,7 +172,7 @@ int check_holds(const struct check_value *a, enum relation op, const struct chec
     bool texts = a->ntexts > 0;
     if (texts != (b->ntexts > 0)) return -1;
     if (texts && op != IS_EQ && op != IS_NE) return -1;
-    if (texts) return texts_hold(a, op, b);
+    if (texts) return check_texts_hold(a, op, b);
     if (isnan(a->number) || isnan(b->number)) return -1;
-    return relation_holds(a->number, op, b->number);
+    return check_relation_holds(a->number, op, b->number);
 }

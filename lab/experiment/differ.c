@@ -6,49 +6,50 @@
 #include <string.h>
 
 /* Whether key is 'at' or stands below it. */
-static bool is_under(const char *key, const char *at) {
+static bool differ_is_under(const char *key, const char *at) {
     size_t n = at ? strlen(at) : 0;
     return n > 0 && !strncmp(key, at, n) && (!key[n] || key[n] == '.' || key[n] == '[');
 }
 
-static bool is_any(const char *key, const char *const *of) {
+static bool differ_is_any(const char *key, const char *const *of) {
     for (; *of; of++)
-        if (is_under(key, *of)) return true;
+        if (differ_is_under(key, *of)) return true;
     return false;
 }
 
 /* How gradients are used: what that does to losses is a question that may be asked. */
-static bool is_sharing(const char *key) {
+static bool differ_is_sharing(const char *key) {
     for (const struct share_row *const *row = share_rows(); *row; row++)
-        if (is_under(key, (*row)->key)) return true;
+        if (differ_is_under(key, (*row)->key)) return true;
     return false;
 }
 
-static bool is_guarded(const char *key) {
+static bool differ_is_guarded(const char *key) {
     static const char *const guarded[] = {"model",     "loss",           "data",     "batch",  "train",
                                           "optimizer", "schedule",       "lr_scale", "seed",   "precision",
                                           "winograd",  "sync_batchnorm", "threads",  "inject", NULL};
     static const char *const free_of_it[] = {"optimizer.shard", "data.workers", "batch.accumulate", NULL};
-    return (is_any(key, guarded) && !is_any(key, free_of_it)) || is_sharing(key);
+    return (differ_is_any(key, guarded) && !differ_is_any(key, free_of_it)) || differ_is_sharing(key);
 }
 
 /* A device that is slow on purpose computes the same; ways to share gradients are what is compared. */
-static bool is_computing(const char *key) {
-    return (is_guarded(key) && !is_under(key, "inject.slow") && !is_sharing(key)) || is_under(key, "command");
+static bool differ_is_computing(const char *key) {
+    return (differ_is_guarded(key) && !differ_is_under(key, "inject.slow") && !differ_is_sharing(key)) ||
+           differ_is_under(key, "command");
 }
 
 bool setting_shares(const char *key) {
     static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "ps", "inject", NULL};
-    return is_any(key, keys);
+    return differ_is_any(key, keys);
 }
 
 bool settings_of_command(const struct result_setting *s, int n) {
     for (int i = 0; i < n; i++)
-        if (is_under(s[i].key, "command")) return true;
+        if (differ_is_under(s[i].key, "command")) return true;
     return false;
 }
 
-static const char *cell_value(const struct experiment_cell *c, const char *key) {
+static const char *differ_cell_value(const struct experiment_cell *c, const char *key) {
     for (int i = 0; i < c->nsettings; i++)
         if (!strcmp(c->setting[i].key, key)) return c->setting[i].value;
     return NULL;
@@ -68,12 +69,12 @@ int settings_differ(const struct experiment_cell *a, const struct experiment_cel
         const struct experiment_cell *mine = side ? b : a, *other = side ? a : b;
         for (int i = 0; i < mine->nsettings && n < most; i++) {
             const char *key = mine->setting[i].key, *value = mine->setting[i].value;
-            const char *beside = cell_value(other, key);
-            if (is_any(key, names) || (asked && is_any(key, asked))) continue;
+            const char *beside = differ_cell_value(other, key);
+            if (differ_is_any(key, names) || (asked && differ_is_any(key, asked))) continue;
             if (side ? beside != NULL : beside && !strcmp(value, beside)) continue;
             if (!beside) beside = "";
-            out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside, is_guarded(key),
-                                                   is_computing(key)};
+            out[n++] = (struct setting_difference){key, side ? beside : value, side ? value : beside,
+                                                   differ_is_guarded(key), differ_is_computing(key)};
         }
     }
     return n;

@@ -18,7 +18,7 @@ __attribute__((format(printf, 2, 3))) static bool refuse(char wrong[CHECK_WRONG]
     return false;
 }
 
-static bool is_text(const char *name, const char *text, int n) {
+static bool quantity_is_text(const char *name, const char *text, int n) {
     return strlen(name) == (size_t)n && !memcmp(name, text, (size_t)n);
 }
 
@@ -36,42 +36,42 @@ static bool find_metric(const struct experiment *x, const char *text, struct qua
 }
 
 /* A value goes before a letter that it may be. */
-static int side_of(const struct experiment *x, const char *text, int n) {
+static int quantity_side_of(const struct experiment *x, const char *text, int n) {
     for (int i = 0; i < x->axis[0].count; i++)
-        if (is_text(x->axis[0].label[i], text, n)) return i;
+        if (quantity_is_text(x->axis[0].label[i], text, n)) return i;
     int letter = n == 1 && isupper((unsigned char)*text) ? *text - 'A' : -1;
     return letter < x->axis[0].count ? letter : -1;
 }
 
 /* The last one of that name, if it is the only one or has it in full. */
-static int axis_of(const struct experiment *x, const char *text, int n) {
+static int quantity_axis_of(const struct experiment *x, const char *text, int n) {
     int found = -1, count = 0;
     for (int a = 0; a < x->naxes; a++) {
         const char *key = x->axis[a].key, *dot = strrchr(key, '.');
-        if (is_text(key, text, n)) return a;
-        if (dot && is_text(dot + 1, text, n)) found = a, count++;
+        if (quantity_is_text(key, text, n)) return a;
+        if (dot && quantity_is_text(dot + 1, text, n)) found = a, count++;
     }
     return count == 1 ? found : -1;
 }
 
 /* The number of the axis' value that is text[0..n); -1: it has none. */
-static int axis_value(const struct experiment_axis *axis, const char *text, int n) {
+static int quantity_axis_value(const struct experiment_axis *axis, const char *text, int n) {
     for (int i = 0; i < axis->count; i++)
-        if (is_text(axis->label[i], text, n)) return i;
+        if (quantity_is_text(axis->label[i], text, n)) return i;
     return -1;
 }
 
 /* "devices=cpu:8,bandwidth=1Gbit" */
-static bool read_fixed(const struct experiment *x, const char *text, int n, struct quantity *q,
-                       char wrong[CHECK_WRONG]) {
+static bool quantity_read_fixed(const struct experiment *x, const char *text, int n, struct quantity *q,
+                                char wrong[CHECK_WRONG]) {
     const char *end = text + n;
     while (text < end) {
         while (text < end && *text == ' ') text++;
         int length = (int)strcspn(text, ",]"), key = (int)strcspn(text, "=,]");
-        int axis = axis_of(x, text, key);
+        int axis = quantity_axis_of(x, text, key);
         if (axis < 0) return refuse(wrong, "the matrix has no axis '%.*s'", key, text);
         if (key == length) return refuse(wrong, "'%.*s' is wanted as AXIS=VALUE", length, text);
-        int value = axis_value(&x->axis[axis], text + key + 1, length - key - 1);
+        int value = quantity_axis_value(&x->axis[axis], text + key + 1, length - key - 1);
         if (value < 0)
             return refuse(wrong, "'%s' has no value '%.*s'", x->axis[axis].key, length - key - 1, text + key + 1);
         q->at[axis] = value;
@@ -80,16 +80,16 @@ static bool read_fixed(const struct experiment *x, const char *text, int n, stru
     return true;
 }
 
-static bool is_answer(enum quantity_kind kind) {
+static bool quantity_is_answer(enum quantity_kind kind) {
     return (kind >= QUANTITY_EFFECT && kind <= QUANTITY_POWER) || kind == QUANTITY_VERDICT;
 }
 
 /* Where the metric of an answer begins, which is one of the experiment's; without one it is the first, and the answer
  * itself is all that follows the side. */
-static int find_asked(const struct experiment *x, const char *text, int from, int dot, struct quantity *q) {
+static int quantity_find_asked(const struct experiment *x, const char *text, int from, int dot, struct quantity *q) {
     for (int i = from; i < dot; i++)
         for (int m = 0; m < x->nmeasures && text[i] == '.'; m++)
-            if (is_text(x->measure[m].name, text + i + 1, dot - i - 1)) return q->asked = m, i;
+            if (quantity_is_text(x->measure[m].name, text + i + 1, dot - i - 1)) return q->asked = m, i;
     return dot;
 }
 
@@ -102,17 +102,17 @@ bool quantity_read(const struct experiment *x, const char *text, struct quantity
     for (int i = n - 1; i > from && dot < 0; i--)
         if (text[i] == '.' && find_metric(x, text + i + 1, out)) dot = i;
     if (dot < 0) return refuse(wrong, "SIDE.METRIC is wanted, not '%.80s'", text);
-    if (is_answer(out->kind)) dot = find_asked(x, text, from, dot, out);
+    if (quantity_is_answer(out->kind)) dot = quantity_find_asked(x, text, from, dot, out);
     if (close && dot != close + 1 - text) return refuse(wrong, "a metric is wanted after '%.*s'", from + 1, text);
     int side = open && close ? (int)(open - text) : dot;
-    out->at[0] = side_of(x, text, side);
+    out->at[0] = quantity_side_of(x, text, side);
     if (out->at[0] < 0) return refuse(wrong, "the first axis has no value '%.*s'", side < 80 ? side : 80, text);
-    return !close || read_fixed(x, open + 1, (int)(close - open - 1), out, wrong);
+    return !close || quantity_read_fixed(x, open + 1, (int)(close - open - 1), out, wrong);
 }
 
 bool quantity_timed(const struct experiment *x, const struct quantity *q) {
     if (q->kind == QUANTITY_MEASURE) return measure_timed(&q->measure);
-    if (is_answer(q->kind)) return measure_timed(&x->measure[q->asked]);
+    if (quantity_is_answer(q->kind)) return measure_timed(&x->measure[q->asked]);
     return q->kind <= QUANTITY_PREDICTED;
 }
 
@@ -120,7 +120,7 @@ bool quantity_conditions(const struct experiment *x, const struct check *check, 
                          char wrong[CHECK_WRONG]) {
     for (int i = 0; i < check->nconditions; i++) {
         const char *key = check->condition[i].axis;
-        axis[i] = axis_of(x, key, (int)strlen(key));
+        axis[i] = quantity_axis_of(x, key, (int)strlen(key));
         if (axis[i] < 0) return refuse(wrong, "the matrix has no axis '%.80s'", key);
     }
     return true;

@@ -94,7 +94,7 @@ static void read_warmup(struct experiment_reader *r, const struct node *root, st
 
 /* ---- how often ---- */
 
-static void add_seed(struct experiment_reader *r, const struct node *at, int64_t seed) {
+static void reader_add_seed(struct experiment_reader *r, const struct node *at, int64_t seed) {
     struct experiment *x = r->x;
     for (int i = 0; i < x->nseeds; i++)
         if (x->seeds[i] == seed) config_error(r->e, at, false, "seed %lld appears twice", (long long)seed);
@@ -108,11 +108,11 @@ static void read_seeds(struct experiment_reader *r, const struct node *at) {
     for (int i = 0; list && i < at->count; i++) {
         const struct node *item = at->items[i];
         good &= item->kind == NODE_SCALAR && text_int(item->text, &n) && n >= 0;
-        if (good) add_seed(r, item, n);
+        if (good) reader_add_seed(r, item, n);
     }
     if (at->kind == NODE_SCALAR && text_int(at->text, &n) && n >= 1 && n <= STATISTICS_RUNS) {
         good = true;
-        for (int64_t i = 0; i < n; i++) add_seed(r, at, i);
+        for (int64_t i = 0; i < n; i++) reader_add_seed(r, at, i);
     }
     if (!good)
         config_error(r->e, at, false, "'seeds' is a number from 1 to %d, or a list of that many different seeds",
@@ -163,7 +163,7 @@ static void read_practical(struct experiment_reader *r, const struct node *at) {
 }
 
 /* The text with only characters that a folder's name may have. */
-static const char *clean_name(struct pool *pool, const char *text, size_t n) {
+static const char *reader_clean_name(struct pool *pool, const char *text, size_t n) {
     char *name = pool_strndup(pool, text, n < 60 ? n : 60);
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
     for (char *c = name; c && *c; c++)
@@ -173,16 +173,16 @@ static const char *clean_name(struct pool *pool, const char *text, size_t n) {
 
 static const char *experiment_name_of(const struct experiment_source *s, const struct experiment_raw *raw,
                                       struct pool *pool) {
-    if (raw->name) return clean_name(pool, raw->name, strlen(raw->name));
+    if (raw->name) return reader_clean_name(pool, raw->name, strlen(raw->name));
     const char *file = s->path ? s->path : "experiment";
     if (strrchr(file, '/')) file = strrchr(file, '/') + 1;
     const char *dot = strrchr(file, '.');
-    return clean_name(pool, file, dot && dot > file ? (size_t)(dot - file) : strlen(file));
+    return reader_clean_name(pool, file, dot && dot > file ? (size_t)(dot - file) : strlen(file));
 }
 
 /* ---- base ---- */
 
-static const char *folder_of(const char *path, struct pool *pool) {
+static const char *reader_folder_of(const char *path, struct pool *pool) {
     const char *slash = path ? strrchr(path, '/') : NULL;
     return slash == path && slash ? "/" : slash ? pool_strndup(pool, path, (size_t)(slash - path)) : ".";
 }
@@ -217,7 +217,7 @@ static enum error read_base(struct experiment_reader *r, const struct experiment
 
 /* ---- metrics and gates ---- */
 
-static enum error measure_add(struct experiment_reader *r, const struct measure *m) {
+static enum error reader_measure_add(struct experiment_reader *r, const struct measure *m) {
     if (r->x->nmeasures < EXPERIMENT_MEASURES) r->x->measure[r->x->nmeasures++] = *m;
     return ERR_NONE;
 }
@@ -235,7 +235,7 @@ static enum error read_time_to(struct experiment_reader *r, const struct node *i
         return ERR_NONE;
     }
     m.name = pool_printf(r->x->pool, "time_to:%s:%s", m.of, goal->text);
-    return m.name ? measure_add(r, &m) : ERR_MEMORY;
+    return m.name ? reader_measure_add(r, &m) : ERR_MEMORY;
 }
 
 static enum error read_measure(struct experiment_reader *r, const struct node *item) {
@@ -245,7 +245,7 @@ static enum error read_measure(struct experiment_reader *r, const struct node *i
     const struct measure *all = measure_list(&n), *m;
     for (int i = 0; i < n; i++) names[i] = all[i].name;
     m = measure_find(item->text, (int)strlen(item->text));
-    if (m) return measure_add(r, m);
+    if (m) return reader_measure_add(r, m);
     const char *near = text_nearest(item->text, names, n);
     config_error(r->e, item, false, "no metric '%s'\n%s%s%s", item->text, near ? "did you mean '" : "",
                  near ? near : "see engine help compare", near ? "'?" : "");
@@ -260,7 +260,7 @@ static enum error read_measures(struct experiment_reader *r, const struct node *
     return ERR_NONE;
 }
 
-static void add_gate(struct experiment_reader *r, const struct node *at) {
+static void reader_add_gate(struct experiment_reader *r, const struct node *at) {
     if (at->kind != NODE_SCALAR)
         config_error(r->e, at, false, "a gate is a text\nfor example 'ddp.step_time > dp.step_time'");
     else if (r->x->ngates == EXPERIMENT_GATES)
@@ -271,12 +271,12 @@ static void add_gate(struct experiment_reader *r, const struct node *at) {
 
 static enum error read_gates(struct experiment_reader *r, const struct experiment_source *s, const struct node *given) {
     for (int i = 0; given && i < (given->kind == NODE_LIST ? given->count : 1); i++)
-        add_gate(r, given->kind == NODE_LIST ? given->items[i] : given);
+        reader_add_gate(r, given->kind == NODE_LIST ? given->items[i] : given);
     for (int i = 0; i < s->ngates; i++) {
         struct node *at = pool_alloc(r->x->pool, sizeof *at);
         if (!at) return ERR_MEMORY;
         *at = (struct node){.text = s->gates[i], .source = "--fail-if"};
-        add_gate(r, at);
+        reader_add_gate(r, at);
     }
     return ERR_NONE;
 }
@@ -290,7 +290,7 @@ static enum error read_tree(const struct experiment_source *s, struct pool *pool
 }
 
 /* What can go on after an error does, so that all are told. */
-static enum error go_on(enum error err) {
+static enum error reader_go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
@@ -300,18 +300,18 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     struct experiment_raw raw;
     enum error err = read_tree(s, x->pool, r->e, &root);
     if (err == ERR_CONFIG && root->count == 0) return err;
-    TRY(go_on(err));
-    TRY(go_on(config_read(&schema, root, x->pool, r->e, &raw)));
+    TRY(reader_go_on(err));
+    TRY(reader_go_on(config_read(&schema, root, x->pool, r->e, &raw)));
     x->name = experiment_name_of(s, &raw, x->pool);
     x->model_fit = raw.model_fit, x->timeout = raw.timeout;
-    if (!(x->folder = folder_of(s->path, x->pool))) return ERR_MEMORY;
+    if (!(x->folder = reader_folder_of(s->path, x->pool))) return ERR_MEMORY;
     x->weak = raw.scaling == 1, x->seed = (uint64_t)raw.seed;
     x->all_pairs = raw.pairs == 1;
     r->quick = s->quick;
     r->repeats = raw.repeats, r->exclude = raw.exclude;
     read_warmup(r, root, raw.warmup);
     if (raw.confidence) x->confidence = read_share(r, node_get(root, "confidence"), raw.confidence, "%", 0.5, 0.999);
-    TRY(go_on(read_base(r, s, &raw)));
+    TRY(reader_go_on(read_base(r, s, &raw)));
     TRY(experiment_axes(r, root, raw.sides, raw.matrix));
     read_repeats(r, raw.repeats, s);
     if (raw.metrics) TRY(read_measures(r, raw.metrics));
@@ -319,7 +319,7 @@ static enum error read_all(struct experiment_reader *r, const struct experiment_
     TRY(read_gates(r, s, raw.fail_if));
     if (config_errors_count(r->e)) return ERR_CONFIG;
     TRY(experiment_expand(r));
-    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(go_on(gate_check(x, i, r->e)));
+    for (int i = 0; i < x->ngates && !config_errors_count(r->e); i++) TRY(reader_go_on(gate_check(x, i, r->e)));
     return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
 }
 

@@ -10,14 +10,14 @@ static const char *const names[] = {"command", "env", "under", "hosts"};
 
 /* ---- lists of words ---- */
 
-static const char **new_list(struct experiment_reader *r, int n) {
+static const char **start_new_list(struct experiment_reader *r, int n) {
     return pool_alloc(r->x->pool, ((size_t)n + 1) * sizeof(const char *));
 }
 
 /* Each item of a list, as it is; NULL after an error. */
-static const char *const *read_list(struct experiment_reader *r, const struct node *at, int most) {
+static const char *const *start_read_list(struct experiment_reader *r, const struct node *at, int most) {
     bool good = at->kind == NODE_LIST && at->count > 0 && at->count <= most;
-    const char **words = good ? new_list(r, at->count) : NULL;
+    const char **words = good ? start_new_list(r, at->count) : NULL;
     for (int i = 0; words && i < at->count; i++) {
         good &= at->items[i]->kind == NODE_SCALAR && *at->items[i]->text;
         words[i] = at->items[i]->text;
@@ -27,9 +27,9 @@ static const char *const *read_list(struct experiment_reader *r, const struct no
 }
 
 /* A text is cut at its spaces: no shell reads it. */
-static const char *const *read_words(struct experiment_reader *r, const struct node *at) {
-    if (at->kind != NODE_SCALAR) return read_list(r, at, WORDS_MOST);
-    const char **words = new_list(r, WORDS_MOST);
+static const char *const *start_read_words(struct experiment_reader *r, const struct node *at) {
+    if (at->kind != NODE_SCALAR) return start_read_list(r, at, WORDS_MOST);
+    const char **words = start_new_list(r, WORDS_MOST);
     int n = 0;
     for (const char *text = at->text + strspn(at->text, " "); words && *text && n < WORDS_MOST;) {
         size_t k = strcspn(text, " ");
@@ -43,9 +43,9 @@ static const char *const *read_words(struct experiment_reader *r, const struct n
     return words;
 }
 
-static const char *const *read_command(struct experiment_reader *r, const struct node *at) {
-    if (at->kind == NODE_LIST) return read_list(r, at, WORDS_MOST);
-    const char **words = new_list(r, 3);
+static const char *const *start_read_command(struct experiment_reader *r, const struct node *at) {
+    if (at->kind == NODE_LIST) return start_read_list(r, at, WORDS_MOST);
+    const char **words = start_new_list(r, 3);
     if (at->kind != NODE_SCALAR || !*at->text) {
         config_error(r->e, at, false,
                      "'command' is a text for the shell, or a list of words\nfor example command: \"python "
@@ -66,7 +66,7 @@ static bool is_variable(const char *name) {
 }
 
 static const char *const *read_variables(struct experiment_reader *r, const struct node *at) {
-    const char **list = at->kind == NODE_MAP ? new_list(r, at->count) : NULL;
+    const char **list = at->kind == NODE_MAP ? start_new_list(r, at->count) : NULL;
     if (at->kind != NODE_MAP)
         config_error(r->e, at, false, "'env' is a map of variables\nfor example env: {BACKEND: gloo}");
     for (int i = 0; list && i < at->count; i++) {
@@ -85,7 +85,7 @@ static const char *const *read_variables(struct experiment_reader *r, const stru
 /* Names that are no options of ssh. */
 static const char *const *read_hosts(struct experiment_reader *r, const struct node *at, int *n) {
     static const char good[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._@-";
-    const char *const *hosts = read_list(r, at, HOSTS_MOST);
+    const char *const *hosts = start_read_list(r, at, HOSTS_MOST);
     *n = hosts ? at->count : 0;
     for (int i = 0; i < *n; i++)
         if (*hosts[i] == '-' || hosts[i][strspn(hosts[i], good)])
@@ -95,8 +95,8 @@ static const char *const *read_hosts(struct experiment_reader *r, const struct n
 }
 
 /* A text, which is to blame where the hosts stand. */
-static enum error put_text(struct experiment_reader *r, const struct node *hosts, struct node *tree, const char *path,
-                           const char *text) {
+static enum error start_put_text(struct experiment_reader *r, const struct node *hosts, struct node *tree,
+                                 const char *path, const char *text) {
     struct node value = *hosts;
     value.kind = NODE_SCALAR, value.text = text, value.items = NULL, value.count = 0;
     return text ? tree_put(tree, path, &value, r->x->pool, r->e) : ERR_MEMORY;
@@ -107,9 +107,9 @@ static enum error put_hosts(struct experiment_reader *r, const struct node *host
                             struct node *tree) {
     const struct node *run = node_get(tree, "run");
     bool master = run && node_get(run, "master");
-    TRY(put_text(r, hosts, tree, "run.nodes", pool_printf(r->x->pool, "%d", s->nhosts)));
+    TRY(start_put_text(r, hosts, tree, "run.nodes", pool_printf(r->x->pool, "%d", s->nhosts)));
     const char *at = strrchr(s->hosts[0], '@');
-    return master ? ERR_NONE : put_text(r, hosts, tree, "run.master", at ? at + 1 : s->hosts[0]);
+    return master ? ERR_NONE : start_put_text(r, hosts, tree, "run.master", at ? at + 1 : s->hosts[0]);
 }
 
 /* ---- all ---- */
@@ -125,20 +125,20 @@ enum error experiment_put(struct experiment_reader *r, struct node *tree, const 
     return ERR_NONE;
 }
 
-static bool is_ours(const char *key) {
+static bool start_is_ours(const char *key) {
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (!strcmp(names[i], key)) return true;
     return false;
 }
 
-static struct node *tree_split(struct experiment_reader *r, struct node *tree) {
+static struct node *start_tree_split(struct experiment_reader *r, struct node *tree) {
     struct node *keys = pool_alloc(r->x->pool, sizeof *keys);
     struct node **items = pool_alloc(r->x->pool, ((size_t)tree->count + 1) * sizeof *items);
     int left = 0;
     if (!keys || !items) return NULL;
     *keys = (struct node){.kind = NODE_MAP, .items = items, .source = tree->source};
     for (int i = 0; i < tree->count; i++)
-        if (is_ours(tree->items[i]->key))
+        if (start_is_ours(tree->items[i]->key))
             keys->items[keys->count++] = tree->items[i];
         else
             tree->items[left++] = tree->items[i];
@@ -147,14 +147,14 @@ static struct node *tree_split(struct experiment_reader *r, struct node *tree) {
 }
 
 enum error experiment_start_take(struct experiment_reader *r, struct node *tree, struct experiment_start *out) {
-    struct node *keys = tree_split(r, tree);
+    struct node *keys = start_tree_split(r, tree);
     *out = (struct experiment_start){.keys = keys};
     if (!keys) return ERR_MEMORY;
     const struct node *command = node_get(keys, "command"), *env = node_get(keys, "env");
     const struct node *under = node_get(keys, "under"), *hosts = node_get(keys, "hosts");
-    if (command) out->command = read_command(r, command);
+    if (command) out->command = start_read_command(r, command);
     if (env) out->variables = read_variables(r, env);
-    if (under) out->under = read_words(r, under);
+    if (under) out->under = start_read_words(r, under);
     if (hosts) out->hosts = read_hosts(r, hosts, &out->nhosts);
     if (command && hosts)
         config_error(r->e, hosts, true,
@@ -166,7 +166,7 @@ enum error experiment_start_take(struct experiment_reader *r, struct node *tree,
 
 /* ---- what a command's words name ---- */
 
-static char *add_file(const struct experiment *x, char *list, const char *word, size_t n) {
+static char *start_add_file(const struct experiment *x, char *list, const char *word, size_t n) {
     struct stat st;
     while (n && strchr("\"'(){}<>;=", *word)) word++, n--;
     while (n && strchr("\"'(){};", word[n - 1])) n--;
@@ -180,11 +180,11 @@ char *experiment_start_files(const struct experiment *x, const struct experiment
     char *list = pool_printf(x->pool, "%s", "");
     bool shell = s->command && s->command[0] && !strcmp(s->command[0], "/bin/sh");
     for (int i = 0; list && s->command && s->command[i]; i++) {
-        if (!shell) list = add_file(x, list, s->command[i], strlen(s->command[i]));
+        if (!shell) list = start_add_file(x, list, s->command[i], strlen(s->command[i]));
         for (const char *text = s->command[i]; shell && list && *text;) {
             text += strspn(text, " \t\n|&;");
             size_t n = strcspn(text, " \t\n|&;");
-            list = add_file(x, list, text, n);
+            list = start_add_file(x, list, text, n);
             text += n;
         }
     }

@@ -29,7 +29,7 @@ struct claim {
 
 /* ---- reading ---- */
 
-static bool refuse_step(const struct lesson *l, const char *text, int n, char wrong[CHECK_WRONG]) {
+static bool claim_refuse_step(const struct lesson *l, const char *text, int n, char wrong[CHECK_WRONG]) {
     char name[CHECK_TEXT];
     const char *names[LESSON_STEPS];
     for (int i = 0; i < l->nsteps; i++) names[i] = l->step[i].name;
@@ -46,7 +46,7 @@ static bool read_term(const struct lesson *l, const char *text, struct term *t, 
     if (!*text) return true;
     t->step = lesson_step_named(l, text, (int)(dot ? dot - text : (long)strlen(text)));
     t->path = dot ? dot + 1 : text;
-    if (t->step < 0) return refuse_step(l, text, (int)strcspn(text, "."), wrong);
+    if (t->step < 0) return claim_refuse_step(l, text, (int)strcspn(text, "."), wrong);
     const struct lesson_step *s = &l->step[t->step];
     t->kind = !dot                          ? TERM_WORD
               : !strcmp(t->path, "exit")    ? TERM_EXIT
@@ -59,7 +59,7 @@ static bool read_term(const struct lesson *l, const char *text, struct term *t, 
 }
 
 /* "inconclusive", "none" */
-static bool is_word(const char *text) {
+static bool claim_is_word(const char *text) {
     return *text && !strpbrk(text, ".[");
 }
 
@@ -72,7 +72,7 @@ static bool read_claim(const struct lesson *l, const char *text, struct claim *c
         return false;
     }
     if (!read_term(l, first, &c->term[0], wrong)) return false;
-    if (is_word(second))
+    if (claim_is_word(second))
         c->term[1] = (struct term){.kind = TERM_WORD, .path = second};
     else if (!read_term(l, second, &c->term[1], wrong))
         return false;
@@ -98,7 +98,7 @@ static bool claim_stands(const struct lesson *l, const struct claim *c, int cell
     return *second >= 0;
 }
 
-static int count_places(const struct lesson *l, const struct claim *c) {
+static int claim_count_places(const struct lesson *l, const struct claim *c) {
     int places = 0, second;
     if (c->term[0].kind != TERM_CELL) return 1;
     for (int i = 0; i < l->step[c->term[0].step].experiment->ncells; i++) places += claim_stands(l, c, i, &second);
@@ -124,7 +124,7 @@ enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
     struct claim c;
     char wrong[CHECK_WRONG] = "";
     struct lesson_claim *at = &l->claim[i];
-    if (read_claim(l, at->check, &c, wrong) && count_places(l, &c) == 0)
+    if (read_claim(l, at->check, &c, wrong) && claim_count_places(l, &c) == 0)
         snprintf(wrong, sizeof wrong, "no cell of the matrix matches");
     bool elsewhere = !*wrong && c.term[1].kind == TERM_CELL && !c.beside;
     if (elsewhere && term_alone(l, &c.term[1]) < 0)
@@ -143,7 +143,7 @@ enum error claim_check(struct lesson *l, int i, struct config_errors *e) {
 
 /* ---- values ---- */
 
-static const struct json_value *array_element(const struct json_value *array, const char *part) {
+static const struct json_value *claim_array_element(const struct json_value *array, const char *part) {
     int64_t at;
     if (!strcmp(part, "last"))
         at = array->count - 1;
@@ -162,11 +162,13 @@ static const struct json_value *path_walk(const struct json_value *at, const cha
     char copy[CHECK_TEXT], *rest = NULL;
     snprintf(copy, sizeof copy, "%s", path);
     for (char *part = strtok_r(copy, ".", &rest); part && at; part = strtok_r(NULL, ".", &rest))
-        at = at->kind == JSON_OBJECT ? json_get(at, part) : at->kind == JSON_ARRAY ? array_element(at, part) : NULL;
+        at = at->kind == JSON_OBJECT  ? json_get(at, part)
+             : at->kind == JSON_ARRAY ? claim_array_element(at, part)
+                                      : NULL;
     return at;
 }
 
-static void take_text(struct check_value *out, const char *text) {
+static void claim_take_text(struct check_value *out, const char *text) {
     out->text[0] = text, out->ntexts = 1;
 }
 
@@ -175,14 +177,14 @@ static void path_value(const struct lesson_outcome *o, const char *path, struct 
     if (o->run && m) {
         out->number = measure_of(m, o->run, 0);
     } else if (o->run && !strcmp(path, "weights")) {
-        take_text(out, o->run->weights);
+        claim_take_text(out, o->run->weights);
     } else if (o->run && !strcmp(path, "losses")) {
-        take_text(out, o->run->losses);
+        claim_take_text(out, o->run->losses);
     } else {
         const struct json_value *v = path_walk(o->told, path);
         if (v && v->kind == JSON_NUMBER) out->number = v->number;
-        if (v && v->kind == JSON_STRING) take_text(out, v->text);
-        if (v && v->kind == JSON_BOOL) take_text(out, v->truth ? "true" : "false");
+        if (v && v->kind == JSON_STRING) claim_take_text(out, v->text);
+        if (v && v->kind == JSON_BOOL) claim_take_text(out, v->truth ? "true" : "false");
     }
 }
 
@@ -198,7 +200,7 @@ static void term_value(const struct claim *c, int term, const struct lesson_outc
         return;
     }
     if (t->kind == TERM_WORD) {
-        take_text(out, t->path);
+        claim_take_text(out, t->path);
         return;
     }
     if (!o->done) return;
@@ -212,12 +214,12 @@ static void term_value(const struct claim *c, int term, const struct lesson_outc
 /* ---- judging ---- */
 
 /* How far a claim is from being otherwise: of texts, not at all. */
-static double values_margin(const struct check_value *a, const struct check_value *b) {
+static double claim_values_margin(const struct check_value *a, const struct check_value *b) {
     double most = fmax(fabs(a->number), fabs(b->number));
     return a->ntexts || !(most > 0) ? 0 : fabs(a->number - b->number) / most;
 }
 
-static const char *value_text(struct pool *pool, const struct check_value *v) {
+static const char *claim_value_text(struct pool *pool, const struct check_value *v) {
     char count[32];
     bool large = !v->ntexts && fabs(v->number) >= 1e5 && fabs(v->number) < 1e15;
     const char *text = v->ntexts          ? pool_printf(pool, "%.12s", v->text[0])
@@ -227,17 +229,18 @@ static const char *value_text(struct pool *pool, const struct check_value *v) {
     return text ? text : "";
 }
 
-static const char *numbers_text(const struct lesson *l, const struct claim *c, const char *where,
-                                const struct check_value v[2], int holds) {
+static const char *claim_numbers_text(const struct lesson *l, const struct claim *c, const char *where,
+                                      const struct check_value v[2], int holds) {
     static const char *const ops[RELATIONS] = {"at least", "at most", "equal to", "other than", "above", "below"};
-    const char *text = pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", value_text(l->pool, &v[0]),
-                                   holds == 1 ? "" : "not ", ops[c->check.op], value_text(l->pool, &v[1]));
+    const char *text =
+        pool_printf(l->pool, "%s%s%s is %s%s %s", where, *where ? ": " : "", claim_value_text(l->pool, &v[0]),
+                    holds == 1 ? "" : "not ", ops[c->check.op], claim_value_text(l->pool, &v[1]));
     return text ? text : "";
 }
 
 /* Judges a claim about cells: it holds if it holds at each; the result is that of the cell where it holds the least. */
-static struct claim_result judge_places(const struct lesson *l, const struct claim *c,
-                                        const struct lesson_outcome *outcome) {
+static struct claim_result claim_judge_places(const struct lesson *l, const struct claim *c,
+                                              const struct lesson_outcome *outcome) {
     const struct experiment *x = l->step[c->term[0].step].experiment;
     struct claim_result r = {.holds = 1, .numbers = ""};
     double least = INFINITY;
@@ -250,10 +253,10 @@ static struct claim_result judge_places(const struct lesson *l, const struct cla
         term_value(c, 1, outcome, second, &v[1]);
         int holds = check_holds(&v[0], c->check.op, &v[1]);
         places++;
-        bool decides = holds < r.holds || (holds == r.holds && values_margin(&v[0], &v[1]) < least);
+        bool decides = holds < r.holds || (holds == r.holds && claim_values_margin(&v[0], &v[1]) < least);
         if (!decides) continue;
-        r.holds = holds, least = values_margin(&v[0], &v[1]);
-        r.numbers = numbers_text(l, c, x->cell[i].label, v, holds);
+        r.holds = holds, least = claim_values_margin(&v[0], &v[1]);
+        r.numbers = claim_numbers_text(l, c, x->cell[i].label, v, holds);
     }
     const char *more =
         places > 1 && r.holds == 1 ? pool_printf(l->pool, "in all of %d; the closest %s", places, r.numbers) : NULL;
@@ -267,10 +270,10 @@ struct claim_result claim_judge(const struct lesson *l, int i, const struct less
     char wrong[CHECK_WRONG];
     struct claim_result r = {-1, ""};
     if (!read_claim(l, l->claim[i].check, &c, wrong)) return r;
-    if (c.term[0].kind == TERM_CELL) return judge_places(l, &c, outcome);
+    if (c.term[0].kind == TERM_CELL) return claim_judge_places(l, &c, outcome);
     term_value(&c, 0, outcome, 0, &v[0]);
     term_value(&c, 1, outcome, c.term[1].kind == TERM_CELL ? term_alone(l, &c.term[1]) : 0, &v[1]);
     r.holds = check_holds(&v[0], c.check.op, &v[1]);
-    r.numbers = numbers_text(l, &c, "", v, r.holds);
+    r.numbers = claim_numbers_text(l, &c, "", v, r.holds);
     return r;
 }

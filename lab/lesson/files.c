@@ -12,7 +12,7 @@
 extern const struct embedded lesson_texts[];
 extern const int lesson_texts_count;
 
-static const char *text_of(const char *full, const char *file) {
+static const char *lesson_text_of(const char *full, const char *file) {
     size_t n = strlen(full);
     for (int i = 0; i < lesson_texts_count; i++) {
         const char *path = lesson_texts[i].name;
@@ -22,32 +22,33 @@ static const char *text_of(const char *full, const char *file) {
 }
 
 const char *lesson_readme(const char *full) {
-    const char *text = text_of(full, "README.md");
+    const char *text = lesson_text_of(full, "README.md");
     return text ? text : "";
 }
 
 /* ---- the list ---- */
 
-static const char *map_scalar(const struct node *map, const char *key) {
+static const char *lesson_map_scalar(const struct node *map, const char *key) {
     const struct node *at = node_get(map, key);
     return at && at->kind == NODE_SCALAR ? at->text : "";
 }
 
-static enum error read_about(const char *path, const char *text, struct pool *pool, struct lesson_about *out) {
+static enum error lesson_read_about(const char *path, const char *text, struct pool *pool, struct lesson_about *out) {
     struct config_errors *e;
     struct node *root;
     TRY(config_errors_create(&e));
     enum error err = tree_parse(text, strlen(text), path, pool, e, &root);
     config_errors_free(e);
     if (err != ERR_NONE) return err;
-    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), map_scalar(root, "title"),
-                                 map_scalar(root, "question"), 0};
+    *out = (struct lesson_about){pool_strndup(pool, path, strcspn(path, "/")), lesson_map_scalar(root, "title"),
+                                 lesson_map_scalar(root, "question"), 0};
     if (!out->name) return ERR_MEMORY;
-    return text_real(map_scalar(root, "minutes"), &out->minutes) ? ERR_NONE : FAIL(ERR_BUG, "%s: no minutes", path);
+    return text_real(lesson_map_scalar(root, "minutes"), &out->minutes) ? ERR_NONE
+                                                                        : FAIL(ERR_BUG, "%s: no minutes", path);
 }
 
 /* The length of the folder's name in "00-hello/lab.yaml"; 0: the file is another. */
-static size_t name_length(const char *path) {
+static size_t lesson_name_length(const char *path) {
     const char *slash = strchr(path, '/');
     return slash && !strcmp(slash, "/lab.yaml") ? (size_t)(slash - path) : 0;
 }
@@ -55,7 +56,7 @@ static size_t name_length(const char *path) {
 const char *lesson_name(int i) {
     static char name[64];
     for (int k = 0; k < lesson_texts_count; k++) {
-        size_t n = name_length(lesson_texts[k].name);
+        size_t n = lesson_name_length(lesson_texts[k].name);
         if (n == 0 || i-- > 0) continue;
         snprintf(name, sizeof name, "%.*s", (int)n, lesson_texts[k].name);
         return name;
@@ -67,14 +68,14 @@ enum error lesson_list(struct pool *pool, struct lesson_about *out, int *n) {
     *n = 0;
     for (int i = 0; i < lesson_texts_count && *n < LESSONS_MOST; i++) {
         const char *path = lesson_texts[i].name;
-        if (!name_length(path)) continue;
-        TRY(read_about(path, lesson_texts[i].text, pool, &out[*n]));
+        if (!lesson_name_length(path)) continue;
+        TRY(lesson_read_about(path, lesson_texts[i].text, pool, &out[*n]));
         ++*n;
     }
     return ERR_NONE;
 }
 
-static bool is_called(const char *full, const char *name) {
+static bool lesson_is_called(const char *full, const char *name) {
     const char *dash = strchr(full, '-');
     int64_t number, mine;
     char digits[16] = "";
@@ -91,7 +92,7 @@ enum error lesson_find(const char *name, struct pool *pool, const char **full) {
     int n, count = 0;
     TRY(lesson_list(pool, all, &n));
     for (int i = 0; i < n; i++)
-        if (is_called(all[i].name, name)) return *full = all[i].name, ERR_NONE;
+        if (lesson_is_called(all[i].name, name)) return *full = all[i].name, ERR_NONE;
     for (int i = 0; i < n; i++) {
         const char *dash = strchr(all[i].name, '-');
         names[count++] = all[i].name;

@@ -97,7 +97,7 @@ struct lesson_reader {
 };
 
 /* What can go on after an error does, so that all are told. */
-static enum error go_on(enum error err) {
+static enum error lesson_go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }
 
@@ -138,22 +138,22 @@ static enum error add_words(struct lesson_reader *r, struct step_words *s, const
     return ERR_CONFIG;
 }
 
-static bool is_name(const char *name) {
+static bool lesson_is_name(const char *name) {
     size_t n = strlen(name);
     return n > 0 && n < 40 && (isalnum((unsigned char)*name)) &&
            n == strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 }
 
-static void check_name(struct lesson_reader *r, const struct lesson_step *s) {
+static void lesson_check_name(struct lesson_reader *r, const struct lesson_step *s) {
     const struct node *at = node_get(s->place, "name");
-    if (!is_name(s->name))
+    if (!lesson_is_name(s->name))
         config_error(r->e, at ? at : s->place, false, "a step's name is of letters, digits, _ and -, not '%s'",
                      s->name);
     else if (lesson_step_named(r->l, s->name, (int)strlen(s->name)) != (int)(s - r->l->step))
         config_error(r->e, at, false, "two steps are called '%s'", s->name);
 }
 
-static void check_into(struct lesson_reader *r, const struct lesson_step *s, const char *into) {
+static void lesson_check_into(struct lesson_reader *r, const struct lesson_step *s, const char *into) {
     if (!into) return;
     int from = lesson_step_named(r->l, into, (int)strlen(into));
     bool before = from >= 0 && &r->l->step[from] < s;
@@ -203,8 +203,8 @@ static enum error fill_step(struct lesson_reader *r, struct lesson_step *s, cons
     s->exit = (int)raw->exit;
     for (int i = 0; i < LESSON_KINDS; i++)
         if (raw->words[i]) s->kind = (enum lesson_kind)i, kinds++;
-    check_name(r, s);
-    check_into(r, s, raw->into);
+    lesson_check_name(r, s);
+    lesson_check_into(r, s, raw->into);
     if (kinds != 1) {
         config_error(r->e, s->place, false,
                      "a step has one of run, compare, bench and engine\nas in {name: race, "
@@ -262,7 +262,7 @@ static enum error read_list(struct lesson_reader *r, const struct node *root, co
         config_error(r->e, list ? list : root, false, "'%s' is a list of one or more", key);
         return ERR_NONE;
     }
-    for (int i = 0; i < list->count; i++) TRY(go_on(take(r, list->items[i])));
+    for (int i = 0; i < list->count; i++) TRY(lesson_go_on(take(r, list->items[i])));
     return ERR_NONE;
 }
 
@@ -276,15 +276,15 @@ static enum error read_all(struct lesson_reader *r) {
     if (!path) return ERR_MEMORY;
     enum error err = tree_read(path, l->pool, r->e, &root);
     if (err == ERR_CONFIG && root->count == 0) return err;
-    TRY(go_on(err));
-    TRY(go_on(config_read(&schema, root, l->pool, r->e, &raw)));
+    TRY(lesson_go_on(err));
+    TRY(lesson_go_on(config_read(&schema, root, l->pool, r->e, &raw)));
     l->title = raw.title ? raw.title : "", l->question = raw.question ? raw.question : "";
     l->minutes = raw.minutes, l->gpus = raw.needs.gpus, l->nodes = raw.needs.nodes, l->python = raw.needs.python;
     TRY(read_list(r, root, "steps", raw.steps, read_step));
     if (raw.look) TRY(read_list(r, root, "look", raw.look, read_look));
     TRY(read_list(r, root, "claims", raw.claims, read_claim));
     if (config_errors_count(r->e)) return ERR_CONFIG;
-    for (int i = 0; i < l->nclaims; i++) TRY(go_on(claim_check(l, i, r->e)));
+    for (int i = 0; i < l->nclaims; i++) TRY(lesson_go_on(claim_check(l, i, r->e)));
     return config_errors_count(r->e) ? ERR_CONFIG : ERR_NONE;
 }
 
@@ -322,13 +322,13 @@ int lesson_step_named(const struct lesson *l, const char *name, int n) {
 
 /* ---- what it needs ---- */
 
-static int64_t gpus_here(void) {
+static int64_t lesson_gpus_here(void) {
     const struct device_ops *cuda = device_find("cuda");
     int n = 0;
     return cuda && cuda->units && cuda->units(&n) == ERR_NONE ? n : 0;
 }
 
-static int64_t nodes_here(void) {
+static int64_t lesson_nodes_here(void) {
     static const char *const names[] = {"SLURM_JOB_NUM_NODES", "SLURM_NNODES"};
     int64_t n = 1;
     for (int i = 0; i < 2; i++) {
@@ -338,7 +338,7 @@ static int64_t nodes_here(void) {
     return 1;
 }
 
-static enum error has_module(const struct lesson *l) {
+static enum error lesson_has_module(const struct lesson *l) {
     char *line = pool_printf(l->pool, "import %s", l->python);
     const struct process p = {"python3", (const char *const[]){"-c", line, NULL}, .out = "/dev/null",
                               .err = "/dev/null"};
@@ -352,7 +352,7 @@ static enum error has_module(const struct lesson *l) {
 }
 
 enum error lesson_needs(const struct lesson *l) {
-    int64_t gpus = l->gpus ? gpus_here() : 0, nodes = l->nodes ? nodes_here() : 0;
+    int64_t gpus = l->gpus ? lesson_gpus_here() : 0, nodes = l->nodes ? lesson_nodes_here() : 0;
     if (gpus < l->gpus)
         return FAIL(ERR_DEVICE,
                     "this lab needs %lld GPUs, and here %s %lld\n'engine doctor cuda' reports what is missing",
@@ -362,5 +362,5 @@ enum error lesson_needs(const struct lesson *l) {
                     "this lab needs %lld hosts, and this is %lld\nstart it in an allocation of "
                     "Slurm, or follow its README by hand",
                     (long long)l->nodes, (long long)nodes);
-    return l->python ? has_module(l) : ERR_NONE;
+    return l->python ? lesson_has_module(l) : ERR_NONE;
 }

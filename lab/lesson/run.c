@@ -66,13 +66,13 @@ static const char *words_typed(struct pool *pool, const char *const *under, cons
 
 /* ---- what a step has made ---- */
 
-static enum error read_told(const struct lesson_state *t, const char *path, struct lesson_outcome *o) {
+static enum error lesson_read_told(const struct lesson_state *t, const char *path, struct lesson_outcome *o) {
     return file_exists(path) ? json_read(path, TOLD_MOST, told_limits, t->pool, &o->told) : ERR_NONE;
 }
 
 /* All of its runs are there: this starts none, but reads them. */
-static enum error read_compared(const struct lesson_state *t, const struct lesson_step *s, const char *folder,
-                                struct lesson_outcome *o) {
+static enum error lesson_read_compared(const struct lesson_state *t, const struct lesson_step *s, const char *folder,
+                                       struct lesson_outcome *o) {
     struct runner r = {t->r->program, folder, true};
     struct compared *c = pool_alloc(t->pool, sizeof *c);
     if (!c) return ERR_MEMORY;
@@ -91,7 +91,7 @@ static enum error read_run(const struct lesson_state *t, const char *folder, str
     if (o->exit != 0) return ERR_NONE;
     TRY(run_result_read(folder, t->pool, run));
     o->run = run;
-    return read_told(t, path, o);
+    return lesson_read_told(t, path, o);
 }
 
 static enum error read_step(const struct lesson_state *t, const struct lesson_step *s, struct lesson_outcome *o) {
@@ -99,12 +99,12 @@ static enum error read_step(const struct lesson_state *t, const struct lesson_st
     char *file = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     if (!folder || !file) return ERR_MEMORY;
     if (s->kind == LESSON_RUN) return read_run(t, folder, o);
-    if (s->kind != LESSON_COMPARE) return read_told(t, file, o);
-    return s->experiment ? read_compared(t, s, folder, o) : ERR_NONE;
+    if (s->kind != LESSON_COMPARE) return lesson_read_told(t, file, o);
+    return s->experiment ? lesson_read_compared(t, s, folder, o) : ERR_NONE;
 }
 
 /* A page beside it; without one a lab is none the worse. */
-static enum error write_report(const struct lesson_state *t, const struct lesson_step *s, int i) {
+static enum error lesson_write_report(const struct lesson_state *t, const struct lesson_step *s, int i) {
     char *place = pool_printf(t->pool, "%s/%s", t->below, s->into);
     char *page = pool_printf(t->pool, "%s/%s/report.html", t->out->runs, s->into);
     if (!place || !page) return ERR_MEMORY;
@@ -127,8 +127,8 @@ static enum error step_clear(const struct lesson_state *t, const struct lesson_s
 }
 
 /* The launcher is the program then, which is told where this one is. */
-static enum error put_under(const struct lesson_state *t, const struct lesson_step *s, const char *const *words,
-                            const char **all, struct process *p) {
+static enum error lesson_put_under(const struct lesson_state *t, const struct lesson_step *s, const char *const *words,
+                                   const char **all, struct process *p) {
     int n = 0;
     for (int i = 1; s->under[i]; i++) all[n++] = s->under[i];
     all[n++] = process_path(t->r->program, t->pool);
@@ -144,7 +144,7 @@ static enum error step_start(struct lesson_state *t, int i, const char *const *w
     struct lesson_outcome *o = &t->out->outcome[i];
     struct process p = {t->r->program, words, t->l->folder, t->r->silent ? "/dev/null" : NULL, NULL};
     const char *all[WORDS + LESSON_WORDS];
-    if (*s->under) TRY(put_under(t, s, words, all, &p));
+    if (*s->under) TRY(lesson_put_under(t, s, words, all, &p));
     if (s->kind == LESSON_ENGINE && has_word(s, "--json"))
         p.out = pool_printf(t->pool, "%s/%s.json", t->out->runs, s->name);
     int64_t began = clock_ns();
@@ -170,7 +170,7 @@ static enum error run_step(struct lesson_state *t, int i) {
         return ERR_NONE;
     }
     TRY(read_step(t, s, o));
-    return o->compared || o->run ? write_report(t, s, i) : ERR_NONE;
+    return o->compared || o->run ? lesson_write_report(t, s, i) : ERR_NONE;
 }
 
 static void claims_judge(const struct lesson *l, struct lesson_result *out) {

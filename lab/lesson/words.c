@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-static void print_claims(const struct lesson *l, const struct lesson_result *r, FILE *f) {
+static void lesson_print_claims(const struct lesson *l, const struct lesson_result *r, FILE *f) {
     static const char *const words[] = {"  ?", " NO", "yes"};
     for (int i = 0; i < l->nclaims; i++) {
         const struct claim_result *c = &r->claim[i];
@@ -23,7 +23,7 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
     if (l->nlooks) fputs("\nLook at:\n", f);
     for (int i = 0; i < l->nlooks; i++) fprintf(f, "  - %s\n", l->look[i]);
     fputs("\nExpected results:\n", f);
-    print_claims(l, r, f);
+    lesson_print_claims(l, r, f);
     fprintf(f, "\n%d of %d hold", r->hold, r->hold + r->broken);
     if (r->open) fprintf(f, ", %d not judged in quick form", r->open);
     fprintf(f, "; %s\n", text_of_seconds(r->seconds, took));
@@ -32,7 +32,7 @@ void lesson_print(const struct lesson *l, const struct lesson_result *r, FILE *f
     fprintf(f, "wrote %s/claims.json\n", r->runs);
 }
 
-static void put_steps(const struct lesson *l, const struct lesson_result *r, struct json *j) {
+static void lesson_put_steps(const struct lesson *l, const struct lesson_result *r, struct json *j) {
     json_open(j, "steps", '[');
     for (int i = 0; i < l->nsteps; i++)
         json_object(j, NULL, JSON_TEXT("name", l->step[i].name), JSON_TEXT("command", r->command[i]),
@@ -45,7 +45,7 @@ enum error lesson_json(const struct lesson *l, const struct lesson_result *r, st
     json_open(j, NULL, '{');
     json_put(j, JSON_TEXT("title", l->title), JSON_TEXT("folder", l->folder), JSON_BOOL("quick", l->quick),
              JSON_REAL("seconds", r->seconds));
-    put_steps(l, r, j);
+    lesson_put_steps(l, r, j);
     json_open(j, "claims", '[');
     for (int i = 0; i < l->nclaims; i++) {
         const struct claim_result *c = &r->claim[i];

@@ -30,7 +30,7 @@ double statistics_median_of(const double *v, int n) {
 /* ---- ranks ---- */
 
 /* Twice the rank of each value among all, so that shared ranks are whole. */
-static void double_ranks(const double *all, int count, int *rank) {
+static void statistics_double_ranks(const double *all, int count, int *rank) {
     for (int i = 0; i < count; i++) {
         int less = 0, equal = 0;
         for (int k = 0; k < count; k++) less += all[k] < all[i], equal += all[k] == all[i];
@@ -40,7 +40,7 @@ static void double_ranks(const double *all, int count, int *rank) {
 
 /* How many choices of the ranks add up to each sum: 'of' of them, or any number (of < 0). ways[k][s], or ways[s]. Ranks
  * are taken in one by one, as coins are. */
-static double *count_ways(const int *rank, int count, int of, int most) {
+static double *statistics_count_ways(const int *rank, int count, int of, int most) {
     int rows = of < 0 ? 0 : of;
     double *ways = calloc((size_t)(rows + 1) * (size_t)(most + 1), sizeof *ways);
     if (!ways) return NULL;
@@ -53,11 +53,11 @@ static double *count_ways(const int *rank, int count, int of, int most) {
 }
 
 /* The share of all choices whose sum is as far from the middle as 'mine'. */
-static double as_far(const int *rank, int count, int of, double middle, int mine) {
+static double statistics_as_far(const int *rank, int count, int of, double middle, int mine) {
     double far = 0, total = 0;
     int most = 0;
     for (int i = 0; i < count; i++) most += rank[i];
-    double *ways = count_ways(rank, count, of, most);
+    double *ways = statistics_count_ways(rank, count, of, most);
     if (!ways) return 1; /* no memory: nothing is claimed */
     const double *last = ways + (of < 0 ? 0 : of) * (most + 1);
     for (int s = 0; s <= most; s++) {
@@ -80,7 +80,7 @@ static struct outermost outermost_ranks(int count, int of, double confidence) {
     double total = 0, sum = 0;
     struct outermost out = {0};
     for (int i = 0; i < count; i++) rank[i] = i + 1, most += i + 1, least += i < of ? i + 1 : 0;
-    double *ways = count_ways(rank, count, of, most);
+    double *ways = statistics_count_ways(rank, count, of, most);
     if (!ways) return out;
     const double *last = ways + (of < 0 ? 0 : of) * (most + 1);
     for (int s = 0; s <= most; s++) total += last[s];
@@ -96,7 +96,7 @@ static struct outermost outermost_ranks(int count, int of, double confidence) {
 /* ---- a shift ---- */
 
 /* The middle of all candidates, and those that the test does not refuse. */
-static void take_middle(double *candidate, int n, int refused, struct shift *out) {
+static void statistics_take_middle(double *candidate, int n, int refused, struct shift *out) {
     out->estimate = statistics_median(candidate, n); /* which sorts them */
     if (refused < 1 || refused > n / 2) return;
     out->low = candidate[refused - 1], out->high = candidate[n - refused];
@@ -111,13 +111,13 @@ struct shift statistics_paired(const double *d, int n, double confidence) {
     assert(n <= STATISTICS_RUNS);
     if (n < 1) return out;
     for (int i = 0; i < n; i++) size[i] = fabs(d[i]);
-    double_ranks(size, n, rank);
+    statistics_double_ranks(size, n, rank);
     for (int i = 0; i < n; i++) {
         if (d[i] != 0) mine += d[i] > 0 ? rank[i] : 0, all += rank[i], rank[signs++] = rank[i];
         for (int k = 0; k <= i; k++) average[averages++] = (d[i] + d[k]) / 2;
     }
-    if (signs) out.p = as_far(rank, signs, -1, all / 2.0, mine);
-    take_middle(average, averages, outermost_ranks(n, -1, confidence).sums, &out);
+    if (signs) out.p = statistics_as_far(rank, signs, -1, all / 2.0, mine);
+    statistics_take_middle(average, averages, outermost_ranks(n, -1, confidence).sums, &out);
     return out;
 }
 
@@ -126,9 +126,9 @@ static double mann_whitney(const double *a, int n, const double *b, int m) {
     int rank[2 * STATISTICS_RUNS], mine = 0;
     memcpy(all, a, (size_t)n * sizeof *a);
     memcpy(all + n, b, (size_t)m * sizeof *b);
-    double_ranks(all, n + m, rank);
+    statistics_double_ranks(all, n + m, rank);
     for (int i = 0; i < n; i++) mine += rank[i];
-    return as_far(rank, n + m, n, (double)n * (n + m + 1), mine);
+    return statistics_as_far(rank, n + m, n, (double)n * (n + m + 1), mine);
 }
 
 struct shift statistics_unpaired(const double *a, int n, const double *b, int m, double confidence) {
@@ -140,7 +140,7 @@ struct shift statistics_unpaired(const double *a, int n, const double *b, int m,
     for (int i = 0; i < n; i++)
         for (int k = 0; k < m; k++) difference[count++] = a[i] - b[k];
     out.p = mann_whitney(a, n, b, m);
-    take_middle(difference, count, outermost_ranks(n + m, n, confidence).sums, &out);
+    statistics_take_middle(difference, count, outermost_ranks(n + m, n, confidence).sums, &out);
     return out;
 }
 
@@ -199,7 +199,7 @@ static double student_quantile(double share, double freedom) {
 
 /* The chance that Student's t is above 't' where the truth lies 'away' standard errors off: over what the deviation that
  * is seen may come to, as a multiple of the true one. */
-static double above_t(double t, double away, double freedom) {
+static double statistics_above_t(double t, double away, double freedom) {
     enum { STEPS = 400 };
     const double most = 4;
     double sum = 0, all = 0;
@@ -216,7 +216,7 @@ double statistics_power(double shift, double spread, int n, bool paired, int tes
     if (!o.sums) return 0;
     if (!(spread > 0)) return shift > 0;
     double freedom = paired ? n - 1 : 2 * n - 2, t = student_quantile(1 - o.level / 2, freedom);
-    return above_t(t, shift / spread * sqrt(n * 3 / M_PI), freedom);
+    return statistics_above_t(t, shift / spread * sqrt(n * 3 / M_PI), freedom);
 }
 
 int statistics_needed(double shift, const struct noise *noise, double chance, const struct questions *q) {
@@ -238,11 +238,11 @@ const char *verdict_text(enum verdict v) {
 /* Shifts beyond this are of values that are zero or infinite. */
 static const double SHIFT_MOST = 1e9;
 
-static double scale_shift(enum scale scale, double v) {
+static double statistics_scale_shift(enum scale scale, double v) {
     return fmax(-SHIFT_MOST, fmin(SHIFT_MOST, scale == SCALE_RATIO ? log(v) : v));
 }
 
-static double scale_unshift(enum scale scale, double shift) {
+static double statistics_scale_unshift(enum scale scale, double shift) {
     if (fabs(shift) > SHIFT_MOST / 4) shift = shift > 0 ? INFINITY : -INFINITY;
     return scale == SCALE_RATIO ? exp(shift) : shift;
 }
@@ -252,12 +252,12 @@ double statistics_shift(enum scale scale, double practical) {
 }
 
 /* The values of a side (n), as what is shifted. */
-static void take_shifts(const double *v, int n, enum scale scale, double out[STATISTICS_RUNS]) {
-    for (int i = 0; i < n; i++) out[i] = scale_shift(scale, v[i]);
+static void statistics_take_shifts(const double *v, int n, enum scale scale, double out[STATISTICS_RUNS]) {
+    for (int i = 0; i < n; i++) out[i] = statistics_scale_shift(scale, v[i]);
 }
 
 /* The differences of pairs (n), in place of the first side. */
-static void take_differences(double *a, const double *b, int n) {
+static void statistics_take_differences(double *a, const double *b, int n) {
     for (int i = 0; i < n; i++) a[i] -= b[i];
 }
 
@@ -271,31 +271,31 @@ static double robust_deviation(const double *v, int n) {
 
 double statistics_spread(const double *a, int n, const double *b, int m, enum scale scale, bool paired) {
     double side[2][STATISTICS_RUNS];
-    take_shifts(a, n, scale, side[0]);
-    take_shifts(b, m, scale, side[1]);
-    if (paired) take_differences(side[0], side[1], n);
+    statistics_take_shifts(a, n, scale, side[0]);
+    statistics_take_shifts(b, m, scale, side[1]);
+    if (paired) statistics_take_differences(side[0], side[1], n);
     return paired ? robust_deviation(side[0], n) : hypot(robust_deviation(side[0], n), robust_deviation(side[1], m));
 }
 
 struct comparison statistics_compare(const double *a, int n, const double *b, int m, enum scale scale, bool paired,
                                      double confidence) {
     double side[2][STATISTICS_RUNS];
-    take_shifts(a, n, scale, side[0]);
-    take_shifts(b, m, scale, side[1]);
-    if (paired) take_differences(side[0], side[1], n);
+    statistics_take_shifts(a, n, scale, side[0]);
+    statistics_take_shifts(b, m, scale, side[1]);
+    if (paired) statistics_take_differences(side[0], side[1], n);
     struct shift s =
         paired ? statistics_paired(side[0], n, confidence) : statistics_unpaired(side[0], n, side[1], m, confidence);
     return (struct comparison){.scale = scale,
                                .paired = paired,
-                               .estimate = scale_unshift(scale, s.estimate),
-                               .low = scale_unshift(scale, s.low),
-                               .high = scale_unshift(scale, s.high),
+                               .estimate = statistics_scale_unshift(scale, s.estimate),
+                               .low = statistics_scale_unshift(scale, s.low),
+                               .high = statistics_scale_unshift(scale, s.high),
                                .p = s.p,
                                .p_all = s.p,
                                .error = (double)NAN};
 }
 
-static double no_difference(const struct comparison *c) {
+static double statistics_no_difference(const struct comparison *c) {
     return c->scale == SCALE_RATIO ? 1 : 0;
 }
 
@@ -306,20 +306,22 @@ static void interval_widen(const struct comparison *c, double confidence, double
     *high = more > 0 ? c->estimate + hypot(c->high - c->estimate, more) : c->high;
 }
 
-static bool is_significant(const struct comparison *c, double confidence) {
+static bool statistics_is_significant(const struct comparison *c, double confidence) {
     return c->p_all <= (1 - confidence) * (1 + 1e-12);
 }
 
 enum verdict statistics_verdict(const struct comparison *c, double confidence, double practical) {
-    double most = no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low, high;
+    double most = statistics_no_difference(c) + practical, least = c->scale == SCALE_RATIO ? 1 / most : -most, low,
+           high;
     interval_widen(c, confidence, &low, &high);
     if (low >= least && high <= most) return VERDICT_SAME;
-    if (!is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
-    return c->estimate > no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
+    if (!statistics_is_significant(c, confidence)) return VERDICT_INCONCLUSIVE;
+    return c->estimate > statistics_no_difference(c) ? VERDICT_FASTER : VERDICT_SLOWER;
 }
 
 bool statistics_differs(const struct comparison *c, double confidence) {
     double low, high;
     interval_widen(c, confidence, &low, &high);
-    return is_significant(c, confidence) && (low > no_difference(c) || high < no_difference(c));
+    return statistics_is_significant(c, confidence) &&
+           (low > statistics_no_difference(c) || high < statistics_no_difference(c));
 }

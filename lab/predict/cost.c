@@ -36,7 +36,7 @@ int cost_leaves(int leaves, int devices) {
 }
 
 /* The formulas ask a place for its sizes alone, so there may be more devices than ranks can be. */
-static void ground_survey(const struct ground *g, struct places *p, struct terrain *t) {
+static void cost_ground_survey(const struct ground *g, struct places *p, struct terrain *t) {
     int givers = g->devices - g->servers, leaves = cost_leaves(g->leaves, givers), locals = g->devices / g->hosts;
     p->size = g->devices;
     p->hosts = g->hosts;
@@ -47,11 +47,11 @@ static void ground_survey(const struct ground *g, struct places *p, struct terra
     *t = terrain_plan(p, g->wire.alpha, g->wire.beta, false, g->near);
 }
 
-static bool several_hosts(const struct places *p) {
+static bool cost_several_hosts(const struct places *p) {
     return p->terms > p->size;
 }
 
-static double formula_time(enum scheme s, const struct terrain *t, double bytes) {
+static double cost_formula_time(enum scheme s, const struct terrain *t, double bytes) {
     int others = t->places->size - 1;
     double message = t->alpha + bytes * t->beta;
     if (s == SCHEME_STAR_DUPLEX) return t->alpha + others * message;
@@ -61,23 +61,23 @@ static double formula_time(enum scheme s, const struct terrain *t, double bytes)
 double cost_share(enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
-    ground_survey(g, &p, &t);
+    cost_ground_survey(g, &p, &t);
     if (g->devices == 1) return 0;
-    if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return formula_time(s, &t, bytes);
+    if (s == SCHEME_STAR_SERIAL || s == SCHEME_STAR_DUPLEX) return cost_formula_time(s, &t, bytes);
     const struct algo_ops *a = algo_find(scheme_name(s == SCHEME_SHARDED ? SCHEME_direct : s));
     if (!a->cost[KIND_ALL_REDUCE]) return INFINITY;
     bool tree = a->orders[ORDER_TREE]; /* else a rank gives one sum */
-    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && several_hosts(&p))) return INFINITY;
+    if (!algo_suits(a, tree ? ORDER_TREE : ORDER_RING, &p, tree && cost_several_hosts(&p))) return INFINITY;
     return a->cost[KIND_ALL_REDUCE](&t, bytes);
 }
 
 enum scheme cost_cheapest(const struct ground *g, bool ring_order, double bytes) {
     struct places p;
     struct terrain t;
-    ground_survey(g, &p, &t);
+    cost_ground_survey(g, &p, &t);
     enum order order = ring_order ? ORDER_RING : ORDER_TREE;
     return scheme_find(
-        algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && several_hosts(&p), (size_t)bytes)->name);
+        algo_cheapest(&t, order, KIND_ALL_REDUCE, !ring_order && cost_several_hosts(&p), (size_t)bytes)->name);
 }
 
 double cost_crossover(enum scheme a, enum scheme b, const struct ground *g) {
@@ -144,7 +144,7 @@ static double parts_cost(enum move_by by, const struct ground *g, const struct t
 static double move_cost(enum move_by by, enum scheme s, const struct ground *g, double bytes) {
     struct places p;
     struct terrain t;
-    ground_survey(g, &p, &t);
+    cost_ground_survey(g, &p, &t);
     bool parts = by == MOVE_REDUCE_SCATTER || by == MOVE_ALL_GATHER;
     if (parts && g->owners && g->owners < g->devices) return parts_cost(by, g, &t, bytes);
     double gather = (g->devices - 1) * (t.alpha + bytes / g->devices * t.beta);
@@ -201,14 +201,14 @@ double cost_step(const struct step_cost *c, enum scheme s, const struct ground *
     return fmax(lane, backward) + update + after / (double)c->every;
 }
 
-static double move_bytes(enum move_by by, int ranks, int servers) {
+static double cost_move_bytes(enum move_by by, int ranks, int servers) {
     int others = ranks - (servers ? servers : 1);
     return by == MOVE_ALL_REDUCE ? 2 * others : by == MOVE_NEIGHBOUR ? ranks / 2 * 2 : others;
 }
 
 double cost_bytes(const struct exchange_plan *plan, int64_t every, int ranks, int servers) {
     double bytes = 0;
-    for (int i = 0; i < plan->nbefore; i++) bytes += move_bytes(plan->before[i].by, ranks, servers);
-    for (int i = 0; i < plan->nafter; i++) bytes += move_bytes(plan->after[i].by, ranks, servers) / (double)every;
+    for (int i = 0; i < plan->nbefore; i++) bytes += cost_move_bytes(plan->before[i].by, ranks, servers);
+    for (int i = 0; i < plan->nafter; i++) bytes += cost_move_bytes(plan->after[i].by, ranks, servers) / (double)every;
     return bytes;
 }

@@ -12,7 +12,7 @@ struct message {
     double bytes, begin;
 };
 
-static struct terrain terrain_of(const struct exchange *e, struct places *p) {
+static struct terrain exchange_terrain_of(const struct exchange *e, struct places *p) {
     p->size = e->size;
     p->terms = e->terms;
     return terrain_plan(p, e->net.plan.outside.alpha, e->net.plan.outside.beta, false, e->near);
@@ -36,7 +36,7 @@ enum error exchange_open(const struct network_plan *p, bool near, int leaves, st
     TRY(memory_alloc(n * sizeof *out->round, &m));
     out->round = m;
     struct places places;
-    out->gamma = terrain_of(out, &places).gamma;
+    out->gamma = exchange_terrain_of(out, &places).gamma;
     return ERR_NONE;
 }
 
@@ -50,23 +50,23 @@ void exchange_close(struct exchange *e) {
 
 /* ---- a round: every rank sends at most one message, or one rank many ------------------------ */
 
-static int by_begin(const void *a, const void *b) {
+static int exchange_by_begin(const void *a, const void *b) {
     const struct message *x = a, *y = b;
     if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
     return x->from != y->from ? (x->from < y->from ? -1 : 1) : (x->to > y->to) - (x->to < y->to);
 }
 
 /* A port that several share passes first what comes first. */
-static void in_order(struct message *m, int n) {
+static void exchange_in_order(struct message *m, int n) {
     bool sorted = true;
     for (int i = 1; i < n && sorted; i++) sorted = m[i - 1].begin <= m[i].begin;
-    if (!sorted) qsort(m, (size_t)n, sizeof *m, by_begin);
+    if (!sorted) qsort(m, (size_t)n, sizeof *m, exchange_by_begin);
 }
 
 static void run_round(struct exchange *e, int n, bool adds) {
     double slowest = adds ? e->gamma : 0;
     for (int i = 0; i < n; i++) e->round[i].begin = e->at[e->round[i].from];
-    if (e->net.shared) in_order(e->round, n);
+    if (e->net.shared) exchange_in_order(e->round, n);
     memcpy(e->after, e->at, (size_t)e->size * sizeof *e->at);
     for (int i = 0; i < n; i++) {
         const struct message *m = &e->round[i];
@@ -80,7 +80,7 @@ static void run_round(struct exchange *e, int n, bool adds) {
 }
 
 /* The time by which all ranks have moved on since they were at 'was'; < 0: not all by the same. */
-static double ranks_moved(const struct exchange *e, const double *was, bool level) {
+static double exchange_ranks_moved(const struct exchange *e, const double *was, bool level) {
     double d = e->at[0] - was[0], most = 1e-7 * d;
     for (int r = 1; r < e->size; r++) {
         if (fabs(e->at[r] - was[r] - d) > most) return -1;
@@ -90,7 +90,7 @@ static double ranks_moved(const struct exchange *e, const double *was, bool leve
 }
 
 /* To the next rank only one rank of a host sends to another host, so there is no order to find. */
-static void one_shift(struct exchange *e, int distance, double bytes, bool adds) {
+static void exchange_one_shift(struct exchange *e, int distance, double bytes, bool adds) {
     bool shared = e->net.shared;
     e->net.shared = shared && distance > 1;
     for (int r = 0; r < e->size; r++) e->round[r] = (struct message){r, (r + distance) % e->size, bytes, 0};
@@ -106,7 +106,7 @@ static void rounds_repeat(struct exchange *e, const struct port_mark *since, int
 
 /* The number of rounds after which the same has happened everywhere: to each host, or each rack of them, what happened to the one
  * before it. */
-static int period_of(const struct exchange *e) {
+static int exchange_period_of(const struct exchange *e) {
     const struct network_plan *p = &e->net.plan;
     return e->net.shared ? p->per_host * (p->per_rack ? p->per_rack : 1) : 1;
 }
@@ -116,13 +116,13 @@ static int period_of(const struct exchange *e) {
  * same (or, of other distances, when ranks and ports are all alike and level): so it is added at once. */
 static enum error rounds_alike(struct exchange *e, int distance, double bytes, bool adds) {
     struct port_mark mark;
-    int count = e->size - 1, period = period_of(e);
+    int count = e->size - 1, period = exchange_period_of(e);
     double last = -1;
     bool found = false;
     TRY(network_mark(&e->net, &mark));
     for (int k = 0; k < count; k++) {
         if (k % period == 0 && !found) {
-            double d = k ? ranks_moved(e, e->was, !distance) : -1;
+            double d = k ? exchange_ranks_moved(e, e->was, !distance) : -1;
             int more = (count - k) / period;
             found = d > 0 && fabs(d - last) <= 1e-7 * d;
             last = d;
@@ -130,7 +130,7 @@ static enum error rounds_alike(struct exchange *e, int distance, double bytes, b
             if (found && (k += more * period) == count) break;
             memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
         }
-        one_shift(e, distance ? distance : k + 1, bytes, adds);
+        exchange_one_shift(e, distance ? distance : k + 1, bytes, adds);
     }
     network_mark_free(&mark);
     return ERR_NONE;
@@ -146,7 +146,7 @@ static enum error rounds_sampled(struct exchange *e, double bytes) {
         double each = 0;
         int more = k + stride < count ? stride - 1 : count - k - 1;
         TRY(network_mark(&e->net, &mark));
-        one_shift(e, k + 1, bytes, false);
+        exchange_one_shift(e, k + 1, bytes, false);
         for (int r = 0; r < e->size; r++) each += (e->at[r] - e->after[r]) / e->size;
         rounds_repeat(e, &mark, 1, more, each);
         network_mark_free(&mark);
@@ -156,40 +156,40 @@ static enum error rounds_sampled(struct exchange *e, double bytes) {
 
 static enum error ring_rounds(struct exchange *e, double bytes, bool adds) {
     if (!e->plain) return rounds_alike(e, 1, bytes, adds);
-    for (int k = 1; k < e->size; k++) one_shift(e, 1, bytes, adds);
+    for (int k = 1; k < e->size; k++) exchange_one_shift(e, 1, bytes, adds);
     return ERR_NONE;
 }
 
-static enum error all_distances(struct exchange *e, double bytes) {
+static enum error exchange_all_distances(struct exchange *e, double bytes) {
     return e->plain || e->net.shared ? rounds_sampled(e, bytes) : rounds_alike(e, 0, bytes, false);
 }
 
-static double part_of(const struct exchange *e) {
+static double exchange_part_of(const struct exchange *e) {
     struct places p;
-    return (double)terrain_of(e, &p).part_bytes;
+    return (double)exchange_terrain_of(e, &p).part_bytes;
 }
 
 /* The terms that a rank gives, as the mean over all ranks but one, which has 'own' itself. */
-static double terms_each(const struct exchange *e, int own) {
+static double exchange_terms_each(const struct exchange *e, int own) {
     return (double)(e->terms - own) / (e->size - 1);
 }
 
 /* ---- one server ----------------------------------------------------------------------------- */
 
 void exchange_reduce(struct exchange *e, int root, double bytes) {
-    double piece = part_of(e);
+    double piece = exchange_part_of(e);
     for (double left = bytes; left > 0; left -= piece) {
         double some = fmin(left, piece);
         int n = 0;
         for (int r = 0; r < e->size; r++)
-            if (r != root) e->round[n++] = (struct message){r, root, some * terms_each(e, e->own), 0};
+            if (r != root) e->round[n++] = (struct message){r, root, some * exchange_terms_each(e, e->own), 0};
         run_round(e, n, false);
         e->at[root] += (e->terms - e->own) * some * e->gamma;
     }
 }
 
 void exchange_broadcast(struct exchange *e, int root, double bytes) {
-    double piece = part_of(e);
+    double piece = exchange_part_of(e);
     for (double left = bytes; left > 0; left -= piece) {
         double some = fmin(left, piece);
         for (int i = 1; i < e->size; i++) e->round[i - 1] = (struct message){root, (root + i) % e->size, some, 0};
@@ -200,11 +200,11 @@ void exchange_broadcast(struct exchange *e, int root, double bytes) {
 /* ---- every rank its part -------------------------------------------------------------------- */
 
 /* Where some ranks have all parts: the i-th of them (sharing_owner; here servers are the last). */
-static int owner_of(const struct exchange *e, int i) {
+static int exchange_owner_of(const struct exchange *e, int i) {
     return e->servers ? e->size - e->servers + i : (int)((int64_t)i * e->size / e->owners);
 }
 
-static bool has_owners(const struct exchange *e) {
+static bool exchange_has_owners(const struct exchange *e) {
     return e->owners && e->owners < e->size;
 }
 
@@ -214,7 +214,7 @@ static void part_rounds(struct exchange *e, double bytes, bool gather) {
     for (int i = 0; i < rounds; i++) {
         int n = 0;
         for (int o = 0; o < e->owners; o++) {
-            int owner = owner_of(e, o), from = servers ? o : owner;
+            int owner = exchange_owner_of(e, o), from = servers ? o : owner;
             int giver = (from + (gather && !servers ? i : rounds - i)) % rounds;
             if (giver < givers && giver != owner)
                 e->round[n++] =
@@ -225,8 +225,9 @@ static void part_rounds(struct exchange *e, double bytes, bool gather) {
 }
 
 /* Piece by piece. Once all ranks have twice moved on by the same time, the pieces but the last are added at once. */
-static enum error some_reduce_scatter(struct exchange *e, double bytes) {
-    double slice = bytes / e->owners, piece = part_of(e), each = (double)e->terms / (e->size - e->servers), last = -1;
+static enum error exchange_some_reduce_scatter(struct exchange *e, double bytes) {
+    double slice = bytes / e->owners, piece = exchange_part_of(e), each = (double)e->terms / (e->size - e->servers),
+           last = -1;
     struct port_mark mark;
     int pieces = (int)ceil(slice / piece);
     TRY(network_mark(&e->net, &mark));
@@ -234,8 +235,8 @@ static enum error some_reduce_scatter(struct exchange *e, double bytes) {
         double some = fmin(slice - k * piece, piece);
         memcpy(e->was, e->at, (size_t)e->size * sizeof *e->at);
         part_rounds(e, some * each, false);
-        for (int o = 0; o < e->owners; o++) e->at[owner_of(e, o)] += (e->terms - e->own) * some * e->gamma;
-        double moved = ranks_moved(e, e->was, false);
+        for (int o = 0; o < e->owners; o++) e->at[exchange_owner_of(e, o)] += (e->terms - e->own) * some * e->gamma;
+        double moved = exchange_ranks_moved(e, e->was, false);
         int more = pieces - 2 - k;
         bool alike = moved > 0 && fabs(moved - last) <= 1e-7 * moved && !e->plain;
         if (alike && more > 0) {
@@ -249,22 +250,22 @@ static enum error some_reduce_scatter(struct exchange *e, double bytes) {
 }
 
 enum error exchange_reduce_scatter(struct exchange *e, double bytes) {
-    if (has_owners(e)) return some_reduce_scatter(e, bytes);
-    double slice = bytes / e->size, piece = part_of(e);
+    if (exchange_has_owners(e)) return exchange_some_reduce_scatter(e, bytes);
+    double slice = bytes / e->size, piece = exchange_part_of(e);
     for (double left = slice; left > 0; left -= piece) {
         double some = fmin(left, piece);
-        TRY(all_distances(e, some * terms_each(e, 1)));
+        TRY(exchange_all_distances(e, some * exchange_terms_each(e, 1)));
         for (int r = 0; r < e->size; r++) e->at[r] += (e->terms - 1) * some * e->gamma;
     }
     return ERR_NONE;
 }
 
 enum error exchange_all_gather(struct exchange *e, double bytes) {
-    if (has_owners(e)) {
+    if (exchange_has_owners(e)) {
         part_rounds(e, bytes / e->owners, true);
         return ERR_NONE;
     }
-    return all_distances(e, bytes / e->size);
+    return exchange_all_distances(e, bytes / e->size);
 }
 
 void exchange_neighbours(struct exchange *e, int64_t meeting, double bytes) {
@@ -325,7 +326,7 @@ static void lots_halve(struct exchange *e, struct lots lots, double bytes) {
 /* ---- hosts ---------------------------------------------------------------------------------- */
 
 /* The ranks of a host meet, and each works on as many bytes. */
-static void near_phase(struct exchange *e, double bytes) {
+static void exchange_near_phase(struct exchange *e, double bytes) {
     int per = e->net.plan.per_host;
     for (int first = 0; first < e->size; first += per) {
         double all = 0;
@@ -350,12 +351,12 @@ static enum error exchange_hierarchical(struct exchange *e, double bytes) {
     bool whole = bytes <= HIERARCHICAL_ONE_SLICE;
     double slice = whole ? bytes : bytes / per;
     if (e->near)
-        near_phase(e, (per - 1) * slice);
+        exchange_near_phase(e, (per - 1) * slice);
     else
         near_rounds(e, slice, true);
     (is_power_of_two(hosts) ? lots_halve : tree_climb)(e, (struct lots){per, whole ? 1 : per}, slice);
     if (e->near)
-        near_phase(e, (per - 1) * slice);
+        exchange_near_phase(e, (per - 1) * slice);
     else
         near_rounds(e, slice, false);
     return ERR_NONE;

@@ -35,7 +35,7 @@ bool link_fit_needed(const struct experiment *x, int cell) {
 }
 
 /* Of the first cell that needs the same: its digest tells the build, too. */
-static char *path_of(const struct experiment *x, const char *folder, int cell) {
+static char *link_path_of(const struct experiment *x, const char *folder, int cell) {
     struct link mine = link_at(x, cell);
     int first = 0;
     for (; first < cell; first++) {
@@ -63,10 +63,10 @@ enum error link_measure(const struct link *l, const char *program, const char *p
     return ERR_NONE;
 }
 
-static enum error measure_cell(const struct experiment *x, const char *folder, const char *program, int cell,
-                               bool quiet) {
+static enum error link_measure_cell(const struct experiment *x, const char *folder, const char *program, int cell,
+                                    bool quiet) {
     struct link l = link_at(x, cell);
-    char *path = path_of(x, folder, cell), *under = pool_printf(x->pool, "%s/fit", folder);
+    char *path = link_path_of(x, folder, cell), *under = pool_printf(x->pool, "%s/fit", folder);
     if (!path || !under) return ERR_MEMORY;
     if (file_exists(path)) return ERR_NONE;
     TRY(file_make_folders(under));
@@ -76,7 +76,7 @@ static enum error measure_cell(const struct experiment *x, const char *folder, c
 
 void link_fits_measure(const struct experiment *x, const char *folder, const char *program, bool quiet) {
     for (int i = 0; i < x->ncells && !stop_signal(); i++)
-        if (link_fit_needed(x, i) && measure_cell(x, folder, program, i, quiet) != ERR_NONE && !stop_signal())
+        if (link_fit_needed(x, i) && link_measure_cell(x, folder, program, i, quiet) != ERR_NONE && !stop_signal())
             log_warn("'%s' will not be predicted: %s", x->cell[i].label, error_message());
 }
 
@@ -90,7 +90,7 @@ enum error link_read(const struct link *l, const char *path, struct pool *pool, 
 
 enum error link_fit_read(const struct experiment *x, const char *folder, int cell, struct link_fit *out) {
     struct link l = link_at(x, cell);
-    char *path = path_of(x, folder, cell);
+    char *path = link_path_of(x, folder, cell);
     if (!path) return ERR_MEMORY;
     if (!file_exists(path)) return FAIL(ERR_INPUT, "its link was not measured");
     return link_read(&l, path, x->pool, out);

@@ -12,17 +12,17 @@
 
 /* Backward goes through the steps from the last; what it computes there takes its share of the time. A pass costs a
  * little for every step, too, which matters where products are small or none. */
-static double weight_of(const struct plan_step *s, double all, int steps) {
+static double measured_weight_of(const struct plan_step *s, double all, int steps) {
     return op_flops(&s->desc, true) + 0.02 * all / steps;
 }
 
-static void find_ready(const struct model *m, const struct plan *plan, double *ready) {
+static void measured_find_ready(const struct model *m, const struct plan *plan, double *ready) {
     double all = 0, total = 0, done = 0;
     for (int i = 0; i < plan->nsteps; i++) all += op_flops(&plan->steps[i].desc, true);
-    for (int i = 0; i < plan->nsteps; i++) total += weight_of(&plan->steps[i], all, plan->nsteps);
+    for (int i = 0; i < plan->nsteps; i++) total += measured_weight_of(&plan->steps[i], all, plan->nsteps);
     for (int i = 0; i < m->nparams; i++) ready[i] = 1;
     for (int s = plan->nsteps - 1; s >= 0; s--) {
-        done += weight_of(&plan->steps[s], all, plan->nsteps);
+        done += measured_weight_of(&plan->steps[s], all, plan->nsteps);
         for (int i = 0; i < m->nparams; i++)
             if (m->params[i].node == plan->steps[s].node && total > 0) ready[i] = done / total;
     }
@@ -32,7 +32,7 @@ static void find_ready(const struct model *m, const struct plan *plan, double *r
 /* ---- what the run says ---------------------------------------------------------------------- */
 
 /* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
-static double typical(const struct run_result *r, double quantile) {
+static double measured_typical(const struct run_result *r, double quantile) {
     enum { FEW = 20 };
     int64_t n;
     double ms = run_result_quantile_ms(r, 0, quantile, &n);
@@ -40,8 +40,8 @@ static double typical(const struct run_result *r, double quantile) {
 }
 
 /* The phases are means over all steps, the first and the disturbed among them. */
-static double scale_of(const struct run_result *r, double steps, double quantile) {
-    double mean = 0, step = typical(r, quantile);
+static double measured_scale_of(const struct run_result *r, double steps, double quantile) {
+    double mean = 0, step = measured_typical(r, quantile);
     for (int p = 0; p < PHASES; p++) mean += r->time_s[p] / steps;
     return mean > 0 && step > 0 ? fmin(1, step / mean) : 1;
 }
@@ -54,7 +54,7 @@ enum error measured_read(const struct measured_ask *ask, struct pool *pool, stru
     if (run_result_stretch(r) < 1 || r->devices < 1 || r->ranks < 1)
         return FAIL(ERR_DATA, "'%s' has taken no step", r->dir);
     double crowd = ask->cores && r->devices > ask->cores ? (double)r->devices / ask->cores : 1;
-    double steps = (double)run_result_stretch(r), each = scale_of(r, steps, ask->quantile) / steps,
+    double steps = (double)run_result_stretch(r), each = measured_scale_of(r, steps, ask->quantile) / steps,
            whole = each * (double)r->devices / crowd;
     enum update_by by = c->sharing.plan.update;
     *out = (struct measured_step){
@@ -75,7 +75,7 @@ enum error measured_read(const struct measured_ask *ask, struct pool *pool, stru
     out->update = r->time_s[PHASE_UPDATE] * each * updates;
     out->ready = pool_alloc(pool, ((size_t)m->nparams + 1) * sizeof *out->ready);
     if (!out->ready) return ERR_MEMORY;
-    find_ready(m, plan, out->ready);
+    measured_find_ready(m, plan, out->ready);
     return ERR_NONE;
 }
 
@@ -94,14 +94,14 @@ struct measured_step measured_grow(const struct measured_step *m, double times) 
 
 /* ---- what a device does --------------------------------------------------------------------- */
 
-static double passes_of(const struct measured_step *m, double share) {
+static double measured_passes_of(const struct measured_step *m, double share) {
     return fmax(1, (double)m->passes * share);
 }
 
 enum error measured_shape(const struct measured_step *m, double share, const struct cutting *cut,
                           struct step_shape *out) {
     struct buckets b;
-    double last = 1 / passes_of(m, share), backward = m->backward * share;
+    double last = 1 / measured_passes_of(m, share), backward = m->backward * share;
     TRY(buckets_init(&b, m->model, cut));
     enum error err = ERR_NONE;
     if (b.count > SIMULATE_BUCKETS)
@@ -122,7 +122,7 @@ enum error measured_shape(const struct measured_step *m, double share, const str
 }
 
 double measured_memory(const struct measured_step *m, double share, double state) {
-    double arena = (double)m->model->arena_floats * sizeof(float), passes = passes_of(m, share);
+    double arena = (double)m->model->arena_floats * sizeof(float), passes = measured_passes_of(m, share);
     double sums = floor(log2(passes)) + 1;               /* gradients of which are kept at once */
     double samples = fmin(1, (double)m->passes * share); /* of a pass, as it was measured */
     return arena * (1 + sums + m->slots * state) + (double)m->model->buffer_floats * sizeof(float) +

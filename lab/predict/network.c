@@ -4,12 +4,12 @@
 
 #include <string.h>
 
-static int host_of(const struct network *n, int device) {
+static int network_host_of(const struct network *n, int device) {
     return device / n->plan.per_host;
 }
 
-static int rack_of(const struct network *n, int device) {
-    return host_of(n, device) / n->plan.per_rack;
+static int network_rack_of(const struct network *n, int device) {
+    return network_host_of(n, device) / n->plan.per_rack;
 }
 
 enum error network_open(const struct network_plan *p, struct network *out) {
@@ -38,7 +38,8 @@ struct way {
     double bytes, begin, end;
 };
 
-static void pass_port(struct network *n, struct way *w, enum port_kind kind, int which, int in, double slowest) {
+static void network_pass_port(struct network *n, struct way *w, enum port_kind kind, int which, int in,
+                              double slowest) {
     struct port_state *p = &n->port[kind][which];
     double byte_time = n->byte_time[kind] > slowest ? n->byte_time[kind] : slowest;
     double takes = w->bytes * byte_time;
@@ -52,17 +53,17 @@ struct passage network_pass(struct network *n, int from, int to, double bytes, d
     const struct network_plan *p = &n->plan;
     struct way w = {bytes, at, at};
     struct passage out;
-    bool apart = host_of(n, from) != host_of(n, to);
-    bool racks = apart && n->count[PORT_RACK] && rack_of(n, from) != rack_of(n, to);
-    pass_port(n, &w, PORT_DEVICE, from, 0, 0);
+    bool apart = network_host_of(n, from) != network_host_of(n, to);
+    bool racks = apart && n->count[PORT_RACK] && network_rack_of(n, from) != network_rack_of(n, to);
+    network_pass_port(n, &w, PORT_DEVICE, from, 0, 0);
     out.left = w.end;
     w.begin += apart ? p->outside.alpha : p->inside.alpha;
     w.end += apart ? p->outside.alpha : p->inside.alpha;
-    if (apart && n->count[PORT_HOST]) pass_port(n, &w, PORT_HOST, host_of(n, from), 0, 0);
-    if (racks) pass_port(n, &w, PORT_RACK, rack_of(n, from), 0, 0);
-    if (racks) pass_port(n, &w, PORT_RACK, rack_of(n, to), 1, 0);
-    if (apart && n->count[PORT_HOST]) pass_port(n, &w, PORT_HOST, host_of(n, to), 1, 0);
-    pass_port(n, &w, PORT_DEVICE, to, 1, slowest);
+    if (apart && n->count[PORT_HOST]) network_pass_port(n, &w, PORT_HOST, network_host_of(n, from), 0, 0);
+    if (racks) network_pass_port(n, &w, PORT_RACK, network_rack_of(n, from), 0, 0);
+    if (racks) network_pass_port(n, &w, PORT_RACK, network_rack_of(n, to), 1, 0);
+    if (apart && n->count[PORT_HOST]) network_pass_port(n, &w, PORT_HOST, network_host_of(n, to), 1, 0);
+    network_pass_port(n, &w, PORT_DEVICE, to, 1, slowest);
     out.came = w.end;
     return out;
 }

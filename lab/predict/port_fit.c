@@ -11,7 +11,7 @@ enum { BENCH_MOST = 1 << 22, POINTS_MOST = 1024 };
 static const struct json_limits bench_limits = {8, 65536, 4096};
 
 /* Rows of algorithms that a formula stands for: of all but the link's own. */
-static int take_rows(const struct json_value *series, int devices, struct cost_point *out, int n) {
+static int port_take_rows(const struct json_value *series, int devices, struct cost_point *out, int n) {
     const struct json_value *rows = json_member(series, "rows", JSON_ARRAY);
     for (int i = 0; rows && i < rows->count && n < POINTS_MOST; i++) {
         const struct json_value *row = &rows->children[i];
@@ -23,7 +23,7 @@ static int take_rows(const struct json_value *series, int devices, struct cost_p
 }
 
 /* The median relative error of the fit's times of the calls. */
-static double error_of(const struct wire *w, const struct cost_point *points, int n) {
+static double port_error_of(const struct wire *w, const struct cost_point *points, int n) {
     double off[POINTS_MOST];
     int known = 0;
     for (int i = 0; i < n; i++) {
@@ -46,7 +46,7 @@ enum error port_fit_read(const char *path, struct wire *out, double *off) {
     double ranks = sums ? json_number(root, "ranks") : 0;
     bool possible = ranks >= 2 && ranks <= SIMULATE_DEVICES;
     for (int i = 0; possible && results && i < results->count; i++)
-        n = take_rows(&results->children[i], (int)ranks, points, n);
+        n = port_take_rows(&results->children[i], (int)ranks, points, n);
     pool_free(pool);
     if (err != ERR_NONE) return err;
     if (n < 2)
@@ -55,6 +55,6 @@ enum error port_fit_read(const char *path, struct wire *out, double *off) {
                     "engine bench comm --ranks 4 --link tcp --algorithm all --json > %s",
                     path, path);
     *out = cost_fit(points, n);
-    *off = error_of(out, points, n);
+    *off = port_error_of(out, points, n);
     return ERR_NONE;
 }

@@ -35,7 +35,7 @@ enum error measured_refuse(const struct run_config *c) {
     return FAIL(ERR_CONFIG, "%s is not simulated\n--set %s=%s leaves it out", u.key, u.key, u.without);
 }
 
-static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
+static void predict_take_sharing(const struct run_config *c, struct simulate_plan *p) {
     p->overlap = c->sharing.overlap;
     p->moves = c->sharing.plan;
     p->every = c->sharing.every;
@@ -47,13 +47,14 @@ static void take_sharing(const struct run_config *c, struct simulate_plan *p) {
 }
 
 /* Ranks that reach each other's memory take what is best there, whatever their ports would say. */
-static bool takes_direct(const struct run_config *c) {
+static bool predict_takes_direct(const struct run_config *c) {
     enum link_joins joins = link_rows[c->comm.link].joins;
     return (joins == JOINS_THREADS || joins == JOINS_PROCESSES) && c->comm.order != COMM_ORDER_RING;
 }
 
 /* The step as measured, cut into as many passes as the configuration makes of its batch. */
-static struct measured_step step_recut(const struct measured_step *m, const struct run_config *c, double batches) {
+static struct measured_step predict_step_recut(const struct measured_step *m, const struct run_config *c,
+                                               double batches) {
     struct measured_step own = *m;
     own.passes = llround((double)planned_passes(c) * c->devices.count / batches);
     return own;
@@ -72,12 +73,12 @@ enum error measured_predict(const struct measured_step *m, const struct run_conf
     TRY(measured_refuse(c));
     if (!port && !(e->bandwidth > 0) && !(e->latency > 0) && run_all_ranks(c) > 1)
         return FAIL(ERR_CONFIG, "nothing is known of the ports\ncomm.emulate says what they are like");
-    take_sharing(c, &p);
-    if (port && p.scheme == SCHEMES && takes_direct(c)) p.scheme = SCHEME_direct;
+    predict_take_sharing(c, &p);
+    if (port && p.scheme == SCHEMES && predict_takes_direct(c)) p.scheme = SCHEME_direct;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
     double batches = (double)c->batch.size / (double)m->batch;
-    struct measured_step own = step_recut(m, c, batches);
+    struct measured_step own = predict_step_recut(m, c, batches);
     double share = batches * leaves_longest((int)c->batch.shards, c->devices.count);
     enum error err = measured_shape(&own, share, &c->sharing.cut, shape);
     if (err == ERR_NONE) err = simulate(shape, &p, out);

@@ -25,7 +25,7 @@ static double crowd_of(const struct simulate_plan *p, int devices) {
     return p->cores && devices > p->cores ? (double)devices / p->cores : 1;
 }
 
-static enum error doubles_alloc(int n, double **out) {
+static enum error simulate_doubles_alloc(int n, double **out) {
     void *memory;
     TRY(memory_alloc((size_t)n * sizeof **out, &memory));
     *out = memory;
@@ -43,10 +43,10 @@ static enum error replay_open(struct replay *r, const struct step_shape *shape, 
     if (plan->servers) r->e.terms = places_terms(cost_leaves(plan->leaves, r->workers), r->workers), r->e.own = 0;
     r->e.servers = plan->servers, r->e.owners = plan->owners;
     r->e.plain = plan->plain;
-    TRY(doubles_alloc(net.devices, &r->start));
-    TRY(doubles_alloc(net.devices, &r->done));
-    TRY(doubles_alloc(2 * net.devices, &r->weights));
-    return doubles_alloc(net.devices, &r->slow);
+    TRY(simulate_doubles_alloc(net.devices, &r->start));
+    TRY(simulate_doubles_alloc(net.devices, &r->done));
+    TRY(simulate_doubles_alloc(2 * net.devices, &r->weights));
+    return simulate_doubles_alloc(net.devices, &r->slow);
 }
 
 static void replay_close(struct replay *r) {
@@ -85,7 +85,7 @@ static void await_backward(struct replay *r) {
 }
 
 /* Among how many ranks an update is divided. */
-static int updaters(const struct replay *r) {
+static int simulate_updaters(const struct replay *r) {
     if (r->plan->moves.update != UPDATE_BY_OWNERS) return 1;
     return r->plan->owners ? r->plan->owners : r->workers;
 }
@@ -97,20 +97,20 @@ static void update_weights(struct replay *r) {
     if (by == UPDATE_BY_ROOT)
         r->e.at[r->root] += seconds;
     else
-        for (int i = 0; i < r->e.size; i++) r->e.at[i] += seconds * r->crowd / updaters(r);
+        for (int i = 0; i < r->e.size; i++) r->e.at[i] += seconds * r->crowd / simulate_updaters(r);
 }
 
-static struct ground ground_of(const struct simulate_plan *p) {
+static struct ground simulate_ground_of(const struct simulate_plan *p) {
     int hosts = (p->net.devices + p->net.per_host - 1) / p->net.per_host;
     return (struct ground){p->net.devices, hosts, p->net.outside, p->near, p->leaves};
 }
 
-static enum scheme scheme_of(const struct simulate_plan *p, double bytes) {
-    const struct ground g = ground_of(p);
+static enum scheme simulate_scheme_of(const struct simulate_plan *p, double bytes) {
+    const struct ground g = simulate_ground_of(p);
     return p->scheme == SCHEMES ? cost_cheapest(&g, p->ring_order, bytes) : p->scheme;
 }
 
-static double all_bytes(const struct step_shape *s) {
+static double simulate_all_bytes(const struct step_shape *s) {
     double all = 0;
     for (int b = 0; b < s->buckets; b++) all += s->bytes[b];
     return all;
@@ -119,7 +119,7 @@ static double all_bytes(const struct step_shape *s) {
 static enum error replay_move(struct replay *r, const struct move *v, double bytes, int64_t meeting) {
     switch (v->by) {
     case MOVE_ALL_REDUCE:
-        return exchange_all_reduce(&r->e, scheme_of(r->plan, bytes), bytes);
+        return exchange_all_reduce(&r->e, simulate_scheme_of(r->plan, bytes), bytes);
     case MOVE_REDUCE:
         exchange_reduce(&r->e, r->root, bytes);
         return ERR_NONE;
@@ -150,7 +150,7 @@ static enum error move_gradients(struct replay *r) {
 static enum error move_weights(struct replay *r, int64_t meeting) {
     const struct exchange_plan *p = &r->plan->moves;
     for (int i = 0; i < p->nafter; i++) {
-        if (p->after[i].whole) TRY(replay_move(r, &p->after[i], all_bytes(r->shape), meeting));
+        if (p->after[i].whole) TRY(replay_move(r, &p->after[i], simulate_all_bytes(r->shape), meeting));
         for (int b = 0; b < r->shape->buckets && !p->after[i].whole; b++)
             TRY(replay_move(r, &p->after[i], r->shape->bytes[b], meeting));
     }
@@ -160,10 +160,11 @@ static enum error move_weights(struct replay *r, int64_t meeting) {
 /* A bucket's gradients have landed, on each rank by its time; its weights go on from there, beside gradients. */
 static enum error stream_weights(struct replay *r, int b) {
     size_t size = (size_t)r->e.size * sizeof(double);
-    double *lane = r->weights + r->e.size, all = all_bytes(r->shape), bytes = r->shape->bytes[b];
+    double *lane = r->weights + r->e.size, all = simulate_all_bytes(r->shape), bytes = r->shape->bytes[b];
     memcpy(lane, r->e.at, size);
     for (int i = 0; i < r->e.size; i++)
-        r->e.at[i] = fmax(fmax(lane[i], r->weights[i]), r->done[i]) + r->shape->update * bytes / all / updaters(r);
+        r->e.at[i] =
+            fmax(fmax(lane[i], r->weights[i]), r->done[i]) + r->shape->update * bytes / all / simulate_updaters(r);
     TRY(replay_move(r, &r->plan->moves.after[0], bytes, 0));
     memcpy(r->weights, r->e.at, size);
     memcpy(r->e.at, lane, size);
@@ -182,7 +183,7 @@ static enum error replay_stream(struct replay *r) {
 }
 
 /* Steps of ranks that step alone, which are all alike without stragglers. */
-static void add_steps(struct replay *r, int64_t steps) {
+static void simulate_add_steps(struct replay *r, int64_t steps) {
     double each = r->crowd * (r->shape->before + r->shape->backward + r->shape->update);
     for (int i = 0; i < r->e.size; i++) r->e.at[i] += each * (double)steps;
 }
@@ -204,36 +205,36 @@ static enum error replay_step(struct replay *r, int64_t step) {
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-static double latest(const double *v, int n) {
+static double simulate_latest(const double *v, int n) {
     double last = v[0];
     for (int i = 1; i < n; i++) last = fmax(last, v[i]);
     return last;
 }
 
 /* What the slowest device computes in a step, and then updates. */
-static double longest_compute(const struct replay *r) {
+static double simulate_longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
-    double compute = latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;
+    double compute = simulate_latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;
     enum update_by by = r->plan->moves.update;
     if (by == UPDATE_BY_ROOT) return compute + each;
-    return compute + each * r->crowd / updaters(r);
+    return compute + each * r->crowd / simulate_updaters(r);
 }
 
 /* Where there are cores for each rank's two threads, moving bytes is hidden by the ports; fewer do it in turn with
  * computing. */
-static double moving_of(const struct step_shape *s, const struct simulate_plan *p) {
+static double simulate_moving_of(const struct step_shape *s, const struct simulate_plan *p) {
     int ranks = p->net.devices + p->servers;
     if (!p->cores || p->cores >= 2 * ranks || ranks == 1) return 0;
     int cores = p->cores < ranks ? p->cores : ranks;
-    return cost_bytes(&p->moves, p->every, ranks, p->servers) * all_bytes(s) * p->moving / cores;
+    return cost_bytes(&p->moves, p->every, ranks, p->servers) * simulate_all_bytes(s) * p->moving / cores;
 }
 
 /* What the largest bucket takes; of moves that are no all-reduce, the algorithm that they are a part of. */
-static enum scheme largest_scheme(const struct simulate_plan *p, double largest) {
+static enum scheme simulate_largest_scheme(const struct simulate_plan *p, double largest) {
     const struct move *first = p->moves.nbefore ? &p->moves.before[0] : &p->moves.after[0];
     return first->by == MOVE_REDUCE           ? SCHEME_star
            : first->by == MOVE_REDUCE_SCATTER ? SCHEME_SHARDED
-                                              : scheme_of(p, largest);
+                                              : simulate_scheme_of(p, largest);
 }
 
 static enum error replay_all(struct replay *r, struct simulated *out) {
@@ -241,21 +242,21 @@ static enum error replay_all(struct replay *r, struct simulated *out) {
     int64_t alike = r->plan->slow_share > 0 ? 0 : every - 1; /* before each meeting */
     double largest = 0, count = (double)steps;
     for (int64_t i = alike; i < steps; i += 1 + alike) {
-        add_steps(r, alike);
+        simulate_add_steps(r, alike);
         TRY(replay_step(r, i));
-        out->compute += longest_compute(r) * (double)(1 + alike) / count;
+        out->compute += simulate_longest_compute(r) * (double)(1 + alike) / count;
     }
-    out->step = latest(r->e.at, r->e.size) / count + moving_of(r->shape, r->plan);
+    out->step = simulate_latest(r->e.at, r->e.size) / count + simulate_moving_of(r->shape, r->plan);
     out->exposed = fmax(out->step - out->compute, 0);
     out->port = network_busiest(&r->e.net);
     out->port.seconds /= count;
     out->busy = out->step > 0 ? out->port.seconds / out->step : 0;
     for (int b = 0; b < r->shape->buckets; b++) largest = fmax(largest, r->shape->bytes[b]);
-    out->scheme = largest_scheme(r->plan, largest);
+    out->scheme = simulate_largest_scheme(r->plan, largest);
     return ERR_NONE;
 }
 
-static enum error plan_check(const struct simulate_plan *p) {
+static enum error simulate_plan_check(const struct simulate_plan *p) {
     int n = p->net.devices, per = p->net.per_host;
     if (p->moves.by_turns || p->every < 1) return FAIL(ERR_BUG, "a plan that cannot be simulated");
     if (n < 1 || n > SIMULATE_DEVICES)
@@ -269,7 +270,7 @@ static enum error plan_check(const struct simulate_plan *p) {
 enum error simulate(const struct step_shape *shape, const struct simulate_plan *plan, struct simulated *out) {
     struct replay r;
     *out = (struct simulated){0};
-    TRY(plan_check(plan));
+    TRY(simulate_plan_check(plan));
     enum error err = replay_open(&r, shape, plan);
     if (err == ERR_NONE) err = replay_all(&r, out);
     replay_close(&r);
@@ -278,7 +279,7 @@ enum error simulate(const struct step_shape *shape, const struct simulate_plan *
 
 double simulate_formula(const struct step_shape *shape, const struct simulate_plan *plan) {
     double ready[SIMULATE_BUCKETS], crowd = crowd_of(plan, plan->net.devices);
-    struct ground g = ground_of(plan);
+    struct ground g = simulate_ground_of(plan);
     struct step_cost c = {.before = shape->before * crowd,
                           .backward = shape->backward * crowd,
                           .update = shape->update * (plan->moves.update == UPDATE_BY_ROOT ? 1 : crowd),
@@ -294,5 +295,5 @@ double simulate_formula(const struct step_shape *shape, const struct simulate_pl
     g.devices += plan->servers;
     g.servers = plan->servers, g.owners = plan->owners;
     for (int b = 0; b < c.buckets; b++) ready[b] = c.backward * shape->ready[b];
-    return cost_step(&c, plan->scheme, &g) + moving_of(shape, plan);
+    return cost_step(&c, plan->scheme, &g) + simulate_moving_of(shape, plan);
 }

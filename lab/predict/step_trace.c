@@ -7,7 +7,7 @@
 
 /* ---- reading ---- */
 
-static void take_phase(struct traced_step *s, const struct trace_event *e) {
+static void trace_take_phase(struct traced_step *s, const struct trace_event *e) {
     if ((int)e->kind >= PHASES || e->lane != TRACE_COMPUTE || e->end > s->end) return;
     s->phase[e->kind] += e->end - e->begin;
     if (e->kind == TRACE_BACKWARD) s->backward_begin = e->begin, s->backward_end = e->end;
@@ -29,12 +29,12 @@ static enum error read_steps(const struct trace_rank *r, struct pool *pool, stru
         }
         if (!last || e->step != last->step) continue;
         last->event_after = i + 1;
-        take_phase(last, e);
+        trace_take_phase(last, e);
     }
     return ERR_NONE;
 }
 
-static enum error read_buckets(const struct trace_rank *r, struct pool *pool, struct traced_step *step, int n) {
+static enum error trace_read_buckets(const struct trace_rank *r, struct pool *pool, struct traced_step *step, int n) {
     struct trace_bucket *b;
     int count, at = 0;
     TRY(trace_buckets(r, pool, &b, &count));
@@ -54,7 +54,7 @@ enum error step_trace_read(const char *run_dir, struct pool *pool, struct step_t
     if (!out->step || !out->nsteps) return ERR_MEMORY;
     for (int i = 0; i < out->nranks; i++) {
         TRY(read_steps(&out->rank[i], pool, &out->step[i], &out->nsteps[i]));
-        TRY(read_buckets(&out->rank[i], pool, out->step[i], out->nsteps[i]));
+        TRY(trace_read_buckets(&out->rank[i], pool, out->step[i], out->nsteps[i]));
     }
     return ERR_NONE;
 }
@@ -67,13 +67,13 @@ const struct traced_step *step_trace_find(const struct step_trace *t, int rank, 
     return NULL;
 }
 
-static bool all_have(const struct step_trace *t, int64_t step) {
+static bool trace_all_have(const struct step_trace *t, int64_t step) {
     for (int r = 0; r < t->nranks; r++)
         if (!step_trace_find(t, r, step)) return false;
     return true;
 }
 
-static int by_duration(const void *a, const void *b) {
+static int trace_by_duration(const void *a, const void *b) {
     const struct traced_step *const *x = a, *const *y = b;
     int64_t d = ((*x)->end - (*x)->begin) - ((*y)->end - (*y)->begin);
     if (d) return d < 0 ? -1 : 1;
@@ -86,8 +86,8 @@ int64_t step_trace_typical(const struct step_trace *t) {
     const struct traced_step **by = malloc((size_t)t->nsteps[0] * sizeof *by);
     if (!by) return 0;
     for (int i = 0; i < t->nsteps[0]; i++)
-        if (all_have(t, t->step[0][i].step)) by[n++] = &t->step[0][i];
-    qsort(by, (size_t)n, sizeof *by, by_duration);
+        if (trace_all_have(t, t->step[0][i].step)) by[n++] = &t->step[0][i];
+    qsort(by, (size_t)n, sizeof *by, trace_by_duration);
     int64_t step = n ? by[n / 2]->step : 0;
     free(by);
     return step;
@@ -96,8 +96,8 @@ int64_t step_trace_typical(const struct step_trace *t) {
 /* ---- when gradients are ready ---- */
 
 /* Takes when a step's gradients were ready into column 'sample' of all (parameters, most). False: the step does not say. */
-static bool take_ready(const struct trace_rank *r, const struct traced_step *s, const struct model *m, double *all,
-                       int sample, int most) {
+static bool trace_take_ready(const struct trace_rank *r, const struct traced_step *s, const struct model *m,
+                             double *all, int sample, int most) {
     int64_t whole = s->backward_end - s->backward_begin, end;
     int p = 0;
     if (whole <= 0) return false;
@@ -114,11 +114,11 @@ static bool take_ready(const struct trace_rank *r, const struct traced_step *s, 
     return p == m->nparams;
 }
 
-static int take_all(const struct step_trace *t, const struct model *m, double *all, int most) {
+static int trace_take_all(const struct step_trace *t, const struct model *m, double *all, int most) {
     int n = 0;
     for (int r = 0; r < t->nranks; r++)
         for (int i = 0; i < t->nsteps[r] && n < most && !t->rank[r].accel; i++)
-            n += take_ready(&t->rank[r], &t->step[r][i], m, all, n, most);
+            n += trace_take_ready(&t->rank[r], &t->step[r][i], m, all, n, most);
     return n;
 }
 
@@ -130,7 +130,7 @@ int step_trace_ready(const struct step_trace *t, const struct model *m, double *
     if (most == 0 || m->nparams == 0) return 0;
     double *all = malloc((size_t)m->nparams * (size_t)most * sizeof *all);
     if (!all) return 0;
-    int n = take_all(t, m, all, most);
+    int n = trace_take_all(t, m, all, most);
     for (int p = 0; p < m->nparams && n; p++) ready[p] = statistics_quantile(all + (size_t)p * (size_t)most, n, 0.5);
     for (int p = 1; p < m->nparams && n; p++) ready[p] = fmax(ready[p], ready[p - 1]);
     free(all);

@@ -44,9 +44,9 @@ bool way_suits(const struct way *w, const struct sweep_place *p) {
     return isfinite(cost_share(w->scheme, &g, 1));
 }
 
-static enum error way_cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
-                          const struct sweep_place *p, const struct sharing *how, double share,
-                          struct step_shape *out) {
+static enum error sweep_way_cut(const struct measured_step *m, const struct simulate_plan *plan, const struct way *w,
+                                const struct sweep_place *p, const struct sharing *how, double share,
+                                struct step_shape *out) {
     if (how->cut.cap) return measured_shape(m, share, &how->cut, out);
     bool one = w->of->in_one && !plan->overlap;
     int64_t cap = one ? INT64_MAX : p->cap;
@@ -55,7 +55,7 @@ static enum error way_cut(const struct measured_step *m, const struct simulate_p
 }
 
 /* Where servers are apart, the others have none of the optimizer's state. */
-static double way_memory(const struct measured_step *m, const struct simulate_plan *plan, double share) {
+static double sweep_way_memory(const struct measured_step *m, const struct simulate_plan *plan, double share) {
     double state = plan->moves.update == UPDATE_BY_OWNERS ? 1.0 / plan->owners : 1;
     if (!plan->servers) return measured_memory(m, share, state);
     return fmax(measured_memory(m, share, 0), measured_memory(m, 0, state));
@@ -76,12 +76,12 @@ enum error sweep_try(const struct measured_step *m, const struct way *w, const s
     plan.streams = how.streams && plan.overlap;
     struct step_shape *shape = malloc(sizeof *shape);
     if (!shape) return FAIL(ERR_MEMORY, "cannot allocate a step");
-    enum error err = way_cut(m, &plan, w, p, &how, share, shape);
+    enum error err = sweep_way_cut(m, &plan, w, p, &how, share, shape);
     if (err == ERR_NONE) err = simulate(shape, &plan, &out->result);
     if (err == ERR_NONE) out->formula = simulate_formula(shape, &plan);
     out->buckets = err == ERR_NONE ? shape->buckets : 0;
     free(shape);
-    out->memory = way_memory(m, &plan, share);
+    out->memory = sweep_way_memory(m, &plan, share);
     double alone = (m->load + m->forward + m->backward) * (p->strong ? 1 : m->work) + m->update;
     out->speed_up = (p->strong ? 1 : devices) * alone / out->result.step;
     return err;

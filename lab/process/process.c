@@ -109,22 +109,22 @@ struct process_watch {
     bool killed;
 };
 
-static void close_inputs(struct process_watch *w) {
+static void process_close_inputs(struct process_watch *w) {
     for (int i = 0; i < w->n; i++) {
         if (w->r[i].input >= 0) close(w->r[i].input);
         w->r[i].input = -1;
     }
 }
 
-static void ask_to_stop(struct process_watch *w) {
+static void process_ask_to_stop(struct process_watch *w) {
     if (w->asked) return;
     w->asked = clock_ns();
     kill(-w->group, SIGTERM);
-    close_inputs(w);
+    process_close_inputs(w);
 }
 
 /* Whether it has just ended, with a code then. It stays to be waited for. */
-static bool has_ended(struct running *r, int *code) {
+static bool process_has_ended(struct running *r, int *code) {
     siginfo_t info = {0};
     if (r->ended) return false;
     if (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != r->pid) return false;
@@ -132,40 +132,41 @@ static bool has_ended(struct running *r, int *code) {
     return r->ended = true;
 }
 
-static void processes_look(struct process_watch *w, struct process_end *end) {
+static void process_processes_look(struct process_watch *w, struct process_end *end) {
     int code = 0;
     for (int i = 0; i < w->n; i++) {
-        if (!has_ended(&w->r[i], &code)) continue;
+        if (!process_has_ended(&w->r[i], &code)) continue;
         w->left--;
         if (code == 0) continue;
         if (end->code == 0) end->code = code, end->which = i;
-        ask_to_stop(w);
+        process_ask_to_stop(w);
     }
     if (w->limits.timeout > 0 && !w->asked && clock_seconds(clock_ns() - w->began) > w->limits.timeout) {
         end->late = true;
-        ask_to_stop(w);
+        process_ask_to_stop(w);
     }
-    if (stop_signal()) ask_to_stop(w);
+    if (stop_signal()) process_ask_to_stop(w);
     if (w->asked && !w->killed && w->limits.grace > 0 && clock_seconds(clock_ns() - w->asked) > w->limits.grace) {
         w->killed = true;
         kill(-w->group, SIGKILL);
     }
 }
 
-static void add_usage(const struct rusage *mine, struct rusage *sum) {
+static void process_add_usage(const struct rusage *mine, struct rusage *sum) {
     timeradd(&sum->ru_utime, &mine->ru_utime, &sum->ru_utime);
     timeradd(&sum->ru_stime, &mine->ru_stime, &sum->ru_stime);
     if (mine->ru_maxrss > sum->ru_maxrss) sum->ru_maxrss = mine->ru_maxrss;
 }
 
 /* All have ended, and whoever they have left behind does now. */
-static void processes_bury(struct process_watch *w, struct process_end *end) {
+static void process_processes_bury(struct process_watch *w, struct process_end *end) {
     struct rusage used;
     int status;
     if (w->group) kill(-w->group, SIGKILL);
     for (int i = 0; i < w->n; i++)
-        while (w->r[i].pid && wait4(w->r[i].pid, &status, 0, &used) == w->r[i].pid) add_usage(&used, &end->used);
-    close_inputs(w);
+        while (w->r[i].pid && wait4(w->r[i].pid, &status, 0, &used) == w->r[i].pid)
+            process_add_usage(&used, &end->used);
+    process_close_inputs(w);
 }
 
 enum error processes_run(const struct process *p, int n, struct process_limits limits, struct pool *pool,
@@ -179,12 +180,12 @@ enum error processes_run(const struct process *p, int n, struct process_limits l
         if (w.n == 0) w.group = w.r[0].pid;
     }
     stop_kills((int)w.group);
-    if (err != ERR_NONE && w.group) ask_to_stop(&w);
+    if (err != ERR_NONE && w.group) process_ask_to_stop(&w);
     while (w.left) {
-        processes_look(&w, end);
+        process_processes_look(&w, end);
         if (w.left) usleep(LOOK_US);
     }
-    processes_bury(&w, end);
+    process_processes_bury(&w, end);
     stop_kills(0);
     return err;
 }

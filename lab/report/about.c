@@ -4,7 +4,7 @@
 #include <string.h>
 
 /* Whether a key is about the place of a run, which differs by nature. */
-static bool of_the_place(const char *key) {
+static bool key_of_place(const char *key) {
     static const char *const keys[] = {"name", "log.dir", "run.port", "run.token", "checkpoint.resume"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
         if (!strcmp(key, keys[i])) return true;
@@ -25,7 +25,7 @@ static int keys_differing(const struct report_data *d, const char **key, int mos
             const char *name = d->cell[i].run[0].setting[k].key;
             int seen = 0;
             while (seen < n && strcmp(key[seen], name) != 0) seen++;
-            if (seen == n && !of_the_place(name) && key_varies(d, name)) key[n++] = name;
+            if (seen == n && !key_of_place(name) && key_varies(d, name)) key[n++] = name;
         }
     return n;
 }
@@ -45,7 +45,7 @@ static const char *key_values(struct report *r, const struct report_data *d, int
 }
 
 /* The table of the keys whose values differ between cells. */
-static enum error differences_table(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error about_differences_table(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *keys[64], *heads[REPORT_SIDES + 1] = {"key"};
     int n = keys_differing(d, keys, 64);
     struct table *t;
@@ -60,7 +60,7 @@ static enum error differences_table(struct report *r, struct report_section *s, 
     return ERR_NONE;
 }
 
-static enum error all_settings(struct report *r, struct report_section *s, const struct run_result *run) {
+static enum error about_all_settings(struct report *r, struct report_section *s, const struct run_result *run) {
     static const char *const heads[] = {"key", "value"};
     struct table *t;
     TRY(report_table(r, s, "The configuration of the run, with the values that the engine chose", 2, run->nsettings,
@@ -76,19 +76,19 @@ static enum error all_settings(struct report *r, struct report_section *s, const
 enum error report_settings(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "settings", "Configuration");
     s->fold = d->ncells > 1 ? FOLD_SHUT : FOLD_ASIDE; /* a run's resolved.yaml has it all */
-    return d->ncells > 1 ? differences_table(r, s, d) : all_settings(r, s, d->cell[0].run);
+    return d->ncells > 1 ? about_differences_table(r, s, d) : about_all_settings(r, s, d->cell[0].run);
 }
 
 /* ---- the machine ---- */
 
-static const char *value_text(struct report *r, const struct json_value *v) {
+static const char *about_value_text(struct report *r, const struct json_value *v) {
     const char *all = "";
     if (v->kind == JSON_BOOL) return v->truth ? "yes" : "no";
     if (v->kind == JSON_NUMBER && v->key && strstr(v->key, "memory")) return report_value(r, PLOT_BYTES, v->number);
     if (v->kind == JSON_STRING || v->kind == JSON_NUMBER) return v->text;
     for (int i = 0; i < v->count; i++)
         all = report_say(r, "%s%s%s%s%s", all, i ? ", " : "", v->children[i].key ? v->children[i].key : "",
-                         v->children[i].key ? " " : "", value_text(r, &v->children[i]));
+                         v->children[i].key ? " " : "", about_value_text(r, &v->children[i]));
     return *all ? all : "-";
 }
 
@@ -104,7 +104,7 @@ enum error report_environment(struct report *r, const struct report_data *d) {
     TRY(report_table(r, s, "The machine of the runs", 2, d->environment->count, heads, &t));
     t->words = 2, t->rows = 0;
     for (int i = 0; i < d->environment->count; i++) {
-        const char *text = value_text(r, &d->environment->children[i]);
+        const char *text = about_value_text(r, &d->environment->children[i]);
         if (!strcmp(text, "-") || !*text) continue; /* it is not known, or there is none */
         table_row(t, ++t->rows)[0] = d->environment->children[i].key;
         table_row(t, t->rows)[1] = text;

@@ -6,20 +6,23 @@
 
 /* ---- numbers ---- */
 
-static bool in_points(const struct report_metric *m) {
+static bool answer_in_points(const struct report_metric *m) {
     return m->difference && m->unit == PLOT_SHARE;
 }
 
-static const char *number_bare(struct report *r, const struct report_metric *m, double v) {
+static const char *answer_number_bare(struct report *r, const struct report_metric *m, double v) {
     if (!m->difference) return report_say(r, v < 0.1 ? "%.2g" : "%.2f", v);
-    if (in_points(m)) return report_say(r, "%+.2f", 100 * v);
+    if (answer_in_points(m)) return report_say(r, "%+.2f", 100 * v);
     if (m->unit != PLOT_PLAIN) return report_say(r, "%s%s", v < 0 ? "-" : "+", report_amount(r, m, fabs(v)));
     return report_say(r, "%+.4g", v);
 }
 
 /* "1.90 times", "+0.40 points" */
 static const char *estimate_text(struct report *r, const struct report_metric *m, double v) {
-    return report_say(r, "%s%s", number_bare(r, m, v), !m->difference ? " times" : in_points(m) ? " points" : "");
+    return report_say(r, "%s%s", answer_number_bare(r, m, v),
+                      !m->difference        ? " times"
+                      : answer_in_points(m) ? " points"
+                                            : "");
 }
 
 static double estimate_turn(const struct report_metric *m, double v) {
@@ -30,14 +33,14 @@ static double estimate_turn(const struct report_metric *m, double v) {
 static const char *interval_text(struct report *r, const struct report_metric *m, const struct report_answer *a,
                                  bool turned) {
     if (!isfinite(a->low) || !isfinite(a->high)) return "";
-    return report_say(r, "[%s, %s]", number_bare(r, m, turned ? estimate_turn(m, a->high) : a->low),
-                      number_bare(r, m, turned ? estimate_turn(m, a->low) : a->high));
+    return report_say(r, "[%s, %s]", answer_number_bare(r, m, turned ? estimate_turn(m, a->high) : a->low),
+                      answer_number_bare(r, m, turned ? estimate_turn(m, a->low) : a->high));
 }
 
 /* ---- a sentence ---- */
 
 /* "better by less than 1 pt": the same for all that matters, and yet different. */
-static bool is_slight(const struct report_answer *a) {
+static bool answer_is_slight(const struct report_answer *a) {
     return a->won == PLOT_SAME && strchr(a->words, ' ');
 }
 
@@ -69,8 +72,8 @@ static struct answer_tally tally_count(const struct report_data *d, int metric, 
 }
 
 /* "1.90 times [1.80, 2.00] (8 devices)". */
-static const char *how_far(struct report *r, const struct report_data *d, int metric, int pair, bool turned,
-                           bool where) {
+static const char *answer_how_far(struct report *r, const struct report_data *d, int metric, int pair, bool turned,
+                                  bool where) {
     const struct report_metric *m = &d->metric[metric];
     const struct report_answer *a = &d->pair[pair].answer[metric];
     const struct report_cell *b = &d->cell[d->pair[pair].b];
@@ -82,7 +85,7 @@ static const char *how_far(struct report *r, const struct report_data *d, int me
 }
 
 /* What speaks against a pair's answer, in the sentence that gives it. */
-static const char *with_doubt(struct report *r, const char *text, const struct report_answer *a) {
+static const char *answer_with_doubt(struct report *r, const char *text, const struct report_answer *a) {
     return *a->doubt ? report_join(r, text, ", but ", a->doubt) : text;
 }
 
@@ -92,7 +95,7 @@ static const char *tally_clause(struct report *r, const struct report_data *d, i
     if (!t->won[w]) return "";
     const struct report_metric *m = &d->metric[metric];
     const struct report_pair *p = &d->pair[t->most[w]];
-    const char *far = how_far(r, d, metric, t->most[w], w == 0, t->n > 1);
+    const char *far = answer_how_far(r, d, metric, t->most[w], w == 0, t->n > 1);
     const char *a = d->side[d->cell[p->a].side], *b = d->side[d->cell[p->b].side];
     const char *text = report_say(r, "%s %s %s", w ? b : a, m->ahead, w ? a : b);
     if (t->n > 1) text = report_say(r, "%s in %d of %d comparisons", text, t->won[w], t->n);
@@ -103,41 +106,41 @@ static const char *tally_clause(struct report *r, const struct report_data *d, i
                           : m->difference ? ", by up to "
                                           : ", up to ",
                           far);
-    text = with_doubt(r, text, &p->answer[metric]);
+    text = answer_with_doubt(r, text, &p->answer[metric]);
     int others = t->doubtful[w] - (*p->answer[metric].doubt != '\0');
     return others ? report_say(r, "%s (%d more in doubt)", text, others) : text;
 }
 
 /* The answer for the only pair, where neither side wins. */
-static const char *no_winner(struct report *r, const struct report_data *d, int metric, int pair) {
+static const char *answer_no_winner(struct report *r, const struct report_data *d, int metric, int pair) {
     const struct report_answer *a = &d->pair[pair].answer[metric];
-    const char *text = how_far(r, d, metric, pair, false, false);
+    const char *text = answer_how_far(r, d, metric, pair, false, false);
     if (a->won != PLOT_SAME) return text;
-    text = is_slight(a) ? report_join(r, text, ", ", a->words)
-                        : report_join(r, text, "; ", "there is no difference that matters");
-    return with_doubt(r, text, a);
+    text = answer_is_slight(a) ? report_join(r, text, ", ", a->words)
+                               : report_join(r, text, "; ", "there is no difference that matters");
+    return answer_with_doubt(r, text, a);
 }
 
-static const char *sentence_add(struct report *r, const char *text, const char *more, int n, int of) {
+static const char *answer_sentence_add(struct report *r, const char *text, const char *more, int n, int of) {
     if (!n) return text;
     return report_join(r, text, "; ", of == 1 ? more : report_say(r, "in %d of %d %s", n, of, more));
 }
 
-static const char *of_sides(struct report *r, const struct report_data *d, int metric, int a, int b) {
+static const char *answer_of_sides(struct report *r, const struct report_data *d, int metric, int a, int b) {
     struct answer_tally t = tally_count(d, metric, a, b);
     if (!t.n) return "";
     const char *faster = tally_clause(r, d, metric, &t, 1), *slower = tally_clause(r, d, metric, &t, 0);
     bool won = t.won[0] || t.won[1];
     const char *text = report_say(r, "%s%s%s", faster, *faster && *slower ? "; " : "", slower);
-    if (!won && t.n == 1) text = no_winner(r, d, metric, t.first);
-    text = sentence_add(r, text, "there is no difference that matters", t.n > 1 ? t.same : 0, t.n);
-    text = sentence_add(r, text, "more runs would be needed to decide", t.unsure, t.n);
-    text = sentence_add(r, text, "nothing was tested", t.untested, t.n);
+    if (!won && t.n == 1) text = answer_no_winner(r, d, metric, t.first);
+    text = answer_sentence_add(r, text, "there is no difference that matters", t.n > 1 ? t.same : 0, t.n);
+    text = answer_sentence_add(r, text, "more runs would be needed to decide", t.unsure, t.n);
+    text = answer_sentence_add(r, text, "nothing was tested", t.untested, t.n);
     return won ? text : report_say(r, "%s against %s: %s", d->side[b], d->side[a], text);
 }
 
 /* Older results tell of the first metric alone. tested: and some pair could be tested. */
-static bool is_told(const struct report_data *d, int metric, bool tested) {
+static bool answer_is_told(const struct report_data *d, int metric, bool tested) {
     for (int i = 0; i < d->npairs; i++) {
         const char *verdict = d->pair[i].answer[metric].verdict;
         if (*verdict && !(tested && !strcmp(verdict, "untested"))) return true;
@@ -147,9 +150,9 @@ static bool is_told(const struct report_data *d, int metric, bool tested) {
 
 const char *report_sentence(struct report *r, const struct report_data *d, int metric) {
     const char *text = "";
-    if (!is_told(d, metric, true)) return "";
+    if (!answer_is_told(d, metric, true)) return "";
     for (int i = 0; i < d->nsides * d->nsides; i++) {
-        const char *more = of_sides(r, d, metric, i / d->nsides, i % d->nsides);
+        const char *more = answer_of_sides(r, d, metric, i / d->nsides, i % d->nsides);
         if (*more) text = report_join(r, text, ". ", more);
     }
     return *text ? report_say(r, "%s.", text) : "";
@@ -157,7 +160,7 @@ const char *report_sentence(struct report *r, const struct report_data *d, int m
 
 /* ---- the tables ---- */
 
-static bool all_against_one(const struct report_data *d) {
+static bool answer_all_against_one(const struct report_data *d) {
     for (int i = 1; i < d->npairs; i++)
         if (d->cell[d->pair[i].a].side != d->cell[d->pair[0].a].side) return false;
     return true;
@@ -165,7 +168,7 @@ static bool all_against_one(const struct report_data *d) {
 
 const char *report_versus(struct report *r, const struct report_data *d, const struct report_pair *p) {
     const char *b = d->side[d->cell[p->b].side];
-    return all_against_one(d) ? b : report_say(r, "%s against %s", b, d->side[d->cell[p->a].side]);
+    return answer_all_against_one(d) ? b : report_say(r, "%s against %s", b, d->side[d->cell[p->a].side]);
 }
 
 /* "ddp faster", "inconclusive: 12 runs a side would tell". */
@@ -174,15 +177,15 @@ static const char *verdict_text_of(struct report *r, const struct report_data *d
     const char *word = *a->verdict ? a->verdict : "not tested", *b = d->side[d->cell[p->b].side];
     bool one = *a->words && !strchr(a->words, ' ');
     if (a->won == PLOT_FIRST || a->won == PLOT_SECOND) return report_say(r, "%s %s", b, one ? a->words : word);
-    if (a->won == PLOT_SAME && *a->words) return is_slight(a) ? report_say(r, "%s %s", b, a->words) : a->words;
+    if (a->won == PLOT_SAME && *a->words) return answer_is_slight(a) ? report_say(r, "%s %s", b, a->words) : a->words;
     if (!strcmp(word, "inconclusive") && a->needed > 0)
         return report_say(r, "%s: about %lld runs a side would decide it with a chance of 80 %%", word,
                           (long long)a->needed);
     return word;
 }
 
-static const char *value_text(struct report *r, const struct report_data *d, int cell, const struct report_metric *m,
-                              int64_t unreached) {
+static const char *answer_value_text(struct report *r, const struct report_data *d, int cell,
+                                     const struct report_metric *m, int64_t unreached) {
     const char *v = report_amount(r, m, report_median(d, &d->cell[cell], m));
     if (!unreached) return v;
     if (unreached == d->cell[cell].nruns) return "never";
@@ -199,8 +202,8 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
     const char *interval = interval_text(r, m, a, false);
     if (d->nsides > 2) *row++ = report_versus(r, d, p);
     row[0] = verdict_text_of(r, d, p, a);
-    row[1] = value_text(r, d, p->a, m, a->unreached[0]);
-    row[2] = value_text(r, d, p->b, m, a->unreached[1]);
+    row[1] = answer_value_text(r, d, p->a, m, a->unreached[0]);
+    row[2] = answer_value_text(r, d, p->b, m, a->unreached[1]);
     row[3] = isfinite(a->estimate) ? estimate_text(r, m, a->estimate) : "-";
     row[4] = *interval ? interval : "-";
     row[5] = isfinite(a->p) ? report_say(r, "%.3g", a->p) : "-";
@@ -210,7 +213,7 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
 static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
     const bool all = d->npairs == 1, many = d->nsides > 2;
     const struct report_pair *first = &d->pair[0];
-    const char *a = all_against_one(d) ? d->side[d->cell[first->a].side] : "the other",
+    const char *a = answer_all_against_one(d) ? d->side[d->cell[first->a].side] : "the other",
                *b = many ? "the side" : d->side[d->cell[first->b].side];
     const char *const heads[COLUMNS] = {"side",     "verdict", a, b, report_say(r, "%s against %s", b, a),
                                         "interval", "p (Holm)"};
@@ -230,7 +233,7 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
 }
 
 /* What the value of a ratio is. */
-static const char *meaning_of_ratio(const struct report_data *d) {
+static const char *answer_meaning_of_ratio(const struct report_data *d) {
     bool as[2] = {false, false}; /* groups, pairs */
     for (int i = 0; i < d->npairs; i++)
         for (int m = 0; m < d->nmetrics; m++) {
@@ -243,7 +246,7 @@ static const char *meaning_of_ratio(const struct report_data *d) {
                      : "median of the ratios of the paired runs";
 }
 
-static void say_columns(struct report *r, struct report_section *s, const struct report_data *d) {
+static void answer_say_columns(struct report *r, struct report_section *s, const struct report_data *d) {
     bool ratio = false, difference = false, training = false;
     for (int m = 0; m < d->nmetrics; m++) {
         ratio |= !d->metric[m].difference, difference |= d->metric[m].difference;
@@ -255,7 +258,7 @@ static void say_columns(struct report *r, struct report_section *s, const struct
         report_print(r, s,
                      "For times, the value is above 1 if the side is ahead of the other: the %s, which may differ a "
                      "little from the ratio of the two medians.",
-                     meaning_of_ratio(d));
+                     answer_meaning_of_ratio(d));
     if (difference) report_paragraph(s, "In points of a percentage: above 0 the side is ahead.");
     report_print(r, s,
                  "The interval (%.0f %%) contains the differences that the test does not reject. p is the chance to "
@@ -272,10 +275,10 @@ static void say_columns(struct report *r, struct report_section *s, const struct
 enum error report_comparisons(struct report *r, struct report_section *s, const struct report_data *d) {
     if (!d->npairs) return ERR_NONE;
     for (int m = 0; m < (d->npairs == 1 ? 1 : d->nmetrics); m++) {
-        if (!is_told(d, m, false)) continue;
+        if (!answer_is_told(d, m, false)) continue;
         TRY(pairs_table(r, s, d, m));
         s->table[s->ntables - 1].fold = m > 0 ? FOLD_SHUT : FOLD_NOT;
     }
-    say_columns(r, s, d);
+    answer_say_columns(r, s, d);
     return ERR_NONE;
 }

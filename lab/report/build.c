@@ -115,7 +115,7 @@ const char *report_ms(struct report *r, double seconds) {
     return report_value(r, PLOT_SECONDS, seconds);
 }
 
-static void tell_what_is_cut(struct report *r) {
+static void report_tell_what_is_cut(struct report *r) {
     for (int i = 0; i < r->nsections; i++)
         if (r->section[i].cut)
             report_print(r, &r->section[i],
@@ -140,6 +140,6 @@ enum error report_read(const char *path, struct pool *pool, struct report *out) 
     const size_t skipped = d.experiment && !d.metric[0].training ? EARLY : LATE;
     for (size_t i = 0; i < sizeof builders / sizeof *builders; i++)
         if (i != skipped) TRY(builders[i](out, &d));
-    tell_what_is_cut(out);
+    report_tell_what_is_cut(out);
     return out->failed ? FAIL(ERR_MEMORY, "no memory for the report of '%s'", path) : ERR_NONE;
 }

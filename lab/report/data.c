@@ -11,7 +11,7 @@
 enum { RESULTS_MOST = 64 << 20 };
 static const struct json_limits limits = {12, 1 << 20, 1 << 16};
 
-static int64_t member_whole(const struct json_value *in, const char *key, int64_t otherwise) {
+static int64_t data_member_whole(const struct json_value *in, const char *key, int64_t otherwise) {
     int64_t n;
     return json_get_int(in, key, INT64_MAX, &n) ? n : otherwise;
 }
@@ -22,7 +22,7 @@ static enum error data_wrong(const struct report_data *d, const char *what) {
 
 /* ---- cells ---------------------------------------------------------------------------------- */
 
-static void about_run(struct report_cell *c) {
+static void data_about_run(struct report_cell *c) {
     const struct run_result *run = &c->run[0];
     long long batch = 0;
     if (!c->devices) c->devices = run->devices;
@@ -30,7 +30,7 @@ static void about_run(struct report_cell *c) {
 }
 
 /* "bandwidth 1Gbit": the last word of a key is enough to know it. */
-static const char *more_of(const char *text, const struct json_value *v, struct pool *pool) {
+static const char *data_more_of(const char *text, const struct json_value *v, struct pool *pool) {
     return pool_printf(pool, "%s%s%s %s", text, *text ? ", " : "", report_short(v->key), v->text);
 }
 
@@ -40,8 +40,8 @@ static enum error cell_place(const struct report_data *d, const struct json_valu
     for (int i = 0; settings && i < settings->count; i++) {
         const struct json_value *v = &settings->children[i];
         if (!strcmp(v->key, d->axis) || !strcmp(v->key, "devices") || !v->text) continue;
-        c->place = more_of(c->place, v, pool);
-        if (strncmp(v->key, "comm.", 5) != 0) c->work = more_of(c->work, v, pool);
+        c->place = data_more_of(c->place, v, pool);
+        if (strncmp(v->key, "comm.", 5) != 0) c->work = data_more_of(c->work, v, pool);
         if (!c->place || !c->work) return ERR_MEMORY;
     }
     return ERR_NONE;
@@ -71,7 +71,7 @@ static void cell_prediction(const struct json_value *v, struct report_cell *c) {
     c->reference = json_truth(v, "reference");
 }
 
-static double median_rate(const struct report_data *d, const struct report_cell *c) {
+static double data_median_rate(const struct report_data *d, const struct report_cell *c) {
     const struct measure *rate = measure_find("throughput", 10);
     double v[REPORT_RUNS];
     for (int i = 0; i < c->nruns; i++) v[i] = measure_of(rate, &c->run[i], d->warmup);
@@ -87,7 +87,7 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     for (c->side = 0; c->side < d->nsides && strcmp(d->key[c->side], side) != 0;) c->side++;
     if (c->side == d->nsides) return data_wrong(d, "a cell of no side");
     c->label = json_text(v, "label");
-    c->devices = member_whole(v, "devices", 0);
+    c->devices = data_member_whole(v, "devices", 0);
     c->run = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->run);
     c->step_s = pool_alloc(pool, (size_t)(runs->count + 1) * sizeof *c->step_s);
     if (!c->run || !c->step_s) return ERR_MEMORY;
@@ -95,9 +95,9 @@ static enum error cell_read(const struct report_data *d, const struct json_value
     TRY(cell_place(d, c->settings, pool, c));
     for (int i = 0; i < runs->count; i++) TRY(cell_run(d, &runs->children[i], pool, c));
     if (!c->nruns) return ERR_NONE;
-    about_run(c);
+    data_about_run(c);
     c->median_s = statistics_median_of(c->step_s, c->nruns);
-    c->samples_per_s = median_rate(d, c);
+    c->samples_per_s = data_median_rate(d, c);
     c->medians = json_member(v, "median", JSON_OBJECT);
     c->told = runs;
     cell_prediction(json_member(v, "predicted", JSON_OBJECT), c);
@@ -117,14 +117,14 @@ static enum error cells_read(struct report_data *d, const struct json_value *cel
 }
 
 /* Results of before weights were held against each other, too, tell nothing for sure. */
-static int same_bits(const struct json_value *pair) {
+static int data_same_bits(const struct json_value *pair) {
     const struct json_value *losses = json_member(pair, "same_losses", JSON_BOOL),
                             *weights = json_member(pair, "same_weights", JSON_BOOL);
     if (losses && !losses->truth) return 0;
     return losses && weights ? weights->truth : -1;
 }
 
-static enum plot_won won_by(const char *verdict) {
+static enum plot_won data_won_by(const char *verdict) {
     static const char *const words[][4] = {[PLOT_SAME] = {"same"},
                                            [PLOT_FIRST] = {"slower", "worse", "more"},
                                            [PLOT_SECOND] = {"faster", "better", "less"}};
@@ -145,8 +145,8 @@ static struct report_answer answer_read(const struct json_value *v, const char *
                               .words = json_text(v, "words"),
                               .doubt = json_text(v, "doubt"),
                               .paired = json_truth(v, "paired"),
-                              .needed = member_whole(v, "needed", 0)};
-    a.won = won_by(a.verdict);
+                              .needed = data_member_whole(v, "needed", 0)};
+    a.won = data_won_by(a.verdict);
     for (int i = 0; un && i < 2 && i < un->count; i++)
         if (un->children[i].is_integer) a.unreached[i] = un->children[i].integer;
     return a;
@@ -168,44 +168,44 @@ static enum error answers_read(const struct report_data *d, const struct json_va
 
 static enum error pair_read(struct report_data *d, const struct json_value *v, int ncells,
                             const int place[REPORT_CELLS], struct pool *pool) {
-    int64_t a = member_whole(v, "a", -1), b = member_whole(v, "b", -1);
+    int64_t a = data_member_whole(v, "a", -1), b = data_member_whole(v, "b", -1);
     if (a < 0 || b < 0 || a >= ncells || b >= ncells) return data_wrong(d, "a pair of no cells");
     if (place[a] < 0 || place[b] < 0) return ERR_NONE;
     struct report_pair *p = &d->pair[d->npairs++];
     *p = (struct report_pair){.a = place[a],
                               .b = place[b],
                               .difference = json_text(json_member(v, "difference", JSON_OBJECT), "words"),
-                              .same = same_bits(v)};
+                              .same = data_same_bits(v)};
     return answers_read(d, v, pool, &p->answer);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 /* A number alone says little: "every 16". */
-static const char *side_name(const struct report_data *d, const char *side, struct pool *pool) {
+static const char *data_side_name(const struct report_data *d, const char *side, struct pool *pool) {
     if (*side < '0' || *side > '9') return side;
     return pool_printf(pool, "%s %s", report_short(d->axis), side);
 }
 
-static enum error read_sides(struct report_data *d, struct pool *pool) {
+static enum error data_read_sides(struct report_data *d, struct pool *pool) {
     const struct json_value *sides = json_member(d->root, "sides", JSON_ARRAY);
     d->axis = json_text(d->root, "axis");
     for (int i = 0; sides && i < sides->count; i++) {
         if (sides->children[i].kind != JSON_STRING) return data_wrong(d, "sides that are no words");
         if (d->nsides == REPORT_SIDES) return data_wrong(d, "more sides than a plot has colours");
         d->key[d->nsides] = sides->children[i].text;
-        d->side[d->nsides] = side_name(d, d->key[d->nsides], pool);
+        d->side[d->nsides] = data_side_name(d, d->key[d->nsides], pool);
         if (!d->side[d->nsides++]) return ERR_MEMORY;
     }
     return d->nsides ? ERR_NONE : data_wrong(d, "no sides");
 }
 
-static enum error read_experiment(const char *file, struct pool *pool, struct report_data *d) {
+static enum error data_read_experiment(const char *file, struct pool *pool, struct report_data *d) {
     TRY(json_read(file, RESULTS_MOST, limits, pool, &d->root));
     const struct json_value *cells = json_member(d->root, "cells", JSON_ARRAY);
     const struct json_value *pairs = json_member(d->root, "pairs", JSON_ARRAY);
     if (!cells || !cells->count || cells->count > REPORT_CELLS) return data_wrong(d, "no cells, or too many");
-    TRY(read_sides(d, pool));
+    TRY(data_read_sides(d, pool));
     TRY(report_metrics_read(d, pool));
     d->experiment = true;
     d->name = json_text(d->root, "name");
@@ -213,7 +213,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
     const struct json_value *seeds = json_member(d->root, "seeds", JSON_ARRAY);
     d->seeds = seeds ? seeds->count : 0;
     d->command = json_text(d->root, "command");
-    d->warmup = member_whole(d->root, "warmup", 0);
+    d->warmup = data_member_whole(d->root, "warmup", 0);
     d->confidence = json_number(d->root, "confidence");
     if (!(d->confidence > 0 && d->confidence < 1)) d->confidence = 0.95;
     d->environment = json_member(d->root, "environment", JSON_OBJECT);
@@ -227,7 +227,7 @@ static enum error read_experiment(const char *file, struct pool *pool, struct re
 }
 
 /* env.json of a run is newer than this reader, or older than the run: any object will do. */
-static enum error read_environment(const char *path, struct pool *pool, struct report_data *d) {
+static enum error data_read_environment(const char *path, struct pool *pool, struct report_data *d) {
     char *file = pool_printf(pool, "%s/env.json", path);
     if (!file) return ERR_MEMORY;
     if (!file_exists(file)) return ERR_NONE;
@@ -236,7 +236,7 @@ static enum error read_environment(const char *path, struct pool *pool, struct r
     return ERR_NONE;
 }
 
-static enum error run_read(struct pool *pool, struct report_data *d) {
+static enum error data_run_read(struct pool *pool, struct report_data *d) {
     struct report_cell *c = d->cell = pool_alloc(pool, sizeof *c);
     if (!c) return ERR_MEMORY;
     c->run = pool_alloc(pool, sizeof *c->run);
@@ -246,13 +246,13 @@ static enum error run_read(struct pool *pool, struct report_data *d) {
     c->step_s[0] = c->median_s = c->run->p50_ms / 1e3;
     cell_prediction(NULL, c);
     c->nruns = d->ncells = d->nsides = 1;
-    c->samples_per_s = median_rate(d, c);
+    c->samples_per_s = data_median_rate(d, c);
     c->place = c->work = "";
     TRY(report_metrics_read(d, pool));
     c->label = pool_printf(pool, "%s, %s", c->run->mode, run_result_setting(c->run, "devices"));
     d->side[0] = d->key[0] = c->run->mode;
-    about_run(c);
-    return c->label ? read_environment(d->path, pool, d) : ERR_MEMORY;
+    data_about_run(c);
+    return c->label ? data_read_environment(d->path, pool, d) : ERR_MEMORY;
 }
 
 enum error report_data_read(const char *path, struct pool *pool, struct report_data *out) {
@@ -264,7 +264,7 @@ enum error report_data_read(const char *path, struct pool *pool, struct report_d
         return FAIL(ERR_INPUT,
                     "no directory '%s'\ngive the directory of a run (engine run) or of an experiment (engine compare)",
                     path);
-    TRY(file_exists(file) ? read_experiment(file, pool, out) : run_read(pool, out));
+    TRY(file_exists(file) ? data_read_experiment(file, pool, out) : data_run_read(pool, out));
     if (out->environment || !out->experiment) return ERR_NONE;
-    return read_environment(out->cell[0].run[0].dir, pool, out);
+    return data_read_environment(out->cell[0].run[0].dir, pool, out);
 }

@@ -19,7 +19,8 @@ enum report_format report_format_of(const char *path) {
 /* ---- every table: those of the plots, then the section's own ---- */
 
 typedef void table_writer(const struct table *t, FILE *out);
-static enum error each_table(const struct report *r, const struct report_section *s, table_writer *write, FILE *out) {
+static enum error report_each_table(const struct report *r, const struct report_section *s, table_writer *write,
+                                    FILE *out) {
     for (int i = 0; i < s->nplots; i++) {
         struct table t;
         TRY(plot_table(&s->plot[i], r->pool, &t));
@@ -31,7 +32,7 @@ static enum error each_table(const struct report *r, const struct report_section
 
 /* ---- forms ---- */
 
-static enum error to_markdown(const struct report *r, FILE *out) {
+static enum error report_to_markdown(const struct report *r, FILE *out) {
     fprintf(out, "# ");
     markup_markdown(out, r->name);
     fprintf(out, "\n\n");
@@ -48,24 +49,24 @@ static enum error to_markdown(const struct report *r, FILE *out) {
         if (s->missing) markup_markdown(out, s->missing);
         if (s->missing) fprintf(out, "\n\n");
         if (s->command) fprintf(out, "    %s\n\n", s->command);
-        TRY(each_table(r, s, table_markdown, out));
+        TRY(report_each_table(r, s, table_markdown, out));
     }
     return ERR_NONE;
 }
 
 /* Under each other; *y is then where they end. */
-static enum error plots_draw(const struct report *r, double *y, FILE *out) {
+static enum error report_plots_draw(const struct report *r, double *y, FILE *out) {
     for (int i = 0; i < r->nsections; i++)
         for (int k = 0; k < r->section[i].nplots; k++, *y += 12) TRY(plot_svg(&r->section[i].plot[k], y, out));
     return ERR_NONE;
 }
 
 /* All plots in one file that stands for itself. */
-static enum error to_svg(const struct report *r, FILE *out) {
+static enum error report_to_svg(const struct report *r, FILE *out) {
     struct file_text body;
     double y = 0;
     TRY(file_text_open(&body));
-    TRY(file_text_close(&body, plots_draw(r, &y, body.out)));
+    TRY(file_text_close(&body, report_plots_draw(r, &y, body.out)));
     if (y < 1) y = 1;
     fprintf(out,
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%.0f\" viewBox=\"0 0 %d "
@@ -84,7 +85,7 @@ static enum error to_svg(const struct report *r, FILE *out) {
 
 static const char underline[] = "----------------------------------------------------------------";
 
-static void text_wrapped(const char *s, FILE *out) {
+static void report_text_wrapped(const char *s, FILE *out) {
     enum { WIDTH = 100 };
     for (int at = 0; *s;) {
         int n = (int)strcspn(s, " ");
@@ -97,36 +98,37 @@ static void text_wrapped(const char *s, FILE *out) {
     fputs("\n", out);
 }
 
-static void write_text(const struct table *t, FILE *out) {
+static void report_write_text(const struct table *t, FILE *out) {
     fprintf(out, "%s\n", t->title);
     table_text(t, out);
 }
 
 /* What commands and tables say is left in lines of its own. */
-static enum error put_text(const struct report *r, FILE *out) {
+static enum error report_put_text(const struct report *r, FILE *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];
         fprintf(out, "%s%s\n%.*s\n", i ? "\n" : "", s->title, (int)strlen(s->title), underline);
-        for (int k = 0; k < s->ntexts; k++) text_wrapped(s->text[k], out);
-        if (s->missing) text_wrapped(s->missing, out);
+        for (int k = 0; k < s->ntexts; k++) report_text_wrapped(s->text[k], out);
+        if (s->missing) report_text_wrapped(s->missing, out);
         if (s->command) fprintf(out, "\n    %s\n", s->command);
         if (s->nplots + s->ntables) fprintf(out, "\n");
-        TRY(each_table(r, s, write_text, out));
+        TRY(report_each_table(r, s, report_write_text, out));
     }
     return ERR_NONE;
 }
 
-static enum error to_text(const struct report *r, FILE *out) {
+static enum error report_to_text(const struct report *r, FILE *out) {
     struct file_text all;
     TRY(file_text_open(&all));
-    TRY(file_text_close(&all, put_text(r, all.out)));
+    TRY(file_text_close(&all, report_put_text(r, all.out)));
     fputs(text_defuse(all.text, "\n"), out);
     free(all.text);
     return ERR_NONE;
 }
 
 enum error report_write(const struct report *r, enum report_format format, FILE *out) {
-    static enum error (*const writers[])(const struct report *, FILE *) = {report_html, to_markdown, to_text, to_svg};
+    static enum error (*const writers[])(const struct report *, FILE *) = {report_html, report_to_markdown,
+                                                                           report_to_text, report_to_svg};
     TRY(writers[format](r, out));
     return fflush(out) == 0 && !ferror(out) ? ERR_NONE : FAIL(ERR_IO, "cannot write the report");
 }

@@ -17,7 +17,7 @@ struct page {
     int switches; /* so many of them have a name */
 };
 
-static void head(struct page *p) {
+static void page_head(struct page *p) {
     FILE *out = p->out;
     fprintf(out, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
                  "content=\"width=device-width,initial-scale=1\">\n<meta http-equiv=\"Content-Security-Policy\" "
@@ -41,7 +41,7 @@ static void head(struct page *p) {
 }
 
 /* Both drawings are there; a check box, which needs no script, says which one is to be seen. */
-static enum error both_axes(struct page *p, const struct plot *plot) {
+static enum error page_both_axes(struct page *p, const struct plot *plot) {
     struct plot drawn = *plot;
     int id = ++p->switches;
     fprintf(p->out, "<input type=\"checkbox\" id=\"log%d\"%s><label for=\"log%d\">logarithmic axis</label>\n", id,
@@ -55,11 +55,11 @@ static enum error both_axes(struct page *p, const struct plot *plot) {
 }
 
 /* before: the plot in front of it, or NULL */
-static enum error figure(struct page *p, const struct plot *plot, const struct plot *before) {
+static enum error page_figure(struct page *p, const struct plot *plot, const struct plot *before) {
     struct table t;
     TRY(plot_table(plot, p->r->pool, &t));
     fprintf(p->out, "<figure>\n");
-    TRY(plot->both ? both_axes(p, plot) : plot_svg(plot, &(double){0}, p->out));
+    TRY(plot->both ? page_both_axes(p, plot) : plot_svg(plot, &(double){0}, p->out));
     if (*plot->about && !(before && !strcmp(before->about, plot->about)))
         markup_element(p->out, "figcaption", plot->about);
     fprintf(p->out, "<details class=\"numbers\"><summary>Table</summary>");
@@ -68,7 +68,7 @@ static enum error figure(struct page *p, const struct plot *plot, const struct p
     return ERR_NONE;
 }
 
-static enum error figures(struct page *p, const struct report_section *s) {
+static enum error page_figures(struct page *p, const struct report_section *s) {
     if (!s->nplots) return ERR_NONE;
     fprintf(p->out, "<div class=\"plots\">\n");
     for (int i = 0; i < s->nplots; i++) {
@@ -76,14 +76,14 @@ static enum error figures(struct page *p, const struct report_section *s) {
             fprintf(p->out,
                     "</div>\n<details class=\"long\"><summary>%d plot%s more</summary>\n<div class=\"plots\">\n",
                     s->nplots - OPEN_PLOTS, s->nplots - OPEN_PLOTS == 1 ? "" : "s");
-        TRY(figure(p, &s->plot[i], i ? &s->plot[i - 1] : NULL));
+        TRY(page_figure(p, &s->plot[i], i ? &s->plot[i - 1] : NULL));
     }
     fprintf(p->out, s->nplots > OPEN_PLOTS ? "</div></details>\n" : "</div>\n");
     return ERR_NONE;
 }
 
 /* A long one is there for who asks for it, and not on paper. */
-static void own_table(const struct table *t, FILE *out) {
+static void page_table(const struct table *t, FILE *out) {
     bool closed = t->fold || t->rows > OPEN_ROWS;
     if (closed) fprintf(out, "<details%s>", t->fold == FOLD_ASIDE || t->rows > OPEN_ROWS ? " class=\"long\"" : "");
     if (closed) markup_element(out, "summary", t->title);
@@ -91,7 +91,7 @@ static void own_table(const struct table *t, FILE *out) {
     if (closed) fprintf(out, "</details>\n");
 }
 
-static void words(struct page *p, const struct report_section *s, bool first) {
+static void page_words(struct page *p, const struct report_section *s, bool first) {
     for (int i = 0; i < s->ntexts; i++) {
         bool doubt = !strncmp(s->text[i], "Warning: ", 9) || !strncmp(s->text[i], "Note: ", 6);
         markup_element(p->out, first && i == 0 ? "p class=\"verdict\"" : doubt ? "p class=\"doubt\"" : "p", s->text[i]);
@@ -100,25 +100,25 @@ static void words(struct page *p, const struct report_section *s, bool first) {
 }
 
 /* What is to be looked at. */
-static enum error show(struct page *p, const struct report_section *s) {
+static enum error page_show(struct page *p, const struct report_section *s) {
     fprintf(p->out, "<div class=\"show\">\n");
-    TRY(figures(p, s));
+    TRY(page_figures(p, s));
     if (s->ntables) fprintf(p->out, "<div>\n");
-    for (int i = 0; i < s->ntables; i++) own_table(&s->table[i], p->out);
+    for (int i = 0; i < s->ntables; i++) page_table(&s->table[i], p->out);
     fprintf(p->out, "%s</div>\n", s->ntables ? "</div>\n" : "");
     return ERR_NONE;
 }
 
 /* A table that takes all the width has its words below; one plot alone shares its line with another section. */
-static const char *layout(const struct report_section *s, bool first) {
+static const char *page_layout(const struct report_section *s, bool first) {
     bool wide = false;
     for (int i = 0; i < s->ntables; i++) wide |= s->table[i].columns >= WIDE_COLUMNS;
     return first ? "lead" : wide ? "wide" : s->nplots + s->ntables <= 1 && !s->fold ? "half" : "beside";
 }
 
-static enum error section(struct page *p, int index) {
+static enum error page_section(struct page *p, int index) {
     const struct report_section *s = &p->r->section[index];
-    const char *form = layout(s, index == 0);
+    const char *form = page_layout(s, index == 0);
     bool below = !strcmp(form, "wide");
     if (s->missing) return ERR_NONE;
     if (s->fold)
@@ -126,18 +126,18 @@ static enum error section(struct page *p, int index) {
                 s->fold == FOLD_ASIDE ? " long" : "", s->title);
     fprintf(p->out, "<section id=\"%s\" class=\"%s\">\n", s->id, form);
     if (below) fprintf(p->out, "<h2>%s</h2>\n", s->title);
-    if (below) TRY(show(p, s));
+    if (below) TRY(page_show(p, s));
     fprintf(p->out, "<div class=\"say\">\n");
     if (!below && !s->fold) fprintf(p->out, "<h2>%s</h2>\n", s->title);
-    words(p, s, index == 0);
+    page_words(p, s, index == 0);
     fprintf(p->out, "</div>\n");
-    if (!below && s->nplots + s->ntables > 0) TRY(show(p, s));
+    if (!below && s->nplots + s->ntables > 0) TRY(page_show(p, s));
     fprintf(p->out, "</section>\n%s", s->fold ? "</details>\n" : "");
     return ERR_NONE;
 }
 
 /* What there is no data for, and how to get it. */
-static void left_out(struct page *p) {
+static void page_left_out(struct page *p) {
     int n = 0;
     for (int i = 0; i < p->r->nsections; i++) n += p->r->section[i].missing != NULL;
     if (!n) return;
@@ -155,9 +155,9 @@ static void left_out(struct page *p) {
 
 enum error report_html(const struct report *r, FILE *out) {
     struct page p = {.r = r, .out = out};
-    head(&p);
-    for (int i = 0; i < r->nsections; i++) TRY(section(&p, i));
-    left_out(&p);
+    page_head(&p);
+    for (int i = 0; i < r->nsections; i++) TRY(page_section(&p, i));
+    page_left_out(&p);
     fprintf(out, "</main>\n<footer>Written by engine report.</footer>\n</body>\n</html>\n");
     return ERR_NONE;
 }

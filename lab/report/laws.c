@@ -43,7 +43,7 @@ static bool row_fill(struct report *r, const struct report_data *d, int side, co
     return w->n > 1;
 }
 
-static const char *share_text(struct report *r, double p) {
+static const char *laws_share_text(struct report *r, double p) {
     char text[32];
     return report_say(r, "%s", scaling_share_text(p, text));
 }
@@ -72,8 +72,8 @@ struct laws {
 
 static void put_row(struct report *r, const struct laws *l, const struct laws_row *w, const char **out) {
     out[0] = w->name;
-    out[1] = share_text(r, l->weak ? scaling_gustafson(w->devices, w->seconds, w->n)
-                                   : scaling_amdahl(w->devices, w->seconds, w->n));
+    out[1] = laws_share_text(r, l->weak ? scaling_gustafson(w->devices, w->seconds, w->n)
+                                        : scaling_amdahl(w->devices, w->seconds, w->n));
     for (int i = 0, k = 2; i < l->ncounts && !l->weak; i++) {
         if (l->counts[i] < 2) continue;
         double e = row_serial(w, (int)l->counts[i]);
@@ -95,7 +95,7 @@ static void say_laws(struct report *r, struct report_section *s, bool weak) {
                              "of devices alone (Karp and Flatt); if e is above 1, they are slower than one device."));
 }
 
-static void say_rising(struct report *r, struct report_section *s, const struct laws_row *rows, int n) {
+static void laws_say_rising(struct report *r, struct report_section *s, const struct laws_row *rows, int n) {
     enum { NAMED = 4 };
     const char *names = "";
     int count = 0;
@@ -119,7 +119,7 @@ static void say_rising(struct report *r, struct report_section *s, const struct 
                      n - count, n);
 }
 
-static void say_cores(struct report *r, struct report_section *s, const struct report_data *d) {
+static void laws_say_cores(struct report *r, struct report_section *s, const struct report_data *d) {
     int64_t most = 0;
     int cores = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -135,7 +135,7 @@ static void say_cores(struct report *r, struct report_section *s, const struct r
 
 /* ---- all ---- */
 
-static enum error put_table(struct report *r, struct report_section *s, const struct laws *l) {
+static enum error laws_put_table(struct report *r, struct report_section *s, const struct laws *l) {
     const char *heads[REPORT_COUNTS + 2] = {"where", l->weak ? "p (Gustafson)" : "p (Amdahl)"};
     int columns = 2;
     struct table *t;
@@ -155,10 +155,10 @@ enum error report_laws(struct report *r, struct report_section *s, const struct 
     for (int i = 0; i < nplaces; i++)
         for (int side = 0; side < d->nsides; side++) l.nrows += row_fill(r, d, side, place[i], &l.rows[l.nrows]);
     if (!l.nrows) return ERR_NONE;
-    TRY(put_table(r, s, &l));
+    TRY(laws_put_table(r, s, &l));
     say_laws(r, s, l.weak);
     if (l.weak) return ERR_NONE;
-    say_rising(r, s, l.rows, l.nrows);
-    say_cores(r, s, d);
+    laws_say_rising(r, s, l.rows, l.nrows);
+    laws_say_cores(r, s, d);
     return ERR_NONE;
 }

@@ -20,7 +20,7 @@ static int axis_count(const struct report_data *d) {
 }
 
 /* "1, 2, 4, 8 devices; bandwidth 1Gbit, 10Gbit": the values of every axis but the first. */
-static const char *where_asked(struct report *r, const struct report_data *d) {
+static const char *lead_where_asked(struct report *r, const struct report_data *d) {
     double counts[REPORT_COUNTS];
     const char *text = "";
     int n = report_device_counts(d, counts);
@@ -39,7 +39,7 @@ static const char *where_asked(struct report *r, const struct report_data *d) {
     return text;
 }
 
-static const char *of_experiment(struct report *r, const struct report_data *d) {
+static const char *lead_of_experiment(struct report *r, const struct report_data *d) {
     const char *sides = "", *more = "", *warmup = "";
     int most = 0;
     for (int i = 0; i < d->nsides; i++) sides = report_join(r, sides, i + 1 < d->nsides ? ", " : " or ", d->side[i]);
@@ -49,11 +49,11 @@ static const char *of_experiment(struct report *r, const struct report_data *d) 
         warmup =
             report_say(r, ", whose first %lld step%s left out", (long long)d->warmup, d->warmup == 1 ? " is" : "s are");
     return report_say(r, "%s: %s? On %s. %d %s%s a side, each a fresh process%s%s%s.",
-                      report_title(r, d->metric[0].words), sides, where_asked(r, d), most,
+                      report_title(r, d->metric[0].words), sides, lead_where_asked(r, d), most,
                       d->seeds > 1 ? "seed" : "run", most == 1 ? "" : "s", warmup, *more ? ". Also: " : "", more);
 }
 
-static const char *of_run(struct report *r, const struct report_data *d) {
+static const char *lead_of_run(struct report *r, const struct report_data *d) {
     static const char *const keys[][2] = {{"model.zoo", "model"},  {"data.set", "data"},
                                           {"batch.size", "batch"}, {"optimizer.name", "optimizer"},
                                           {"optimizer.lr", "lr"},  {"precision", "precision"}};
@@ -72,7 +72,7 @@ struct map_grid { /* cells of pairs by two of their axes */
     int nrows, ncolumns;
 };
 
-static int names_find(const char **names, int *n, const char *name) {
+static int lead_names_find(const char **names, int *n, const char *name) {
     int i = 0;
     while (i < *n && strcmp(names[i], name) != 0) i++;
     if (i == *n && *n < PLOT_ROWS) names[(*n)++] = name;
@@ -87,8 +87,8 @@ static const char *column_axis(const struct report_data *d) {
 }
 
 /* Where a pair stands: the column's axis by itself, the others, and the side where there are several, by the row. */
-static void place_of(struct report *r, const struct report_data *d, const struct report_pair *p, const char *axis,
-                     const char **row, const char **column) {
+static void lead_place_of(struct report *r, const struct report_data *d, const struct report_pair *p, const char *axis,
+                          const char **row, const char **column) {
     const struct report_cell *c = &d->cell[p->b];
     const char *text = d->nsides > 2 ? report_versus(r, d, p) : "";
     for (int i = 0; c->settings && i < c->settings->count; i++) {
@@ -102,13 +102,13 @@ static void place_of(struct report *r, const struct report_data *d, const struct
 }
 
 /* Finds the rows and columns of the grid that has a cell for each pair. */
-static void find_places(struct report *r, const struct report_data *d, const char *axis, struct map_grid *g) {
+static void lead_find_places(struct report *r, const struct report_data *d, const char *axis, struct map_grid *g) {
     *g = (struct map_grid){0};
     for (int i = 0; i < d->npairs; i++) {
         const char *row, *column;
-        place_of(r, d, &d->pair[i], axis, &row, &column);
-        names_find(g->row, &g->nrows, row);
-        names_find(g->column, &g->ncolumns, column);
+        lead_place_of(r, d, &d->pair[i], axis, &row, &column);
+        lead_names_find(g->row, &g->nrows, row);
+        lead_names_find(g->column, &g->ncolumns, column);
     }
 }
 
@@ -124,9 +124,9 @@ static enum error map_column(struct report *r, const struct report_data *d, cons
     for (int i = 0; i < d->npairs; i++) {
         const struct report_answer *a = &d->pair[i].answer[0];
         const char *row, *column;
-        place_of(r, d, &d->pair[i], axis, &row, &column);
+        lead_place_of(r, d, &d->pair[i], axis, &row, &column);
         if (strcmp(column, g->column[k]) != 0) continue;
-        size_t at = (size_t)names_find(same.row, &same.nrows, row);
+        size_t at = (size_t)lead_names_find(same.row, &same.nrows, row);
         if (at >= n) continue;
         v[at] = a->estimate, v[n + at] = a->low, v[2 * n + at] = a->high, won[at] = a->won;
     }
@@ -193,7 +193,7 @@ static enum error costs_of_side(struct report *r, const struct report_data *d, i
 }
 
 /* How far apart the sides' medians of a metric lie: the largest by the smallest. */
-static double medians_apart(const struct report_data *d, const char *name) {
+static double lead_medians_apart(const struct report_data *d, const char *name) {
     const struct report_metric m = {.name = name, .factor = 1};
     double low = INFINITY, high = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -204,13 +204,13 @@ static double medians_apart(const struct report_data *d, const char *name) {
 }
 
 /* Sides that were given the same time differ in the steps that they made of it. */
-static bool have_one_time(const struct report_data *d) {
-    double time = medians_apart(d, "time");
-    return time < 1.1 && medians_apart(d, "steps") > time;
+static bool lead_have_one_time(const struct report_data *d) {
+    double time = lead_medians_apart(d, "time");
+    return time < 1.1 && lead_medians_apart(d, "steps") > time;
 }
 
-static enum error trade_off(struct report *r, struct report_section *s, const struct report_data *d, const char *name,
-                            enum plot_unit unit, const char *label) {
+static enum error lead_trade_off(struct report *r, struct report_section *s, const struct report_data *d,
+                                 const char *name, enum plot_unit unit, const char *label) {
     const struct report_metric x = {.name = name, .unit = unit, .factor = 1}, *y = &d->metric[0];
     struct plot *p;
     TRY(report_plot(r, s, PLOT_LINE, d->nsides, &p));
@@ -230,16 +230,16 @@ static enum error trade_off(struct report *r, struct report_section *s, const st
 
 enum error report_lead(struct report *r, struct report_section *s, const struct report_data *d) {
     struct map_grid *g;
-    r->question = d->experiment ? of_experiment(r, d) : of_run(r, d);
+    r->question = d->experiment ? lead_of_experiment(r, d) : lead_of_run(r, d);
     if (!d->experiment) return report_curves(r, s, d, &d->cell[0], true);
     if (d->metric[0].training) {
-        TRY(have_one_time(d) ? trade_off(r, s, d, "steps", PLOT_PLAIN, "steps made in the same time")
-                             : trade_off(r, s, d, "time", PLOT_SECONDS, "training time"));
-        return trade_off(r, s, d, "bytes", PLOT_BYTES, "bytes sent by the busiest rank");
+        TRY(lead_have_one_time(d) ? lead_trade_off(r, s, d, "steps", PLOT_PLAIN, "steps made in the same time")
+                                  : lead_trade_off(r, s, d, "time", PLOT_SECONDS, "training time"));
+        return lead_trade_off(r, s, d, "bytes", PLOT_BYTES, "bytes sent by the busiest rank");
     }
     TRY(report_take(r, 1, sizeof *g, &g));
     const char *axis = column_axis(d);
-    find_places(r, d, axis, g);
+    lead_find_places(r, d, axis, g);
     if (g->nrows > 1 && g->ncolumns > 1 && !d->metric[0].difference) return map_plot(r, s, d, g, axis);
     return report_dots(r, s, d, 0);
 }

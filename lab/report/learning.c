@@ -30,18 +30,18 @@ static int cell_trainings(const struct report_cell *c, int out[REPORT_RUNS]) {
     return n;
 }
 
-static int64_t count_of(const struct run_result *run, enum curve what) {
+static int64_t curve_count_of(const struct run_result *run, enum curve what) {
     return what == VAL_LOSS || what == VAL_ACCURACY ? run->nvals : run->nsteps;
 }
 
-static double value_at(const struct run_result *run, enum curve what, int64_t i) {
+static double curve_value_at(const struct run_result *run, enum curve what, int64_t i) {
     return what == TRAIN_LOSS ? run->step[i].loss
            : what == RATE     ? run->step[i].lr
            : what == VAL_LOSS ? run->val[i].loss
                               : run->val[i].accuracy;
 }
 
-static int64_t step_at(const struct run_result *run, enum curve what, int64_t i) {
+static int64_t curve_step_at(const struct run_result *run, enum curve what, int64_t i) {
     return what == VAL_LOSS || what == VAL_ACCURACY ? run->val[i].step : run->step[i].step;
 }
 
@@ -65,14 +65,14 @@ static struct bin bin_of(const struct report_cell *c, const int *run, int n, enu
     for (int k = 0; k < n; k++) {
         const struct run_result *mine = &c->run[run[k]];
         struct bin one = {0};
-        for (int64_t i = from; i < to && i < count_of(mine, what); i++)
-            bin_add(n > 1 ? &one : &all, value_at(mine, what, i));
+        for (int64_t i = from; i < to && i < curve_count_of(mine, what); i++)
+            bin_add(n > 1 ? &one : &all, curve_value_at(mine, what, i));
         if (n > 1 && one.n) bin_add(&all, one.sum / one.n);
     }
     return all;
 }
 
-static double median_seconds(const struct report_cell *c, int64_t step) {
+static double curve_median_seconds(const struct report_cell *c, int64_t step) {
     double v[REPORT_RUNS];
     for (int i = 0; i < c->nruns; i++) v[i] = run_result_seconds(&c->run[i], step);
     return statistics_median_of(v, c->nruns);
@@ -81,7 +81,7 @@ static double median_seconds(const struct report_cell *c, int64_t step) {
 static enum error curve_line(struct report *r, const struct report_data *d, const struct report_cell *c,
                              enum curve what, bool seconds, struct plot *p) {
     int run[REPORT_RUNS], n = cell_trainings(c, run);
-    int64_t count = count_of(&c->run[0], what), stride = (count + POINTS - 1) / POINTS;
+    int64_t count = curve_count_of(&c->run[0], what), stride = (count + POINTS - 1) / POINTS;
     double *v;
     TRY(report_take(r, 4 * (POINTS + 1), sizeof *v, &v));
     struct plot_series out = {
@@ -90,9 +90,9 @@ static enum error curve_line(struct report *r, const struct report_data *d, cons
     for (int64_t i = 0; i < count; i += stride) {
         int64_t end = i + stride < count ? i + stride : count;
         struct bin b = bin_of(c, run, n, what, i, end);
-        int64_t step = step_at(&c->run[0], what, end - 1);
+        int64_t step = curve_step_at(&c->run[0], what, end - 1);
         if (!b.n) continue;
-        v[out.n] = seconds ? median_seconds(c, step) : (double)step;
+        v[out.n] = seconds ? curve_median_seconds(c, step) : (double)step;
         v[(POINTS + 1) + out.n] = b.sum / b.n;
         low[out.n] = b.low, high[out.n++] = b.high;
     }
@@ -103,7 +103,7 @@ static enum error curve_line(struct report *r, const struct report_data *d, cons
 
 /* ---- plots ---- */
 
-static void range_of(const struct plot *p, double *low, double *high) {
+static void curve_range_of(const struct plot *p, double *low, double *high) {
     *low = INFINITY, *high = -INFINITY;
     for (int i = 0; i < p->nseries; i++)
         for (int k = 0; k < p->series[i].n; k++) {
@@ -115,7 +115,7 @@ static void range_of(const struct plot *p, double *low, double *high) {
 static const char *curve_about(struct report *r, const struct report_data *d, const struct report_cell *like,
                                enum curve what) {
     int run[REPORT_RUNS], n = cell_trainings(like, run);
-    int64_t stride = (count_of(&like->run[0], what) + POINTS - 1) / POINTS;
+    int64_t stride = (curve_count_of(&like->run[0], what) + POINTS - 1) / POINTS;
     const char *each = stride > 1 ? report_say(r, "Each point is the mean of %lld steps. ", (long long)stride) : "";
     const char *band = n > 1 ? report_say(r, "The line is the mean of %d trainings, and the band is their range. ", n)
                        : stride > 1 ? "The band goes from the smallest of them to the largest. "
@@ -140,7 +140,7 @@ static enum error curve_plot(struct report *r, struct report_section *s, const s
     }
     int most = 0;
     for (int i = 0; i < p->nseries; i++) most = p->series[i].n > most ? p->series[i].n : most;
-    range_of(p, &low, &high);
+    curve_range_of(p, &low, &high);
     p->both = (what == TRAIN_LOSS || what == VAL_LOSS) && low > 0 && high > 1.5 * low;
     p->y.log = p->both && high > 20 * low; /* on a linear axis such a curve is a corner */
     bool leads =
@@ -177,18 +177,18 @@ const char *report_best(struct report *r, const struct run_result *run) {
                       kept ? " (its checkpoint is " : "", kept ? folder : "", kept ? ")" : "");
 }
 
-static const char *losses_at(const struct report_data *d, int side, const struct report_cell *like) {
+static const char *curve_losses_at(const struct report_data *d, int side, const struct report_cell *like) {
     int k = report_find(d, side, like->place, like->devices);
     const struct run_result *run = k < 0 ? NULL : &d->cell[k].run[0];
     return !run ? "" : *run->losses ? run->losses : run->dir; /* losses that are not known are nobody else's */
 }
 
 /* Whether an earlier one has the same losses on every side. */
-static bool is_seen(const struct report_data *d, const int *seen, int n, const struct report_cell *like) {
+static bool curve_is_seen(const struct report_data *d, const int *seen, int n, const struct report_cell *like) {
     for (int i = 0; i < n; i++) {
         bool same = true;
         for (int side = 0; side < d->nsides; side++)
-            same &= !strcmp(losses_at(d, side, &d->cell[seen[i]]), losses_at(d, side, like));
+            same &= !strcmp(curve_losses_at(d, side, &d->cell[seen[i]]), curve_losses_at(d, side, like));
         if (same) return true;
     }
     return false;
@@ -200,7 +200,7 @@ enum error report_learning(struct report *r, const struct report_data *d) {
     int seen[GROUPS], n = 0;
     for (int i = d->ncells - 1; i >= 0 && n < GROUPS; i--) {
         const struct report_cell *c = &d->cell[i];
-        if (c->run[0].nsteps == 0 || is_seen(d, seen, n, c)) continue;
+        if (c->run[0].nsteps == 0 || curve_is_seen(d, seen, n, c)) continue;
         seen[n++] = i;
         TRY(report_curves(r, s, d, c, false));
     }

@@ -38,7 +38,8 @@ enum error report_metrics_read(struct report_data *d, struct pool *pool) {
 
 /* ---- values ---- */
 
-static double value_of(const struct report_data *d, const struct report_cell *c, const struct report_metric *m, int i) {
+static double metric_run_value(const struct report_data *d, const struct report_cell *c, const struct report_metric *m,
+                               int i) {
     const struct measure *known = measure_find(m->name, (int)strlen(m->name));
     if (!strcmp(m->name, "step_time")) return c->step_s[i];
     if (!strcmp(m->name, "steps")) return (double)c->run[i].steps;
@@ -57,7 +58,7 @@ int report_values(const struct report_data *d, const struct report_cell *c, cons
     for (int i = 0; i < c->nruns; i++) {
         int first = 0;
         while (!report_copies(&c->run[first], &c->run[i])) first++;
-        double mine = value_of(d, c, m, i);
+        double mine = metric_run_value(d, c, m, i);
         if (isfinite(mine) && (first == i || !m->training)) v[n++] = mine;
     }
     return n;
@@ -77,7 +78,7 @@ const char *report_amount(struct report *r, const struct report_metric *m, doubl
 /* ---- plots ---- */
 
 /* "model mlp, momentum 0.9" is "mlp, momentum 0.9": words say by themselves what they are, numbers do not. */
-static const char *values_of(struct report *r, const char *place) {
+static const char *metric_place_values(struct report *r, const char *place) {
     const char *out = "";
     if (strchr(place, '{')) return place;
     for (const char *at = place; *at;) {
@@ -91,15 +92,15 @@ static const char *values_of(struct report *r, const char *place) {
 }
 
 /* A cell's name beside a plot, where there is little room: without what is the same in all rows. */
-static const char *row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
+static const char *metric_row_name(struct report *r, const struct report_data *d, const struct report_cell *c) {
     double counts[REPORT_COUNTS];
     if (!*c->place) return report_where(r, c);
-    if (report_device_counts(d, counts) == 1) return values_of(r, c->place);
-    return report_say(r, "%s \xC3\x97 %lld", values_of(r, c->place), (long long)c->devices);
+    if (report_device_counts(d, counts) == 1) return metric_place_values(r, c->place);
+    return report_say(r, "%s \xC3\x97 %lld", metric_place_values(r, c->place), (long long)c->devices);
 }
 
 /* The cells that come first of their place and number of devices, those of few devices first; gives how many. */
-static int rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
+static int metric_rows_of(const struct report_data *d, int row[REPORT_CELLS]) {
     int n = 0;
     for (int i = 0; i < d->ncells && n < PLOT_ROWS; i++) {
         int k = 0;
@@ -131,7 +132,7 @@ static void dots_put(const struct report_data *d, const struct report_cell *c, c
 
 enum error report_dots(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
     const struct report_metric *m = &d->metric[metric];
-    int row[REPORT_CELLS], n = rows_of(d, row), runs = 0;
+    int row[REPORT_CELLS], n = metric_rows_of(d, row), runs = 0;
     double low = INFINITY, high = 0;
     struct plot *p;
     struct plot_span *span;
@@ -147,7 +148,7 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
     TRY(report_take(r, (size_t)runs, sizeof *span, &span));
     p->span = span;
-    for (int i = 0; i < n; i++) p->category[i] = row_name(r, d, &d->cell[row[i]]);
+    for (int i = 0; i < n; i++) p->category[i] = metric_row_name(r, d, &d->cell[row[i]]);
     for (int side = 0; side < d->nsides; side++) {
         double *v;
         TRY(report_take(r, 3 * (size_t)n, sizeof *v, &v));
@@ -169,7 +170,7 @@ enum error report_dots(struct report *r, struct report_section *s, const struct 
     return ERR_NONE;
 }
 
-static bool shown_elsewhere(const char *name) {
+static bool metric_shown_elsewhere(const char *name) {
     static const char *const others[] = {"",        "step_time", "step_q25",     "step_best",   "throughput", "load",
                                          "forward", "backward",  "comm_exposed", "comm_hidden", "update",     "memory"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
@@ -186,7 +187,7 @@ static bool metric_is_measured(const struct report_data *d, const struct report_
 enum error report_metrics(struct report *r, const struct report_data *d) {
     struct report_section *s = NULL;
     for (int i = 1; d->experiment && i < d->nmetrics; i++) {
-        if (shown_elsewhere(d->metric[i].name) || !metric_is_measured(d, &d->metric[i])) continue;
+        if (metric_shown_elsewhere(d->metric[i].name) || !metric_is_measured(d, &d->metric[i])) continue;
         if (!s) s = report_section(r, "metrics", "Other metrics");
         TRY(report_dots(r, s, d, i));
     }

@@ -6,14 +6,14 @@
 #include <string.h>
 
 /* The most devices of a side; its first place. -1: the side has no cell. */
-static int largest(const struct report_data *d, int side) {
+static int place_largest_cell(const struct report_data *d, int side) {
     int best = -1;
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].side == side && (best < 0 || d->cell[i].devices > d->cell[best].devices)) best = i;
     return best;
 }
 
-static int most_ranks(const struct report_data *d) {
+static int place_most_ranks(const struct report_data *d) {
     int n = 0;
     for (int i = 0; i < d->ncells; i++) n = d->cell[i].run[0].ranks > n ? d->cell[i].run[0].ranks : n;
     return n;
@@ -36,7 +36,7 @@ static enum error rank_series(struct report *r, int n, const double *v, int have
 
 /* ---- bytes ---- */
 
-static double each_step(const struct run_result *run) {
+static double bytes_each_step(const struct run_result *run) {
     int64_t steps = run_result_stretch(run);
     return steps > 0 ? 1 / (double)steps : (double)NAN;
 }
@@ -53,13 +53,13 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
     p->ncategories = ranks;
     TRY(rank_names(r, ranks, "rank", &p->category));
     for (int side = 0; side < d->nsides; side++) {
-        int k = largest(d, side);
+        int k = place_largest_cell(d, side);
         if (k < 0) continue;
         const struct run_result *run = &d->cell[k].run[0];
         const char *name = report_cell_name(r, d, &d->cell[k]);
         struct plot_series *out = &p->series[p->nseries];
-        TRY(rank_series(r, ranks, run->sent, run->ranks, each_step(run), &out[0].y));
-        TRY(rank_series(r, ranks, run->received, run->ranks, each_step(run), &out[1].y));
+        TRY(rank_series(r, ranks, run->sent, run->ranks, bytes_each_step(run), &out[0].y));
+        TRY(rank_series(r, ranks, run->received, run->ranks, bytes_each_step(run), &out[1].y));
         bool alike = true; /* then one bar says it */
         for (int i = 0; i < run->ranks; i++) alike &= fabs(run->sent[i] - run->received[i]) <= 0.001 * run->sent[i];
         out[0].name = report_say(r, alike ? "%s, both sent and received" : "%s, sent", name);
@@ -90,8 +90,9 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
         row = 0;
         for (int i = 0; i < d->ncells; i++) {
             const struct run_result *run = &d->cell[i].run[0];
-            if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[largest(d, d->cell[i].side)].place) != 0) continue;
-            y[row] = k < run->ranks ? (run->sent[k] + run->received[k]) * each_step(run) : (double)NAN;
+            if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[place_largest_cell(d, d->cell[i].side)].place) != 0)
+                continue;
+            y[row] = k < run->ranks ? (run->sent[k] + run->received[k]) * bytes_each_step(run) : (double)NAN;
             p->category[row++] = report_cell_name(r, d, &d->cell[i]);
         }
     }
@@ -101,7 +102,7 @@ static enum error bytes_heat(struct report *r, struct report_section *s, const s
 }
 
 /* What is in the bars, and what the busiest of the shown runs sent before its first step. */
-static void say_bytes(struct report *r, struct report_section *s, const struct report_data *d) {
+static void bytes_say(struct report *r, struct report_section *s, const struct report_data *d) {
     double most = 0;
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
@@ -115,14 +116,14 @@ static void say_bytes(struct report *r, struct report_section *s, const struct r
 
 enum error report_bytes(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "bytes", "Bytes over each link");
-    int ranks = most_ranks(d);
+    int ranks = place_most_ranks(d);
     if (ranks < 2) {
         s->missing = "One device has no link. A run on several devices, such as engine run --mode dp --devices cpu:4, "
                      "counts the bytes over each link.";
         return ERR_NONE;
     }
     TRY(bytes_plot(r, s, d, ranks));
-    say_bytes(r, s, d);
+    bytes_say(r, s, d);
     return bytes_heat(r, s, d, ranks);
 }
 
@@ -139,7 +140,7 @@ static enum error memory_plot(struct report *r, struct report_section *s, const 
     p->x = (struct plot_axis){
         .label = processes ? "peak resident memory" : "optimizer state", .unit = PLOT_BYTES, .zero = true};
     for (int i = 0; i < 2 * d->nsides; i++) { /* first how many rows there are, then what is in them */
-        int side = i % d->nsides, k = largest(d, side);
+        int side = i % d->nsides, k = place_largest_cell(d, side);
         if (k < 0) continue;
         const struct run_result *run = &d->cell[k].run[0];
         int n = processes ? run->processes : run->ranks;

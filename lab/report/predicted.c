@@ -15,7 +15,7 @@ static int count_predicted(const struct report_data *d) {
 /* ---- in words ---- */
 
 /* The cells that the others are predicted from. */
-static const char *source_names(struct report *r, const struct report_data *d) {
+static const char *model_source_names(struct report *r, const struct report_data *d) {
     const char *all = "";
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].reference)
@@ -25,8 +25,8 @@ static const char *source_names(struct report *r, const struct report_data *d) {
     return all;
 }
 
-static void say_where_from(struct report *r, struct report_section *s, const struct report_data *d) {
-    const char *from = source_names(r, d);
+static void model_say_where_from(struct report *r, struct report_section *s, const struct report_data *d) {
+    const char *from = model_source_names(r, d);
     report_paragraph(
         s, *from
                ? report_say(r,
@@ -37,7 +37,7 @@ static void say_where_from(struct report *r, struct report_section *s, const str
                : "The model knows the computing time of a device and the messages of the algorithm.");
 }
 
-static void say_what_is_not(struct report *r, struct report_section *s, const struct report_data *d) {
+static void model_say_what_is_not(struct report *r, struct report_section *s, const struct report_data *d) {
     const char *why = "";
     int silent = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -50,7 +50,8 @@ static void say_what_is_not(struct report *r, struct report_section *s, const st
 }
 
 /* off: of each cell that is predicted, or NaN. */
-static void say_how_far(struct report *r, struct report_section *s, const struct report_data *d, const double *off) {
+static void model_say_how_far(struct report *r, struct report_section *s, const struct report_data *d,
+                              const double *off) {
     double size[REPORT_CELLS];
     int n = 0, worst = -1;
     for (int i = 0; i < d->ncells; i++) {
@@ -87,15 +88,15 @@ static enum error predicted_table(struct report *r, struct report_section *s, co
         cell[4] = isfinite(c->formula_s) ? report_ms(r, c->formula_s) : "-";
         cell[5] = *c->port ? c->port : "-";
     }
-    say_how_far(r, s, d, off);
-    say_where_from(r, s, d);
-    say_what_is_not(r, s, d);
+    model_say_how_far(r, s, d, off);
+    model_say_where_from(r, s, d);
+    model_say_what_is_not(r, s, d);
     return ERR_NONE;
 }
 
 /* ---- the plot ---- */
 
-static enum error side_points(struct report *r, const struct report_data *d, int side, struct plot *p) {
+static enum error model_side_points(struct report *r, const struct report_data *d, int side, struct plot *p) {
     struct plot_series *out = &p->series[p->nseries];
     double *x, *y;
     TRY(report_take(r, (size_t)d->ncells, sizeof *x, &x));
@@ -125,7 +126,7 @@ static enum error plot_diagonal(struct report *r, struct plot *p) {
     return ERR_NONE;
 }
 
-static const char *why_none(struct report *r, const struct report_data *d) {
+static const char *model_why_none(struct report *r, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++)
         if (*d->cell[i].why && !d->cell[i].reference)
             return report_say(r, "No step time is predicted: %s.", d->cell[i].why);
@@ -137,7 +138,7 @@ enum error report_predicted(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "model", "Predicted against measured");
     int n = count_predicted(d);
     if (!n) {
-        s->missing = why_none(r, d);
+        s->missing = model_why_none(r, d);
         return ERR_NONE;
     }
     if (n < FEW) return predicted_table(r, s, d, n);
@@ -148,7 +149,7 @@ enum error report_predicted(struct report *r, const struct report_data *d) {
     p->about = "Each point is a cell; the nearer it is to the line, the better is the model.";
     p->x = (struct plot_axis){.label = "predicted", .unit = PLOT_SECONDS, .log = true};
     p->y = (struct plot_axis){.label = "measured", .unit = PLOT_SECONDS, .log = true};
-    for (int side = 0; side < d->nsides; side++) TRY(side_points(r, d, side, p));
+    for (int side = 0; side < d->nsides; side++) TRY(model_side_points(r, d, side, p));
     TRY(plot_diagonal(r, p));
     return predicted_table(r, s, d, n);
 }

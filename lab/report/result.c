@@ -29,7 +29,7 @@ static const char *verdict_of_run(struct report *r, const struct report_cell *c)
                       (long long)run->steps, in, to, right, report_ms(r, c->median_s), held);
 }
 
-static void say_resumed(struct report *r, struct report_section *s, const struct report_data *d) {
+static void verdict_say_resumed(struct report *r, struct report_section *s, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         if (run->first_step > 0)
@@ -45,8 +45,8 @@ static void say_resumed(struct report *r, struct report_section *s, const struct
     }
 }
 
-static void list_texts(struct report *r, struct report_section *s, const struct json_value *list, const char *before,
-                       const char *key) {
+static void verdict_list_texts(struct report *r, struct report_section *s, const struct json_value *list,
+                               const char *before, const char *key) {
     for (int i = 0; list && i < list->count; i++) {
         const struct json_value *v = &list->children[i];
         const char *text = key ? json_text(v, key) : v->kind == JSON_STRING ? v->text : "";
@@ -75,21 +75,21 @@ enum error report_verdict(struct report *r, const struct report_data *d) {
     }
     if (!d->experiment && *best) report_paragraph(s, best);
     if (d->experiment) report_paragraph(s, bits_sentence(r, d));
-    say_resumed(r, s, d);
+    verdict_say_resumed(r, s, d);
     const struct json_value *complete = json_member(d->root, "complete", JSON_BOOL);
     if (complete && !complete->truth)
         report_paragraph(
             s, "The experiment is not complete: some runs are missing. The same engine compare command continues it.");
-    list_texts(r, s, json_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
-    list_texts(r, s, json_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
-    list_texts(r, s, json_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
+    verdict_list_texts(r, s, json_member(d->root, "gates", JSON_ARRAY), "Gate: ", "text");
+    verdict_list_texts(r, s, json_member(d->root, "notes", JSON_ARRAY), "Note: ", NULL);
+    verdict_list_texts(r, s, json_member(d->root, "warnings", JSON_ARRAY), "Warning: ", NULL);
     return report_lead(r, s, d);
 }
 
 /* ---- the tables ---- */
 
 /* Sides that are named say what they set. */
-static enum error sides_table(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error result_sides_table(struct report *r, struct report_section *s, const struct report_data *d) {
     static const char *const heads[] = {"side", "sets"};
     const struct json_value *sides = json_member(d->root, "sides_settings", JSON_OBJECT);
     struct table *t;
@@ -112,8 +112,8 @@ enum { CELL_COLUMNS = 9 };
 static const char *const cell_heads[CELL_COLUMNS] = {
     "where", "side", "runs", "step time (median)", "of the runs", "samples/s (mean)", "loss", "val accuracy", "steps"};
 
-static void cell_row(struct report *r, const struct report_data *d, const struct report_cell *c,
-                     const char *row[CELL_COLUMNS]) {
+static void result_cell_row(struct report *r, const struct report_data *d, const struct report_cell *c,
+                            const char *row[CELL_COLUMNS]) {
     const struct run_result *run = &c->run[0];
     double low = INFINITY, high = -INFINITY;
     for (int i = 0; i < c->nruns; i++) low = fmin(low, c->step_s[i]), high = fmax(high, c->step_s[i]);
@@ -131,11 +131,11 @@ static void cell_row(struct report *r, const struct report_data *d, const struct
 }
 
 /* One run is read from top to bottom. */
-static enum error run_table(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error result_run_table(struct report *r, struct report_section *s, const struct report_data *d) {
     static const char *const heads[] = {"of the run", "value"};
     const char *row[CELL_COLUMNS];
     struct table *t;
-    cell_row(r, d, &d->cell[0], row);
+    result_cell_row(r, d, &d->cell[0], row);
     row[4] = report_ms(r, d->cell[0].run[0].p95_ms / 1e3);
     TRY(report_table(r, s, "The run", 2, CELL_COLUMNS - 1, heads, &t));
     for (int i = 0, at = 1; i < CELL_COLUMNS; i++) {
@@ -146,22 +146,22 @@ static enum error run_table(struct report *r, struct report_section *s, const st
     return ERR_NONE;
 }
 
-static enum error cells_table(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error result_cells_table(struct report *r, struct report_section *s, const struct report_data *d) {
     struct table *t;
     TRY(report_table(r, s, "Each side at each place", CELL_COLUMNS, d->ncells, cell_heads, &t));
     t->words = 2;
     table_row(t, 0)[1] = report_short(d->axis);
     t->fold = d->npairs > 1 ? FOLD_ASIDE : FOLD_NOT;
-    for (int i = 0; i < d->ncells; i++) cell_row(r, d, &d->cell[i], table_row(t, i + 1));
+    for (int i = 0; i < d->ncells; i++) result_cell_row(r, d, &d->cell[i], table_row(t, i + 1));
     return ERR_NONE;
 }
 
 enum error report_final(struct report *r, const struct report_data *d) {
     double counts[REPORT_COUNTS];
     struct report_section *s = report_section(r, "table", d->experiment ? "Every comparison" : "The run in numbers");
-    TRY(sides_table(r, s, d));
+    TRY(result_sides_table(r, s, d));
     TRY(report_comparisons(r, s, d));
-    TRY(d->experiment ? cells_table(r, s, d) : run_table(r, s, d));
+    TRY(d->experiment ? result_cells_table(r, s, d) : result_run_table(r, s, d));
     if (d->experiment && r->section[0].plot[0].kind != PLOT_DOTS) TRY(report_dots(r, s, d, 0));
     report_print(r, s,
                  "Step time is the median of a run's steps%s, everywhere on this page. samples/s is the number of "
@@ -177,7 +177,7 @@ enum error report_final(struct report *r, const struct report_data *d) {
 
 /* ---- the same bits ---- */
 
-static const char *difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
+static const char *bits_difference(struct report *r, const struct report_data *d, const struct report_pair *p) {
     const char *side = d->nsides > 2 ? report_say(r, "%s, ", report_versus(r, d, p)) : "";
     return report_say(r, "%s%s: %s", side, report_where(r, &d->cell[p->b]),
                       *p->difference ? p->difference : "the losses or the weights are not the same");
@@ -188,7 +188,7 @@ static bool same_digests(const struct run_result *a, const struct run_result *b)
 }
 
 /* How many runs from 'from' on have come to the same as that one. */
-static int same_from(const struct report_cell *c, int from) {
+static int digests_same_from(const struct report_cell *c, int from) {
     int n = 1;
     while (from + n < c->nruns && same_digests(&c->run[from], &c->run[from + n])) n++;
     return n;
@@ -199,13 +199,13 @@ static enum error digests(struct report *r, struct report_section *s, const stru
     int rows = 0, at = 1;
     struct table *t;
     for (int i = 0; i < d->ncells; i++)
-        for (int k = 0; k < d->cell[i].nruns; k += same_from(&d->cell[i], k)) rows++;
+        for (int k = 0; k < d->cell[i].nruns; k += digests_same_from(&d->cell[i], k)) rows++;
     TRY(report_table(r, s, "The runs' hashes, which are equal if the bits are equal", 5, rows, heads, &t));
     t->words = 4;
     for (int i = 0; i < d->ncells; i++)
         for (int k = 0, n; k < d->cell[i].nruns; k += n, at++) {
             const char **row = table_row(t, at);
-            n = same_from(&d->cell[i], k);
+            n = digests_same_from(&d->cell[i], k);
             row[0] = report_where(r, &d->cell[i]);
             row[1] = d->side[d->cell[i].side];
             row[2] = report_say(r, "%.16s", d->cell[i].run[k].weights);
@@ -230,7 +230,7 @@ static const char *bits_of_pairs(struct report *r, const struct report_data *d, 
     return report_say(r, "The bits are not the same everywhere: %d of %d runs end in those of the first.", same, runs);
 }
 
-static int same_runs(const struct report_data *d, int *runs) {
+static int result_same_runs(const struct report_data *d, int *runs) {
     int same = 0;
     *runs = 0;
     for (int i = 0; i < d->ncells; i++)
@@ -240,7 +240,7 @@ static int same_runs(const struct report_data *d, int *runs) {
 }
 
 static const char *bits_sentence(struct report *r, const struct report_data *d) {
-    int runs, same = same_runs(d, &runs);
+    int runs, same = result_same_runs(d, &runs);
     if (runs == 1)
         return "A single run cannot be compared. Another run of this configuration, in any mode and on any number of "
                "devices, must end in the same hashes.";
@@ -256,6 +256,6 @@ enum error report_same_bits(struct report *r, const struct report_data *d) {
     s->fold = FOLD_ASIDE;
     report_paragraph(s, bits_sentence(r, d));
     for (int i = 0; i < d->npairs; i++)
-        if (d->pair[i].same == 0) report_paragraph(s, difference(r, d, &d->pair[i]));
+        if (d->pair[i].same == 0) report_paragraph(s, bits_difference(r, d, &d->pair[i]));
     return digests(r, s, d);
 }

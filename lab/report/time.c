@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* Indices of a place's cells, A beside B, ascending by devices. */
-static int cells_of(const struct report_data *d, const char *place, int index[REPORT_CELLS]) {
+static int time_cells_of(const struct report_data *d, const char *place, int index[REPORT_CELLS]) {
     int n = 0;
     for (int i = 0; i < d->ncells; i++) {
         if (strcmp(d->cell[i].place, place) != 0) continue;
@@ -35,7 +35,7 @@ static double time_part(const struct report_cell *c, int p) {
 }
 
 /* Whether a trace says of all these runs which communication the step waited for. */
-static bool are_traced(struct report *r, const struct report_data *d, const int *index, int n) {
+static bool time_are_traced(struct report *r, const struct report_data *d, const int *index, int n) {
     bool all = true;
     for (int i = 0; i < n; i++) {
         const struct run_result *run = d->cell[index[i]].run;
@@ -46,7 +46,7 @@ static bool are_traced(struct report *r, const struct report_data *d, const int 
 
 static enum error phases_plot(struct report *r, struct report_section *s, const struct report_data *d,
                               const char *place) {
-    int index[REPORT_CELLS], n = cells_of(d, place, index);
+    int index[REPORT_CELLS], n = time_cells_of(d, place, index);
     struct plot *p;
     TRY(report_plot(r, s, PLOT_STACKED, PHASES, &p));
     if (!p) return ERR_NONE;
@@ -58,7 +58,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     p->nseries = PHASES;
     TRY(report_take(r, (size_t)n, sizeof *p->category, &p->category));
     for (int i = 0; i < n; i++) p->category[i] = report_cell_name(r, d, &d->cell[index[i]]);
-    const int waits = are_traced(r, d, index, n) ? 1 : REPORT_NEUTRAL, colours[PHASES] = {4, 0, 2, waits, 3};
+    const int waits = time_are_traced(r, d, index, n) ? 1 : REPORT_NEUTRAL, colours[PHASES] = {4, 0, 2, waits, 3};
     for (int k = 0; k < PHASES; k++) {
         double *y;
         TRY(report_take(r, (size_t)n, sizeof *y, &y));
@@ -68,7 +68,7 @@ static enum error phases_plot(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-static enum error hidden_table(struct report *r, struct report_section *s, const struct report_data *d) {
+static enum error time_hidden_table(struct report *r, struct report_section *s, const struct report_data *d) {
     static const char *const heads[] = {"cell", "communication", "exposed", "hidden during backward"};
     struct table *t;
     TRY(report_table(r, s, "Communication of a step", 4, d->ncells, heads, &t));
@@ -85,7 +85,7 @@ static enum error hidden_table(struct report *r, struct report_section *s, const
 }
 
 /* Reports where a device has more shards than another, once for each number of devices. */
-static void say_imbalance(struct report *r, struct report_section *s, const struct report_data *d) {
+static void time_say_imbalance(struct report *r, struct report_section *s, const struct report_data *d) {
     for (int i = 0; i < d->ncells; i++) {
         const struct run_result *run = &d->cell[i].run[0];
         int shards = (int)run->shards, devices = (int)run->devices, before = 0;
@@ -118,14 +118,14 @@ enum error report_phases(struct report *r, const struct report_data *d) {
     if (many)
         report_paragraph(s, "Exposed communication is the part that computation waits for; hidden communication runs "
                             "during backward and is not in the bars.");
-    say_imbalance(r, s, d);
-    return many ? hidden_table(r, s, d) : ERR_NONE;
+    time_say_imbalance(r, s, d);
+    return many ? time_hidden_table(r, s, d) : ERR_NONE;
 }
 
 /* ---- speed-up ---- */
 
 /* One device that does the same work: it sends nothing, so it stands for all links. side: -1 is any. */
-static int cell_alone(const struct report_data *d, int side, const char *work) {
+static int time_cell_alone(const struct report_data *d, int side, const char *work) {
     for (int i = 0; i < d->ncells; i++)
         if (d->cell[i].devices == 1 && (side < 0 || d->cell[i].side == side) && !strcmp(d->cell[i].work, work))
             return i;
@@ -138,8 +138,8 @@ int report_base(const struct report_data *d, int side, const char *place) {
         if (d->cell[i].side == side && !strcmp(d->cell[i].place, place) &&
             (least < 0 || d->cell[i].devices < d->cell[least].devices))
             least = i;
-    if (k < 0 && least >= 0) k = cell_alone(d, side, d->cell[least].work);
-    if (k < 0 && least >= 0 && setting_shares(d->axis)) k = cell_alone(d, -1, d->cell[least].work);
+    if (k < 0 && least >= 0) k = time_cell_alone(d, side, d->cell[least].work);
+    if (k < 0 && least >= 0 && setting_shares(d->axis)) k = time_cell_alone(d, -1, d->cell[least].work);
     return k >= 0 ? k : least;
 }
 
@@ -160,8 +160,8 @@ static enum error take_curve(struct report *r, int n, struct curve *v) {
     return ERR_NONE;
 }
 
-static void add_point(const struct report_data *d, const struct report_cell *base, const struct report_cell *c,
-                      bool efficiency, struct curve *v) {
+static void time_add_point(const struct report_data *d, const struct report_cell *base, const struct report_cell *c,
+                           bool efficiency, struct curve *v) {
     double k = report_work(base, c);
     if (efficiency) k *= (double)base->devices / (double)c->devices;
     struct comparison i = {.low = NAN, .high = NAN};
@@ -179,14 +179,14 @@ static void add_point(const struct report_data *d, const struct report_cell *bas
 
 static enum error side_curve(struct report *r, const struct report_data *d, int side, const char *place,
                              bool efficiency, struct plot *p) {
-    int index[REPORT_CELLS], n = cells_of(d, place, index), base = report_base(d, side, place);
+    int index[REPORT_CELLS], n = time_cells_of(d, place, index), base = report_base(d, side, place);
     struct curve v;
     TRY(take_curve(r, n + 1, &v));
     if (base < 0) return ERR_NONE;
     if (d->cell[base].devices == 1 && report_find(d, side, place, 1) < 0)
-        add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
+        time_add_point(d, &d->cell[base], &d->cell[base], efficiency, &v);
     for (int i = 0; i < n; i++)
-        if (d->cell[index[i]].side == side) add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
+        if (d->cell[index[i]].side == side) time_add_point(d, &d->cell[base], &d->cell[index[i]], efficiency, &v);
     p->series[p->nseries++] = (struct plot_series){.name = d->side[side],
                                                    .x = v.x,
                                                    .y = v.y,

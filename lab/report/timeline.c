@@ -78,7 +78,7 @@ static enum error timeline_plot(struct report *r, struct report_section *s, cons
 }
 
 /* A side's cell with the most devices, where ranks are few enough to be read. */
-static int shown_cell(const struct report_data *d, int side) {
+static int timeline_shown_cell(const struct report_data *d, int side) {
     enum { RANKS_SHOWN = 8 };
     int best = -1;
     for (int i = 0; i < d->ncells; i++) {
@@ -92,7 +92,7 @@ static int shown_cell(const struct report_data *d, int side) {
 enum error report_timeline(struct report *r, const struct report_data *d) {
     struct report_section *s = report_section(r, "timeline", "One step, bucket by bucket");
     for (int side = 0; side < d->nsides; side++) {
-        int k = shown_cell(d, side);
+        int k = timeline_shown_cell(d, side);
         if (k >= 0) TRY(timeline_plot(r, s, d, &d->cell[k]));
     }
     if (s->nplots == 0)

@@ -27,7 +27,7 @@ struct told_files {
     const char *path[FILES_MOST];
 };
 
-static int by_name(const void *a, const void *b) {
+static int foreign_by_name(const void *a, const void *b) {
     const char *const *x = a, *const *y = b;
     return strcmp(*x, *y);
 }
@@ -50,12 +50,12 @@ static enum error read_files(const struct foreign *f, const char *part, enum err
                              struct pool *pool, struct told *t) {
     struct told_files files = {.pool = pool};
     list_files(f->dir, part, FOLDERS_DEEP, &files);
-    qsort(files.path, (size_t)files.n, sizeof *files.path, by_name);
+    qsort(files.path, (size_t)files.n, sizeof *files.path, foreign_by_name);
     for (int i = 0; i < files.n; i++) TRY(read(files.path[i], t));
     return ERR_NONE;
 }
 
-static bool has_steps(const struct told *t) {
+static bool foreign_has_steps(const struct told *t) {
     for (size_t i = 0; i < t->n; i++)
         if (told_is_step(&t->row[i])) return true;
     return false;
@@ -65,13 +65,13 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
     struct stat st;
     bool written = stat(f->metrics, &st) == 0 && st.st_size > 0, events = false;
     TRY(told_lines(written ? f->metrics : f->out, written, t));
-    if (!has_steps(t)) TRY(read_files(f, ".csv", told_csv, pool, t));
-    if (!has_steps(t)) {
+    if (!foreign_has_steps(t)) TRY(read_files(f, ".csv", told_csv, pool, t));
+    if (!foreign_has_steps(t)) {
         TRY(read_files(f, "tfevents", told_events, pool, t));
         events = true;
     }
     TRY(told_settle(t, events));
-    if (has_steps(t)) return ERR_NONE;
+    if (foreign_has_steps(t)) return ERR_NONE;
     const char *torn = t->not_json ? pool_printf(pool, "; line %lld of its output begins with '{' but is not JSON",
                                                  (long long)t->not_json)
                                    : "";
@@ -94,7 +94,7 @@ struct told_run {
 };
 
 /* From moments to durations; of steps between two lines each takes its share. */
-static double times_of_moments(struct told *t) {
+static double foreign_times_of_moments(struct told *t) {
     const struct told_row *before = NULL;
     double first = (double)NAN, total = (double)NAN;
     for (size_t i = 0; i < t->n; i++) {
@@ -109,13 +109,13 @@ static double times_of_moments(struct told *t) {
     return total;
 }
 
-static void sum_up(struct told_run *run) {
+static void foreign_sum_up(struct told_run *run) {
     struct told *t = run->t;
     struct sha256 losses;
     double sum = 0;
     bool any = false;
     for (size_t i = 0; i < t->n && !any; i++) any = !isnan(t->row[i].of[TOLD_MS]);
-    run->total = any ? (double)NAN : times_of_moments(t);
+    run->total = any ? (double)NAN : foreign_times_of_moments(t);
     sha256_init(&losses);
     for (size_t i = 0; i < t->n; i++) {
         const struct told_row *r = &t->row[i];
@@ -139,7 +139,7 @@ static const int phase_fields[PHASES] = {[PHASE_LOAD] = TOLD_LOAD,
                                          [PHASE_COMM] = TOLD_COMM,
                                          [PHASE_UPDATE] = TOLD_UPDATE};
 
-static struct step_record step_of(const struct told_row *r) {
+static struct step_record foreign_step_of(const struct told_row *r) {
     const double *of = r->of;
     struct step_record s = {.step = r->step,
                             .epoch = of[TOLD_EPOCH] > 0 ? (int64_t)fmin(of[TOLD_EPOCH], 1e9) : 0,
@@ -153,7 +153,7 @@ static struct step_record step_of(const struct told_row *r) {
     return s;
 }
 
-static struct val_result val_of(const struct told_row *r) {
+static struct val_result foreign_val_of(const struct told_row *r) {
     struct val_result v;
     _Static_assert(TOLD_VAL_SAMPLES - TOLD_VAL_LOSS == VAL_METRICS, "they are in the order of the metrics");
     memcpy(v.of, r->of + TOLD_VAL_LOSS, sizeof v.of);
@@ -161,12 +161,12 @@ static struct val_result val_of(const struct told_row *r) {
     return v;
 }
 
-static enum error put_rows(const struct told_run *run, const struct sink_ops *to, void *sink) {
+static enum error foreign_put_rows(const struct told_run *run, const struct sink_ops *to, void *sink) {
     TRY(to->event(sink, &(struct sink_event){.name = "started"}));
     for (size_t i = 0; i < run->t->n; i++) {
         const struct told_row *r = &run->t->row[i];
-        const struct step_record step = step_of(r);
-        const struct val_result val = val_of(r);
+        const struct step_record step = foreign_step_of(r);
+        const struct val_result val = foreign_val_of(r);
         if (told_is_step(r)) TRY(to->step(sink, &step));
         if (told_is_val(r)) TRY(to->val(sink, r->step, &val));
     }
@@ -175,21 +175,21 @@ static enum error put_rows(const struct told_run *run, const struct sink_ops *to
 }
 
 /* What the command itself may have left there makes room. */
-static enum error write_metrics(const struct told_run *run, struct pool *pool) {
+static enum error foreign_write_metrics(const struct told_run *run, struct pool *pool) {
     const struct sink_ops *to = sink_find(SINK_jsonl);
     char *path = pool_printf(pool, "%s/metrics.jsonl", run->f->dir);
     void *sink;
     if (!path) return ERR_MEMORY;
     (void)unlink(path);
     TRY(to->open(&(struct sink_place){.run_dir = run->f->dir}, &sink));
-    enum error err = put_rows(run, to, sink);
+    enum error err = foreign_put_rows(run, to, sink);
     to->close(sink);
     return err;
 }
 
 /* ---- summary.json ---- */
 
-static double mean_of(const struct told_run *run, int field) {
+static double foreign_mean_of(const struct told_run *run, int field) {
     double sum = 0;
     int64_t n = 0;
     for (size_t i = 0; i < run->t->n; i++)
@@ -197,7 +197,7 @@ static double mean_of(const struct told_run *run, int field) {
     return n ? sum / (double)n : (double)NAN;
 }
 
-static enum error take_times(const struct told_run *run, struct summary *s) {
+static enum error foreign_take_times(const struct told_run *run, struct summary *s) {
     int64_t n = 0;
     double samples = 0, seconds = 0, *ms = malloc(run->t->n * sizeof *ms);
     if (!ms) return FAIL(ERR_MEMORY, "no memory for the times of %zu steps", run->t->n);
@@ -211,36 +211,36 @@ static enum error take_times(const struct told_run *run, struct summary *s) {
     s->step_p95 = n ? quantile_of(ms, n, 0.95) : (double)NAN;
     free(ms);
     s->samples_per_s = samples / seconds;
-    for (int p = 0; p < PHASES; p++) s->time_s[p] = mean_of(run, phase_fields[p]) * (double)run->steps / 1e3;
+    for (int p = 0; p < PHASES; p++) s->time_s[p] = foreign_mean_of(run, phase_fields[p]) * (double)run->steps / 1e3;
     s->hidden_s = s->train_s = (double)NAN;
     s->total_s = run->total;
     return ERR_NONE;
 }
 
 /* As 'engine run' has it. Of bytes only the busiest rank's are known, if any, and of memory the largest process's. */
-static enum error take_summary(const struct told_run *run, struct pool *pool, struct summary *s) {
+static enum error foreign_take_summary(const struct told_run *run, struct pool *pool, struct summary *s) {
     double epochs = run->last ? run->last->of[TOLD_EPOCH] : 0;
     s->mode = FOREIGN_MODE, s->run_dir = run->f->dir, s->ended = "finished";
     s->devices = run->f->devices, s->shards = run->f->devices;
     s->steps = run->steps, s->epochs = epochs > 0 ? (int64_t)fmin(epochs, 1e9) : 0;
     s->train_loss = run->last ? run->last->of[TOLD_LOSS] : (double)NAN;
     s->has_val = run->val != NULL;
-    if (run->val) s->val = val_of(run->val);
+    if (run->val) s->val = foreign_val_of(run->val);
     s->ranks = !isnan(run->t->bytes), s->processes = !isnan(run->f->memory);
     TRY(summary_lists(s, 1, pool));
     if (s->ranks) s->steps_moved.sent[0] = fmin(run->t->bytes, 9e18);
     s->rss[0] = run->f->memory;
     memcpy(s->weights, run->t->weights, sizeof s->weights);
     memcpy(s->losses, run->losses, sizeof s->losses);
-    return take_times(run, s);
+    return foreign_take_times(run, s);
 }
 
-static enum error write_summary(const struct told_run *run, struct pool *pool) {
+static enum error foreign_write_summary(const struct told_run *run, struct pool *pool) {
     char *path = pool_printf(pool, "%s/summary.json", run->f->dir);
     struct summary *s = pool_alloc(pool, sizeof *s);
     struct json j = {0};
     if (!path || !s) return ERR_MEMORY;
-    TRY(take_summary(run, pool, s));
+    TRY(foreign_take_summary(run, pool, s));
     return json_save(&j, summary_json(s, &j), path);
 }
 
@@ -251,8 +251,8 @@ static enum error write_run(const struct told_run *run, struct pool *pool) {
     char *path = pool_printf(pool, "%s/resolved.yaml", run->f->dir);
     if (!settings || !path) return ERR_MEMORY;
     TRY(file_replace(path, settings, strlen(settings)));
-    TRY(write_metrics(run, pool));
-    return write_summary(run, pool);
+    TRY(foreign_write_metrics(run, pool));
+    return foreign_write_summary(run, pool);
 }
 
 enum error foreign_begin(const char *dir, struct pool *pool) {
@@ -265,7 +265,7 @@ enum error foreign_finish(const struct foreign *f, struct pool *pool) {
     told_init(&t);
     enum error err = read_told(f, pool, &t);
     struct told_run run = {.f = f, .t = &t};
-    if (err == ERR_NONE) sum_up(&run);
+    if (err == ERR_NONE) foreign_sum_up(&run);
     if (err == ERR_NONE && run.told <= f->warmup)
         err =
             FAIL(ERR_DATA, "the command reported %lld steps, all of them warm-up\nlet it train longer, or set 'warmup'",

@@ -30,7 +30,7 @@ struct field {
     struct event_bytes held; /* of the others */
 };
 
-static uint64_t fixed_read(const uint8_t *p, size_t n) {
+static uint64_t event_fixed_read(const uint8_t *p, size_t n) {
     uint64_t v = 0;
     for (size_t i = 0; i < n; i++) v |= (uint64_t)p[i] << 8 * i;
     return v;
@@ -66,19 +66,19 @@ static bool next_field(struct event_bytes *b, struct field *f) {
                     ? varint_read(&rest, &n) && n <= rest.n && bytes_take(&rest, (size_t)n, &f->held)
                     : false;
     if (!good) return false;
-    if (f->wire == WIRE_64 || f->wire == WIRE_32) f->value = fixed_read(f->held.at, f->held.n);
+    if (f->wire == WIRE_64 || f->wire == WIRE_32) f->value = event_fixed_read(f->held.at, f->held.n);
     *b = rest;
     return true;
 }
 
-static double real32(uint64_t bits) {
+static double event_real32(uint64_t bits) {
     uint32_t word = (uint32_t)bits;
     float v;
     memcpy(&v, &word, sizeof v);
     return (double)v;
 }
 
-static double real64(uint64_t bits) {
+static double event_real64(uint64_t bits) {
     double v;
     memcpy(&v, &bits, sizeof v);
     return v;
@@ -91,7 +91,7 @@ static double tensor_value(struct event_bytes b) {
     while (next_field(&b, &f)) {
         bool floats = f.number == TENSOR_CONTENT || f.number == TENSOR_FLOATS;
         if (floats && (f.wire == WIRE_BYTES || f.wire == WIRE_32) && f.held.n == 4)
-            v = real32(fixed_read(f.held.at, 4));
+            v = event_real32(event_fixed_read(f.held.at, 4));
     }
     return v;
 }
@@ -102,7 +102,7 @@ static bool value_take(struct event_bytes b, struct told_row *r) {
     double v = (double)NAN;
     while (next_field(&b, &f)) {
         if (f.number == VALUE_TAG && f.wire == WIRE_BYTES) field = told_field_of((const char *)f.held.at, f.held.n);
-        if (f.number == VALUE_SIMPLE && f.wire == WIRE_32) v = real32(f.value);
+        if (f.number == VALUE_SIMPLE && f.wire == WIRE_32) v = event_real32(f.value);
         if (f.number == VALUE_TENSOR && f.wire == WIRE_BYTES) v = tensor_value(f.held);
     }
     if (field >= 0) told_put(r, field, v);
@@ -116,7 +116,7 @@ static enum error take_event(struct event_bytes b, struct told *t) {
     double wall = (double)NAN;
     uint64_t step = 0;
     while (next_field(&rest, &f)) {
-        if (f.number == EVENT_WALL && f.wire == WIRE_64) wall = real64(f.value);
+        if (f.number == EVENT_WALL && f.wire == WIRE_64) wall = event_real64(f.value);
         if (f.number == EVENT_STEP && f.wire == WIRE_VARINT) step = f.value;
         if (f.number == EVENT_SUMMARY && f.wire == WIRE_BYTES) summary = f.held;
     }
@@ -134,9 +134,9 @@ static enum error take_event(struct event_bytes b, struct told *t) {
     return ERR_NONE;
 }
 
-static bool seal_fits(struct event_bytes b, const uint8_t *seal) {
+static bool event_seal_fits(struct event_bytes b, const uint8_t *seal) {
     uint32_t crc = crc32c(0, b.at, b.n);
-    return (uint32_t)fixed_read(seal, 4) == (crc >> 15 | crc << 17) + 0xa282ead8u;
+    return (uint32_t)event_fixed_read(seal, 4) == (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
 
 static enum error read_records(struct event_bytes b, struct told *t) {
@@ -144,11 +144,11 @@ static enum error read_records(struct event_bytes b, struct told *t) {
         struct event_bytes length, seal, data;
         size_t at = all - b.n;
         (void)bytes_take(&b, 8, &length), (void)bytes_take(&b, 4, &seal);
-        if (!seal_fits(length, seal.at)) return FAIL(ERR_DATA, "no record of an event at byte %zu", at);
-        uint64_t n = fixed_read(length.at, 8);
+        if (!event_seal_fits(length, seal.at)) return FAIL(ERR_DATA, "no record of an event at byte %zu", at);
+        uint64_t n = event_fixed_read(length.at, 8);
         if (n > b.n || b.n - n < 4) return ERR_NONE;
         (void)bytes_take(&b, (size_t)n, &data), (void)bytes_take(&b, 4, &seal);
-        if (!seal_fits(data, seal.at)) return FAIL(ERR_DATA, "the record at byte %zu is damaged", at);
+        if (!event_seal_fits(data, seal.at)) return FAIL(ERR_DATA, "the record at byte %zu is damaged", at);
         enum error err = take_event(data, t);
         if (err != ERR_NONE) return error_prefix(err, "the record at byte %zu: ", at);
     }

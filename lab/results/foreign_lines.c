@@ -15,7 +15,7 @@ static const struct json_limits limits = {4, 1024, 65536};
 /* ---- JSON ---- */
 
 /* Python's NaN and Infinity are no JSON: an empty text stands for them. */
-static void quote_nan(char *line, size_t n) {
+static void lines_quote_nan(char *line, size_t n) {
     static const char *const words[] = {"-Infinity", "Infinity", "NaN"};
     bool quoted = false;
     for (size_t i = 0; i < n; i++) {
@@ -29,27 +29,27 @@ static void quote_nan(char *line, size_t n) {
     }
 }
 
-static void put_number(struct told_row *r, const char *name, const struct json_value *v) {
+static void lines_put_number(struct told_row *r, const char *name, const struct json_value *v) {
     bool none = v->kind == JSON_NULL || (v->kind == JSON_STRING && !*v->text);
     int field = v->kind == JSON_NUMBER || none ? told_field_of(name, strlen(name)) : -1;
     if (field >= 0 && isnan(r->of[field])) told_put(r, field, none ? (double)NAN : v->number);
 }
 
 /* "val": {"loss": 2} is val_loss. */
-static void put_members(struct told_row *r, const struct json_value *object) {
+static void lines_put_members(struct told_row *r, const struct json_value *object) {
     char name[80];
     for (int i = 0; i < object->count; i++) {
         const struct json_value *v = &object->children[i];
-        if (v->kind != JSON_OBJECT) put_number(r, v->key, v);
+        if (v->kind != JSON_OBJECT) lines_put_number(r, v->key, v);
         for (int k = 0; v->kind == JSON_OBJECT && k < v->count; k++) {
             snprintf(name, sizeof name, "%.30s_%.40s", v->key, v->children[k].key);
-            put_number(r, name, &v->children[k]);
+            lines_put_number(r, name, &v->children[k]);
         }
     }
 }
 
 /* What is of the whole run may stand in any line. */
-static enum error take_facts(struct told *t, const struct json_value *root) {
+static enum error lines_take_facts(struct told *t, const struct json_value *root) {
     const struct json_value *bytes = json_get(root, "bytes");
     const char *weights = json_get_text(root, "weights_sha256");
     if (weights && (strlen(weights) != 64 || strspn(weights, "0123456789abcdef") != 64))
@@ -59,16 +59,16 @@ static enum error take_facts(struct told *t, const struct json_value *root) {
     return ERR_NONE;
 }
 
-static enum error take_object(struct told *t, const struct json_value *root) {
+static enum error lines_take_object(struct told *t, const struct json_value *root) {
     const struct json_value *step = json_get(root, "step");
     struct told_row *r;
-    TRY(take_facts(t, root));
+    TRY(lines_take_facts(t, root));
     if (!step || step->kind != JSON_NUMBER || json_get(root, "event")) {
         t->lines++;
         return ERR_NONE;
     }
     TRY(told_add(t, step->number, &r));
-    put_members(r, root);
+    lines_put_members(r, root);
     return ERR_NONE;
 }
 
@@ -79,10 +79,10 @@ static enum error take_line(struct told *t, char *line, size_t n, bool all, int6
     size_t blank = strspn(line, " \t\r");
     if (blank >= n || (line[blank] != '{' && !all)) return ERR_NONE;
     TRY(pool_create(&pool));
-    quote_nan(line, n);
+    lines_quote_nan(line, n);
     enum error err = json_parse(line, n, limits, pool, &root);
     if (err == ERR_NONE && root->kind == JSON_OBJECT)
-        err = take_object(t, root);
+        err = lines_take_object(t, root);
     else if (err != ERR_MEMORY && !all) {
         if (!t->not_json) t->not_json = number;
         err = ERR_NONE;
@@ -107,7 +107,7 @@ static enum error read_lines(char *text, size_t n, bool all, struct told *t) {
 /* ---- commas ---- */
 
 /* The next field, without its quotes, in place; NULL behind the last. */
-static char *next_field(char **rest) {
+static char *lines_next_field(char **rest) {
     char *field = *rest, *end;
     if (!field) return NULL;
     field += strspn(field, " \t");
@@ -126,22 +126,22 @@ struct told_columns {
     int field[COLUMNS_MOST];
 };
 
-static void read_head(char *line, struct told_columns *c) {
+static void lines_read_head(char *line, struct told_columns *c) {
     char *rest = line;
     *c = (struct told_columns){.step = -1};
-    for (char *name; c->n < COLUMNS_MOST && (name = next_field(&rest)); c->n++) {
+    for (char *name; c->n < COLUMNS_MOST && (name = lines_next_field(&rest)); c->n++) {
         if (!strcmp(name, "step")) c->step = c->n;
         c->field[c->n] = told_field_of(name, strlen(name));
     }
 }
 
-static enum error read_row(struct told *t, char *line, const struct told_columns *c) {
+static enum error lines_read_row(struct told *t, char *line, const struct told_columns *c) {
     double value[COLUMNS_MOST], step = (double)NAN;
     bool told[COLUMNS_MOST] = {false};
     char *rest = line, *text;
     struct told_row *r;
     int n = 0;
-    for (; n < c->n && (text = next_field(&rest)); n++) {
+    for (; n < c->n && (text = lines_next_field(&rest)); n++) {
         value[n] = (double)NAN;
         told[n] = c->field[n] >= 0 && *text;
         if ((!told[n] && n != c->step) || !*text || !strcmp(text, "nan") || !strcmp(text, "inf")) continue;
@@ -155,7 +155,7 @@ static enum error read_row(struct told *t, char *line, const struct told_columns
     return ERR_NONE;
 }
 
-static enum error read_table(char *text, struct told *t) {
+static enum error lines_read_table(char *text, struct told *t) {
     struct told_columns c = {.step = -1};
     int64_t number = 0;
     for (char *line = text, *next; line && *line; line = next) {
@@ -163,9 +163,9 @@ static enum error read_table(char *text, struct told *t) {
         if (next) *next++ = '\0';
         line[strcspn(line, "\r")] = '\0';
         if (++number == 1)
-            read_head(line, &c);
+            lines_read_head(line, &c);
         else if (*line) {
-            enum error err = read_row(t, line, &c);
+            enum error err = lines_read_row(t, line, &c);
             if (err != ERR_NONE) return error_prefix(err, "line %lld: ", (long long)number);
         }
         if (c.step < 0) return ERR_NONE;
@@ -175,7 +175,7 @@ static enum error read_table(char *text, struct told *t) {
 
 /* ---- files ---- */
 
-static enum error read_text(const char *path, bool lines, bool all, struct told *t) {
+static enum error lines_read_text(const char *path, bool lines, bool all, struct told *t) {
     struct pool *pool;
     char *text;
     size_t n;
@@ -183,7 +183,7 @@ static enum error read_text(const char *path, bool lines, bool all, struct told 
     enum error err = file_read(path, LINES_MOST, pool, &text, &n);
     if (err == ERR_NONE) {
         bool table = !lines || (all && text[strspn(text, " \t\r\n")] != '{');
-        err = table ? read_table(text, t) : read_lines(text, n, all, t);
+        err = table ? lines_read_table(text, t) : read_lines(text, n, all, t);
         if (err != ERR_NONE) err = error_prefix(err, "%s: ", path);
     }
     pool_free(pool);
@@ -191,9 +191,9 @@ static enum error read_text(const char *path, bool lines, bool all, struct told 
 }
 
 enum error told_lines(const char *path, bool all, struct told *t) {
-    return read_text(path, true, all, t);
+    return lines_read_text(path, true, all, t);
 }
 
 enum error told_csv(const char *path, struct told *t) {
-    return read_text(path, false, false, t);
+    return lines_read_text(path, false, false, t);
 }

@@ -18,7 +18,7 @@ void told_fini(struct told *t) {
 }
 
 /* Whether one of the words is the name. */
-static bool is_any(const char *words, const char *name, size_t n) {
+static bool told_is_any(const char *words, const char *name, size_t n) {
     for (; *words; words += strspn(words, " ")) {
         size_t k = strcspn(words, " ");
         if (k == n && !memcmp(words, name, n)) return true;
@@ -36,7 +36,7 @@ int told_field_of(const char *name, size_t n) {
     for (size_t i = 0; i < n; i++)
         plain[i] = isalnum((unsigned char)name[i]) ? (char)tolower((unsigned char)name[i]) : '_';
     for (int f = 0; f < TOLD_COUNT; f++)
-        if (is_any(words[f], plain, n)) return f;
+        if (told_is_any(words[f], plain, n)) return f;
     return -1;
 }
 
@@ -71,13 +71,13 @@ bool told_is_step(const struct told_row *r) {
     return !isnan(r->of[TOLD_LOSS]) || !isnan(r->of[TOLD_MS]) || (!isnan(r->of[TOLD_TIME]) && !told_is_val(r));
 }
 
-static int by_step(const void *a, const void *b) {
+static int told_by_step(const void *a, const void *b) {
     const struct told_row *x = a, *y = b;
     if (x->step != y->step) return x->step < y->step ? -1 : 1;
     return x->order < y->order ? -1 : 1;
 }
 
-static enum error rows_merge(struct told_row *to, const struct told_row *from, bool again) {
+static enum error told_rows_merge(struct told_row *to, const struct told_row *from, bool again) {
     bool times = false; /* a step's time stays beside that of its validation */
     for (int f = 0; f < TOLD_COUNT; f++) {
         if (isnan(from->of[f]) || (f == TOLD_TIME && !isnan(to->of[f]))) continue;
@@ -96,10 +96,10 @@ static enum error rows_merge(struct told_row *to, const struct told_row *from, b
 enum error told_settle(struct told *t, bool again) {
     size_t n = 0;
     if (t->n == 0) return ERR_NONE;
-    qsort(t->row, t->n, sizeof *t->row, by_step);
+    qsort(t->row, t->n, sizeof *t->row, told_by_step);
     for (size_t i = 1; i < t->n; i++) {
         if (t->row[i].step == t->row[n].step)
-            TRY(rows_merge(&t->row[n], &t->row[i], again));
+            TRY(told_rows_merge(&t->row[n], &t->row[i], again));
         else
             t->row[++n] = t->row[i];
     }

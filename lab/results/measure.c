@@ -62,26 +62,26 @@ bool measure_is_accuracy(const struct measure *m) {
     return m->kind == MEASURE_VAL && m->part == VAL_AT_accuracy;
 }
 
-static double most(const double *v, int n) {
+static double measure_most(const double *v, int n) {
     double m = n ? v[0] : (double)NAN;
     for (int i = 1; i < n; i++) m = fmax(m, v[i]);
     return m;
 }
 
-static double throughput(const struct run_result *r, int64_t warmup) {
+static double measure_throughput(const struct run_result *r, int64_t warmup) {
     double samples = 0, ms = 0;
     for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++)
         if (!isnan(r->step[i].ms)) samples += r->step[i].samples, ms += r->step[i].ms;
     return ms > 0 ? samples / ms * 1000 : (double)NAN;
 }
 
-static double fastest(const struct run_result *r, int64_t warmup) {
+static double measure_fastest(const struct run_result *r, int64_t warmup) {
     double least = (double)NAN;
     for (int64_t i = run_result_warm(r, warmup); i < r->nsteps; i++) least = fmin(least, r->step[i].ms);
     return least;
 }
 
-static double time_to(const struct measure *m, const struct run_result *r) {
+static double measure_time_to(const struct measure *m, const struct run_result *r) {
     const struct metric *of = metric_find(m->of);
     if (!metric_is_val(of)) {
         for (int64_t i = 0; i < r->nsteps; i++)
@@ -103,23 +103,23 @@ double measure_of(const struct measure *m, const struct run_result *r, int64_t w
     case MEASURE_STEP_QUARTER:
         return run_result_quantile_ms(r, warmup, 0.25, &n);
     case MEASURE_STEP_BEST:
-        return fastest(r, warmup);
+        return measure_fastest(r, warmup);
     case MEASURE_THROUGHPUT:
-        return throughput(r, warmup);
+        return measure_throughput(r, warmup);
     case MEASURE_PHASE:
         return steps > 0 ? r->time_s[m->part] / (double)steps * 1000 : (double)NAN;
     case MEASURE_TIME: /* a resumed run has neither of all its steps */
         return whole ? r->time_s[RESULT_TOTAL] : (double)NAN;
     case MEASURE_BYTES:
-        return whole ? most(r->sent, r->ranks) : (double)NAN;
+        return whole ? measure_most(r->sent, r->ranks) : (double)NAN;
     case MEASURE_MEMORY:
-        return most(r->rss, r->processes);
+        return measure_most(r->rss, r->processes);
     case MEASURE_TRAIN_LOSS:
         return r->train_loss;
     case MEASURE_VAL:
         return r->val_of[m->part];
     case MEASURE_TIME_TO:
-        return time_to(m, r);
+        return measure_time_to(m, r);
     }
     return (double)NAN;
 }

@@ -21,36 +21,36 @@ struct result_reader {
 };
 
 /* The member of this kind; NULL and an error of the reader: there is none. */
-static const struct json_value *member(struct result_reader *r, const struct json_value *in, const char *key,
-                                       enum json_kind kind) {
+static const struct json_value *reader_member(struct result_reader *r, const struct json_value *in, const char *key,
+                                              enum json_kind kind) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == kind) return v;
     if (r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s' has no such '%s' as a run writes", r->path, key);
     return NULL;
 }
 
-static int64_t whole(struct result_reader *r, const struct json_value *in, const char *key, int64_t most) {
-    const struct json_value *v = member(r, in, key, JSON_NUMBER);
+static int64_t reader_whole(struct result_reader *r, const struct json_value *in, const char *key, int64_t most) {
+    const struct json_value *v = reader_member(r, in, key, JSON_NUMBER);
     if (v && v->is_integer && v->integer >= 0 && v->integer <= most) return v->integer;
     if (v && r->err == ERR_NONE) r->err = FAIL(ERR_DATA, "'%s': '%s' is %s", r->path, key, v->text);
     return 0;
 }
 
 /* null is NaN: what was not measured. */
-static double real(struct result_reader *r, const struct json_value *in, const char *key) {
+static double reader_real(struct result_reader *r, const struct json_value *in, const char *key) {
     const struct json_value *v = in ? json_get(in, key) : NULL;
     if (v && v->kind == JSON_NULL) return (double)NAN;
-    v = member(r, in, key, JSON_NUMBER);
+    v = reader_member(r, in, key, JSON_NUMBER);
     return v ? v->number : 0;
 }
 
-static const char *text(struct result_reader *r, const struct json_value *in, const char *key) {
-    const struct json_value *v = member(r, in, key, JSON_STRING);
+static const char *reader_text(struct result_reader *r, const struct json_value *in, const char *key) {
+    const struct json_value *v = reader_member(r, in, key, JSON_STRING);
     return v ? v->text : "";
 }
 
-static int list(struct result_reader *r, const struct json_value *in, const char *key, const double **out) {
-    const struct json_value *v = member(r, in, key, JSON_ARRAY);
+static int reader_list(struct result_reader *r, const struct json_value *in, const char *key, const double **out) {
+    const struct json_value *v = reader_member(r, in, key, JSON_ARRAY);
     double *list = v ? pool_alloc(r->pool, (size_t)v->count * sizeof *list) : NULL;
     if (v && !list) r->err = r->err ? r->err : ERR_MEMORY;
     if (!list) return 0;
@@ -67,30 +67,30 @@ static int list(struct result_reader *r, const struct json_value *in, const char
 
 /* ---- the files ------------------------------------------------------------------------------ */
 
-static void read_times(struct result_reader *r, const struct json_value *root, struct run_result *out) {
-    const struct json_value *times = member(r, root, "time_s", JSON_OBJECT);
-    const struct json_value *step = member(r, root, "step_ms", JSON_OBJECT);
-    for (int p = 0; p < PHASES; p++) out->time_s[p] = real(r, times, phase_names[p].key);
-    out->time_s[RESULT_COMM_HIDDEN] = real(r, times, "comm_hidden");
-    out->time_s[RESULT_TOTAL] = real(r, times, "total");
-    out->p50_ms = real(r, step, "p50");
-    out->p95_ms = real(r, step, "p95");
-    out->samples_per_s = real(r, root, "samples_per_s");
+static void result_read_times(struct result_reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *times = reader_member(r, root, "time_s", JSON_OBJECT);
+    const struct json_value *step = reader_member(r, root, "step_ms", JSON_OBJECT);
+    for (int p = 0; p < PHASES; p++) out->time_s[p] = reader_real(r, times, phase_names[p].key);
+    out->time_s[RESULT_COMM_HIDDEN] = reader_real(r, times, "comm_hidden");
+    out->time_s[RESULT_TOTAL] = reader_real(r, times, "total");
+    out->p50_ms = reader_real(r, step, "p50");
+    out->p95_ms = reader_real(r, step, "p95");
+    out->samples_per_s = reader_real(r, root, "samples_per_s");
 }
 
-static void read_bytes(struct result_reader *r, const struct json_value *root, struct run_result *out) {
-    const struct json_value *bytes = member(r, root, "bytes", JSON_OBJECT);
-    out->ranks = list(r, bytes, "sent", &out->sent);
-    int received = list(r, bytes, "received", &out->received);
-    int state = list(r, root, "optimizer_bytes", &out->state);
+static void result_read_bytes(struct result_reader *r, const struct json_value *root, struct run_result *out) {
+    const struct json_value *bytes = reader_member(r, root, "bytes", JSON_OBJECT);
+    out->ranks = reader_list(r, bytes, "sent", &out->sent);
+    int received = reader_list(r, bytes, "received", &out->received);
+    int state = reader_list(r, root, "optimizer_bytes", &out->state);
     const struct json_value *start = bytes ? json_get(bytes, "start") : NULL;
-    if (start && list(r, start, "sent", &out->start_sent) != out->ranks) received = -1;
-    out->processes = list(r, root, "peak_rss_bytes", &out->rss);
+    if (start && reader_list(r, start, "sent", &out->start_sent) != out->ranks) received = -1;
+    out->processes = reader_list(r, root, "peak_rss_bytes", &out->rss);
     if (r->err == ERR_NONE && (received != out->ranks || state != out->ranks))
         r->err = FAIL(ERR_DATA, "'%s': lists of %d, %d and %d ranks", r->path, out->ranks, received, state);
 }
 
-static enum error missing(const char *dir, struct pool *pool) {
+static enum error result_missing(const char *dir, struct pool *pool) {
     char *results = pool_printf(pool, "%s/results.json", dir);
     if (!results) return ERR_MEMORY;
     if (file_exists(results))
@@ -102,18 +102,18 @@ static enum error missing(const char *dir, struct pool *pool) {
                 dir);
 }
 
-static void read_val(const struct json_value *val, double of[VAL_METRICS]) {
+static void result_read_val(const struct json_value *val, double of[VAL_METRICS]) {
     for (int i = 0; i < VAL_METRICS; i++) of[i] = json_number(val, metric_table[i].key);
 }
 
-static void read_losses(struct result_reader *r, const struct json_value *root, struct run_result *out) {
-    out->train_loss = real(r, member(r, root, "train", JSON_OBJECT), "loss");
-    const struct json_value *val = member(r, root, "val", JSON_OBJECT);
-    read_val(val, out->val_of);
-    out->val_loss = real(r, val, "loss");
-    out->val_accuracy = real(r, val, "accuracy");
-    out->weights = text(r, root, "weights_sha256");
-    out->losses = text(r, root, "losses_sha256");
+static void result_read_losses(struct result_reader *r, const struct json_value *root, struct run_result *out) {
+    out->train_loss = reader_real(r, reader_member(r, root, "train", JSON_OBJECT), "loss");
+    const struct json_value *val = reader_member(r, root, "val", JSON_OBJECT);
+    result_read_val(val, out->val_of);
+    out->val_loss = reader_real(r, val, "loss");
+    out->val_accuracy = reader_real(r, val, "accuracy");
+    out->weights = reader_text(r, root, "weights_sha256");
+    out->losses = reader_text(r, root, "losses_sha256");
 }
 
 enum error run_result_summary(const char *dir, struct pool *pool, struct run_result *out) {
@@ -122,39 +122,39 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     if (!path) return ERR_MEMORY;
     *out = (struct run_result){.dir = pool_printf(pool, "%s", dir), .event = ""};
     if (!out->dir) return ERR_MEMORY;
-    if (!file_exists(path)) return missing(dir, pool);
+    if (!file_exists(path)) return result_missing(dir, pool);
     TRY(json_read(path, SUMMARY_MOST, summary_limits, pool, &root));
     struct result_reader r = {.path = path, .pool = pool};
-    out->mode = text(&r, root, "mode");
-    out->devices = whole(&r, root, "devices", 1 << 20);
-    out->shards = whole(&r, root, "shards", 1 << 20);
-    out->steps = whole(&r, root, "steps", INT64_MAX);
-    out->epochs = whole(&r, root, "epochs", INT64_MAX);
+    out->mode = reader_text(&r, root, "mode");
+    out->devices = reader_whole(&r, root, "devices", 1 << 20);
+    out->shards = reader_whole(&r, root, "shards", 1 << 20);
+    out->steps = reader_whole(&r, root, "steps", INT64_MAX);
+    out->epochs = reader_whole(&r, root, "epochs", INT64_MAX);
     const struct json_value *first = json_get(root, "first_step");
-    if (first) out->first_step = whole(&r, root, "first_step", out->steps);
-    if (json_get(root, "devices_at_first")) out->began = whole(&r, root, "devices_at_first", 1 << 20);
+    if (first) out->first_step = reader_whole(&r, root, "first_step", out->steps);
+    if (json_get(root, "devices_at_first")) out->began = reader_whole(&r, root, "devices_at_first", 1 << 20);
     out->run_id = json_text(root, "run_id");
     out->train_s = json_number(root, "train_s");
     out->patience = json_text(json_get(root, "patience"), "metric");
     (void)json_get_int(json_get(root, "patience"), "evaluations_since", INT64_MAX, &out->waits);
-    read_losses(&r, root, out);
-    read_times(&r, root, out);
-    read_bytes(&r, root, out);
+    result_read_losses(&r, root, out);
+    result_read_times(&r, root, out);
+    result_read_bytes(&r, root, out);
     return r.err;
 }
 
 /* A job began behind this step: what an earlier one has done after it is done again. */
-static void begin_stretch(struct run_result *out, int64_t step) {
+static void result_begin_stretch(struct run_result *out, int64_t step) {
     while (out->nsteps && out->step[out->nsteps - 1].step > step) out->nsteps--;
     while (out->nvals && out->val[out->nvals - 1].step > step) out->nvals--;
     out->stretch = out->nsteps;
 }
 
-static enum error read_event(struct result_reader *r, const struct json_value *root, const char *name,
-                             struct run_result *out) {
+static enum error result_read_event(struct result_reader *r, const struct json_value *root, const char *name,
+                                    struct run_result *out) {
     bool started = !strcmp(name, "started");
-    out->event_step = whole(r, root, "step", INT64_MAX);
-    if (started || !strcmp(name, "resumed")) begin_stretch(out, out->event_step);
+    out->event_step = reader_whole(r, root, "step", INT64_MAX);
+    if (started || !strcmp(name, "resumed")) result_begin_stretch(out, out->event_step);
     if (started) (void)json_get_int(root, "steps", INT64_MAX, &out->planned);
     out->event = pool_printf(r->pool, "%s", name);
     return out->event ? ERR_NONE : ERR_MEMORY;
@@ -167,22 +167,24 @@ static enum error read_line(struct result_reader *r, const char *line, size_t n,
     enum error err = json_parse(line, n, line_limits, scratch, &root);
     if (err != ERR_NONE) return error_prefix(err, "%s: ", r->path);
     const char *event = json_get_text(root, "event");
-    if (event) TRY(read_event(r, root, event, out));
+    if (event) TRY(result_read_event(r, root, event, out));
     const struct json_value *val = json_member(root, "val", JSON_OBJECT);
-    if (val) out->val[out->nvals].step = whole(r, root, "step", INT64_MAX), read_val(val, out->val[out->nvals++].of);
+    if (val)
+        out->val[out->nvals].step = reader_whole(r, root, "step", INT64_MAX),
+        result_read_val(val, out->val[out->nvals++].of);
     if (!json_get(root, "ms")) return r->err;
-    out->step[out->nsteps++] = (struct result_step){.step = whole(r, root, "step", INT64_MAX),
-                                                    .epoch = whole(r, root, "epoch", INT64_MAX),
-                                                    .loss = real(r, root, "loss"),
-                                                    .accuracy = real(r, root, "accuracy"),
+    out->step[out->nsteps++] = (struct result_step){.step = reader_whole(r, root, "step", INT64_MAX),
+                                                    .epoch = reader_whole(r, root, "epoch", INT64_MAX),
+                                                    .loss = reader_real(r, root, "loss"),
+                                                    .accuracy = reader_real(r, root, "accuracy"),
                                                     .lr = json_number(root, "lr"),
-                                                    .ms = real(r, root, "ms"),
-                                                    .samples = real(r, root, "samples")};
+                                                    .ms = reader_real(r, root, "ms"),
+                                                    .samples = reader_real(r, root, "samples")};
     return r->err;
 }
 
 /* By how the line begins, without reading it: {"step":7,"epoch":0,... */
-static bool is_step(const char *line, size_t n) {
+static bool result_is_step(const char *line, size_t n) {
     enum { NAME = 8 };
     size_t at = NAME;
     if (n < NAME || memcmp(line, "{\"step\":", NAME) != 0) return false;
@@ -211,7 +213,7 @@ static enum error read_lines(struct result_reader *r, bool steps, struct lines l
     TRY(pool_create(&scratch));
     enum error err = ERR_NONE;
     while (err == ERR_NONE && ((line = next_line(&l, &n)) || last)) {
-        bool put_off = line && !steps && is_step(line, n);
+        bool put_off = line && !steps && result_is_step(line, n);
         if (last && !put_off) {
             out->nsteps = 0;
             err = read_line(r, last, nlast, scratch, out);
@@ -236,7 +238,7 @@ enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, st
     TRY(file_read(path, METRICS_MOST, pool, &words, &n));
     const struct lines all = {words, words + n};
     struct lines l = all;
-    for (const char *line; (line = next_line(&l, &length));) lines += steps || !is_step(line, length);
+    for (const char *line; (line = next_line(&l, &length));) lines += steps || !result_is_step(line, length);
     TRY(memory_size(lines, sizeof *out->step, path, &bytes));
     out->step = pool_alloc(pool, bytes);
     TRY(memory_size(lines, sizeof *out->val, path, &bytes));
@@ -246,8 +248,8 @@ enum error run_result_metrics(const char *dir, bool steps, struct pool *pool, st
     return read_lines(&r, steps, all, out);
 }
 
-static void flatten(const struct node *at, const char *name, struct pool *pool, struct result_setting *out, int most,
-                    int *n) {
+static void settings_flatten(const struct node *at, const char *name, struct pool *pool, struct result_setting *out,
+                             int most, int *n) {
     for (int i = 0; i < at->count; i++) {
         const struct node *item = at->items[i];
         const char *key = at->kind == NODE_LIST ? pool_printf(pool, "%s[%d]", name, i)
@@ -255,7 +257,7 @@ static void flatten(const struct node *at, const char *name, struct pool *pool, 
                                                 : item->key;
         if (!key) return;
         if (item->kind != NODE_SCALAR)
-            flatten(item, key, pool, out, most, n);
+            settings_flatten(item, key, pool, out, most, n);
         else if (*n < most)
             out[(*n)++] = (struct result_setting){key, item->text};
     }
@@ -263,7 +265,7 @@ static void flatten(const struct node *at, const char *name, struct pool *pool, 
 
 int result_flatten(const struct node *root, struct pool *pool, struct result_setting *out, int most) {
     int n = 0;
-    flatten(root, "", pool, out, most, &n);
+    settings_flatten(root, "", pool, out, most, &n);
     return n;
 }
 
@@ -329,15 +331,15 @@ const char *run_result_training(const struct run_result *r) {
     return *r->weights ? r->weights : *r->losses ? r->losses : NULL;
 }
 
-static bool same_number(double a, double b) {
+static bool result_same_number(double a, double b) {
     return a == b || (isnan(a) && isnan(b));
 }
 
 bool run_result_same_vals(const struct run_result *a, const struct run_result *b) {
     bool same = a->nvals == b->nvals;
     for (int64_t i = 0; same && i < a->nvals; i++)
-        same = a->val[i].step == b->val[i].step && same_number(a->val[i].loss, b->val[i].loss) &&
-               same_number(a->val[i].accuracy, b->val[i].accuracy);
+        same = a->val[i].step == b->val[i].step && result_same_number(a->val[i].loss, b->val[i].loss) &&
+               result_same_number(a->val[i].accuracy, b->val[i].accuracy);
     return same;
 }
 
@@ -374,7 +376,7 @@ double run_result_step_ms(const struct run_result *r, int64_t warmup, int64_t *n
 }
 
 /* The first of the accuracy and the loss that any validation has measured, after what was asked for. */
-static const struct metric *metric_for(const struct run_result *r, const struct metric *asked) {
+static const struct metric *result_metric_for(const struct run_result *r, const struct metric *asked) {
     const struct metric *order[] = {asked, &metric_table[VAL_AT_accuracy], &metric_table[VAL_AT_loss]};
     for (int k = 0; k < 3; k++)
         for (int64_t i = 0; i < r->nvals && order[k] && metric_is_val(order[k]); i++)
@@ -384,7 +386,7 @@ static const struct metric *metric_for(const struct run_result *r, const struct 
 
 const struct result_val *run_result_best(const struct run_result *r, const struct metric *asked,
                                          const struct metric **by) {
-    const struct metric *m = *by = metric_for(r, asked);
+    const struct metric *m = *by = result_metric_for(r, asked);
     const struct result_val *best = NULL;
     struct best most = {(double)NAN, (double)NAN};
     for (int64_t i = 0; m && i < r->nvals; i++) {

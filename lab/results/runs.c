@@ -46,17 +46,17 @@ static bool is_experiment(const struct marks *m) {
 
 /* ---- a run ---- */
 
-static char *text_kept(struct pool *pool, const char *text) {
+static char *runs_text_kept(struct pool *pool, const char *text) {
     char *copy = pool_printf(pool, "%s", text);
     return copy ? text_defuse(copy, "") : NULL;
 }
 
-static bool event_is(const char *event, const char *name) {
+static bool runs_event_is(const char *event, const char *name) {
     return !strcmp(event, name);
 }
 
 /* The best of what was measured. */
-static void find_best(const struct run_result *r, struct listed *out) {
+static void runs_find_best(const struct run_result *r, struct listed *out) {
     const struct metric *by;
     const struct result_val *best = run_result_best(r, NULL, &by);
     out->best_is_loss = by != &metric_table[VAL_AT_accuracy];
@@ -64,7 +64,7 @@ static void find_best(const struct run_result *r, struct listed *out) {
 }
 
 /* The newest numbers of metrics.jsonl. */
-static void take_newest(const struct run_result *r, struct listed *out) {
+static void runs_take_newest(const struct run_result *r, struct listed *out) {
     const struct result_step *last = r->nsteps ? &r->step[r->nsteps - 1] : NULL;
     const struct result_val *val = r->nvals ? &r->val[r->nvals - 1] : NULL;
     out->steps = last ? last->step : r->event_step;
@@ -72,7 +72,7 @@ static void take_newest(const struct run_result *r, struct listed *out) {
     if (val) memcpy(out->val_of, val->of, sizeof out->val_of);
 }
 
-static void take_summary(const struct run_result *r, struct listed *out) {
+static void runs_take_summary(const struct run_result *r, struct listed *out) {
     out->steps = r->steps;
     out->devices = r->devices;
     out->loss = r->train_loss;
@@ -82,20 +82,20 @@ static void take_summary(const struct run_result *r, struct listed *out) {
 }
 
 /* How many devices a text of the configuration means, where it says that by itself: "cpu:4". */
-static int64_t devices_of(const char *text) {
+static int64_t runs_devices_of(const char *text) {
     int64_t n;
     return !strncmp(text, "cpu:", 4) && text_int(text + 4, &n) && n > 0 ? n : -1;
 }
 
 /* Reads the settings of a run without a summary. A start that is not yet that far has nothing to read. */
-static enum error take_settings(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
+static enum error runs_take_settings(const char *dir, struct pool *scratch, struct pool *pool, struct listed *out) {
     struct run_result r = {0};
     char *path = pool_printf(scratch, "%s/resolved.yaml", dir);
     if (!path) return ERR_MEMORY;
     if (!file_exists(path)) return ERR_NONE;
     TRY(run_result_settings(dir, scratch, &r));
-    out->mode = text_kept(pool, run_result_setting(&r, "mode"));
-    out->devices = devices_of(run_result_setting(&r, "devices"));
+    out->mode = runs_text_kept(pool, run_result_setting(&r, "mode"));
+    out->devices = runs_devices_of(run_result_setting(&r, "devices"));
     return out->mode ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -104,10 +104,10 @@ static void run_judge(const struct run_record *record, const struct run_result *
                       struct listed *out) {
     if (record->code) {
         out->state = RUN_FAILED;
-        out->reason = *record->error ? text_kept(pool, record->error)
+        out->reason = *record->error ? runs_text_kept(pool, record->error)
                                      : pool_printf(pool, "exit code %lld", (long long)record->code);
     } else if (ours) {
-        out->state = event_is(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
+        out->state = runs_event_is(r->event, "stopped") ? RUN_STOPPED : RUN_FINISHED;
     } else {
         out->state = RUN_UNFINISHED;
         out->reason = run_event_is_end(r->event)
@@ -132,15 +132,15 @@ static enum error read_run(const char *dir, const struct marks *m, struct pool *
     bool same_run = m->summary && (!*record.run_id || !*r.run_id || !strcmp(record.run_id, r.run_id));
     bool ours = same_run && run_result_ended(&r);
     if (held) ours = false;
-    take_newest(&r, out);
-    find_best(&r, out);
-    if (ours) take_summary(&r, out);
-    if (same_run && *r.mode) out->mode = text_kept(pool, r.mode);
-    if (!ours) TRY(take_settings(dir, scratch, pool, out));
+    runs_take_newest(&r, out);
+    runs_find_best(&r, out);
+    if (ours) runs_take_summary(&r, out);
+    if (same_run && *r.mode) out->mode = runs_text_kept(pool, r.mode);
+    if (!ours) TRY(runs_take_settings(dir, scratch, pool, out));
     out->planned = r.planned ? r.planned : -1;
-    out->when = text_kept(pool, r.environment.time);
-    out->run_id = text_kept(pool, *record.run_id ? record.run_id : r.run_id);
-    if (ours) out->weights = text_kept(pool, r.weights);
+    out->when = runs_text_kept(pool, r.environment.time);
+    out->run_id = runs_text_kept(pool, *record.run_id ? record.run_id : r.run_id);
+    if (ours) out->weights = runs_text_kept(pool, r.weights);
     if (!out->mode || !out->when || !out->run_id || !out->weights) return ERR_MEMORY;
     if (held)
         out->state = RUN_RUNNING;
@@ -152,7 +152,7 @@ static enum error read_run(const char *dir, const struct marks *m, struct pool *
 /* ---- an experiment ---- */
 
 /* Runs that are done have a note in their folder; of which cells, only results.json knows. */
-static int64_t count_notes(const char *dir, struct pool *scratch) {
+static int64_t runs_count_notes(const char *dir, struct pool *scratch) {
     int64_t n = 0;
     char *path = pool_printf(scratch, "%s/cells", dir);
     DIR *cells = path ? opendir(path) : NULL;
@@ -179,7 +179,7 @@ static enum error read_results(const char *dir, struct pool *scratch, struct poo
     const struct json_value *cells = json_member(root, "cells", JSON_ARRAY);
     if (!cells || !complete) return FAIL(ERR_DATA, "'%s' is not what engine compare writes", path);
     out->state = complete->truth ? RUN_FINISHED : RUN_UNFINISHED;
-    out->verdict = text_kept(pool, json_text(root, "verdict"));
+    out->verdict = runs_text_kept(pool, json_text(root, "verdict"));
     out->done = 0;
     if (json_get_int(root, "repeats", 1 << 20, &repeats)) out->wanted = cells->count * repeats;
     for (int i = 0; i < cells->count; i++) {
@@ -198,7 +198,7 @@ static enum error read_experiment(const char *dir, const struct marks *m, struct
     if (m->results && out->state != RUN_RUNNING)
         TRY(read_results(dir, scratch, pool, out));
     else
-        out->done = count_notes(dir, scratch);
+        out->done = runs_count_notes(dir, scratch);
     if (out->state == RUN_UNFINISHED) out->reason = "the same engine compare command continues it";
     return ERR_NONE;
 }
@@ -223,15 +223,15 @@ static void run_identify(const char *name, char id[LISTED_ID]) {
 }
 
 /* The text without the folder, which the row names already. */
-static char *text_without(const char *text, const char *dir, struct pool *pool) {
+static char *runs_text_without(const char *text, const char *dir, struct pool *pool) {
     const char *at = strstr(text, dir);
     size_t n = strlen(dir);
     if (!at || at[n] != '/') return pool_printf(pool, "%s", text);
     return pool_printf(pool, "%.*s%s", (int)(at - text), text, at + n + 1);
 }
 
-static enum error look_into(const char *dir, const char *name, const struct marks *m, struct pool *pool,
-                            struct listed *out) {
+static enum error runs_look_into(const char *dir, const char *name, const struct marks *m, struct pool *pool,
+                                 struct listed *out) {
     const double none = (double)NAN;
     struct pool *scratch;
     *out = (struct listed){.reason = "",
@@ -251,7 +251,7 @@ static enum error look_into(const char *dir, const char *name, const struct mark
                            .samples_per_s = none,
                            .best = none};
     for (int i = 0; i < VAL_METRICS; i++) out->val_of[i] = none;
-    out->name = text_kept(pool, name);
+    out->name = runs_text_kept(pool, name);
     out->dir = pool_printf(pool, "%s", dir);
     run_identify(name, out->id);
     if (!out->name || !out->dir) return ERR_MEMORY;
@@ -261,7 +261,7 @@ static enum error look_into(const char *dir, const char *name, const struct mark
     pool_free(scratch);
     if (err == ERR_NONE || err == ERR_MEMORY) return err;
     out->state = RUN_UNREADABLE;
-    out->reason = text_without(error_message(), dir, pool);
+    out->reason = runs_text_without(error_message(), dir, pool);
     return out->reason ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -273,19 +273,19 @@ static enum error search_add(struct runs_search *s, const char *dir, const char 
         if (s->out->count) memcpy(more, s->out->of, (size_t)s->out->count * sizeof *more);
         s->out->of = more;
     }
-    TRY(look_into(dir, name, m, s->pool, &s->out->of[s->out->count]));
+    TRY(runs_look_into(dir, name, m, s->pool, &s->out->of[s->out->count]));
     s->out->count++;
     return ERR_NONE;
 }
 
-static bool is_folder(const char *path, const struct dirent *e) {
+static bool runs_is_folder(const char *path, const struct dirent *e) {
     struct stat st;
     if (e->d_type != DT_UNKNOWN) return e->d_type == DT_DIR;
     return lstat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
 /* Folders that a run fills have no runs in them, and those of an experiment's cells are for those who ask. */
-static bool is_of_interest(const char *name, bool cells) {
+static bool runs_is_of_interest(const char *name, bool cells) {
     static const char *const own[] = {"ckpt", "flight", "tb", "trace"};
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         if (!strcmp(own[i], name)) return false;
@@ -305,7 +305,7 @@ static enum error search_folder(struct runs_search *s, const char *dir, const ch
         char *path = pool_printf(s->pool, "%s/%s", dir, e->d_name);
         bool *mark = mark_of(&marks, e->d_name);
         if (mark) *mark = true;
-        if (!path || !is_of_interest(e->d_name, s->cells) || !is_folder(path, e)) continue;
+        if (!path || !runs_is_of_interest(e->d_name, s->cells) || !runs_is_folder(path, e)) continue;
         struct names *one = pool_alloc(s->pool, sizeof *one);
         if (!one) err = ERR_MEMORY;
         if (one) *one = (struct names){folders, path}, folders = one;
@@ -317,13 +317,13 @@ static enum error search_folder(struct runs_search *s, const char *dir, const ch
     for (struct names *f = folders; f && err == ERR_NONE && depth < DEPTH; f = f->next) {
         const char *last = f->name + skip;
         char *inner =
-            event_is(name, ".") ? pool_printf(s->pool, "%s", last) : pool_printf(s->pool, "%s/%s", name, last);
+            runs_event_is(name, ".") ? pool_printf(s->pool, "%s", last) : pool_printf(s->pool, "%s/%s", name, last);
         err = inner ? search_folder(s, f->name, inner, depth + 1) : ERR_MEMORY;
     }
     return err;
 }
 
-static int by_name(const void *a, const void *b) {
+static int runs_by_name(const void *a, const void *b) {
     return strcmp(((const struct listed *)a)->name, ((const struct listed *)b)->name);
 }
 
@@ -333,7 +333,7 @@ enum error runs_list(const char *folder, bool cells, struct pool *pool, struct l
     if (!file_is_folder(folder))
         return FAIL(ERR_INPUT, file_exists(folder) ? "'%s' is a file, not a folder of runs" : "no folder '%s'", folder);
     TRY(search_folder(&s, folder, ".", 0));
-    if (out->count) qsort(out->of, (size_t)out->count, sizeof *out->of, by_name);
+    if (out->count) qsort(out->of, (size_t)out->count, sizeof *out->of, runs_by_name);
     return ERR_NONE;
 }
 
@@ -356,5 +356,5 @@ bool runs_is_one(const char *dir) {
 enum error runs_one(const char *dir, struct pool *pool, struct listed *out) {
     struct marks m = marks_of(dir);
     m.brief = true;
-    return look_into(dir, ".", &m, pool, out);
+    return runs_look_into(dir, ".", &m, pool, out);
 }

@@ -31,7 +31,7 @@ struct runner_state {
     int most;        /* repeats that there is room for */
 };
 
-static char *run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
+static char *runner_run_path(const struct runner_state *s, int cell, int repeat, const char *end) {
     return pool_printf(s->pool, "%s/cells/%s/run-%02d%s", s->r->folder, s->x->cell[cell].name, repeat + 1, end);
 }
 
@@ -40,7 +40,7 @@ static char *run_path(const struct runner_state *s, int cell, int repeat, const 
 static enum error write_note(const struct runner_state *s, int cell, int repeat, int again, double foreign,
                              double seconds) {
     struct json j = {0};
-    char *path = run_path(s, cell, repeat, "/compare.json");
+    char *path = runner_run_path(s, cell, repeat, "/compare.json");
     if (!path) return ERR_MEMORY;
     json_open(&j, NULL, '{');
     json_string(&j, "digest", s->x->cell[cell].digest);
@@ -55,7 +55,7 @@ static enum error write_note(const struct runner_state *s, int cell, int repeat,
 /* Takes a finished run; anything else about its directory means that it is not. */
 static bool runner_take(struct runner_state *s, int cell, int repeat) {
     const struct json_value *root;
-    char *path = run_path(s, cell, repeat, "/compare.json"), *dir = run_path(s, cell, repeat, "");
+    char *path = runner_run_path(s, cell, repeat, "/compare.json"), *dir = runner_run_path(s, cell, repeat, "");
     int64_t again;
     struct compared_run *run = &s->out->cell[cell].run[repeat];
     if (!path || !dir || !file_exists(path)) return false;
@@ -75,7 +75,7 @@ static bool runner_take(struct runner_state *s, int cell, int repeat) {
 /* ---- what others do meanwhile ---- */
 
 /* Seconds that all processors together were busy since the start of the machine. */
-static double busy_seconds(void) {
+static double runner_busy_seconds(void) {
     double v[8] = {0};
     FILE *f = fopen("/proc/stat", "re");
     int n = f ? fscanf(f, "cpu %lf %lf %lf %lf %lf %lf %lf %lf", &v[0], &v[1], &v[2], &v[3], &v[4], &v[5], &v[6], &v[7])
@@ -85,7 +85,7 @@ static double busy_seconds(void) {
     return (v[0] + v[1] + v[2] + v[5] + v[6] + v[7]) / (double)sysconf(_SC_CLK_TCK);
 }
 
-static double seconds_used(const struct rusage *u) {
+static double runner_seconds_used(const struct rusage *u) {
     return (double)(u->ru_utime.tv_sec + u->ru_stime.tv_sec) +
            (double)(u->ru_utime.tv_usec + u->ru_stime.tv_usec) * 1e-6;
 }
@@ -94,7 +94,7 @@ static double seconds_used(const struct rusage *u) {
 
 /* Shows the end of what its processes have said; of a command that has said nothing, of what it has printed. Gives a hint that
  * names the file. */
-static const char *show_last_words(const struct runner_state *s, const struct one_run *r, int which) {
+static const char *runner_show_last_words(const struct runner_state *s, const struct one_run *r, int which) {
     const char *paths[] = {one_run_log(r, which), pool_printf(s->pool, "%s/output.txt", r->dir)};
     char *text = NULL, *rest = NULL;
     size_t n = 0;
@@ -109,61 +109,61 @@ static const char *show_last_words(const struct runner_state *s, const struct on
 }
 
 /* The error that ended a process with this exit code. A command's own code means nothing to us. */
-static enum error error_of(const struct one_run *r, int code) {
+static enum error runner_error_of(const struct one_run *r, int code) {
     bool others = r->cell->start.command || r->cell->start.under || r->cell->start.nhosts;
     enum error own = r->cell->start.command ? ERR_BUG : process_error(code);
     return own == ERR_BUG && others ? ERR_RESULT : own;
 }
 
-static enum error failure(const struct runner_state *s, const struct one_run *r, const struct process_end *end) {
-    const char *words = show_last_words(s, r, end->which),
+static enum error runner_failure(const struct runner_state *s, const struct one_run *r, const struct process_end *end) {
+    const char *words = runner_show_last_words(s, r, end->which),
                *host = r->cell->start.nhosts ? r->cell->start.hosts[end->which] : "";
     if (end->late)
         return FAIL(ERR_TIMEOUT, "'%s', run %d: did not finish within %g s (timeout), and was ended\n%s",
                     r->cell->label, r->repeat + 1, s->x->timeout, words);
-    return FAIL(error_of(r, end->code), "'%s', run %d%s%s: exit code %d\n%s", r->cell->label, r->repeat + 1,
+    return FAIL(runner_error_of(r, end->code), "'%s', run %d%s%s: exit code %d\n%s", r->cell->label, r->repeat + 1,
                 *host ? ", host " : "", host, end->code, words);
 }
 
 /* Cores that others kept busy; not known where a launcher's ranks are no children of ours. */
 static double foreign_cores(const struct one_run *r, double busy, const struct process_end *end, double seconds) {
     if (r->cell->start.under || r->cell->start.nhosts) return (double)NAN;
-    return fmax((busy - seconds_used(&end->used)) / seconds, 0);
+    return fmax((busy - runner_seconds_used(&end->used)) / seconds, 0);
 }
 
-static enum error try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
+static enum error runner_try_once(const struct one_run *r, double *foreign, double *seconds, struct process_end *end) {
     TRY(one_run_remove(r));
-    double busy = busy_seconds();
+    double busy = runner_busy_seconds();
     int64_t began = clock_ns();
     *end = (struct process_end){0};
     TRY(one_run(r, end));
     *seconds = clock_seconds(clock_ns() - began);
-    *foreign = foreign_cores(r, busy_seconds() - busy, end, *seconds);
+    *foreign = foreign_cores(r, runner_busy_seconds() - busy, end, *seconds);
     return ERR_NONE;
 }
 
-static enum error run_one(struct runner_state *s, int cell, int repeat) {
+static enum error runner_run_one(struct runner_state *s, int cell, int repeat) {
     const struct one_run r = {.x = s->x,
                               .cell = &s->x->cell[cell],
                               .repeat = repeat,
                               .program = s->r->program,
                               .config =
                                   pool_printf(s->pool, "%s/cells/%s/config.yaml", s->r->folder, s->x->cell[cell].name),
-                              .dir = run_path(s, cell, repeat, ""),
-                              .log = run_path(s, cell, repeat, ".log"),
+                              .dir = runner_run_path(s, cell, repeat, ""),
+                              .log = runner_run_path(s, cell, repeat, ".log"),
                               .pool = s->pool};
     struct process_end end;
     double foreign, seconds;
     int again = 0;
     if (!r.config || !r.dir || !r.log) return ERR_MEMORY;
-    TRY(try_once(&r, &foreign, &seconds, &end));
+    TRY(runner_try_once(&r, &foreign, &seconds, &end));
     for (; again < AGAIN_MOST && !stop_signal() && one_run_lost(&r, &end); again++) {
         log_warn("'%s', run %d: a rank or a host was lost (exit code %d): repeating the run, %d of %d", r.cell->label,
                  repeat + 1, end.code, again + 1, AGAIN_MOST);
-        TRY(try_once(&r, &foreign, &seconds, &end));
+        TRY(runner_try_once(&r, &foreign, &seconds, &end));
     }
     if (stop_signal()) return one_run_remove(&r);
-    if (end.code != 0 || end.late) return failure(s, &r, &end);
+    if (end.code != 0 || end.late) return runner_failure(s, &r, &end);
     TRY(write_note(s, cell, repeat, again, foreign, seconds));
     if (!runner_take(s, cell, repeat))
         return FAIL(ERR_DATA, "'%s' ended with code 0, but did not finish its run", r.dir);
@@ -191,7 +191,7 @@ static double runner_eta(const struct runner_state *s) {
     return left;
 }
 
-static int count_done(const struct runner_state *s) {
+static int runner_count_done(const struct runner_state *s) {
     int n = 0;
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->out->repeats; k++) n += s->done[i * s->most + k];
@@ -206,7 +206,7 @@ static void runner_show(const struct runner_state *s, int cell, int repeat, bool
     char got[64] = "";
     const struct measure *m = &s->x->measure[0];
     if (done) snprintf(got, sizeof got, "  %s %.4g %s", m->name, measure_of(m, &run->result, s->x->warmup), m->unit);
-    int number = count_done(s) + !done, total = s->x->ncells * s->out->repeats;
+    int number = runner_count_done(s) + !done, total = s->x->ncells * s->out->repeats;
     fprintf(stderr, "%s[%d/%d] %s, run %d%s  eta %s%s", bar ? "\r" : "", number, total, s->x->cell[cell].label,
             repeat + 1, got, text_of_seconds(runner_eta(s), when), bar ? "\033[K" : "\n");
     fflush(stderr);
@@ -264,7 +264,7 @@ static enum error write_cells(const struct runner_state *s) {
     return ERR_NONE;
 }
 
-static enum error run_all(struct runner_state *s) {
+static enum error runner_run_all(struct runner_state *s) {
     struct runner_turn turns[EXPERIMENT_CELLS];
     for (int repeat = 0; repeat < s->out->repeats; repeat++) {
         draw_order(s->x, repeat, turns);
@@ -272,7 +272,7 @@ static enum error run_all(struct runner_state *s) {
             int cell = turns[i].cell;
             if (s->done[cell * s->most + repeat]) continue;
             runner_show(s, cell, repeat, false);
-            TRY(run_one(s, cell, repeat));
+            TRY(runner_run_one(s, cell, repeat));
             if (stop_signal()) return ERR_NONE;
             runner_show(s, cell, repeat, true);
         }
@@ -292,7 +292,7 @@ static void runner_gather(struct runner_state *s) {
 
 /* Their spread says how many runs are wanted. It is asked once, so that a difference that seems to be there ends nothing
  * early. */
-static enum error run_wanted(struct runner_state *s) {
+static enum error runner_run_wanted(struct runner_state *s) {
     const struct experiment *x = s->x;
     runner_gather(s);
     TRY(compare_judge(s->out));
@@ -308,7 +308,7 @@ static enum error run_wanted(struct runner_state *s) {
                 isatty(STDERR_FILENO) ? "\r\033[K" : "", wanted, s->out->repeats,
                 compare_practical(s->out, &x->measure[0]), x->measure[0].name, 100 * COMPARE_CHANCE);
     s->out->repeats = wanted;
-    return run_all(s);
+    return runner_run_all(s);
 }
 
 static enum error runner_begin(struct runner_state *s) {
@@ -321,8 +321,8 @@ static enum error runner_begin(struct runner_state *s) {
     if (few) fprintf(stderr, "note: %s\n", few);
     for (int i = 0; i < s->x->ncells; i++)
         for (int k = 0; k < s->most; k++) (void)runner_take(s, i, k);
-    if (count_done(s) && !s->r->quiet)
-        fprintf(stderr, "%d of %d runs are already in %s\n", count_done(s), s->x->ncells * s->out->repeats,
+    if (runner_count_done(s) && !s->r->quiet)
+        fprintf(stderr, "%d of %d runs are already in %s\n", runner_count_done(s), s->x->ncells * s->out->repeats,
                 s->r->folder);
     return ERR_NONE;
 }
@@ -335,8 +335,8 @@ enum error runner_run(const struct runner *r, const struct experiment *x, struct
     TRY(lock_folder(r->folder, x->pool, &fd));
     enum error err = runner_begin(&s);
     if (err == ERR_NONE && x->model_fit) link_fits_measure(x, r->folder, r->program, r->quiet);
-    if (err == ERR_NONE) err = run_all(&s);
-    if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = run_wanted(&s);
+    if (err == ERR_NONE) err = runner_run_all(&s);
+    if (err == ERR_NONE && x->most > x->repeats && !stop_signal()) err = runner_run_wanted(&s);
     if (!r->quiet && isatty(STDERR_FILENO)) fputs("\r\033[K", stderr);
     if (s.done) runner_gather(&s);
     close(fd);

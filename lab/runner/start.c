@@ -43,7 +43,7 @@ static enum error list_check(const struct start_list *l) {
 /* ---- 'engine run' ---- */
 
 /* A YAML text in double quotes. */
-static char *yaml_quoted(struct pool *pool, const char *key, const char *text) {
+static char *run_yaml_quoted(struct pool *pool, const char *key, const char *text) {
     char *out = pool_printf(pool, "%s=\"", key);
     for (; *text && out; text++)
         out = pool_printf(pool, "%s%s%c", out, *text == '"' || *text == '\\' ? "\\" : "", *text);
@@ -51,17 +51,17 @@ static char *yaml_quoted(struct pool *pool, const char *key, const char *text) {
 }
 
 /* The same file from everywhere. */
-static const char *path_absolute(struct pool *pool, const char *path) {
+static const char *run_path_absolute(struct pool *pool, const char *path) {
     char full[PATH_MAX];
     if (*path == '/') return path;
     return getcwd(full, sizeof full) ? pool_printf(pool, "%s/%s", full, path) : path;
 }
 
-static void add_engine(const struct one_run *r, struct start_list *l) {
+static void run_add_engine(const struct one_run *r, struct start_list *l) {
     const char *paths[] = {r->config, r->dir};
     bool far = r->cell->start.under || r->cell->start.nhosts;
     for (int i = 0; i < 2 && far; i++)
-        if (!(paths[i] = path_absolute(r->pool, paths[i]))) l->failed = true;
+        if (!(paths[i] = run_path_absolute(r->pool, paths[i]))) l->failed = true;
     if (l->failed) return;
     words_add(l, r->cell->start.under);
     word_add(l, far ? process_path(r->program, r->pool) : r->program);
@@ -69,14 +69,14 @@ static void add_engine(const struct one_run *r, struct start_list *l) {
     word_add(l, paths[0]);
     word_add(l, "--json");
     word_add(l, "--quiet");
-    set_add(l, yaml_quoted(r->pool, "log.dir", paths[1]));
+    set_add(l, run_yaml_quoted(r->pool, "log.dir", paths[1]));
     set_add(l, "checkpoint.resume=never");
     set_add(l, "log.dashboard=off");
     if (r->x->nseeds) set_add(l, pool_printf(r->pool, "seed=%lld", (long long)r->x->seeds[r->repeat]));
 }
 
 /* Ranks on several hosts need a secret in common; the user's own, or one of this run. */
-static const char *secret_name(const struct one_run *r) {
+static const char *run_secret_name(const struct one_run *r) {
     const char *token = getenv(TOKEN_VARIABLE);
     char random[SECRET_SIZE];
     if (token) return token;
@@ -86,9 +86,9 @@ static const char *secret_name(const struct one_run *r) {
 static enum error run_engine(const struct one_run *r, struct process_limits limits, struct process_end *end) {
     const struct experiment_start *s = &r->cell->start;
     struct start_list words = {0}, variables = {0};
-    add_engine(r, &words);
+    run_add_engine(r, &words);
     words_add(&variables, s->variables);
-    if (s->under) word_add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", secret_name(r)));
+    if (s->under) word_add(&variables, pool_printf(r->pool, TOKEN_VARIABLE "=%s", run_secret_name(r)));
     TRY(list_check(&words));
     TRY(list_check(&variables));
     const struct process p = {words.of[0], words.of + 1, NULL, "/dev/null", r->log, variables.of, NULL};
@@ -108,7 +108,7 @@ static char *shell_word(struct pool *pool, char *before, const char *word) {
  * of what it reads says that the experiment has gone, or wants it to end: then the engine is asked to stop. */
 static char *start_script(const struct one_run *r, int host) {
     struct start_list words = {0};
-    add_engine(r, &words);
+    run_add_engine(r, &words);
     set_add(&words, pool_printf(r->pool, "run.node_rank=%d", host));
     char *text = words.failed ? NULL
                               : pool_printf(r->pool, "exec 3<&0; IFS= read -r " TOKEN_VARIABLE
@@ -126,7 +126,7 @@ static enum error run_hosts(const struct one_run *r, struct process_limits limit
     const struct experiment_start *s = &r->cell->start;
     struct process p[PROCESSES_MOST];
     const char *args[PROCESSES_MOST][5];
-    const char *token = secret_name(r), *input = token ? pool_printf(r->pool, "%s\n", token) : NULL;
+    const char *token = run_secret_name(r), *input = token ? pool_printf(r->pool, "%s\n", token) : NULL;
     if (!input) return ERR_MEMORY;
     for (int i = 0; i < s->nhosts; i++) {
         const char *const words[5] = {"-o", "BatchMode=yes", s->hosts[i], start_script(r, i), NULL};
@@ -140,26 +140,26 @@ static enum error run_hosts(const struct one_run *r, struct process_limits limit
 
 /* ---- a command ---- */
 
-static const char *cell_setting(const struct experiment_cell *cell, const char *key) {
+static const char *run_cell_setting(const struct experiment_cell *cell, const char *key) {
     for (int i = 0; i < cell->nsettings; i++)
         if (!strcmp(cell->setting[i].key, key)) return cell->setting[i].value;
     return NULL;
 }
 
-static const char *seed_of(const struct one_run *r) {
+static const char *run_seed_of(const struct one_run *r) {
     if (r->x->nseeds) return pool_printf(r->pool, "%lld", (long long)r->x->seeds[r->repeat]);
-    const char *given = cell_setting(r->cell, "seed");
+    const char *given = run_cell_setting(r->cell, "seed");
     return given ? given : "0";
 }
 
-static void add_variable(const struct one_run *r, struct start_list *l, const char *name, const char *value) {
+static void run_add_variable(const struct one_run *r, struct start_list *l, const char *name, const char *value) {
     word_add(l, value ? pool_printf(r->pool, "ENGINE_%s=%s", name, value) : NULL);
 }
 
 /* What it ran with, as its keys were given. */
-static enum error settings_of(const struct one_run *r, struct node **out) {
+static enum error run_settings_of(const struct one_run *r, struct node **out) {
     const struct experiment_cell *cell = r->cell;
-    const struct node seed = {.kind = NODE_SCALAR, .text = seed_of(r), .source = "seeds"};
+    const struct node seed = {.kind = NODE_SCALAR, .text = run_seed_of(r), .source = "seeds"};
     struct node *tree = tree_copy(cell->settings.tree, r->pool);
     struct config_errors *e;
     if (!tree || !seed.text) return ERR_MEMORY;
@@ -179,22 +179,22 @@ static enum error finish_command(const struct one_run *r, const struct foreign *
 
 static enum error run_command(const struct one_run *r, struct process_limits limits, struct process_end *end) {
     struct start_list words = {0}, variables = {0};
-    const char *dir = path_absolute(r->pool, r->dir), *out = pool_printf(r->pool, "%s/output.txt", r->dir);
+    const char *dir = run_path_absolute(r->pool, r->dir), *out = pool_printf(r->pool, "%s/output.txt", r->dir);
     const char *metrics = dir ? pool_printf(r->pool, "%s/command.jsonl", dir) : NULL;
     struct node *settings;
     if (!metrics || !out) return ERR_MEMORY;
     words_add(&words, r->cell->start.under);
     words_add(&words, r->cell->start.command);
     words_add(&variables, r->cell->start.variables);
-    add_variable(r, &variables, "SEED", seed_of(r));
-    add_variable(r, &variables, "REPEAT", pool_printf(r->pool, "%d", r->repeat + 1));
-    add_variable(r, &variables, "DEVICES", pool_printf(r->pool, "%d", r->cell->settings.config.devices.count));
-    add_variable(r, &variables, "RUN_DIR", dir);
-    add_variable(r, &variables, "METRICS", metrics);
-    add_variable(r, &variables, "CONFIG", path_absolute(r->pool, r->config));
+    run_add_variable(r, &variables, "SEED", run_seed_of(r));
+    run_add_variable(r, &variables, "REPEAT", pool_printf(r->pool, "%d", r->repeat + 1));
+    run_add_variable(r, &variables, "DEVICES", pool_printf(r->pool, "%d", r->cell->settings.config.devices.count));
+    run_add_variable(r, &variables, "RUN_DIR", dir);
+    run_add_variable(r, &variables, "METRICS", metrics);
+    run_add_variable(r, &variables, "CONFIG", run_path_absolute(r->pool, r->config));
     TRY(list_check(&words));
     TRY(list_check(&variables));
-    TRY(settings_of(r, &settings));
+    TRY(run_settings_of(r, &settings));
     TRY(foreign_begin(r->dir, r->pool));
     const struct process p = {words.of[0], words.of + 1, r->x->folder, out, r->log, variables.of, NULL};
     TRY(processes_run(&p, 1, limits, r->pool, end));

@@ -10,6 +10,7 @@
 #include "transport/link/tcp_impl.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <time.h>
 
@@ -187,6 +188,61 @@ static void wrong_ranks_do_not_join(void **state) {
     ranks_part(&p);
 }
 
+/* ---- streams that their dialer has given up ---- */
+
+static void *open_and_wait(void *arg) {
+    struct rank *r = arg;
+    struct group_params p = rank_params(r->of, r->index);
+    rank_result(r, group_open(&p, &r->group));
+    return NULL;
+}
+
+/* A control stream of rank 1. Its descriptor; the visit is the caller's. */
+static int dial_control(const char *address, int64_t when, struct stream *s) {
+    struct hello h = good();
+    struct visit *v;
+    int fd;
+    h.kind = CONTROL;
+    h.dialed = when;
+    assert_ok(visit_create(&v));
+    assert_int_equal(visit_connect(v, address, "a token", clock_ns() + 3000000000), 0);
+    memcpy(visit_room(v, sizeof h), &h, sizeof h);
+    assert_int_equal(visit_ask(v, DOOR_STRANGER_MAX, clock_ns() + 3000000000), 0);
+    assert_ok(visit_end(v, s));
+    visit_free(v);
+    assert_ok(stream_descriptor(s->s, &fd));
+    return fd;
+}
+
+static void frame_comes(int fd) {
+    struct tcp_frame frame;
+    struct timeval patience = {.tv_sec = 3};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+    assert_int_equal(recv(fd, &frame, sizeof frame, MSG_WAITALL), sizeof frame);
+}
+
+/* The one that was dialed last is the neighbour's, also where one before it comes after it, and ends. */
+static void the_stream_that_was_dialed_last_stays(void **state) {
+    struct ranks p = {.world = 2, .link = "tcp", .timeout = 2, .heartbeat = 0.5};
+    struct rank r = {.of = &p};
+    struct stream last, before;
+    pthread_t id;
+    (void)state;
+    ranks_meet(&p);
+    assert_int_equal(pthread_create(&id, NULL, open_and_wait, &r), 0);
+    int fd = dial_control(p.seat[0].address, 1000, &last);
+    frame_comes(fd); /* it has come in */
+    (void)dial_control(p.seat[0].address, 10, &before);
+    nap(0.05);
+    nng_stream_free(before.s);
+    for (int i = 0; i < 4; i++) frame_comes(fd);
+    nng_stream_free(last.s);
+    pthread_join(id, NULL);
+    assert_int_equal(r.err, ERR_TIMEOUT); /* rank 1 itself has not come */
+    ranks_part(&p);
+}
+
 /* ---- addresses ---- */
 
 static void nothing(struct rank *r) {
@@ -243,7 +299,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(strangers_are_dropped),   cmocka_unit_test(a_flood_does_no_harm),
         cmocka_unit_test(wrong_ranks_do_not_join), cmocka_unit_test(ipv6),
-        cmocka_unit_test(where_ports_listen),
+        cmocka_unit_test(where_ports_listen),      cmocka_unit_test(the_stream_that_was_dialed_last_stays),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@
 #include <nng/nng.h>
 
 enum {
-    DOOR_VERSION = 7,
+    DOOR_VERSION = 8,
     DOOR_STRANGER_MAX = 512, /* bytes of a stranger's message */
     DOOR_SECONDS = 10,       /* a stranger's time */
 };

@@ -36,7 +36,9 @@ static enum error dial_check_welcome(const struct dialing *d) {
 static enum error dial_once(struct dialing *d, const struct hello *h, struct stream *out, int *rv) {
     uint8_t *message = visit_room(d->visit, sizeof *h);
     if (!message) return FAIL(ERR_MEMORY, "out of memory while reaching %s", d->where);
-    memcpy(message, h, sizeof *h);
+    struct hello hello = *h;
+    hello.dialed = clock_ns();
+    memcpy(message, &hello, sizeof hello);
     *rv = visit_connect(d->visit, d->address, port_key(d->params->port), dial_latest(d));
     if (!*rv) *rv = visit_ask(d->visit, DOOR_STRANGER_MAX, dial_latest(d));
     if (*rv == NNG_EPEERAUTH)

@@ -31,6 +31,7 @@ enum { HELLO_KIND = 32 };
 struct hello {
     struct door_head head;
     uint64_t group;
+    int64_t dialed; /* when, by the dialer's clock_ns: by it the streams that one dialer has opened are in order */
     uint32_t from, to, size, kind; /* kind: a way or CONTROL */
     struct seal_ciphers ciphers;   /* of 'from', which dials */
 };
@@ -55,7 +56,7 @@ struct port_group {
 };
 void port_serve(struct port *p, struct port_group *g);
 void port_unserve(struct port *p, struct port_group *g);
-/* Opens the stream of that hello: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
+/* Opens the stream of that hello, but for the time, which is set: waits for the peer's port until clock_ns() is 'deadline', never for a thread of the
  * peer. */
 MUST_CHECK enum error tcp_dial(const struct link_params *p, const struct hello *h, int64_t deadline,
                                struct stream *out);
@@ -105,6 +106,7 @@ struct tcp;
 struct tcp_line { /* a stream, and how its directions are sealed */
     struct stream stream;
     int fd;                /* the stream's, which owns it; -1: it had ended */
+    int64_t dialed;        /* of the hello */
     _Atomic bool used;     /* something has come on it */
     struct sealer out, in; /* of a lane, only that of its direction is open */
     uint32_t kind;         /* a way or CONTROL */

@@ -7,9 +7,9 @@
  * come when the same rank begins the same exchange. Hence no circle of waiting can arise that the bytes alone would not
  * make, and a small message leaves before its receiver is there, the first one, too.
  *
- * A dialer whose hello has taken too long begins anew, and its first stream may have come all the same. That one ends
- * without a byte, and the next takes its place: a stream on which nothing has come is believed neither in its end nor
- * in its being the only one. */
+ * A dialer whose hello has taken too long begins anew, and its first stream may have come all the same, perhaps after
+ * the next one. It ends without a byte, and the one that was dialed last has the place: a stream on which nothing has
+ * come is believed neither in its end nor in its being the only one. */
 #include "engine/base/clock.h"
 #include "engine/base/memory.h"
 #include "transport/link/tcp_impl.h"
@@ -52,6 +52,7 @@ enum error line_open(struct tcp *t, const struct stream *s, const struct hello *
     struct tcp_line *l = *out = memory;
     l->stream = *s;
     l->kind = h->kind;
+    l->dialed = h->dialed;
     if (stream_descriptor(s->s, &l->fd) != ERR_NONE) l->fd = -1;
     err = seals_open(t, l, h);
     if (err) {
@@ -130,7 +131,7 @@ static void line_replace(const struct tcp *t, int from, uint32_t way, struct tcp
 
 void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
     const struct tcp_line *old = atomic_load(&t->peers[from].from[way]);
-    if (old && old->used) return;
+    if (old && (old->used || old->dialed > line->dialed)) return;
     line_replace(t, from, way, line);
     if (way != MAIL_WAY) bell_ring(t, (int)way);
 }

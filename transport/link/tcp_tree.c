@@ -129,11 +129,11 @@ static void heir_gains(struct tcp *t) {
     if (p) p->awaited--;
 }
 
-/* A control stream: it takes the place of one on which nothing has come, which its dialer has given up. Whatever is wrong
+/* A control stream: it takes the place of an older one on which nothing has come, which its dialer has given up. Whatever is wrong
  * with it, the next turn of the control thread finds. */
 static void near_came(struct tcp *t, int rank, struct tcp_line *line) {
     struct tcp_near *p = near_find(t, rank);
-    if (t->closing || (p && p->reported)) return;
+    if (t->closing || (p && (p->reported || (p->line && p->line->dialed > line->dialed)))) return;
     if (!p) {
         heir_gains(t);
         p = near_add(t, rank);

@@ -102,6 +102,21 @@ static void send_and_receive_differ(void **state) {
     assert_has(r[1].message, "rank 0 called send(f32, 7) where rank 1 called recv(f32, 5)");
 }
 
+/* More than any link keeps: each waits for a receive that does not come. */
+static void send_to_each_other(struct rank *r) {
+    enum { COUNT = 8 << 20 };
+    float *buf = calloc(COUNT, sizeof *buf);
+    rank_result(r, group_send(r->group, GROUP_INLINE, buf, COUNT, DTYPE_F32, 1 - r->index));
+    free(buf);
+}
+
+static void sends_that_face_each_other_end(void **state) {
+    struct rank r[2];
+    (void)state;
+    run_failing(2, 0.5, send_to_each_other, ERR_TIMEOUT, r);
+    assert_has(r[0].message, "send");
+}
+
 static void *open_other_order(void *arg) {
     struct rank *r = arg;
     struct group_params p = rank_params(r->of, r->index);
@@ -146,27 +161,37 @@ static void senseless_arguments_fail_all(void **state) {
 
 /* ---- ranks that do not come ---- */
 
+/* Seconds: ranks that work are never so late, also on a busy machine. */
+static const double patience = 1.5;
+static _Atomic int given_up; /* ranks that have: the late one waits for them, not for a time */
+
+static void await_others(int n) {
+    while (given_up < n) nap(0.005);
+    given_up = 0;
+}
+
 static void late(struct rank *r) {
     float buf[1024] = {0};
     check_ok(group_barrier(r->group));
     group_note(r->group, "forward of conv1", 7);
     group_note(r->group, "backward of conv4, whose name is far too long to be kept whole", 8);
-    if (r->index == 2) nap(0.6);
+    if (r->index == 2) await_others(2);
     int64_t start = clock_ns();
     rank_result(r, group_all_reduce(r->group, GROUP_INLINE, buf, 1024, DTYPE_F32, REDOP_SUM));
     double waited = clock_seconds(clock_ns() - start);
+    if (r->index != 2) given_up++;
     check(waited < timing_limit(20), "%g s", waited);
-    check(r->index == 2 || waited > 0.2, "%g s", waited);
+    check(r->index == 2 || waited > 0.9 * patience, "%g s", waited);
     check(group_barrier(r->group) == ERR_TIMEOUT, "a failed group went on");
 }
 
 static void a_late_rank_is_named(void **state) {
     struct rank r[3];
     (void)state;
-    run_failing(3, 0.3, late, ERR_TIMEOUT, r);
-    assert_has(r[0].message, "rank 2 has not entered all_reduce 3 (4.0 KB) within 0.3 s");
+    run_failing(3, patience, late, ERR_TIMEOUT, r);
+    assert_has(r[0].message, "rank 2 has not entered all_reduce 3 (4.0 KB) within 1.5 s");
     assert_has(r[0].message, "last seen in backward of conv4, whose name is far too long t");
-    assert_has(r[0].message, "of step 8, 0.");
+    assert_has(r[0].message, "of step 8, ");
 }
 
 static void a_rank_that_never_joins_is_named(void **state) {
@@ -183,19 +208,20 @@ static void a_rank_that_never_joins_is_named(void **state) {
 static void late_in_comm_lane(struct rank *r) {
     float a[64] = {0}, b[64] = {0};
     struct work *w[2];
-    if (r->index == 1) nap(0.5);
+    if (r->index == 1) await_others(1);
     enum error err = group_all_reduce(r->group, GROUP_COMM(&w[0]), a, 64, DTYPE_F32, REDOP_SUM);
     if (!err) err = group_all_reduce(r->group, GROUP_COMM(&w[1]), b, 64, DTYPE_F32, REDOP_SUM);
     check(err == ERR_NONE, "queueing: %s", error_message());
     if (err) return;
     check(work_wait(w[1]) == ERR_TIMEOUT, "%s", error_message());
+    if (r->index != 1) given_up++;
     rank_result(r, work_wait(w[0]));
 }
 
 static void the_comm_lane_tells_too(void **state) {
     struct rank r[2];
     (void)state;
-    run_failing(2, 0.2, late_in_comm_lane, ERR_TIMEOUT, r);
+    run_failing(2, patience, late_in_comm_lane, ERR_TIMEOUT, r);
     assert_has(r[0].message, "rank 1 has not entered all_reduce 1");
 }
 
@@ -443,6 +469,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(kinds_differ),
         cmocka_unit_test(arguments_differ),
         cmocka_unit_test(send_and_receive_differ),
+        cmocka_unit_test(sends_that_face_each_other_end),
         cmocka_unit_test(orders_differ),
         cmocka_unit_test(senseless_arguments_fail_all),
         cmocka_unit_test(a_late_rank_is_named),

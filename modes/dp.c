@@ -77,7 +77,7 @@ static enum error dp_choose(struct resolve *r) {
     struct sharing *s = &r->c->sharing;
     TRY(decide_overlap(r));
     mode_take(r, &mode_dp);
-    if (c->staleness) share_take(r, &share_stale);
+    if (c->staleness) share_take_stale(r, "dp.staleness", c->staleness);
     s->title = titles[c->server];
     s->on_host = c->server == SERVER_CPU;
     s->brought = c->scatter == SCATTER_SERVER;

@@ -13,7 +13,9 @@
  * with one it is dp's dedicated server.
  *
  *   ps.place: apart      servers are the first ranks, which compute nothing
- *   ps.place: workers    k of the workers are servers, too: with k = W it is ddp's optimizer.shard */
+ *   ps.place: workers    k of the workers are servers, too: with k = W it is ddp's optimizer.shard
+ *
+ * ps.staleness: one server apart does not wait for all workers, but updates for each gradient by itself: share/stale.c. */
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
 #include "modes/modes.h"
@@ -69,6 +71,7 @@ static enum error ps_choose(struct resolve *r) {
     mode_take(r, &mode_ps);
     s->title =
         pool_printf(r->pool, "%d server%s%s", s->owners, s->owners == 1 ? "" : "s", s->servers ? "" : " on workers");
+    if (r->c->ps.staleness) share_take_stale(r, "ps.staleness", r->c->ps.staleness);
     return s->title ? ERR_NONE : ERR_MEMORY;
 }
 
@@ -81,6 +84,13 @@ static void ps_check(struct resolve *r) {
     const char *algorithm = r->c->comm.algorithm;
     bool plain = !strcmp(algorithm, "auto") || !strcmp(algorithm, "direct") || !strcmp(algorithm, "star");
     shares_check(r);
+    resolve_clash(r, r->c->ps.staleness && r->c->ps.place == PS_WORKERS, "ps.staleness",
+                  "a server that does not wait ({at ps.staleness}) computes nothing else, but ps.place is 'workers' "
+                  "({at ps.place})\nuse ps.place: apart, or ps.staleness: 0");
+    resolve_clash(
+        r, r->c->ps.staleness && r->c->ps.servers > 1, "ps.staleness",
+        "ps.staleness: of {ps.servers} servers ({at ps.servers}) each would apply the gradients in an order of "
+        "its own, and no worker would get weights of one state\nuse ps.servers: 1, or ps.staleness: 0");
     if (r->c->ps.place == PS_WORKERS && r->c->ps.servers > r->c->devices.count && !r->c->run.elastic.min)
         config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
                      (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,

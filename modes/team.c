@@ -12,13 +12,14 @@
 
 /* The last calls of every rank: "RUN_DIR/flight/rank3.bin". A run does not need it, so an error
  * here is only a warning. */
-static void open_recorder(struct team *m, const struct trainer *t, int size) {
+static void open_recorder(struct team *m, const struct trainer *t, int size, bool mail) {
     char folder[4096], path[4160];
     if (!t->job->run_dir || size < 2) return;
     int n = snprintf(folder, sizeof folder, "%s/flight", t->job->run_dir);
     if (n >= (int)sizeof folder) return;
     snprintf(path, sizeof path, "%s/rank%d.bin", folder, t->rank);
-    const struct recorder_params p = {.path = path, .rank = t->rank, .size = size, .calls = RECORDER_CALLS};
+    const struct recorder_params p = {
+        .path = path, .rank = t->rank, .size = size, .calls = RECORDER_CALLS, .mail = mail};
     if (recorder_open(&p, &m->recorder) != ERR_NONE) log_warn("no flight recorder: %s", error_message());
 }
 
@@ -69,6 +70,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     struct group_params p = place->group;
     p.rank = t->rank;
     p.idle = t->config->sharing.servers;
+    p.mail = t->config->sharing.plan.by_turns;
     p.order = c->order == COMM_ORDER_RING ? ORDER_RING : ORDER_TREE;
     p.timeout = c->timeout;
     p.heartbeat = c->heartbeat;
@@ -77,7 +79,7 @@ enum error team_open(struct team *m, struct trainer *t, const struct place *plac
     p.algorithm = strcmp(c->algorithm, "auto") ? c->algorithm : place->algorithm;
     if (p.order == ORDER_TREE && strcmp(p.algorithm, "native") != 0) p.leaves = (int)t->config->batch.shards;
     choose_carrier(t, &p);
-    open_recorder(m, t, p.size);
+    open_recorder(m, t, p.size, p.mail);
     p.recorder = m->recorder;
     TRY(group_open(&p, &m->group));
     TRY(check_guard(m, &p));

@@ -99,7 +99,8 @@ void mail_close(struct group *g);
 MUST_CHECK enum error mail_send(struct collective *c);
 /* A receive: its work is ended by mail_wait. */
 MUST_CHECK enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out);
-MUST_CHECK enum error mail_wait(struct work *w);
+/* work_wait_until; until 0: work_wait. */
+MUST_CHECK enum error mail_wait(struct work *w, int64_t until, bool *done);
 /* Whether mail_wait would not wait: the message has come, or it will not, since its rank has died or left. */
 bool mail_done(struct work *w);
 /* What LANE_IN does. */

@@ -348,23 +348,15 @@ enum error group_barrier_on(struct group *g, struct dispatch how) {
     return group_start(g, how, &c);
 }
 
-/* ---- waiting for what is no call ---- */
-
-enum error group_await(struct group *g, const struct group_wait *w) {
-    const struct link_ops *ops = g->link->ops;
-    if (!ops->await) return group_fail(g, ERR_BUG, "rank %d has a wait that no link supports", g->rank);
-    return ops->await(g->link, w);
-}
-
-void group_wake(struct group *g, int rank) {
-    g->link->ops->wake(g->link, rank);
-}
-
 /* ---- what others see of this rank ---- */
 
 void group_abort(struct group *g, const char *reason) {
     enum error err = group_fail(g, ERR_PEER, "rank %d: %s", g->rank, reason);
     (void)err; /* the next call tells */
+}
+
+enum error group_late(struct group *g, const char *words) {
+    return group_fail(g, ERR_TIMEOUT, "%s", words);
 }
 
 void group_note(struct group *g, const char *doing, int64_t step) {

@@ -8,7 +8,6 @@
 #include "engine/base/links.h"
 #include "engine/base/memory.h"
 #include "engine/device/runtime.h"
-#include "transport/base/await.h"
 #include "transport/base/place.h"
 #include "transport/base/types.h"
 
@@ -153,12 +152,11 @@ MUST_CHECK static inline enum error group_barrier(struct group *g) {
 MUST_CHECK enum error work_wait(struct work *w);
 bool work_done(struct work *w);
 
-/* Waits until it is over, as a call waits for its peers: a rank that is late for a sixth of the timeout is warned of, for
- * all of it fails the group, and a failure of the group ends the wait; that is looked at first, so that a rank is late
- * though others are not. Over link thread alone. */
-MUST_CHECK enum error group_await(struct group *g, const struct group_wait *w);
-/* Wakes that rank, which may wait for what this rank has just done. */
-void group_wake(struct group *g, int rank);
+/* The same of a take, but no longer than until that time (clock_ns): *done says whether it is over, and only then is the
+ * slot given back. Such a wait has no deadline, but finds ranks that have died or left. */
+MUST_CHECK enum error work_wait_until(struct work *w, int64_t until, bool *done);
+/* Fails the group as a call whose deadline has passed: words say who is late. */
+MUST_CHECK enum error group_late(struct group *g, const char *words);
 
 /* Fails the group on every rank, with a reason that all of them report. Any thread; the first reason wins. */
 void group_abort(struct group *g, const char *reason);

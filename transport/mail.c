@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT_NOTED = 256 << 20 };
+enum { KEPT_NOTED = 256 << 20, SMALL = 64 };
 struct mail_head {
     int64_t tag, count;
     uint32_t type, unused;
@@ -40,7 +40,12 @@ struct early {
     struct mail_head head;
     char data[];
 };
+/* Memory for the next letter, or the next message of at most SMALL bytes: words that come again and again allocate nothing. */
+struct spare {
+    struct spare *next;
+};
 struct mail {
+    struct spare *spare_letters, *spare_early;
     pthread_t thread;
     pthread_mutex_t mutex;
     pthread_cond_t changed;
@@ -77,6 +82,45 @@ struct collective mail_shown(struct group *g) {
     return c;
 }
 
+static void *spare_take(struct mail *m, struct spare **from, size_t size) {
+    pthread_mutex_lock(&m->mutex);
+    struct spare *s = *from;
+    if (s) *from = s->next;
+    pthread_mutex_unlock(&m->mutex);
+    return s ? s : malloc(size);
+}
+
+static void spare_give(struct mail *m, struct spare **to, void *memory) {
+    struct spare *s = memory;
+    pthread_mutex_lock(&m->mutex);
+    s->next = *to;
+    *to = s;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static void spare_free(struct spare *s) {
+    for (struct spare *next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
+}
+
+static struct early *early_create(struct mail *m, size_t bytes) {
+    if (bytes > SMALL) return malloc(sizeof(struct early) + bytes);
+    return spare_take(m, &m->spare_early, sizeof(struct early) + SMALL);
+}
+
+static size_t early_bytes(const struct early *e) {
+    return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
+}
+
+static void early_free(struct mail *m, struct early *e) {
+    if (!e || early_bytes(e) > SMALL)
+        free(e);
+    else
+        spare_give(m, &m->spare_early, e);
+}
+
 /* ---- sending ---- */
 
 enum error mail_send(struct collective *c) {
@@ -95,17 +139,21 @@ static void mail_record_wait(struct group *g, struct letter *l) {
     recorder_wait(g->params.recorder, l ? &r : NULL, l ? l->waited : 0);
 }
 
-/* A receive is recorded when it ends, so one that waits for long does not hold the place of a newer one. */
-static void letter_record_end(struct group *g, struct letter *l, int peer, enum error err) {
-    struct recorded_call r = call_recorded(&l->work.call);
+static void letter_record_no_wait(struct group *g, struct letter *l) {
     struct letter *next = NULL;
-    r.peer = peer;
-    recorder_add(g->params.recorder, &r, l->asked, (int)err);
     l->waited = 0;
     if (g->mail->longest != l) return;
     for (struct letter *k = g->mail->letters; k; k = k->next)
         if (k->waited && (!next || k->waited < next->waited)) next = k;
     mail_record_wait(g, next);
+}
+
+/* A receive is recorded when it ends, so one that waits for long does not hold the place of a newer one. */
+static void letter_record_end(struct group *g, struct letter *l, int peer, enum error err) {
+    struct recorded_call r = call_recorded(&l->work.call);
+    r.peer = peer;
+    recorder_add(g->params.recorder, &r, l->asked, (int)err);
+    letter_record_no_wait(g, l);
 }
 
 /* ---- which message fits which receive (with the mutex) ---- */
@@ -129,10 +177,6 @@ static struct early **mail_find_early(struct mail *m, const struct letter *l) {
 
 static bool letter_is_alike(const struct letter *l, const struct mail_head *h) {
     return l->work.call.sum.count == h->count && (uint32_t)l->work.call.sum.type == h->type;
-}
-
-static size_t early_bytes(const struct early *e) {
-    return (size_t)e->head.count * dtype_size((enum dtype)e->head.type);
 }
 
 /* e: the message, where it was kept or would have been; NULL: it has come to its place. */
@@ -195,7 +239,7 @@ static enum error early_keep(struct group *g, struct early *e) {
     }
     pthread_mutex_unlock(&m->mutex);
     enum error err = l && !same ? letter_refuse(g, l, e->peer, &e->head) : ERR_NONE;
-    if (l) free(e);
+    if (l) early_free(m, e);
     return err;
 }
 
@@ -208,14 +252,14 @@ static enum error mail_take_early(struct group *g, int peer, const struct mail_h
                           "one is rank %d's with tag %lld\nreceive them earlier, or send them later",
                           g->rank, text_of_bytes((double)kept, size), text_of_bytes((double)g->mail->most, most), peer,
                           (long long)h->tag);
-    struct early *e = malloc(sizeof *e + bytes_of(c, h->count));
+    struct early *e = early_create(g->mail, bytes_of(c, h->count));
     if (!e)
         return group_fail(g, ERR_MEMORY, "rank %d has no memory for %s that rank %d has sent with tag %lld", g->rank,
                           text_of_bytes((double)bytes_of(c, h->count), size), peer, (long long)h->tag);
     *e = (struct early){.peer = peer, .head = *h};
     enum error err = h->count ? collective_receive(c, peer, e->data, h->count, LAND_COPY) : ERR_NONE;
     if (!err) return early_keep(g, e);
-    free(e);
+    early_free(g->mail, e);
     return err;
 }
 
@@ -272,7 +316,7 @@ static enum error letter_fail(struct group *g, struct letter *l, int peer, enum 
 
 enum error mail_ask(struct group *g, const struct collective *c, int *source, struct work **out) {
     struct mail *m = g->mail;
-    struct letter *l = malloc(sizeof *l), **last = &m->letters;
+    struct letter *l = spare_take(m, &m->spare_letters, sizeof *l), **last = &m->letters;
     if (!l) return group_fail(g, ERR_MEMORY, "rank %d has no memory for a receive", g->rank);
     int64_t now = clock_ns();
     *l = (struct letter){.work = {.group = g, .call = *c, .state = WORK_QUEUED}, .source = source, .asked = now};
@@ -291,11 +335,11 @@ enum error mail_ask(struct group *g, const struct collective *c, int *source, st
     pthread_mutex_unlock(&m->mutex);
     if (e && !same) { /* which stays among the early ones */
         enum error err = letter_fail(g, l, e->peer, letter_refuse(g, l, e->peer, &e->head));
-        free(l);
+        spare_give(m, &m->spare_letters, l);
         return err;
     }
     *out = &l->work;
-    free(e);
+    early_free(m, e);
     return ERR_NONE;
 }
 
@@ -343,32 +387,44 @@ static enum error letter_look_after(struct group *g, struct letter *l, int64_t b
     return ERR_NONE;
 }
 
-/* Waits until it is done, or until the thread, the only one that writes to its memory, has ended. */
-static bool letter_await(struct group *g, struct letter *l) {
+/* Takes it out of the list. */
+static void letter_unlink(struct mail *m, struct letter *l) {
+    struct letter **at = &m->letters;
+    while (*at != l) at = &(*at)->next;
+    *at = l->next;
+}
+
+/* Waits until it is done, or until the thread, the only one that writes to its memory, has ended; or until that time,
+ * and then without a deadline (0: there is no such time). False: the last, and it stays. */
+static bool letter_await(struct group *g, struct letter *l, int64_t until) {
     struct mail *m = g->mail;
-    int64_t began = clock_ns();
+    int64_t began = clock_ns(), now = began;
     bool warned = false;
     pthread_mutex_lock(&m->mutex);
     if (letter_state(l) != WORK_DONE) l->waited = began;
     if (l->waited && !m->longest) mail_record_wait(g, l);
     l->look = began + mail_slice(g);
-    while (letter_state(l) != WORK_DONE && !m->over) {
+    while (letter_state(l) != WORK_DONE && !m->over && (!until || now < until)) {
         /* Other letters end in between: what wakes this one says nothing about the time. */
-        struct timespec until = {.tv_sec = l->look / 1000000000, .tv_nsec = l->look % 1000000000};
-        pthread_cond_timedwait(&m->changed, &m->mutex, &until);
-        if (clock_ns() < l->look) continue;
-        l->look = clock_ns() + mail_slice(g);
+        int64_t next = until && until < l->look ? until : l->look;
+        struct timespec when = {.tv_sec = next / 1000000000, .tv_nsec = next % 1000000000};
+        pthread_cond_timedwait(&m->changed, &m->mutex, &when);
+        now = clock_ns();
+        if (now < l->look) continue;
+        l->look = now + mail_slice(g);
         if (letter_state(l) != WORK_QUEUED) continue;
         pthread_mutex_unlock(&m->mutex);
-        if (letter_look_after(g, l, began, &warned) != ERR_NONE) g->link->ops->poke(g->link);
+        enum error err = until ? letter_look_for_loss(g, l) : letter_look_after(g, l, began, &warned);
+        if (err) g->link->ops->poke(g->link);
         pthread_mutex_lock(&m->mutex);
     }
-    struct letter **at = &m->letters;
-    while (*at != l) at = &(*at)->next;
-    *at = l->next;
-    bool done = letter_state(l) == WORK_DONE;
+    bool over = letter_state(l) == WORK_DONE || m->over;
+    if (over)
+        letter_unlink(m, l);
+    else
+        letter_record_no_wait(g, l);
     pthread_mutex_unlock(&m->mutex);
-    return done;
+    return over;
 }
 
 bool mail_done(struct work *w) {
@@ -382,12 +438,14 @@ bool mail_done(struct work *w) {
     return true;
 }
 
-enum error mail_wait(struct work *w) {
+enum error mail_wait(struct work *w, int64_t until, bool *done) {
     struct group *g = w->group;
     struct letter *l = (struct letter *)w;
-    enum error err = letter_await(g, l) ? ERR_NONE : g->link->ops->failure(g->link);
+    *done = letter_await(g, l, until);
+    if (!*done) return ERR_NONE;
+    enum error err = letter_state(l) == WORK_DONE ? ERR_NONE : g->link->ops->failure(g->link);
     if (err) letter_fail(g, l, l->work.call.root, err);
-    free(l);
+    spare_give(g->mail, &g->mail->spare_letters, l);
     return err;
 }
 
@@ -424,6 +482,8 @@ void mail_close(struct group *g) {
         next = e->next;
         free(e);
     }
+    spare_free(m->spare_letters);
+    spare_free(m->spare_early);
     pthread_cond_destroy(&m->changed);
     pthread_mutex_destroy(&m->mutex);
     memory_free(m);

@@ -149,13 +149,18 @@ enum error queue_submit(struct group *g, const struct collective *c, struct work
 enum error work_wait(struct work *w) {
     struct group *g = w->group;
     if (w == &g->finished) return ERR_NONE;
-    if (w->call.lane == LANE_IN) return mail_wait(w);
+    bool done;
+    if (w->call.lane == LANE_IN) return mail_wait(w, 0, &done);
     int64_t began = call_clock(g);
     if (atomic_load(&w->state) != WORK_DONE) queue_await(g->queues[w->call.lane], w);
     call_tell(g, &w->call, began, true);
     enum error err = w->err;
     atomic_store(&w->state, WORK_FREE);
     return err ? g->link->ops->failure(g->link) : ERR_NONE; /* err's message lies with the lane's thread */
+}
+
+enum error work_wait_until(struct work *w, int64_t until, bool *done) {
+    return mail_wait(w, until, done);
 }
 
 bool work_done(struct work *w) {

@@ -32,7 +32,7 @@ static enum error measure_config_add(struct advising *g, const char *text) {
 static struct unsimulated measure_left_out(const struct run_config *c) {
     struct unsimulated u = measured_unknown(c);
     if (u.key || !c->sharing.plan.alone) return u;
-    return (struct unsimulated){c->sharing.share->key, c->sharing.share->without};
+    return (struct unsimulated){c->sharing.key, c->sharing.share->without};
 }
 
 static enum error measure_leave_out(struct advising *g) {

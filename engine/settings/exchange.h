@@ -27,6 +27,7 @@ struct ddp_config {
 };
 struct ps_config {
     int64_t servers, partition; /* partition: bytes */
+    int64_t staleness;          /* as of dp_config */
     int place;                  /* enum ps_place */
     bool overlap;
 };

@@ -16,7 +16,7 @@ struct step_batch;
 struct mode_stats {
     int64_t sent, received, lane_ns;
     int64_t dense, packed; /* compressed gradients: bytes that they would have taken, and took */
-    /* dp.staleness, the server: updates from one gradient each, how many others had come since
+    /* A server that does not wait: updates from one gradient each, how many others had come since
      * these gradients' weights were given away, in all and at most. Workers: nanoseconds of their
      * steps, and those that they did not compute in. */
     int64_t updates, old, oldest, stepped_ns, waited_ns;

@@ -56,7 +56,7 @@ static const struct config_field run_fields[] = {
      .also = "gradient_checkpointing|activation_checkpointing|checkpoint_activations|activation_recomputation"},
     {"deterministic", CONFIG_ENUM, AT(deterministic), "true",
      "true: the same run gives the same bits; bitwise: also on any number of devices; false: two runs may differ, "
-     "which makes dp.staleness and NCCL faster",
+     "which makes staleness and NCCL faster",
      .choices = "false|true|bitwise"},
     {"cuda", CONFIG_SECTION, AT(cuda), .extra = &cuda_section},
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},

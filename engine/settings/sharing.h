@@ -48,6 +48,9 @@ struct sharing {
     struct exchange_plan plan;     /* the share's */
     bool compressed;               /* gradients travel in fewer bytes; else as they are */
     const char *title;             /* of the server, for people; "": there is none */
+    const char *key;               /* that asks for this way, where a run learns otherwise than by the gradient of the
+                                      whole batch; NULL: it does not */
+    int64_t staleness;             /* steps that a worker may be ahead of the slowest; -1: any number; 0: all wait */
     int servers;                   /* ranks that compute nothing, the first of the group */
     int servers_here;              /* of them, those of this node: the first has all */
     int owners;                    /* ranks that have parts, where there are parts: the servers, or as many of all

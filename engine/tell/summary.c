@@ -89,7 +89,7 @@ static void json_loss(const struct summary *s, struct json *j) {
 }
 
 static void json_staleness(const struct staleness *s, struct json *j) {
-    int64_t bound = s->of->dp.staleness;
+    int64_t bound = s->of->sharing.staleness;
     json_open(j, "staleness", '{');
     if (bound < 0)
         json_string(j, "bound", "unbounded");

@@ -75,8 +75,8 @@ struct summary { /* what the end of a run says */
     const char *planted;             /* what goes wrong on purpose, NULL: nothing */
     const char *compress;            /* how gradients were, NULL: not */
     double dense, packed;            /* bytes that they would have taken, and took, over all ranks */
-    struct staleness {               /* dp.staleness */
-        const struct run_config *of; /* NULL: it was 0 */
+    struct staleness {               /* of a server that does not wait */
+        const struct run_config *of; /* NULL: it waits */
         double mean, most;           /* updates between the weights of a gradient and its own */
         double idle;                 /* workers: share of their steps in which they did not compute */
     } stale;

@@ -54,9 +54,9 @@ void banner_show(struct progress *p, const struct trainer *t) {
                      (long long)c->inject.fault.step, (long long)t->steps);
     if (c->sharing.plan.by_turns && t->optim->adaptive && t->standing.workers > 1)
         progress_say(p,
-                     "warning: each step is %d updates (dp.staleness), and %s goes as far in each, however small its "
-                     "gradient: lower optimizer.lr to compare with dp.staleness 0",
-                     t->standing.workers, t->optim->section.name);
+                     "warning: each step is %d updates (%s), and %s goes as far in each, however small its "
+                     "gradient: lower optimizer.lr to compare with %s 0",
+                     t->standing.workers, c->sharing.key, t->optim->section.name, c->sharing.key);
     if (c->ema.decay > 0)
         progress_say(p, "ema %.9g: evaluation is of the averaged weights, and so is ema.safetensors of a checkpoint",
                      c->ema.decay);

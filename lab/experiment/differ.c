@@ -20,7 +20,7 @@ static bool differ_is_any(const char *key, const char *const *of) {
 /* How gradients are used: what that does to losses is a question that may be asked. */
 static bool differ_is_sharing(const char *key) {
     for (const struct share_row *const *row = share_rows(); *row; row++)
-        if (differ_is_under(key, (*row)->key)) return true;
+        if (differ_is_under(key, (*row)->keys[0]) || differ_is_under(key, (*row)->keys[1])) return true;
     return false;
 }
 

@@ -20,7 +20,7 @@ struct unsimulated measured_unknown(const struct run_config *c) {
         {c->sharing.plan.alone && c->ddp.sync.state == SYNC_AVERAGE, "ddp.sync.state", "local"},
         {c->sync_batchnorm, "sync_batchnorm", "false"},
         {c->sharing.brought, "dp.scatter", "direct"},
-        {c->sharing.plan.by_turns, c->sharing.share->key, c->sharing.share->without},
+        {c->sharing.plan.by_turns, c->sharing.key, c->sharing.share->without},
         {strcmp(c->comm.algorithm, "auto") && !scheme_is_known(scheme_find(c->comm.algorithm)), "comm.algorithm",
          "auto"},
     };

@@ -4,11 +4,9 @@
 #include "engine/train/trainer.h"
 #include "transport/group.h"
 
-struct mailbox;
 struct place {
     struct group_params group; /* who and where the ranks are; the rest is the configuration's */
     const char *algorithm;     /* what comm.algorithm: auto means here */
-    struct mailbox *box;       /* of ranks that share their memory and take turns (exchange_plan.by_turns); else NULL */
 };
 extern const struct place place_alone;
 /* mode_row.launch */

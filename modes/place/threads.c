@@ -3,7 +3,6 @@
 #include "modes/place/place.h"
 
 #include "engine/settings/run_config.h"
-#include "modes/share/mailbox.h"
 #include "transport/launch/launch.h"
 
 struct start {
@@ -22,11 +21,8 @@ enum error threads_launch(const struct job *job, int *exit_code) {
     struct meeting *meeting;
     *exit_code = 0;
     TRY(meeting_create(size, &meeting));
-    struct start s = {job, {{.link = "thread", .size = size, .meeting = meeting}, "star", NULL}};
-    enum error err = ERR_NONE;
-    if (c->sharing.plan.by_turns) err = mailbox_create(c->devices.count, &s.place.box);
-    if (err == ERR_NONE) err = launch_threads(size, run_rank, &s);
-    mailbox_free(s.place.box);
+    struct start s = {job, {{.link = "thread", .size = size, .meeting = meeting}, "star"}};
+    enum error err = launch_threads(size, run_rank, &s);
     meeting_free(meeting);
     return err;
 }

@@ -194,7 +194,7 @@ const struct share_row share_average = {
              .nafter = 1,
              .after = {{MOVE_ALL_REDUCE, .doing = "average of the weights"}},
              .alone = true},
-    .key = "ddp.sync",
+    .keys = {"ddp.sync"},
     .without = "1",
     .check = average_check,
     .ops = {.open = average_open, .close = average_close, .update = average_update, .describe = average_describe}};

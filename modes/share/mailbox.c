@@ -1,173 +1,144 @@
-/* One mutex. What is waited for is looked at under it after every waking, so no wake-up is lost. */
+/* The server alone keeps the state: the workers know no more than its last word. */
 #include "modes/share/mailbox.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/log.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
-enum state { COMPUTING, READY, TAKEN, ANSWERED };
+enum { SERVER = 0, TO_SERVER = 1, TO_WORKER = 2 /* tags */, LATE_WORDS = 160 };
+enum word { ALIVE, TAKEN, GIVEN, MET };
+enum state { COMPUTING, READY, SERVED };
 struct slot { /* of a worker */
     enum state state;
     int64_t step;   /* that it computes */
     int64_t since;  /* ns: when it began to */
-    int64_t ticket; /* READY, ANSWERED: in which order */
+    int64_t ticket; /* READY: in which order */
+    int64_t spoken; /* ns: when the server last said something to it */
+    int64_t word;   /* what */
+    struct work *saying;
+    bool warned;
 };
 struct mailbox {
-    pthread_mutex_t mutex;
+    struct group *group;
+    double timeout;
     int workers;
-    int64_t tickets, alive; /* alive, ns: when the server was last seen */
-    int64_t answers, received;
+    int64_t heard; /* the word of the other end, which 'hearing' receives */
+    int source;    /* its rank */
+    struct work *hearing, *saying, *giving;
+    int given; /* the worker that 'giving' sends to */
+    int64_t step, tickets;
     struct slot slot[];
 };
 
-enum error mailbox_create(int workers, struct mailbox **out) {
+enum error mailbox_create(struct group *g, double timeout, struct mailbox **out) {
     void *memory;
+    int workers = group_size(g) - 1;
     TRY(memory_alloc(sizeof(struct mailbox) + (size_t)workers * sizeof(struct slot), &memory));
     struct mailbox *m = *out = memory;
+    m->group = g;
+    m->timeout = timeout;
     m->workers = workers;
-    pthread_mutex_init(&m->mutex, NULL);
     return ERR_NONE;
 }
 
 void mailbox_free(struct mailbox *m) {
-    if (!m) return;
-    pthread_mutex_destroy(&m->mutex);
     memory_free(m);
 }
 
-static void wake_worker(struct group *g, int worker) {
-    group_wake(g, worker + 1);
+static int64_t mailbox_ns(const struct mailbox *m, double timeouts) {
+    return (int64_t)(m->timeout * timeouts * 1e9);
+}
+
+/* Sends *word, which must not change before the next word on the same *work. */
+static enum error mailbox_say(struct mailbox *m, int peer, const int64_t *word, struct work **work) {
+    const struct group_message message = {.buf = (int64_t *)(uintptr_t)word,
+                                          .count = 1,
+                                          .type = DTYPE_I64,
+                                          .peer = peer,
+                                          .tag = peer == SERVER ? TO_SERVER : TO_WORKER};
+    return group_post(m->group, &message, work);
+}
+
+/* Waits for a word until then; *heard says whether there was one: m->heard, of m->source. */
+static enum error mailbox_hear(struct mailbox *m, int peer, int64_t until, bool *heard) {
+    const struct group_message message = {.buf = &m->heard,
+                                          .count = 1,
+                                          .type = DTYPE_I64,
+                                          .peer = peer,
+                                          .tag = peer == SERVER ? TO_WORKER : TO_SERVER,
+                                          .source = &m->source};
+    if (!m->hearing) TRY(group_take(m->group, &message, &m->hearing));
+    enum error err = work_wait_until(m->hearing, until, heard);
+    if (*heard) m->hearing = NULL;
+    return err;
 }
 
 /* ---- workers ---- */
 
-static void slot_start(struct slot *s, int64_t now) {
-    s->state = COMPUTING;
-    s->since = now;
+static enum error mailbox_await(struct mailbox *m, enum word word) {
+    static const double silence = 2; /* timeouts */
+    char late[LATE_WORDS];
+    do {
+        bool heard;
+        TRY(mailbox_hear(m, SERVER, clock_ns() + mailbox_ns(m, silence), &heard));
+        if (heard) continue;
+        snprintf(late, sizeof late, "rank 0, the server, has taken no gradient and sent no weights for %.3g s",
+                 silence * m->timeout);
+        return group_late(m->group, late);
+    } while (m->heard != (int64_t)word);
+    return ERR_NONE;
 }
 
-void mailbox_post(struct mailbox *m, struct group *g, int worker) {
-    pthread_mutex_lock(&m->mutex);
-    m->slot[worker].state = READY;
-    m->slot[worker].ticket = m->tickets++;
-    pthread_mutex_unlock(&m->mutex);
-    group_wake(g, 0);
+enum error mailbox_offer(struct mailbox *m, int64_t step) {
+    if (m->saying) TRY(work_wait(m->saying));
+    m->step = step;
+    TRY(mailbox_say(m, SERVER, &m->step, &m->saying));
+    return mailbox_await(m, TAKEN);
 }
 
-static bool is_taken(const struct mailbox *m, const struct slot *s) {
-    (void)m;
-    return s->state != READY;
+enum error mailbox_await_weights(struct mailbox *m) {
+    return mailbox_await(m, GIVEN);
 }
 
-/* Weights leave one after the other. */
-static bool in_turn(const struct mailbox *m, const struct slot *s) {
-    return s->state == ANSWERED && s->ticket == m->received;
-}
-
-/* Whether anything is to come of it: a gradient, if only after its weights. */
-static bool is_due(const struct mailbox *m, const struct slot *s) {
-    return s->state == COMPUTING || in_turn(m, s);
-}
-
-static bool all_have(const struct mailbox *m, const struct slot *s) {
-    for (int w = 0; w < m->workers; w++) {
-        const struct slot *of = &m->slot[w];
-        if (of->step < s->step || (of->step == s->step && of->state == ANSWERED)) return false;
-    }
-    return true;
-}
-
-struct look { /* of one wait */
-    struct mailbox *m;
-    int worker; /* that waits; or that the server waits for, perhaps any */
-    bool (*met)(const struct mailbox *m, const struct slot *s);
-    int64_t began;
-    int taken;
-};
-
-static bool is_met(void *user) {
-    const struct look *l = user;
-    pthread_mutex_lock(&l->m->mutex);
-    bool met = l->met(l->m, &l->m->slot[l->worker]);
-    pthread_mutex_unlock(&l->m->mutex);
-    return met;
-}
-
-static bool server_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
-    const struct look *l = user;
-    pthread_mutex_lock(&l->m->mutex);
-    *since = l->m->alive > l->began ? l->m->alive : l->began;
-    pthread_mutex_unlock(&l->m->mutex);
-    snprintf(words, GROUP_WORDS, "rank 0, the server, has taken no gradient and sent no weights for");
-    return true;
-}
-
-static enum error worker_await(struct mailbox *m, struct group *g, int worker,
-                               bool (*met)(const struct mailbox *m, const struct slot *s)) {
-    struct look l = {.m = m, .worker = worker, .met = met, .began = clock_ns()};
-    return group_await(g, &(struct group_wait){is_met, server_late, &l});
-}
-
-enum error mailbox_await_taking(struct mailbox *m, struct group *g, int worker) {
-    return worker_await(m, g, worker, is_taken);
-}
-
-enum error mailbox_await(struct mailbox *m, struct group *g, int worker) {
-    return worker_await(m, g, worker, in_turn);
-}
-
-enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker) {
-    return worker_await(m, g, worker, all_have);
-}
-
-/* A worker that waits on is not woken. */
-void mailbox_received(struct mailbox *m, struct group *g, int worker) {
-    pthread_mutex_lock(&m->mutex);
-    m->alive = clock_ns();
-    m->received++;
-    slot_start(&m->slot[worker], m->alive);
-    for (int w = 0; w < m->workers; w++) {
-        struct slot *s = &m->slot[w];
-        if (in_turn(m, s)) s->since = m->alive;
-        if (is_due(m, s)) wake_worker(g, w);
-    }
-    pthread_mutex_unlock(&m->mutex);
+enum error mailbox_await_all(struct mailbox *m) {
+    return mailbox_await(m, MET);
 }
 
 /* ---- the server ---- */
 
+static enum error slot_say(struct mailbox *m, int worker, enum word word) {
+    struct slot *s = &m->slot[worker];
+    if (s->saying) TRY(work_wait(s->saying));
+    s->word = (int64_t)word;
+    s->spoken = clock_ns();
+    return mailbox_say(m, worker + 1, &s->word, &s->saying);
+}
+
+static void slot_start(struct slot *s) {
+    s->state = COMPUTING;
+    s->since = clock_ns();
+    s->warned = false;
+}
+
+/* Tells those that wait that the server is there. */
+static enum error mailbox_reassure(struct mailbox *m) {
+    int64_t due = clock_ns() - mailbox_ns(m, 0.25);
+    for (int w = 0; w < m->workers; w++)
+        if (m->slot[w].state != COMPUTING && m->slot[w].spoken < due) TRY(slot_say(m, w, ALIVE));
+    return ERR_NONE;
+}
+
 void mailbox_begin(struct mailbox *m, int64_t step) {
-    pthread_mutex_lock(&m->mutex);
-    int64_t now = m->alive = clock_ns();
     for (int w = 0; w < m->workers; w++) {
         struct slot *s = &m->slot[w];
         s->step = step;
-        if (s->state == COMPUTING) slot_start(s, now); /* it may have posted already */
+        if (s->state != READY) slot_start(s); /* it may be already */
     }
-    pthread_mutex_unlock(&m->mutex);
 }
 
-void mailbox_alive(struct mailbox *m) {
-    pthread_mutex_lock(&m->mutex);
-    m->alive = clock_ns();
-    pthread_mutex_unlock(&m->mutex);
-}
-
-void mailbox_answer(struct mailbox *m, struct group *g, int worker) {
-    struct slot *s = &m->slot[worker];
-    pthread_mutex_lock(&m->mutex);
-    m->alive = clock_ns();
-    s->step++;
-    slot_start(s, m->alive);
-    s->state = ANSWERED;
-    s->ticket = m->answers++;
-    pthread_mutex_unlock(&m->mutex);
-    wake_worker(g, worker);
-}
-
-/* The worker whose gradient is to be taken next, -1: there is none. */
-static int ready_find(const struct mailbox *m, int worker) {
+/* The worker whose gradient is to be taken next; -1: there is none. */
+static int slot_find_ready(const struct mailbox *m, int worker) {
     int found = -1;
     for (int w = 0; w < m->workers; w++) {
         const struct slot *s = &m->slot[w];
@@ -177,37 +148,72 @@ static int ready_find(const struct mailbox *m, int worker) {
     return found;
 }
 
-static bool mailbox_ready(void *user) {
-    struct look *l = user;
-    pthread_mutex_lock(&l->m->mutex);
-    l->m->alive = clock_ns();
-    l->taken = ready_find(l->m, l->worker);
-    if (l->taken >= 0) l->m->slot[l->taken].state = TAKEN;
-    pthread_mutex_unlock(&l->m->mutex);
-    return l->taken >= 0;
-}
-
-/* The worker that began first, of those that are awaited: the group's words on who is late. */
-static bool worker_late(void *user, int64_t *since, char words[GROUP_WORDS]) {
-    const struct look *l = user;
-    int late = -1;
-    pthread_mutex_lock(&l->m->mutex);
-    for (int w = 0; w < l->m->workers; w++) {
-        const struct slot *s = &l->m->slot[w];
-        if (!is_due(l->m, s) || (l->worker != MAILBOX_ANY && w != l->worker)) continue;
-        if (late < 0 || s->since < *since) late = w, *since = s->since;
+/* Of those that are awaited, the one that began first may be late. */
+static enum error mailbox_check_late(struct mailbox *m, int worker) {
+    char late[LATE_WORDS];
+    struct slot *first = NULL;
+    if (m->giving && work_done(m->giving)) TRY(mailbox_settle(m));
+    for (int w = 0; w < m->workers; w++) {
+        struct slot *s = &m->slot[w];
+        if (s->state != COMPUTING || (worker != MAILBOX_ANY && w != worker) || (m->giving && m->given == w)) continue;
+        if (!first || s->since < first->since) first = s;
     }
-    if (late >= 0)
-        snprintf(words, GROUP_WORDS, "rank %d has not sent its gradient of step %lld within", late + 1,
-                 (long long)l->m->slot[late].step);
-    pthread_mutex_unlock(&l->m->mutex);
-    return late >= 0;
+    int64_t waited = first ? clock_ns() - first->since : 0;
+    if (waited < mailbox_ns(m, 1) && (waited < mailbox_ns(m, 1.0 / 6) || first->warned)) return ERR_NONE;
+    snprintf(late, sizeof late, "rank %d has not sent its gradient of step %lld within %.3g s",
+             (int)(first - m->slot) + 1, (long long)first->step, clock_seconds(waited));
+    if (waited >= mailbox_ns(m, 1)) return group_late(m->group, late);
+    first->warned = true;
+    log_warn("%s", late);
+    return ERR_NONE;
 }
 
-enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out) {
-    struct look l = {.m = m, .worker = worker, .taken = -1};
-    enum error err = group_await(g, &(struct group_wait){mailbox_ready, worker_late, &l});
-    *out = l.taken;
-    if (err == ERR_NONE) wake_worker(g, l.taken);
-    return err;
+/* Hears what all workers have said, and waits for a while where none has. */
+static enum error mailbox_listen(struct mailbox *m) {
+    enum { NOW = 1 };
+    int64_t until = clock_ns() + mailbox_ns(m, 1.0 / 24);
+    for (bool heard = true; heard; until = NOW) {
+        TRY(mailbox_hear(m, GROUP_ANY, until, &heard));
+        if (!heard) continue;
+        struct slot *s = &m->slot[m->source - 1];
+        s->state = READY;
+        s->step = m->heard;
+        s->ticket = m->tickets++;
+        s->spoken = clock_ns();
+    }
+    return mailbox_reassure(m);
+}
+
+enum error mailbox_take(struct mailbox *m, int worker, int *out) {
+    while ((*out = slot_find_ready(m, worker)) < 0) {
+        TRY(mailbox_listen(m));
+        TRY(mailbox_check_late(m, worker));
+    }
+    m->slot[*out].state = SERVED;
+    return slot_say(m, *out, TAKEN);
+}
+
+enum error mailbox_settle(struct mailbox *m) {
+    if (!m->giving) return ERR_NONE;
+    struct work *work = m->giving;
+    m->giving = NULL;
+    TRY(work_wait(work));
+    if (m->slot[m->given].state == COMPUTING) slot_start(&m->slot[m->given]);
+    return mailbox_reassure(m);
+}
+
+enum error mailbox_give(struct mailbox *m, int worker, const float *weights, int64_t n, bool meets) {
+    TRY(mailbox_settle(m));
+    TRY(slot_say(m, worker, GIVEN));
+    TRY(group_send(m->group, GROUP_COMM(&m->giving), weights, n, DTYPE_F32, worker + 1));
+    m->given = worker;
+    m->slot[worker].step++;
+    if (!meets) slot_start(&m->slot[worker]);
+    return ERR_NONE;
+}
+
+enum error mailbox_meet(struct mailbox *m) {
+    TRY(mailbox_settle(m));
+    for (int w = 0; w < m->workers; w++) TRY(slot_say(m, w, MET));
+    return ERR_NONE;
 }

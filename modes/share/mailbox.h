@@ -1,38 +1,43 @@
-/* Who has something for whom, among the threads of one process: the server of share/stale.c learns
- * here in which order gradients are ready, and the workers when their weights are coming. The bytes
- * themselves travel through the group, and all waits are the group's (group_await): of a worker
- * since it has received, or might have begun to; of the server since anybody last saw it do
- * anything. So a worker that waits here, and not in a call of the group, may wait for as long as the
- * server needs for the others. g is the calling rank's; rank 0 serves, rank w + 1 is worker w. */
+/* Which worker may exchange with a server that does not wait, and when (stale.c): a protocol of words, each of them one
+ * number in a message by tag (group_post). Gradients and weights travel by send and recv.
+ *
+ *   worker   READY     its gradient of the next step is ready
+ *   server   TAKEN     it receives that gradient next: sent sooner, its deadline would run while others are served
+ *            GIVEN     it sends the weights next, to one worker at a time
+ *            MET       all workers have the weights of the step at which they meet
+ *            ALIVE     it is busy with others
+ *
+ * The server says something to each worker that waits at least every fourth of the group's timeout, so a worker may wait
+ * for as long as the server needs for the others, but a server that is silent for twice the timeout is late. A worker is
+ * late that has had its weights for longer than the timeout and has no gradient ready. Each rank has its own end of it.
+ * The server is rank 0, and worker w is rank w + 1. */
 #pragma once
 #include "transport/group.h"
 
 struct mailbox;
 enum { MAILBOX_ANY = -1 };
 
-MUST_CHECK enum error mailbox_create(int workers, struct mailbox **out);
+MUST_CHECK enum error mailbox_create(struct group *g, double timeout, struct mailbox **out);
 void mailbox_free(struct mailbox *m);
 
 /* ---- workers ---- */
-/* The gradient of this worker's next step is ready. */
-void mailbox_post(struct mailbox *m, struct group *g, int worker);
-/* Waits until the server takes the worker's gradient, and so receives it next: what is sent sooner would have its deadline run
- * while others are served. */
-MUST_CHECK enum error mailbox_await_taking(struct mailbox *m, struct group *g, int worker);
-/* Waits until the worker has been answered, and all that were answered before it have received. */
-MUST_CHECK enum error mailbox_await(struct mailbox *m, struct group *g, int worker);
-/* Notes that the worker has its weights: it computes now, and the next worker's leave. */
-void mailbox_received(struct mailbox *m, struct group *g, int worker);
-/* Waits until all have received what this rank has, where all meet. */
-MUST_CHECK enum error mailbox_await_all(struct mailbox *m, struct group *g, int worker);
+/* Says that the gradient of this worker's step is ready, and waits until the server takes it. */
+MUST_CHECK enum error mailbox_offer(struct mailbox *m, int64_t step);
+/* Waits until the weights are on their way to this worker. */
+MUST_CHECK enum error mailbox_await_weights(struct mailbox *m);
+/* Waits until all workers have theirs, where they meet. */
+MUST_CHECK enum error mailbox_await_all(struct mailbox *m);
 
 /* ---- the server ---- */
 /* Notes that all workers begin to compute now, 'step' being their next. */
 void mailbox_begin(struct mailbox *m, int64_t step);
-/* Waits until a gradient is ready, and takes the one that has been so for longest, or that of one worker. It is
- * then the server's. */
-MUST_CHECK enum error mailbox_take(struct mailbox *m, struct group *g, int worker, int *out);
-/* The server works on something else: no wait for it is in vain. */
-void mailbox_alive(struct mailbox *m);
-/* The weights for that worker are on their way, after those of the workers that were answered before. */
-void mailbox_answer(struct mailbox *m, struct group *g, int worker);
+/* Waits until a gradient is ready, and takes the one that has been so for longest, or that of one worker. The caller
+ * receives it next. */
+MUST_CHECK enum error mailbox_take(struct mailbox *m, int worker, int *out);
+/* Sends n floats of weights to that worker, on the communication lane: they must not change until mailbox_settle. meets:
+ * it then waits for the others. */
+MUST_CHECK enum error mailbox_give(struct mailbox *m, int worker, const float *weights, int64_t n, bool meets);
+/* Waits until all weights that were given have left. */
+MUST_CHECK enum error mailbox_settle(struct mailbox *m);
+/* All have the weights of a step at which they meet. */
+MUST_CHECK enum error mailbox_meet(struct mailbox *m);

@@ -55,6 +55,6 @@ const struct share_row share_neighbour = {
              .nafter = 1,
              .after = {{MOVE_NEIGHBOUR, .doing = "mean with a neighbour"}},
              .alone = true},
-    .key = "ddp.sync",
+    .keys = {"ddp.sync"},
     .without = "1",
     .ops = {.open = neighbour_open, .close = neighbour_close, .update = average_update, .describe = average_describe}};

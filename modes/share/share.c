@@ -18,6 +18,7 @@ const struct share_row *const *share_rows(void) {
 void share_take(struct resolve *r, const struct share_row *row) {
     r->c->sharing.share = row;
     r->c->sharing.plan = row->plan;
+    r->c->sharing.key = row->keys[0];
 }
 
 void shares_check(struct resolve *r) {

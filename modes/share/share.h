@@ -15,9 +15,9 @@
 struct resolve;
 struct share_row {
     struct exchange_plan plan;
-    /* The key that asks for it, where a run learns otherwise than by the gradient of the whole batch, and the value of
-     * that key which leaves it out; NULL: it learns as a single device does. */
-    const char *key, *without;
+    /* The keys that ask for it, each of its mode, where a run learns otherwise than by the gradient of the whole batch, and
+     * the value which leaves it out; NULL: it learns as a single device does. */
+    const char *keys[2], *without;
     bool subtrees; /* a rank's subtrees may leave each by itself: as dispatch.apart says, trainer.arena.apart */
     /* For the configuration of any run, in any mode: adds errors about keys that ask for this share if it is not
      * possible. */
@@ -31,6 +31,8 @@ const struct share_row *const *share_rows(void); /* NULL after the last */
 
 /* mode_row.choose: gradients are shared in this way. */
 void share_take(struct resolve *r, const struct share_row *row);
+/* The same of a server that does not wait, as a mode's key with that bound asks for. */
+void share_take_stale(struct resolve *r, const char *key, int64_t bound);
 /* mode_row.check: of all shares. */
 void shares_check(struct resolve *r);
 

@@ -1,4 +1,4 @@
-/* A parameter server that does not wait (dp.staleness). A worker gives its gradient to the server
+/* A parameter server that does not wait (dp.staleness, ps.staleness). A worker gives its gradient to the server
  * and goes on with the weights that it gets back; the server steps the optimizer for each gradient
  * by itself. Nobody waits for the slowest, and no gradient is of quite the weights that it is
  * applied to.
@@ -11,7 +11,8 @@
  * A step of the run is as many gradients as there are workers, whose ever they are, so the run has
  * the samples and the bytes of a synchronous one: (W-1) K in and as much out of the server's port
  * for each step, W counting the server. Both ways are busy at once: while weights leave, on the
- * communication lane, the next gradient comes in. The weights change only when they have left.
+ * communication lane, the next gradient comes in. The weights change only when they have left. Which worker may
+ * exchange, and when, is the mailbox's (mailbox.h): there are as few assumptions about the link as in any other mode.
  *
  * Who is next:
  *
@@ -38,7 +39,6 @@ struct worker {    /* as the server sees it */
     int64_t done;  /* steps whose gradient is applied */
     int64_t given; /* steps after which it has been given weights */
     int64_t from;  /* update that its weights are of */
-    struct work *sending;
 };
 struct share {
     struct trainer *t;
@@ -61,13 +61,13 @@ static enum error stale_open(struct mode *m) {
     struct share *a = m->share = memory;
     a->t = t;
     a->group = m->team.group;
-    a->box = m->place->box;
     a->in_turn = c->deterministic != DETERMINISTIC_FALSE;
-    a->bound = c->dp.staleness < 0 ? INT64_MAX : c->dp.staleness;
-    return ERR_NONE;
+    a->bound = m->how->staleness < 0 ? INT64_MAX : m->how->staleness;
+    return mailbox_create(a->group, c->comm.timeout, &a->box);
 }
 
 static void stale_close(struct mode *m) {
+    if (m->share) mailbox_free(m->share->box);
     memory_free(m->share);
 }
 
@@ -85,25 +85,12 @@ static void stale_describe(const struct mode *m, char *line, size_t size) {
     const struct emulate_config *e = &a->t->config->comm.emulate;
     char bound[32] = "unbounded";
     if (a->bound != INT64_MAX) snprintf(bound, sizeof bound, "%lld", (long long)a->bound);
-    snprintf(line, size, "each gradient by itself over %sthread, %s, staleness %s (gradients %s)",
-             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", m->how->title, bound,
+    snprintf(line, size, "each gradient by itself over %s%s, %s, staleness %s (gradients %s)",
+             e->bandwidth > 0 || e->latency > 0 ? "emulated " : "", m->place->group.link, m->how->title, bound,
              a->in_turn ? "in turn" : "in order of arrival");
 }
 
 /* ---- the server ---- */
-
-/* The last weights have left: they may change. */
-static enum error settle_all(struct share *a) {
-    for (int w = 0; w < a->t->standing.workers; w++) {
-        struct work *work = a->worker[w].sending;
-        if (!work) continue;
-        a->worker[w].sending = NULL;
-        group_note(a->group, "weights to workers", a->t->at.step);
-        TRY(work_wait(work));
-        mailbox_alive(a->box);
-    }
-    return ERR_NONE;
-}
 
 static int64_t least_done(const struct share *a) {
     int64_t least = INT64_MAX;
@@ -112,9 +99,12 @@ static int64_t least_done(const struct share *a) {
     return least;
 }
 
+static bool worker_meets(const struct share *a, const struct worker *w) {
+    return w->done == a->stop_at || trainer_meets(a->t, w->done);
+}
+
 static bool may_go_on(const struct share *a, const struct worker *w, int64_t least) {
-    bool meets = w->done == a->stop_at || trainer_meets(a->t, w->done);
-    return meets ? least == w->done : w->done - least <= a->bound;
+    return worker_meets(a, w) ? least == w->done : w->done - least <= a->bound;
 }
 
 /* Gives the weights to all workers that may go on, and with them the sums of the step so far. */
@@ -128,10 +118,10 @@ static enum error give_weights(struct share *a, const struct step_sums *sums) {
     for (int i = 0; i < t->standing.workers; i++) {
         struct worker *w = &a->worker[i];
         if (w->given == w->done || !may_go_on(a, w, least)) continue;
-        TRY(group_send(a->group, GROUP_COMM(&w->sending), t->arena.values, n, DTYPE_F32, i + 1));
+        group_note(a->group, "weights to workers", t->at.step);
+        TRY(mailbox_give(a->box, i, t->arena.values, n, worker_meets(a, w)));
         w->given = w->done;
         w->from = a->updates;
-        mailbox_answer(a->box, a->group, i);
     }
     return ERR_NONE;
 }
@@ -147,10 +137,9 @@ static enum error take_gradient(struct share *a, int i, struct worker **out) {
     int w = -1;
     int64_t mark = clock_ns();
     group_note(a->group, "waiting for a gradient", t->at.step);
-    TRY(mailbox_take(a->box, a->group, a->in_turn ? i : MAILBOX_ANY, &w));
+    TRY(mailbox_take(a->box, a->in_turn ? i : MAILBOX_ANY, &w));
     TRY(group_recv(a->group, GROUP_INLINE, t->arena.grads[0], t->model->arena_floats, DTYPE_F32, w + 1));
-    mailbox_alive(a->box);
-    TRY(settle_all(a));
+    TRY(mailbox_settle(a->box));
     trainer_phase(t, PHASE_COMM, &mark);
     *out = &a->worker[w];
     return ERR_NONE;
@@ -196,8 +185,8 @@ static enum error server_serve(struct share *a) {
     }
     sums.stop = t->at.step + 1 == a->stop_at;
     trainer_set_sums(t, &sums);
-    bool ends = sums.stop || !isfinite(sums.loss) || trainer_meets(t, t->at.step + 1);
-    return ends ? settle_all(a) : ERR_NONE;
+    if (!isfinite(sums.loss)) return mailbox_settle(a->box);
+    return sums.stop || trainer_meets(t, t->at.step + 1) ? mailbox_meet(a->box) : ERR_NONE;
 }
 
 /* ---- a worker ---- */
@@ -206,20 +195,17 @@ static enum error worker_exchange(struct share *a) {
     struct trainer *t = a->t;
     struct work *work;
     int64_t n = t->model->arena_floats;
-    int me = t->standing.worker;
     group_note(a->group, "waiting for the server", t->at.step);
-    mailbox_post(a->box, a->group, me);
-    TRY(mailbox_await_taking(a->box, a->group, me));
+    TRY(mailbox_offer(a->box, t->at.step + 1));
     group_note(a->group, "gradient to the server", t->at.step);
     TRY(group_send(a->group, GROUP_INLINE, t->arena.grads[0], n, DTYPE_F32, 0));
     group_note(a->group, "waiting for weights", t->at.step);
-    TRY(mailbox_await(a->box, a->group, me));
+    TRY(mailbox_await_weights(a->box));
     TRY(group_recv(a->group, GROUP_COMM(&work), t->arena.values, n, DTYPE_F32, 0));
     TRY(work_wait(work));
-    mailbox_received(a->box, a->group, me);
     TRY(trainer_get_sums(t));
     bool meets = t->sums.stop || trainer_meets(t, t->at.step + 1);
-    return meets ? mailbox_await_all(a->box, a->group, me) : ERR_NONE;
+    return meets ? mailbox_await_all(a->box) : ERR_NONE;
 }
 
 static enum error work_on(struct mode *m) {
@@ -237,25 +223,37 @@ static enum error stale_update(struct mode *m) {
 }
 
 static enum error stale_settle(struct mode *m) {
-    return settle_all(m->share);
+    return mailbox_settle(m->share->box);
 }
 
-/* A key that dp.staleness excludes, with both places. */
+/* ---- the configuration ---- */
+
+void share_take_stale(struct resolve *r, const char *key, int64_t bound) {
+    struct sharing *s = &r->c->sharing;
+    share_take(r, &share_stale);
+    s->key = key;
+    s->staleness = bound;
+    s->overlap = s->streams = false;
+    s->owners = 0;
+    s->cut = (struct cutting){INT64_MAX, INT64_MAX}; /* a gradient is one message */
+}
+
+/* A key that the staleness excludes, with both places. */
 static void refuse_beside(struct resolve *r, const char *why, const char *path, const char *value, const char *hint) {
-    config_error(r->e, resolve_find(r, "dp.staleness"), false,
-                 "'dp.staleness': %s, but %s is '%s' (%s)\n%s, or dp.staleness: 0", why, path, value,
-                 resolve_place(r, resolve_find(r, path)), hint);
+    const char *key = r->c->sharing.key;
+    config_error(r->e, resolve_find(r, key), false, "'%s': %s, but %s is '%s' (%s)\n%s, or %s: 0", key, why, path,
+                 value, resolve_place(r, resolve_find(r, path)), hint, key);
 }
 
 static void stale_check(struct resolve *r) {
     const struct run_config *c = r->c;
     if (c->sharing.share != &share_stale) return;
-    if (!c->sharing.servers)
+    if (!c->sharing.servers && c->sharing.place == PLACE_THREADS)
         refuse_beside(r, "a server that does not wait must be dedicated", "dp.server",
                       c->dp.server == SERVER_SHARED ? "shared" : "sharded", "use dp.server: dedicated");
-    if (c->dp.scatter == SCATTER_SERVER)
+    if (c->sharing.brought)
         refuse_beside(r, "devices are not in the same step", "dp.scatter", "server", "use dp.scatter: direct");
-    if (c->dp.overlap == DP_OVERLAP_ON)
+    if (c->sharing.place == PLACE_THREADS && c->dp.overlap == DP_OVERLAP_ON)
         refuse_beside(r, "a gradient travels when it is complete", "dp.overlap", resolve_find(r, "dp.overlap")->text,
                       "use dp.overlap: auto");
     if (c->ema.decay > 0) refuse_beside(r, "each gradient is an update of its own", "ema", "on", "use ema: off");
@@ -272,7 +270,7 @@ static void stale_check(struct resolve *r) {
 }
 
 const struct share_row share_stale = {.plan = {.update = UPDATE_BY_ROOT, .by_turns = true},
-                                      .key = "dp.staleness",
+                                      .keys = {"dp.staleness", "ps.staleness"},
                                       .without = "0",
                                       .check = stale_check,
                                       .ops = {.open = stale_open,

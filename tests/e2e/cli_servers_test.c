@@ -182,6 +182,8 @@ static void refusals(void **state) {
         {"ps={servers: 3, place: workers}", "3 servers on workers, but there are 2"},
         {"optimizer.shard=true", "in mode ps the servers have the optimizer's state"},
         {"ddp.sync=4", "mode is not 'ddp'"},
+        {"ps={servers: 2, staleness: 1}", "no worker would get weights of one state"},
+        {"ps={place: workers, staleness: 1}", "a server that does not wait (set by --set) computes nothing else"},
         {"comm.compress=fp16", "'comm.compress' is for mode ddp"},
         {"comm.order=ring", "order 'ring' adds in a circle of ranks, which servers do not form"},
         {"comm.algorithm=tree", "algorithm 'tree' is for gradients that all ranks add"},

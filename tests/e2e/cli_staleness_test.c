@@ -148,6 +148,49 @@ static void it_goes_on_from_any_other(void **state) {
     }
 }
 
+/* ---- mode ps: the same over any link ---- */
+
+static void processes_give_the_bits_of_threads(void **state) {
+    (void)state;
+    static const char *const ways[][3] = {{"mode=dp", "dp={server: dedicated, staleness: 2}", "comm.link=auto"},
+                                          {"mode=ps", "ps.staleness=2", "comm.link=shm"},
+                                          {"mode=ps", "ps.staleness=unbounded", "comm.link=tcp"},
+                                          {"mode=ps", "ps.staleness=2", "comm.link=hosts"}};
+    char first[80] = "";
+    for (int i = 0; i < 4; i++) {
+        char dir[32];
+        snprintf(dir, sizeof dir, "turns-%d", i);
+        const char *const more[] = {ways[i][0], ways[i][1], ways[i][2], "eval=25st", "train=60st", NULL};
+        run(dir, more);
+        assert_code(0);
+        if (i) assert_string_equal(program_string(&p, "weights_sha256"), first);
+        snprintf(first, sizeof first, "%s", program_string(&p, "weights_sha256"));
+        assert_float_equal(program_number(&p, "staleness.most"), 3, 0);
+    }
+    training_says(&p, "each gradient by itself over hosts, 1 server, staleness 2 (gradients in turn)");
+}
+
+/* Rank 0 is the server. Killed it is named, asked to stop it stops the run, and so does a worker. */
+static void lost_and_asked_to_stop(void **state) {
+    (void)state;
+    static const char *const orders[] = {"deterministic=true", "deterministic=false"};
+    static const char *const on[] = {"comm.link=shm", "comm.link=tcp"};
+    for (int i = 0; i < 8; i++) {
+        char dir[32], who[64];
+        int rank = i / 4 * 2, asked = i / 2 % 2;
+        snprintf(dir, sizeof dir, "lost-%d", i);
+        snprintf(who, sizeof who, "rank %d was killed by signal 9", rank);
+        const char *const more[] = {"mode=ps",         "ps.staleness=1",    on[i % 2],
+                                    orders[i / 2 % 2], "train=100000000st", NULL};
+        training_begin(&p, dir, more);
+        kill(program_rank(&p, rank, 5), asked ? SIGTERM : SIGKILL);
+        training_ends(&p, 5);
+        assert_code(asked ? 143 : 75);
+        if (!asked) training_says(&p, who);
+        training_gone();
+    }
+}
+
 /* ---- comparing ---- */
 
 static void compared_as_the_question_alone(void **state) {
@@ -192,6 +235,8 @@ int main(void) {
         cmocka_unit_test(asked_to_stop),
         cmocka_unit_test(killed_and_resumed_it_is_the_same),
         cmocka_unit_test(it_goes_on_from_any_other),
+        cmocka_unit_test(processes_give_the_bits_of_threads),
+        cmocka_unit_test(lost_and_asked_to_stop),
         cmocka_unit_test(compared_as_the_question_alone),
     };
     return cmocka_run_group_tests_name("staleness", tests, NULL, NULL);

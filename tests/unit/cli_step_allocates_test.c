@@ -36,7 +36,7 @@ static enum error ddp_thread(void *user, int rank) {
     const struct start *s = user;
     struct meeting *meeting;
     TRY(meeting_join(s->fd, ranks, &meeting));
-    const struct place place = {{.link = "shm", .size = ranks, .meeting = meeting}, "auto", NULL};
+    const struct place place = {{.link = "shm", .size = ranks, .meeting = meeting}, "auto"};
     enum error err = trainer_run(s->job, rank, &place);
     meeting_free(meeting);
     return err;

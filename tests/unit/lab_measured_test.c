@@ -31,7 +31,12 @@ static struct measured_step step = {.load = 1e-3,
 
 static struct run_config config_of(const struct share_row *share, int devices) {
     return (struct run_config){
-        .sharing = {.share = share, .plan = share->plan, .every = 1, .cut.first = 1 << 20, .cut.cap = 25 << 20},
+        .sharing = {.share = share,
+                    .plan = share->plan,
+                    .key = share->keys[0],
+                    .every = 1,
+                    .cut.first = 1 << 20,
+                    .cut.cap = 25 << 20},
         .devices = {.kind = "cpu", .count = devices},
         .batch = {.size = 64, .shards = 8, .accumulate = 1},
         .comm = {.algorithm = "auto", .order = COMM_ORDER_TREE, .emulate = {.bandwidth = 125e6}}};

@@ -66,6 +66,7 @@ static const struct row {
     {"dp.scatter=server", PLACE, {"mode=dp"}},
     {"dp.overlap=true", PLACE, {"mode=dp"}},
     {"dp.staleness=1", PLACE, {"mode=dp", "dp.server=dedicated"}},
+    {"ps.staleness=1", PLACE, {"mode=ps"}},
     {"ps.servers=2", PLACE, {"mode=ps"}},
     {"ps.place=workers", PLACE, {"mode=ps"}},
     {"ps.partition=64KB", PLACE, {"mode=ps"}},

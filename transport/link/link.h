@@ -32,7 +32,6 @@ struct call {
     uint32_t sequence; /* of calls on this lane; compared */
 };
 
-struct group_wait;
 struct meeting;
 struct link_params {
     int rank, size;
@@ -141,9 +140,6 @@ struct link_ops {
     /* While this rank waits for something else than its peers, now and then: fails the link when one
      * of them has died. NULL: the link sees it without being asked. */
     enum error (*lost)(struct link *l, int lane);
-    /* group_await and group_wake, on lane 0. NULL, both: ranks do not share their memory. */
-    enum error (*await)(struct link *l, const struct group_wait *w);
-    void (*wake)(struct link *l, int peer);
     /* Sets the current work of this rank, for the others' messages. */
     void (*note)(struct link *l, const char *doing, int64_t step);
 };

@@ -241,8 +241,6 @@ const struct link_ops link_thread = {
     .row = &link_rows[COMM_LINK_THREAD],
     .summary = "memory of one process",
     .open = open_thread,
-    .await = shared_await,
-    .wake = shared_wake,
     SHARED_LINK_OPS,
 };
 

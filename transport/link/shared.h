@@ -14,7 +14,6 @@ struct shared {
     uint64_t space;         /* process_space of this rank */
     bool lent[LANES];       /* there is memory behind what the board lends this rank */
     _Atomic bool poked;     /* the wait in arrival is to end */
-    int64_t warned;         /* since when the rank is late that await has warned of */
     _Atomic int watched;    /* the rank that was looked at last, whether it has died */
     /* Pipes behind which there is memory, as this rank knows: (LINK_WAYS, 2, size), those to and those from each. */
     _Atomic bool opened[];
@@ -33,8 +32,6 @@ bool shared_left(struct link *l, int rank);
 enum error shared_fail(struct link *l, enum error err, const char *reason);
 enum error shared_failure(struct link *l);
 enum error shared_lost(struct link *l, int lane);
-enum error shared_await(struct link *l, const struct group_wait *w);
-void shared_wake(struct link *l, int peer);
 
 /* ---- waiting (wait.c) ---- */
 

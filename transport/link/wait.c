@@ -7,7 +7,6 @@
 #include "engine/base/clock.h"
 #include "engine/base/futex.h"
 #include "engine/base/log.h"
-#include "transport/base/await.h"
 #include "transport/link/shared.h"
 
 #include <errno.h>
@@ -287,39 +286,4 @@ enum error gate_pass(struct shared *s, int lane, bool entering, uint32_t sequenc
             bell_ring(b);
     }
     return ERR_NONE;
-}
-
-/* ---- what is no call ---- */
-
-static enum error await_check_late(struct shared *s, const struct group_wait *w) {
-    char words[GROUP_WORDS], text[REASON_MAX];
-    double timeout = s->link.params.timeout;
-    int64_t since;
-    if (!w->late(w->user, &since, words)) return ERR_NONE;
-    double waited = clock_seconds(clock_ns() - since);
-    if (waited < timeout / 6 || (waited < timeout && since == s->warned)) return ERR_NONE;
-    s->warned = since;
-    snprintf(text, sizeof text, "%s %.3g s", words, waited);
-    if (waited >= timeout) return shared_fail(&s->link, ERR_TIMEOUT, text);
-    log_warn("%s", text);
-    return ERR_NONE;
-}
-
-enum error shared_await(struct link *l, const struct group_wait *w) {
-    struct shared *s = (struct shared *)l;
-    struct bell *b = &s->me->bell[0];
-    enum error err = ERR_NONE;
-    for (;;) {
-        uint32_t rung = atomic_load(&b->rung);
-        atomic_store(&b->awaited, ANY_PEER);
-        if ((err = shared_failure(l)) != ERR_NONE || (err = await_check_late(s, w)) != ERR_NONE || w->over(w->user))
-            break;
-        bell_sleep(b, rung, l->params.timeout);
-    }
-    atomic_store(&b->awaited, AWAKE);
-    return err;
-}
-
-void shared_wake(struct link *l, int peer) {
-    wake_peer((struct shared *)l, 0, peer);
 }

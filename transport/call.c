@@ -92,20 +92,26 @@ struct call call_of(const struct group *g, const struct collective *c, uint32_t 
     return (struct call){.what = (uint64_t)kind | (uint64_t)c->sum.type << 8 | (uint64_t)c->sum.op << 16 |
                                  (uint64_t)c->carried << 24 | root << 32,
                          .count = call_common_count(g, c),
-                         .detail = kind_has_parts(c->kind) ? parts_digest(c->part, g->size) : (uint64_t)c->apart,
+                         .detail = kind_has_parts(c->kind)           ? parts_digest(c->part, g->size)
+                                   : c->kind == KIND_OPEN && g->algo ? g->algo->mark
+                                                                     : (uint64_t)c->apart,
                          .sequence = sequence};
 }
 
-static void call_open_text(int64_t settings, char out[DESCRIBED_MAX]) {
+static void call_open_text(int64_t settings, uint64_t mark, char out[DESCRIBED_MAX]) {
     int n;
     const struct algo_ops *const *list = algo_list(&n);
     uint64_t algo = (uint64_t)settings >> 32 & 255;
     unsigned leaves = (uint64_t)settings >> 48;
-    char tree[32] = "";
+    char tree[32] = "", plugin[32];
+    snprintf(plugin, sizeof plugin, "plug-in %.7llx", (unsigned long long)mark);
     if (leaves) snprintf(tree, sizeof tree, ", %u leaves", leaves);
     snprintf(out, DESCRIBED_MAX, "open(algorithm %s, order %s, idle %u%s%s)",
-             algo < (uint64_t)n ? list[algo]->name : "auto", (settings & 255) == ORDER_RING ? "ring" : "tree",
-             (unsigned)(settings >> 8 & 0xffffff), tree, settings >> 40 & 1 ? ", with accelerators" : "");
+             algo < (uint64_t)n ? list[algo]->name
+             : mark             ? plugin
+                                : "auto",
+             (settings & 255) == ORDER_RING ? "ring" : "tree", (unsigned)(settings >> 8 & 0xffffff), tree,
+             settings >> 40 & 1 ? ", with accelerators" : "");
 }
 
 /* "all_reduce(f32, 1024, sum)". What a peer shows is read as if it could be anything. */
@@ -123,7 +129,7 @@ static void call_text(const struct call *c, const char *receive, char out[DESCRI
         snprintf(more + strlen(more), sizeof more - strlen(more), ", parts %08x", (unsigned)c->detail);
     if (c->what >> 24 & 1) snprintf(more + strlen(more), sizeof more - strlen(more), ", on an accelerator");
     if (kind == KIND_OPEN)
-        call_open_text(c->count, out);
+        call_open_text(c->count, c->detail, out);
     else if (kind == KIND_ALL_TO_ALL)
         snprintf(out, DESCRIBED_MAX, "%s(%s)", kind_name(kind), dtype_name(type));
     else if (kind == KIND_BARRIER || kind == KIND_ALLOC)
@@ -157,13 +163,15 @@ static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
 
 void call_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     char bytes[32];
+    bool own = c->algo && c->algo->mark && c->algo->run[c->kind];
     if (kind_has_peer(c->kind))
         message_words(c, out);
     else if (c->kind == KIND_OPEN)
         snprintf(out, DESCRIBED_MAX, "the group");
     else
-        snprintf(out, DESCRIBED_MAX, "%s %u (%s)", kind_name(c->kind), (unsigned)c->call.sequence,
-                 text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
+        snprintf(out, DESCRIBED_MAX, "%s %u (%s)%s%.60s", kind_name(c->kind), (unsigned)c->call.sequence,
+                 text_of_bytes((double)bytes_of(c, c->sum.count), bytes), own ? " by plug-in " : "",
+                 own ? strrchr(c->algo->name, '/') + 1 : "");
 }
 
 void call_describe(void *user, int lane, char out[DESCRIBED_MAX]) {

@@ -55,6 +55,9 @@ MUST_CHECK enum error tree_set(struct node *root, const char *assignment, struct
 /* The same with a value that has been read, and a path alone: errors are at the value's place. The value is copied. */
 MUST_CHECK enum error tree_put(struct node *root, const char *path, const struct node *value, struct pool *pool,
                                struct config_errors *e);
+/* Adds key: text to a map, with the place and source of 'like'. */
+MUST_CHECK enum error tree_add(struct pool *pool, struct node *map, const char *key, const char *text,
+                               const struct node *like);
 /* Takes "a" or "a.b" out of the tree, if it is there. */
 void tree_drop(struct node *map, const char *path);
 /* Makes the path of a scalar absolute; the path comes after 'before' ("file:", or ""). A path in a file is relative to

@@ -158,3 +158,15 @@ struct node *tree_copy(const struct node *root, struct pool *pool) {
         if (!(copy->items[i] = tree_copy(root->items[i], pool))) return NULL;
     return copy->items ? copy : NULL;
 }
+
+enum error tree_add(struct pool *pool, struct node *map, const char *key, const char *text, const struct node *like) {
+    struct node *node = pool_alloc(pool, sizeof *node);
+    struct node **items = pool_alloc(pool, sizeof *items * ((size_t)map->count + 1));
+    if (!node || !items) return ERR_MEMORY;
+    *node = *like;
+    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL, node->count = 0;
+    if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
+    items[map->count++] = node;
+    map->items = items;
+    return ERR_NONE;
+}

@@ -44,6 +44,7 @@ static inline int optim_kind(int group, bool matrix) {
 void optim_rule(const struct optim_ops *ops, const void *config, const struct optim_step *s, struct rule *out);
 void optim_rule_group(const struct optim_ops *ops, const void *config, const struct optim_step *s, int group,
                       struct rule *out);
+/* The engine's own; after the last stands the row of plug-ins (plugin.h). optim_variants has all. */
 const struct optim_ops *const *optim_kinds(int *count);
 extern const struct config_variants optim_variants;
 

@@ -1,7 +1,7 @@
 /* The configuration of compressed gradients: comm.compress. The implementation is in modes/share/compress_*.c, one
  * file for each kind. */
 #pragma once
-#include "engine/config/schema.h"
+#include "engine/config/plugged.h"
 
 enum compress_kind {
 #define COMPRESS(name) COMPRESS_##name,
@@ -10,7 +10,10 @@ enum compress_kind {
     COMPRESS_KINDS
 };
 struct compress_config { /* of all kinds */
-    double ratio;        /* topk: share of the values that travels */
+    double ratio;        /* topk, randomk: share of the values that travels */
     int64_t rank;        /* powersgd: of the factors */
+    struct plugged_config plugged;
 };
 extern const struct config_variants compress_variants;
+/* The kind's name; a plug-in's path. */
+const char *compress_name(const struct config_variant *compress);

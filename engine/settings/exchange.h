@@ -34,7 +34,8 @@ struct ps_config {
 struct comm_config {
     int backend;           /* enum comm_backend */
     int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
-    const char *algorithm; /* auto | a name of algos.def */
+    const char *algorithm; /* auto | a name of algos.def | the path of a plug-in */
+    const char *sha256;    /* of that plug-in, once resolved; else NULL */
     int order;             /* enum comm_order, likewise */
     double timeout, heartbeat;
     const char *interface; /* address or name; auto */

@@ -59,3 +59,6 @@ MUST_CHECK enum error resolve_end(struct resolve *r);
 
 /* ---- resolve_trace.c: which steps are traced ---- */
 void resolve_trace(struct resolve *r);
+
+/* ---- resolve_plugins.c: what plug-ins say of themselves ---- */
+MUST_CHECK enum error resolve_plugins(struct resolve *r);

@@ -2,6 +2,7 @@
  * other. */
 #include "engine/base/leaves.h"
 #include "engine/base/links.h"
+#include "engine/base/plugin.h"
 #include "engine/device/runtime.h"
 #include "engine/settings/resolve.h"
 
@@ -191,7 +192,12 @@ void resolve_algorithm(struct resolve *r) {
     bool even = !strcmp(name, "halving_doubling"), fits = !even || is_power_of_two(devices);
     if (any_number(name) || !strcmp(name, "native") || c->sharing.place == PLACE_ALONE || devices > shards) return;
     const struct node *at = resolve_find(r, "comm.algorithm");
-    resolve_clash(r, c->comm.order == COMM_ORDER_RING, "comm.algorithm",
+    bool own = plugin_is_path(name), apart = device_find(c->devices.kind)->runtime->apart;
+    resolve_clash(
+        r, own && (c->sharing.place != PLACE_PROCESSES || apart), "comm.algorithm",
+        "plug-in '{comm.algorithm}' all-reduces the host's memory between processes, but mode is '{mode}' and "
+        "devices are '{devices}'\nuse mode ddp on cpu, or comm.algorithm: auto");
+    resolve_clash(r, !own && c->comm.order == COMM_ORDER_RING, "comm.algorithm",
                   "algorithm '{comm.algorithm}' cannot add in order 'ring' ({at comm.order})\n"
                   "use ring, direct or star");
     if (c->comm.order == COMM_ORDER_RING) return;

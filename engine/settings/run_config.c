@@ -6,6 +6,7 @@
 #include "engine/base/file.h"
 #include "engine/base/text.h"
 #include "engine/data/find.h"
+#include "engine/settings/compress.h"
 #include "engine/settings/loss.h"
 #include "engine/settings/run_resolve.h"
 #include <ctype.h>
@@ -13,20 +14,6 @@
 #include <string.h>
 
 /* ---- short forms ---- */
-
-/* Adds key: text to a map, with the place and source of 'like'. */
-static enum error add_scalar(struct pool *pool, struct node *map, const char *key, const char *text,
-                             const struct node *like) {
-    struct node *node = pool_alloc(pool, sizeof *node);
-    struct node **items = pool_alloc(pool, sizeof *items * ((size_t)map->count + 1));
-    if (!node || !items) return ERR_MEMORY;
-    *node = *like;
-    node->kind = NODE_SCALAR, node->key = key, node->text = text, node->items = NULL, node->count = 0;
-    if (map->count) memcpy(items, map->items, sizeof *items * (size_t)map->count);
-    items[map->count++] = node;
-    map->items = items;
-    return ERR_NONE;
-}
 
 static struct node *scalar_get(const struct node *map, const char *key) {
     struct node *node = node_get(map, key);
@@ -41,7 +28,7 @@ static enum error expand_lr_scale(struct run_settings *s) {
         struct node *base = scalar_get(map, rules[i]);
         if (!base || node_get(map, "rule") || node_get(map, "base")) continue;
         base->key = "base";
-        return add_scalar(s->pool, map, "rule", rules[i], base);
+        return tree_add(s->pool, map, "rule", rules[i], base);
     }
     return ERR_NONE;
 }
@@ -51,7 +38,7 @@ static enum error expand_model(struct run_settings *s) {
     struct node *model = node_get(s->tree, "model"), place = {.source = "default"};
     if (!model || model->kind != NODE_MAP) return ERR_NONE;
     if (node_get(model, "zoo") || node_get(model, "layers") || node_get(model, "")) return ERR_NONE;
-    return add_scalar(s->pool, model, "zoo", RUN_MODEL_STANDARD, &place);
+    return tree_add(s->pool, model, "zoo", RUN_MODEL_STANDARD, &place);
 }
 
 /* The set of this name; NULL: there is none. */
@@ -110,13 +97,13 @@ static enum error expand_data(struct run_settings *s, struct config_errors *e) {
         data->kind = NODE_MAP, data->text = NULL, data->items = NULL, data->count = 0;
     if (files.kind < 0) return ERR_NONE;
     if (path == data)
-        TRY(add_scalar(s->pool, data, "train", place.text, &place));
+        TRY(tree_add(s->pool, data, "train", place.text, &place));
     else if (path == bare)
         bare->key = "train";
     else if (bare) /* --set data.train takes the place of 'data: PATH', which tree_set put first */
         data->items++, data->count--;
-    if (files.val && !node_get(data, "val")) TRY(add_scalar(s->pool, data, "val", files.val, &none));
-    return add_scalar(s->pool, data, dataset_variants.name, dataset_variants.at(files.kind)->name, &none);
+    if (files.val && !node_get(data, "val")) TRY(tree_add(s->pool, data, "val", files.val, &none));
+    return tree_add(s->pool, data, dataset_variants.name, dataset_variants.at(files.kind)->name, &none);
 }
 
 size_t run_name_character(const char *c) {
@@ -146,7 +133,7 @@ static enum error add_name(struct run_settings *s, const char *path) {
     }
     if (*name == '.' || *name == '-' || !*name) name = pool_printf(s->pool, "run%s", name);
     struct node like = {.source = "auto"};
-    return name ? add_scalar(s->pool, s->tree, "name", name, &like) : ERR_MEMORY;
+    return name ? tree_add(s->pool, s->tree, "name", name, &like) : ERR_MEMORY;
 }
 
 /* ---- loading ---- */
@@ -195,6 +182,8 @@ static enum error settle(const struct run_ask *ask, struct run_settings *s, stru
     TRY(add_name(s, ask->path));
     TRY(expand_model(s));
     TRY(expand_lr_scale(s));
+    TRY(plugged_expand(node_get(node_get(s->tree, "comm"), "compress"), compress_variants.name, s->pool));
+    TRY(plugged_expand(node_get(s->tree, "optimizer"), optim_variants.name, s->pool));
     TRY(expand_data(s, e));
     TRY(go_on(config_read(&run_schema, s->tree, s->pool, e, &s->config)));
     struct data_config *data = &s->config.data;

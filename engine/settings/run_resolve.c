@@ -3,6 +3,7 @@
  * configuration runs anywhere as it did here. */
 #include "engine/settings/run_resolve.h"
 #include "engine/base/leaves.h"
+#include "engine/base/plugin.h"
 #include "engine/device/runtime.h"
 #include "engine/model/spec.h"
 #include "engine/optim/schedule.h"
@@ -417,7 +418,9 @@ static void check_metrics(struct resolve *r) {
 enum error run_resolve(struct run_settings *s, const struct run_ask *ask, struct config_errors *e) {
     struct resolve r = {&s->config, s->tree, s->pool, e};
     s->mode = resolve_mode(&r, ask->modes);
-    resolve_check_name(&r, "comm.algorithm", ask->algorithms, "auto", NULL);
+    TRY(resolve_plugins(&r));
+    if (!s->config.comm.algorithm || !plugin_is_path(s->config.comm.algorithm))
+        resolve_check_name(&r, "comm.algorithm", ask->algorithms, "auto", NULL);
     check_run_name(&r);
     check_log_dir(&r);
     check_dashboard(&r);

@@ -2,6 +2,7 @@
  * and nothing that decides where. */
 #include "engine/base/log.h"
 #include "engine/base/text.h"
+#include "engine/optim/plugin.h"
 #include "engine/save/checkpoint.h"
 #include "engine/settings/run_config.h"
 #include "engine/train/internal.h"
@@ -66,15 +67,15 @@ const char *trainer_identity(const struct job *job) {
         const char *text = n ? one_line(n, pool) : "";
         all = text ? pool_printf(pool, "%s%s=%s\n", all, keys[i], text) : NULL;
     }
-    const struct optim_ops *o = trainer_optim(&job->settings->config);
+    const char *optimizer = optim_identity(&job->settings->config.optimizer.kind, pool);
     char planted[INJECT_TEXT];
     inject_identity(&job->settings->config, planted);
     const char *inject = *planted ? pool_printf(pool, "inject=%s\n", planted) : "";
     const char *freeze = given_line(node_get(job->settings->tree, "optimizer"), "freeze", pool);
     double decay = job->settings->config.ema.decay;
     const char *ema = decay > 0 ? pool_printf(pool, "ema=%.17g\n", decay) : "";
-    if (!all || !inject || !freeze || !ema) return NULL;
-    return pool_printf(pool, "%soptimizer=%s\n%s%s%s", all, o->section.name, freeze, ema, inject);
+    if (!all || !optimizer || !inject || !freeze || !ema) return NULL;
+    return pool_printf(pool, "%soptimizer=%s\n%s%s%s", all, optimizer, freeze, ema, inject);
 }
 
 enum error job_check_resume(const struct job *job, const char *path, int64_t *step) {

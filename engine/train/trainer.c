@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/device/runtime.h"
+#include "engine/optim/plugin.h"
 #include "engine/optim/schedule.h"
 
 #include <math.h>
@@ -400,6 +401,8 @@ enum error trainer_open(struct trainer *t) {
     affinity_note();
     t->standing.allocator = allocator_heap;
     t->optim = trainer_optim(c);
+    TRY(optim_plugin_open(&c->optimizer.groups, &c->optimizer.kind));
+    plugin_set_patience(PATIENCE * c->comm.timeout);
     t->rate.growth = lr_factor(c);
     t->rate.base = optim_lr(c->optimizer.kind.config) * t->rate.growth;
     TRY(open_data(t));

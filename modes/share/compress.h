@@ -1,5 +1,6 @@
 /* The interface between compressed.c and the kinds of compression, one file each: compress_NAME.c. */
 #pragma once
+#include "engine/base/plugin.h"
 #include "modes/share/share.h"
 
 struct compress;
@@ -13,7 +14,8 @@ struct packet {    /* of a bucket */
     struct work *work;
 };
 struct compress_ops {
-    bool feedback;
+    bool feedback;                         /* of a plug-in, it says so itself */
+    const struct engine_compressor *coder; /* of compress_coded.c */
     /* Memory of one bucket: wire and back, by compress_alloc. All ranks alike. */
     enum error (*open)(struct compress *c, struct packet *p);
     enum error (*send)(struct compress *c, struct packet *p, struct dispatch how);
@@ -30,13 +32,27 @@ struct compress {
     struct group *group;
     int count; /* of buckets */
     struct packet *packets;
-    struct work *header;    /* the arena's travels apart, as it is */
-    float *rest;            /* of the whole arena */
-    int64_t *parts;         /* twice ranks + 1, for the kinds' calls */
-    void *own;              /* the kind's */
+    struct work *header;                   /* the arena's travels apart, as it is */
+    float *rest;                           /* of the whole arena */
+    int64_t *parts;                        /* twice ranks + 1, for the kinds' calls */
+    void *own;                             /* the kind's */
+    const struct engine_compressor *coder; /* of kinds that are a coder, and: */
+    const struct plugin *plugin;           /* whose it is; NULL: the engine's */
+    double parameter[ENGINE_PARAMETERS];
     struct share_ops owner; /* of the update */
     int64_t before;         /* bytes sent before this step's gradients */
     int64_t dense, packed;  /* that gradients would have taken, and took */
 };
 /* Memory that peers read. Collective. */
 MUST_CHECK enum error compress_alloc(struct compress *c, size_t bytes, void **out);
+
+/* The functions of kinds that are a coder and nothing else (compress_coded.c): a row is COMPRESS_CODED(&its_coder). */
+MUST_CHECK enum error coded_open(struct compress *c, struct packet *p);
+MUST_CHECK enum error coded_send(struct compress *c, struct packet *p, struct dispatch how);
+MUST_CHECK enum error coded_turn(struct compress *c, struct packet *p, struct dispatch how); /* of blocks alone */
+void coded_receive(struct compress *c, struct packet *p);
+#define COMPRESS_CODED(by, left_over)                                                                                  \
+    {                                                                                                                  \
+        .feedback = left_over, .coder = (by), .open = coded_open, .send = coded_send, .turn = coded_turn,              \
+        .receive = coded_receive                                                                                       \
+    }

@@ -38,7 +38,7 @@ enum error compress_alloc(struct compress *c, size_t bytes, void **out) {
 static enum error open_packets(struct compress *c, const struct buckets *cut) {
     void *memory;
     int64_t n = c->t->model->arena_floats;
-    if (c->ops->feedback) {
+    if (c->coder ? c->coder->feedback : c->ops->feedback) {
         TRY(memory_alloc((size_t)n * sizeof(float), &memory));
         c->rest = memory;
     }
@@ -66,11 +66,16 @@ static enum error open_compress(struct mode *m, struct compress *c) {
                     "higher: each packet waits for its turn until all are packed",
                     m->cut->count, GROUP_WORKS - 1);
     c->ops = kinds[v->index];
+    c->coder = c->ops->coder;
     c->config = v->config;
-    c->name = compress_variants.at(v->index)->name;
+    if (v->index == COMPRESS_plugin) {
+        TRY(plugged_open(&c->config->plugged, PLUGIN_COMPRESSOR, &c->plugin, c->parameter));
+        c->coder = c->plugin->of->compressor;
+    }
+    c->name = compress_name(v);
     c->t = t;
     c->group = m->team.group;
-    if (c->ops->feedback && t->rank == 0 && t->job->resume)
+    if ((c->coder ? c->coder->feedback : c->ops->feedback) && t->rank == 0 && t->job->resume)
         log_warn("checkpoints do not hold what comm.compress: %s had not sent yet: it begins at zero", c->name);
     return open_packets(c, m->cut);
 }
@@ -139,7 +144,7 @@ static enum error compressed_leave(struct mode *m, int b) {
 static enum error turn(struct mode *m, int b) {
     struct compress *c = m->packed;
     struct packet *p = &c->packets[b];
-    if (!c->ops->turn || !p->n) return ERR_NONE;
+    if (!c->ops->turn || (c->coder && !c->coder->block) || !p->n) return ERR_NONE;
     TRY(work_wait(p->work));
     return c->ops->turn(c, p, way_of(m, b));
 }

@@ -14,9 +14,12 @@
 #include <math.h>
 
 enum { STEPS = 6 };
+static const char blocks[] = ENGINE_BINARY_DIR "/plugins/compressor_0.so";
 static const char network[] =
     "{layers: [{conv2d: {out: 8, kernel: 3}}, {batchnorm: {name: a}}, relu, flatten, {linear: 33}, "
     "relu, {linear: 3}]}";
+
+extern const struct compress_ops compress_onebit, compress_randomk;
 
 struct testcase {
     int kind;
@@ -48,7 +51,8 @@ static float gradient(const struct testcase *k, int rank, int step, int64_t i) {
 
 static enum error one_step(struct testcase *k, struct mode *m, int step) {
     struct trainer *t = m->t;
-    for (int64_t i = 0; i < k->model->arena_floats; i++) t->arena.grads[0][i] = gradient(k, t->rank, step, i);
+    for (int64_t i = 0; i < k->model->arena_floats; i++) /* backward writes no gaps, where the last sum is then */
+        if (!is_gap(k->model, i)) t->arena.grads[0][i] = gradient(k, t->rank, step, i);
     for (int i = 0; i < HEADER_FLOATS; i++) t->arena.grads[0][i] = (float)(t->rank + 1000 * i);
     t->at.step = step;
     for (int b = 0; b < m->cut->count; b++) TRY(share_compressed.ops.leave(m, b));
@@ -138,6 +142,15 @@ static int64_t bytes_of(const struct testcase *k, int world) {
         case COMPRESS_int8:
             sum += 2 * ((n + 255) / 256) * 260;
             break;
+        case COMPRESS_onebit:
+            sum += 2 * ((n + 255) / 256) * 36;
+            break;
+        case COMPRESS_randomk:
+            sum += 2 * wanted(k, n) * 4;
+            break;
+        case COMPRESS_plugin: /* four bits in blocks; or 16 bits, from each to all */
+            sum += k->config.plugged.file == blocks ? 2 * ((n + 255) / 256) * 132 : world * 2 * n;
+            break;
         case COMPRESS_topk:
             sum += world * wanted(k, n) * 8;
             break;
@@ -210,6 +223,11 @@ static const struct {
     {COMPRESS_topk, {.ratio = 1}},
     {COMPRESS_powersgd, {.rank = 1}},
     {COMPRESS_powersgd, {.rank = 4}},
+    {COMPRESS_onebit, {0}},
+    {COMPRESS_randomk, {.ratio = 0.05}},
+    {COMPRESS_randomk, {.ratio = 1}},
+    {COMPRESS_plugin, {.plugged.file = blocks}},
+    {COMPRESS_plugin, {.plugged.file = ENGINE_BINARY_DIR "/plugins/wrong_compressor_0.so"}},
 };
 enum { CASES = sizeof kinds / sizeof *kinds };
 
@@ -238,6 +256,72 @@ static void every_kind(void **state) {
                 buckets_fini(&k.cut);
             }
     model_free(m);
+}
+
+/* ---- formulas, written out again ---- */
+
+enum { FEW = 600 };
+
+/* One bucket of one rank, through the kind's own functions: what comes out of x, and is left. */
+static void one_rank(int kind, const struct compress_config *config, const float *x, float *out, float *left) {
+    struct run_config run = {.seed = 5};
+    static struct model none; /* without parameters */
+    static struct trainer t;
+    struct meeting *meeting;
+    struct group *g;
+    t = (struct trainer){.config = &run, .standing.ranks = 1, .at.step = 9, .model = &none};
+    assert_ok(meeting_create(1, &meeting));
+    struct group_params p = {.size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
+    assert_ok(group_open(&p, &g));
+    t.standing.allocator = group_allocator(g);
+    const struct compress_ops *ops = kind == COMPRESS_onebit ? &compress_onebit : &compress_randomk;
+    int64_t parts[4];
+    struct compress c = {.ops = ops, .config = config, .t = &t, .group = g, .parts = parts, .coder = ops->coder};
+    struct packet packet = {.g = out, .rest = left, .begin = HEADER_FLOATS, .n = FEW};
+    memcpy(out, x, FEW * sizeof *x);
+    memset(left, 0, FEW * sizeof *left);
+    assert_ok(ops->open(&c, &packet));
+    assert_ok(ops->send(&c, &packet, GROUP_INLINE));
+    if (ops->turn) assert_ok(ops->turn(&c, &packet, GROUP_INLINE));
+    ops->receive(&c, &packet);
+    group_close(g);
+    meeting_free(meeting);
+}
+
+/* Of a rank alone the sum is its own code, coded again: mean |x| with x's signs, which is its own mean and signs. */
+static void one_bit_is_signs_and_a_mean(void **state) {
+    float x[FEW], out[FEW], left[FEW];
+    (void)state;
+    for (int i = 0; i < FEW; i++) x[i] = (float)sin(i * i + 1.0);
+    one_rank(COMPRESS_onebit, &(struct compress_config){0}, x, out, left);
+    for (int from = 0; from < FEW; from += 256) {
+        int to = from + 256 < FEW ? from + 256 : FEW;
+        double mean = 0;
+        for (int i = from; i < to; i++) mean += fabs((double)x[i]) / (to - from);
+        for (int i = from; i < to; i++) {
+            assert_float_equal(out[i], x[i] < 0 ? -mean : mean, 1e-6);
+            assert_float_equal(left[i], x[i] - (x[i] < 0 ? -mean : mean), 1e-6);
+        }
+    }
+}
+
+/* One of each of k equal stretches goes, the others stay; and where it stood is another in another step. */
+static void random_k_takes_one_of_each_stretch(void **state) {
+    float x[FEW], out[FEW], left[FEW];
+    int first = 0;
+    (void)state;
+    for (int i = 0; i < FEW; i++) x[i] = (float)(i + 1);
+    one_rank(COMPRESS_randomk, &(struct compress_config){.ratio = 0.05}, x, out, left);
+    for (int k = 0; k < 30; k++) {
+        int sent = 0;
+        for (int i = k * 20; i < k * 20 + 20; i++) {
+            assert_true((out[i] == x[i] && left[i] == 0) || (out[i] == 0 && left[i] == x[i]));
+            sent += out[i] != 0;
+            first += out[i] != 0 && i % 20 < 10;
+        }
+        assert_int_equal(sent, 1);
+    }
+    assert_in_range(first, 5, 25); /* of 30 */
 }
 
 /* A gradient that is not finite must show in the sum, or the run would go on as if it were well. */
@@ -310,6 +394,8 @@ static void finds_low_rank(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_kind),
+        cmocka_unit_test(one_bit_is_signs_and_a_mean),
+        cmocka_unit_test(random_k_takes_one_of_each_stretch),
         cmocka_unit_test(bad_gradients_show),
         cmocka_unit_test(finds_low_rank),
     };

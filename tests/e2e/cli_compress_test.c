@@ -25,6 +25,7 @@ static const struct kind {
     {"bf16", "bf16", 1.99, 0.03},       {"fp16", "fp16", 1.99, 0.03},
     {"int8", "int8", 3.9, 0.04},        {"{kind: topk, ratio: 0.02}", "topk", 12, 0.08},
     {"powersgd", "powersgd", 22, 0.05}, {"{kind: powersgd, rank: 8}", "powersgd", 11, 0.05},
+    {"onebit", "onebit", 28, 0.1},      {"{kind: randomk, ratio: 0.1}", "randomk", 9.9, 0.1},
 };
 
 static void trains_nearly_as_well(void **state) {

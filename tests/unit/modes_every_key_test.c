@@ -80,6 +80,7 @@ static const struct row {
     {"comm.backend=host", PLACE},
     {"comm.link=tcp", PLACE},
     {"comm.algorithm=ring", PLACE},
+    {"comm.sha256=00", PLACE, {"comm.algorithm=" ENGINE_BINARY_DIR "/plugins/algorithm_0.so", "comm.order=ring"}},
     {"comm.order=ring", PLACE},
     {"comm.timeout=9s", PLACE},
     {"comm.heartbeat=9s", PLACE},

@@ -749,6 +749,7 @@ static void help(void **state) {
         const char *name = set ? dataset_variants.at(i)->name : optim_variants.at(i - dataset_variants.count)->name;
         char text[64];
         snprintf(text, sizeof text, "%s: %s\n", set ? "data" : "optimizer", name);
+        if (!strcmp(name, "plugin")) continue; /* which cannot do without its file */
         load_good(f, text, NULL);
     }
 }

@@ -118,6 +118,7 @@ struct algo_ops {
     bool small_at_once; /* small all_reduce and reduce may be staged */
     bool hosts_alike;   /* works only on one host or where places.locals is not 0 */
     bool native;        /* works only over links that have collectives of their own */
+    uint64_t mark;      /* of a plug-in: what tells it from any other; else 0 */
     /* The ranks have met, size > 1, count > 0. NULL: the plain way. */
     collective_fn run[COLLECTIVES];
     /* Seconds that a call with so many bytes takes in pipes. NULL: it is not to be chosen for it. */
@@ -128,6 +129,8 @@ struct algo_ops {
 const struct algo_ops *const *algo_list(int *count);
 const char *const *algo_names(void); /* of all of them, NULL-terminated */
 const struct algo_ops *algo_find(const char *name);
+/* The same, or a plug-in by its path, which is opened. */
+MUST_CHECK enum error algo_named(const char *name, const struct algo_ops **out);
 /* Whether it can add in this order where the ranks stand so; several: where a rank gives several terms. */
 bool algo_suits(const struct algo_ops *a, enum order order, const struct places *p, bool several);
 

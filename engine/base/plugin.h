@@ -1,0 +1,39 @@
+/* Plug-ins: shared objects with parts of a user's own (engine/plugin.h), opened once a process and never closed. While
+ * one of their functions runs it is a guest: a crash names its file, and so does a stay that takes too long. */
+#pragma once
+#include "engine/base/digest.h"
+#include "engine/plugin.h"
+
+#include <limits.h>
+#include <stdbool.h>
+
+enum plugin_kind { PLUGIN_ALGORITHM, PLUGIN_COMPRESSOR, PLUGIN_OPTIMIZER, PLUGIN_KINDS };
+const char *plugin_kind_name(enum plugin_kind kind); /* "algorithm" */
+
+struct plugin {
+    char path[PATH_MAX];
+    char digest[SHA256_TEXT]; /* of the file, when it was opened */
+    const struct engine_plugin *of;
+    struct plugin *next;
+};
+
+/* Whether a word is a plug-in's file and no name: it has a '/', or ends in ".so". */
+bool plugin_is_path(const char *text);
+/* Opens the file, which runs code of it, and checks what it exports. digest: the one that it must have; NULL: any.
+ * ERR_INPUT: there is none or it cannot be read; ERR_CONFIG: it is no plug-in, not this one, or not of the kind. */
+MUST_CHECK enum error plugin_open(const char *path, enum plugin_kind kind, const char *digest,
+                                  const struct plugin **out);
+/* How many parameters it declares. */
+int plugin_parameters(const struct engine_plugin *p);
+
+/* ---- guests (plugin_guest.c) ---- */
+
+/* Before the first call: seconds that a function of a plug-in may take by itself before the process ends, which names
+ * it; 0, as at first: any time. */
+void plugin_set_patience(double seconds);
+/* Around each call of a plug-in's function, on the thread that calls it; doing: "all_reduce", static. The engine's own
+ * functions that it calls in turn are host's time: leave before, enter after. */
+void plugin_enter(const struct plugin *p, const char *doing);
+void plugin_leave(void);
+/* What this thread is a guest of; NULL: of none. */
+const struct plugin *plugin_guest(const char **doing);

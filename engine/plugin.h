@@ -1,0 +1,133 @@
+/* Algorithms, compressors and optimizers of your own. A configuration names the shared object:
+ *
+ *     comm: {algorithm: ./mine.so}      comm: {compress: ./mine.so}      optimizer: {name: ./mine.so, lr: 0.1}
+ *
+ * It is built by 'cc -O2 -shared -fPIC -o mine.so mine.c' and exports one constant:
+ *
+ *     ENGINE_PLUGIN const struct engine_plugin engine_plugin = {
+ *         .version = ENGINE_PLUGIN_VERSION, .about = "a ring", .algorithm = &ring};
+ *
+ * 'engine new algorithm NAME' writes a complete example, and 'engine check NAME.so' tries it on every size of group.
+ * Functions may be called by several threads at once, one a rank: they keep no variables of their own. */
+#ifndef ENGINE_PLUGIN_H
+#define ENGINE_PLUGIN_H
+#include <stddef.h>
+#include <stdint.h>
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define ENGINE_PLUGIN_VERSION 1
+#define ENGINE_PLUGIN __attribute__((visibility("default")))
+
+/* ---- an algorithm: how an all-reduce is made of messages ---- */
+
+/* The order in which a sum's terms are added, on which its bits depend. TREE: rank v with rank v + 1, and their sums
+ * likewise (0+1)+(2+3). RING: of N chunks, chunk c in the order c, c+1, ..., N-1, 0, ..., c-1. OWN: any other; the bits
+ * are then promised for one number of ranks alone. */
+enum engine_order { ENGINE_TREE, ENGINE_RING, ENGINE_OWN };
+enum engine_landing {
+    ENGINE_COPY,      /* what comes takes the place of what is there */
+    ENGINE_ADD_LEFT,  /* there = what comes + there */
+    ENGINE_ADD_RIGHT, /* there = there + what comes */
+};
+struct engine_leg { /* one direction of an exchange */
+    int32_t peer, landing;
+    void *data;
+    int64_t count; /* elements */
+};
+/* One all-reduce, on one rank. buf holds this rank's term at first and has to hold the sum at the end. The operation may
+ * be another than a sum (product, minimum, ...): ENGINE_ADD is that operation. */
+struct engine_call {
+    int32_t rank, size; /* size is at least 2 */
+    int64_t count;      /* elements of buf; at least 1 */
+    int64_t bytes;      /* of one element */
+    char *buf;
+    /* Sends and receives at once, and returns when both are done; NULL: nothing in that direction. What is sent and
+     * what is received agree in count. 0, or a failure, which the function has to return at once. */
+    int (*exchange)(struct engine_call *c, const struct engine_leg *out, const struct engine_leg *in);
+    void *engine; /* the engine's own */
+};
+/* The leg of elements [first, first + count) of the buffer. */
+static inline struct engine_leg engine_leg(const struct engine_call *c, int peer, int64_t first, int64_t count,
+                                           int landing) {
+    struct engine_leg leg = {(int32_t)peer, (int32_t)landing, c->buf + first * c->bytes, count};
+    return leg;
+}
+/* Where chunk k of n begins, as ENGINE_RING cuts a buffer: chunk k is [engine_chunk(.., k), engine_chunk(.., k + 1)). */
+static inline int64_t engine_chunk(int64_t count, int n, int k) {
+    return count / n * k + count % n * k / n;
+}
+struct engine_plan {        /* of one rank in one call */
+    int64_t sent, received; /* elements */
+    int64_t steps;          /* exchanges, one after another */
+};
+struct engine_algorithm {
+    int32_t order; /* enum engine_order */
+    /* 0, or what exchange has returned. */
+    int (*all_reduce)(struct engine_call *c);
+    /* What a rank will do. The engine holds every call to it, and predicts times from it. NULL: nothing is declared. */
+    void (*plan)(int32_t rank, int32_t size, int64_t count, struct engine_plan *out);
+};
+
+/* ---- a compressor: gradients in fewer bytes ---- */
+
+struct engine_packet {
+    const double *parameter; /* the values of engine_plugin.parameters, in their order */
+    uint64_t seed;           /* of the run */
+    int64_t step, first;     /* the step, and the place of the first float among all gradients */
+    int32_t rank, size;
+};
+struct engine_compressor {
+    /* Floats that are encoded together. Blocks have owners, one rank each: all ranks send a block to its owner, who adds
+     * them in the order of the ranks, encodes the sum, and sends it to all. 0: a bucket is one block that goes from each
+     * rank to all, who add them in the order of the ranks. */
+    int64_t block;
+    /* 1: what encode leaves in x is added to the next step's gradients (error feedback). 0: it is dropped. */
+    int32_t feedback;
+    /* Bytes on the wire of n floats, the same on all ranks; of blocks it is asked for a whole one. */
+    int64_t (*bytes)(const struct engine_packet *p, int64_t n);
+    /* Writes all of these bytes; x becomes what they lack: x = x - decoded. A float that is not finite has to show. */
+    void (*encode)(const struct engine_packet *p, float *x, int64_t n, void *wire);
+    /* sum += decoded */
+    void (*add)(const struct engine_packet *p, const void *wire, float *sum, int64_t n);
+};
+
+/* ---- an optimizer: what a step makes of a weight ---- */
+
+struct engine_step {
+    const double *parameter;
+    double lr;      /* after schedule and lr_scale, of this group of weights */
+    float scale;    /* the gradient is g * scale: clipping */
+    int32_t matrix; /* 1: of a tensor of two dimensions or more; 0: of a bias or a norm */
+    int64_t t;      /* the number of the update, from 1 */
+};
+struct engine_optimizer {
+    /* Updates n weights, each by itself: any cut of a tensor must give the same bits. m and v are two floats of state a
+     * weight, which begin at 0 and are saved in checkpoints. */
+    void (*step)(const struct engine_step *s, float *w, const float *g, float *m, float *v, int64_t n);
+};
+
+/* ---- what a file exports ---- */
+
+enum { ENGINE_PARAMETERS = 16 };
+struct engine_parameter { /* comm.compress: {kind: ./mine.so, with: {NAME: 0.5}} */
+    const char *name;
+    double standard;
+    const char *about;
+};
+struct engine_plugin {
+    uint32_t version;                          /* ENGINE_PLUGIN_VERSION */
+    const char *about;                         /* one line */
+    const struct engine_parameter *parameters; /* at most ENGINE_PARAMETERS, then one with name NULL; or NULL */
+    /* At least one: */
+    const struct engine_algorithm *algorithm;
+    const struct engine_compressor *compressor;
+    const struct engine_optimizer *optimizer;
+};
+extern ENGINE_PLUGIN const struct engine_plugin engine_plugin;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,72 @@
+/* Plug-ins that a configuration names: whose digest or properties it does not say yet, which are opened for them here. One
+ * that has been resolved is opened by nobody but who needs it. */
+#include "engine/settings/resolve.h"
+
+#include "engine/optim/plugin.h"
+#include "engine/settings/compress.h"
+
+#include <string.h>
+
+/* Opens it as the configuration describes it; what is wrong is an error at the node. *out is NULL then. */
+static enum error plugin_settle(struct resolve *r, struct plugged_config *c, enum plugin_kind kind, const char *section,
+                                const struct plugin **out) {
+    double value[ENGINE_PARAMETERS];
+    const char *file = pool_printf(r->pool, "%s.%s", section, kind == PLUGIN_ALGORITHM ? "algorithm" : "file");
+    const char *key = pool_printf(r->pool, "%s.sha256", section);
+    const struct plugin *p;
+    *out = NULL;
+    if (!file || !key) return ERR_MEMORY;
+    if (plugged_open(c, kind, &p, value) != ERR_NONE) {
+        config_error(r->e, resolve_find(r, file), false, "%s\n%s", error_message(), error_hint());
+        return ERR_NONE;
+    }
+    *out = p;
+    if (c->sha256) return ERR_NONE;
+    const struct node digest = {.kind = NODE_SCALAR, .text = p->digest, .source = "auto"};
+    c->sha256 = p->digest;
+    return tree_put(r->tree, key, &digest, r->pool, r->e);
+}
+
+static enum error resolve_own_order(struct resolve *r, const struct plugin *p) {
+    struct comm_config *c = &r->c->comm;
+    int order = p->of->algorithm->order;
+    bool ring = c->order == COMM_ORDER_RING, tree = c->order == COMM_ORDER_TREE;
+    resolve_clash(r, (ring && order == ENGINE_TREE) || (tree && order == ENGINE_RING), "comm.order",
+                  "plug-in '{comm.algorithm}' ({at comm.algorithm}) does not add in order '{comm.order}'\n"
+                  "use comm.order: auto");
+    if (c->order != COMM_ORDER_AUTO) return ERR_NONE;
+    c->order = order == ENGINE_TREE ? COMM_ORDER_TREE : COMM_ORDER_RING;
+    return resolve_decide(r, "comm.order", order == ENGINE_TREE ? "tree" : "ring");
+}
+
+static enum error resolve_own_algorithm(struct resolve *r) {
+    struct comm_config *c = &r->c->comm;
+    struct node *at = resolve_find(r, "comm.algorithm");
+    const struct plugin *p;
+    if (!c->algorithm || !at || !plugin_is_path(c->algorithm)) {
+        resolve_clash(r, c->sha256 != NULL, "comm.sha256",
+                      "'comm.sha256' is the digest of a plug-in, but comm.algorithm is '{comm.algorithm}'\n"
+                      "leave it out");
+        return ERR_NONE;
+    }
+    TRY(tree_path(at, "comm.algorithm", "", r->pool, r->e));
+    c->algorithm = at->text;
+    if (c->sha256 && c->order != COMM_ORDER_AUTO) return ERR_NONE;
+    struct plugged_config plugged = {.file = c->algorithm, .sha256 = c->sha256};
+    TRY(plugin_settle(r, &plugged, PLUGIN_ALGORITHM, "comm", &p));
+    c->sha256 = plugged.sha256;
+    return p ? resolve_own_order(r, p) : ERR_NONE;
+}
+
+enum error resolve_plugins(struct resolve *r) {
+    const struct plugin *p;
+    struct run_config *c = r->c;
+    struct plugged_config *optimizer = optim_plugged(&c->optimizer.kind);
+    struct compress_config *compress = c->comm.compress.config;
+    TRY(resolve_own_algorithm(r));
+    if (compress && c->comm.compress.index == COMPRESS_plugin && compress->plugged.file && !compress->plugged.sha256)
+        TRY(plugin_settle(r, &compress->plugged, PLUGIN_COMPRESSOR, "comm.compress", &p));
+    if (optimizer && optimizer->file && !optimizer->sha256)
+        TRY(plugin_settle(r, optimizer, PLUGIN_OPTIMIZER, "optimizer", &p));
+    return ERR_NONE;
+}

@@ -1,0 +1,165 @@
+/* Plug-ins in a run, as a user meets them: the example ring gives the built-in ring's bits over every link, the example
+ * optimizer sgd's; one that changes, is none or goes wrong is named with its file; and a run that is only read opens
+ * none. */
+#include "tests/harness/program.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
+static struct program control, other;
+static const char *const small[] = {"model={zoo: mlp, hidden: [24]}",
+                                    "data={set: digits, train: 256, val: 64}",
+                                    "batch={size: 32, shards: 4}",
+                                    "train=12st",
+                                    "threads=1",
+                                    "checkpoint=off",
+                                    "mode=ddp",
+                                    "devices=cpu:3",
+                                    "optimizer={name: sgd, lr: 0.1, momentum: 0.9}",
+                                    NULL};
+
+static void rings_are_one(void **state) {
+    static const char *const links[] = {"comm.link=shm", "comm.link=tcp"};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        program_train(&control, small, SETS("comm.algorithm=ring", links[i]));
+        program_train(&other, small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), links[i]));
+        program_assert_same(&control, &other, "the example ring");
+        assert_non_null(strstr(other.err, "algorithm_0.so over"));
+    }
+    program_train(&other, small, SETS("comm.algorithm=" PLUGIN("algorithm_0"), "ddp.overlap=false"));
+    program_assert_same(&control, &other, "without overlap");
+}
+
+/* The engine's sgd multiplies and adds as the example does. */
+static void momentum_is_sgd(void **state) {
+    (void)state;
+    program_train(&control, small, SETS("seed=3"));
+    program_train(&other, small,
+                  SETS("seed=3", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.1, with: {keep: 0.9}}"));
+    program_assert_same(&control, &other, "the example optimizer");
+    program_train(&other, small, SETS("seed=3", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.1, shard: true}"));
+    program_assert_same(&control, &other, "the example optimizer, in slices");
+    program_train(&other, small, SETS("seed=3", "mode=dp", "optimizer={name: " PLUGIN("optimizer_0") ", lr: 0.1}"));
+    program_assert_same(&control, &other, "the example optimizer, mode dp");
+}
+
+static void compressor_trains(void **state) {
+    (void)state;
+    static const char plain[] = "optimizer={name: sgd, lr: 0.1}";
+    program_train(&control, small, SETS(plain, "train=8ep"));
+    program_train(&other, small, SETS(plain, "train=8ep", "comm.compress=" PLUGIN("compressor_0")));
+    double ratio = program_number(&other, "compress.ratio");
+    if (!(ratio > 6 && ratio < 8)) fail_msg("%g times fewer bytes", ratio);
+    assert_non_null(strstr(other.err, "compressor_0.so)"));
+    double want = program_number(&control, "train.loss"), loss = program_number(&other, "train.loss");
+    if (!(loss < want + 0.1)) fail_msg("a loss of %g, and without compression %g", loss, want);
+}
+
+/* ---- what goes wrong ---- */
+
+static void refuse(const char *set, int code, const char *words, const char *more) {
+    static const char *const base[] = {"mode=ddp", "devices=cpu:3", "train=3st", "comm.timeout=4s", NULL};
+    const char *line[24] = {"run", "--quiet", "--set", set};
+    int n = 4;
+    for (int i = 0; base[i]; i++) line[n++] = "--set", line[n++] = base[i];
+    line[n] = NULL;
+    program_start(&other, line);
+    assert_true(program_wait(&other, 60));
+    if (other.code != code) fail_msg("%s: code %d and not %d\n%s", set, other.code, code, other.err);
+    if (!strstr(other.err, words)) fail_msg("%s: nothing of '%s':\n%s", set, words, other.err);
+    if (more && !strstr(other.err, more)) fail_msg("%s: nothing of '%s':\n%s", set, more, other.err);
+}
+
+static void files_that_are_none(void **state) {
+    char set[700];
+    (void)state;
+    refuse("comm.algorithm=/no/such.so", 78, "plug-in '/no/such.so' cannot be read: No such file", "relative");
+    snprintf(set, sizeof set, "comm.algorithm=%s", scratch_path("folder.so"));
+    assert_int_equal(mkdir(set + strlen("comm.algorithm="), 0777), 0);
+    refuse(set, 78, "is no file but a folder", NULL);
+    refuse("comm.algorithm=" ENGINE_SOURCE_DIR "/examples/plugins/algorithm.c", 78, "is no shared object", "cc -O2");
+    refuse("comm.algorithm=" PLUGIN("compressor_0"), 78, "has no algorithm", NULL);
+    refuse("comm.compress=" PLUGIN("wrong_compressor_10"), 78, "lacks compressor.add", NULL);
+    refuse("comm.algorithm=" PLUGIN("wrong_8"), 78, "is of version 2, and this engine takes version 1", "build it");
+    refuse("comm.compress={kind: " PLUGIN("compressor_0") ", with: {level: 3}}", 78, "has no parameter 'level'",
+           "did you mean 'levels'?");
+    refuse("comm={algorithm: " PLUGIN("algorithm_0") ", order: tree}", 78, "does not add in order 'tree'", NULL);
+    refuse("comm={algorithm: " PLUGIN("algorithm_0") ", sha256: abc}", 78, "has changed: its sha256 was abc", NULL);
+    refuse("comm={algorithm: ring, sha256: abc}", 78, "'comm.sha256' is the digest of a plug-in", NULL);
+}
+
+static const struct {
+    const char *set, *words, *more;
+    int code;
+} wrong[] = {
+    {"comm.algorithm=" PLUGIN("wrong_1"), "wrong_1.so' adds wrongly: element", "engine check tells more", 70},
+    {"comm.algorithm=" PLUGIN("wrong_2"), "by plug-in wrong_2.so within", "in plug-in '", 75},
+    {"comm.algorithm=" PLUGIN("wrong_3"), "by plug-in wrong_3.so within", NULL, 75},
+    {"comm.algorithm=" PLUGIN("wrong_4"), "wrong_4.so': rank", "of a buffer of 52", 70},
+    {"comm.algorithm=" PLUGIN("wrong_5"), "wrong_5.so': rank", "its plan declares", 70},
+    {"comm.algorithm=" PLUGIN("wrong_6"), "wrong_6.so' adds wrongly", NULL, 70},
+    {"comm.algorithm=" PLUGIN("wrong_9"), "wrong_9.so' crashed in all_reduce: signal", NULL, 70},
+    {"comm.algorithm=" PLUGIN("wrong_10"), "wrong_10.so' has been in all_reduce for", "an endless loop", 75},
+    {"comm.algorithm=" PLUGIN("wrong_12"), "wrong_12.so' adds wrongly: element 51 of 52", NULL, 70},
+    {"comm.compress=" PLUGIN("wrong_compressor_6"), "crashed in a compressor's encode", NULL, 70},
+    {"comm.compress=" PLUGIN("wrong_compressor_7"), "has been in a compressor's encode for", NULL, 75},
+    {"optimizer=" PLUGIN("wrong_optimizer_6"), "has been in an optimizer's step for", NULL, 75},
+    {"optimizer=" PLUGIN("wrong_optimizer_7"), "crashed in an optimizer's step", NULL, 70},
+};
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        refuse(wrong[i].set, wrong[i].code, wrong[i].words, wrong[i].more);
+    assert_int_equal(program_orphans(), 0);
+}
+
+/* ---- the file and the run ---- */
+
+static void copy(const char *from, const char *to) {
+    static char bytes[1 << 20];
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    size_t n = fread(bytes, 1, sizeof bytes, in);
+    assert_int_equal(fwrite(bytes, 1, n, out), n);
+    assert_int_equal(fclose(in) | fclose(out), 0);
+}
+
+static void file_that_changes(void **state) {
+    char dir[600], file[600], log[620], optimizer[640];
+    (void)state;
+    snprintf(dir, sizeof dir, "%s", scratch_path("changes"));
+    snprintf(file, sizeof file, "%s", scratch_path("own.so"));
+    snprintf(log, sizeof log, "log.dir=%s", dir);
+    snprintf(optimizer, sizeof optimizer, "optimizer={name: %s, lr: 0.1}", file);
+    copy(PLUGIN("optimizer_0"), file);
+    program_train(&control, small, SETS(log, optimizer, "checkpoint=6st", "train=12st"));
+    program_run(&other, 60, "run", dir, "--set", "train=18st", "--quiet", NULL);
+    if (other.code) fail_msg("%s", other.err);
+    copy(PLUGIN("wrong_optimizer_0"), file);
+    program_run(&other, 60, "run", dir, "--set", "train=24st", "--quiet", NULL);
+    assert_int_equal(other.code, 78);
+    assert_non_null(strstr(other.err, "own.so' has changed: its sha256 was"));
+    /* what only reads it needs no plug-in */
+    assert_int_equal(unlink(file), 0);
+    program_run(&other, 60, "report", dir, NULL);
+    if (other.code) fail_msg("%s", other.err);
+    program_run(&other, 60, "eval", dir, NULL);
+    if (other.code) fail_msg("%s", other.err);
+    program_run(&other, 60, "runs", scratch_path(""), NULL);
+    if (other.code) fail_msg("%s", other.err);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rings_are_one),      cmocka_unit_test(momentum_is_sgd),
+        cmocka_unit_test(compressor_trains),  cmocka_unit_test(files_that_are_none),
+        cmocka_unit_test(mistakes_are_named), cmocka_unit_test(file_that_changes),
+    };
+    return cmocka_run_group_tests_name("plug-ins", tests, NULL, NULL);
+}

@@ -1,0 +1,172 @@
+/* An algorithm of a user's own (engine/plugin.h) as a row: its all-reduce runs over any link's messages, all else is done
+ * in the plain way. It sees places in the order of addition as ranks. What it asks for is checked before it is done, a
+ * failure that it overlooks is not forgotten, and what it has moved must be what it declares. */
+#include "transport/algo/algo.h"
+
+#include "engine/base/plugin.h"
+#include "engine/base/text.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct plugged {
+    struct algo_ops ops;
+    const struct plugin *plugin;
+    struct plugged *next;
+};
+struct visit { /* of a plug-in's function: one call */
+    struct engine_call call;
+    struct collective *c;
+    const struct plugin *plugin;
+    enum error failed; /* the first failure */
+    struct engine_plan moved;
+};
+
+static const struct plugin *plugin_of(const struct collective *c) {
+    return ((const struct plugged *)c->algo)->plugin;
+}
+
+/* ---- an exchange ---- */
+
+/* Whether a leg is within the buffer, or wholly out of it: memory of the plug-in's own. */
+static bool leg_fits(const struct engine_call *c, const struct engine_leg *leg) {
+    uintptr_t lo = (uintptr_t)c->buf, hi = lo + (uintptr_t)(c->count * c->bytes), at = (uintptr_t)leg->data;
+    uintptr_t end = at + (uintptr_t)(leg->count * c->bytes);
+    return (at >= lo && end <= hi) || end <= lo || at >= hi;
+}
+
+static enum error leg_check(const struct engine_call *c, const struct engine_leg *leg) {
+    if (!leg) return ERR_NONE;
+    if (leg->peer < 0 || leg->peer >= c->size || leg->peer == c->rank)
+        return FAIL(ERR_BUG, "rank %d of %d exchanges with rank %d", (int)c->rank, (int)c->size, (int)leg->peer);
+    if (leg->count < 0 || leg->count > INT64_MAX / 8 / c->bytes)
+        return FAIL(ERR_BUG, "rank %d exchanges %lld elements", (int)c->rank, (long long)leg->count);
+    if (leg->landing < ENGINE_COPY || leg->landing > ENGINE_ADD_RIGHT)
+        return FAIL(ERR_BUG, "rank %d has a landing %d", (int)c->rank, (int)leg->landing);
+    if (leg_fits(c, leg)) return ERR_NONE;
+    long long first = (long long)(((char *)leg->data - c->buf) / c->bytes);
+    return FAIL(ERR_BUG, "rank %d of %d exchanges elements %lld to %lld of a buffer of %lld", (int)c->rank,
+                (int)c->size, first, first + (long long)leg->count, (long long)c->count);
+}
+
+static struct leg leg_of(const struct visit *v, const struct engine_leg *leg) {
+    static const enum landing landings[] = {
+        [ENGINE_COPY] = LAND_COPY, [ENGINE_ADD_LEFT] = LAND_LEFT, [ENGINE_ADD_RIGHT] = LAND_RIGHT};
+    if (!leg) return (struct leg){.peer = -1};
+    return (struct leg){v->c->places->rank[leg->peer], leg->data, leg->count, landings[leg->landing]};
+}
+
+static enum error visit_exchange(struct visit *v, const struct engine_leg *out, const struct engine_leg *in) {
+    if (v->failed || (!out && !in)) return v->failed;
+    TRY(leg_check(&v->call, out));
+    TRY(leg_check(&v->call, in));
+    v->moved.sent += out ? out->count : 0;
+    v->moved.received += in ? in->count : 0;
+    return collective_exchange(v->c, leg_of(v, out), leg_of(v, in));
+}
+
+static int exchange(struct engine_call *call, const struct engine_leg *out, const struct engine_leg *in) {
+    struct visit *v = call->engine;
+    const struct plugin *guest = v->plugin;
+    plugin_leave();
+    v->failed = visit_exchange(v, out, in);
+    plugin_enter(guest, "all_reduce");
+    return (int)v->failed;
+}
+
+/* ---- a call ---- */
+
+static enum error visit_check_plan(struct visit *v) {
+    struct engine_plan p = {0};
+    const struct engine_call *c = &v->call;
+    const struct engine_algorithm *a = v->plugin->of->algorithm;
+    if (!a->plan) return ERR_NONE;
+    a->plan(c->rank, c->size, c->count, &p);
+    if (p.sent == v->moved.sent && p.received == v->moved.received) return ERR_NONE;
+    return FAIL(
+        ERR_BUG,
+        "rank %d of %d sent %lld and received %lld elements of a buffer of %lld, and its plan declares %lld and "
+        "%lld",
+        (int)c->rank, (int)c->size, (long long)v->moved.sent, (long long)v->moved.received, (long long)c->count,
+        (long long)p.sent, (long long)p.received);
+}
+
+static enum error visit_run(struct visit *v) {
+    plugin_enter(v->plugin, "all_reduce");
+    int result = v->plugin->of->algorithm->all_reduce(&v->call);
+    plugin_leave();
+    TRY(v->failed);
+    if (result) return FAIL(ERR_BUG, "all_reduce of rank %d returned %d", (int)v->call.rank, result);
+    return visit_check_plan(v);
+}
+
+/* Names the plug-in: to all ranks, where the group has not failed for another reason before. */
+static enum error visit_fail(const struct visit *v, enum error err) {
+    char words[ERROR_WORDS];
+    struct link *link = v->c->link;
+    if (!strstr(error_message(), v->plugin->path)) error_prefix(err, "in plug-in '%s': ", v->plugin->path);
+    error_words(words, sizeof words);
+    if (link->ops->failure(link) == ERR_NONE) return link->ops->fail(link, err, words);
+    return FAIL(err, "%s", words);
+}
+
+static enum error plugged_all_reduce(struct collective *c) {
+    const struct places *p = c->places;
+    struct visit v = {.c = c, .plugin = plugin_of(c)};
+    v.call = (struct engine_call){.rank = p->place[c->rank],
+                                  .size = c->size,
+                                  .count = c->sum.count,
+                                  .bytes = (int64_t)dtype_size(c->sum.type),
+                                  .buf = c->buf,
+                                  .exchange = exchange,
+                                  .engine = &v};
+    enum error err = visit_run(&v);
+    if (err != ERR_NONE) return visit_fail(&v, err);
+    sum_complete(&c->sum, c->sum.count, c->buf);
+    return ERR_NONE;
+}
+
+/* ---- rows ---- */
+
+static struct plugged *plugged_make(const struct plugin *p) {
+    static const bool orders[][2] = {
+        [ENGINE_TREE] = {true, false}, [ENGINE_RING] = {false, true}, [ENGINE_OWN] = {true, true}};
+    const struct engine_algorithm *a = p->of->algorithm;
+    struct plugged *row = calloc(1, sizeof *row);
+    unsigned long long mark;
+    if (!row || sscanf(p->digest, "%7llx", &mark) != 1) return row;
+    row->plugin = p;
+    row->ops = (struct algo_ops){.name = p->path,
+                                 .why = p->of->about ? p->of->about : "a plug-in",
+                                 .mark = mark + 1,
+                                 .run = {[KIND_ALL_REDUCE] = plugged_all_reduce}};
+    memcpy(row->ops.orders, orders[a->order], sizeof row->ops.orders);
+    return row;
+}
+
+static const struct algo_ops *plugged_row(const struct plugin *p) {
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static struct plugged *rows;
+    pthread_mutex_lock(&lock);
+    struct plugged *row = rows;
+    while (row && row->plugin != p) row = row->next;
+    if (!row && (row = plugged_make(p))) {
+        row->next = rows;
+        rows = row;
+    }
+    pthread_mutex_unlock(&lock);
+    return row ? &row->ops : NULL;
+}
+
+enum error algo_named(const char *name, const struct algo_ops **out) {
+    const struct plugin *p;
+    if (!plugin_is_path(name)) {
+        *out = algo_find(name);
+        return *out ? ERR_NONE : FAIL(ERR_CONFIG, "no algorithm '%s'", name);
+    }
+    TRY(plugin_open(name, PLUGIN_ALGORITHM, NULL, &p));
+    *out = plugged_row(p);
+    return *out ? ERR_NONE : FAIL(ERR_MEMORY, "no memory for plug-in '%s'", name);
+}

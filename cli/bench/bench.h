@@ -8,7 +8,6 @@
 
 extern const struct command command_bench_comm;
 
-enum bench_format { BENCH_TABLE, BENCH_JSON, BENCH_CSV };
 struct bench_collective;
 struct bench_comm { /* the options */
     const struct bench_collective *collective;
@@ -22,8 +21,7 @@ struct bench_comm { /* the options */
     double seconds; /* a size */
     struct emulation emulate;
     enum secure secure;
-    enum bench_format format;
-    const char *save; /* a file that takes it as JSON as well; or NULL */
+    bool json;
 };
 
 /* ---- measuring (bench_comm_measure.c) ---- */

@@ -297,10 +297,7 @@ static const struct option options[] = {
      .read = read_emulation},
     {"--secure", "S", "as comm.secure: auto (default), off, sealed or encrypted", CONFIG_ENUM, AT(o.secure),
      .choices = "auto|off|sealed|encrypted"},
-    {"--json", NULL, "instead of the table", CONFIG_ENUM, AT(o.format), BENCH_JSON},
-    {"--csv", NULL, "likewise", CONFIG_ENUM, AT(o.format), BENCH_CSV},
-    {"--save", "FILE", "writes the JSON into a file, in addition to the printed output", CONFIG_STRING, AT(o.save),
-     .wants = "the name of a file"},
+    {"--json", NULL, "instead of the table", CONFIG_BOOL, AT(o.json)},
     {0}};
 
 const struct command command_bench_comm = {

@@ -1,6 +1,5 @@
-/* What 'engine bench comm' prints: nccl-tests' table, JSON or CSV, with the fitted cost model. */
+/* What 'engine bench comm' prints: nccl-tests' table, or JSON, with the fitted cost model. */
 #include "cli/bench/bench.h"
-#include "engine/base/file.h"
 #include "engine/base/json.h"
 #include "engine/base/text.h"
 #include "lab/numbers/fit.h"
@@ -68,20 +67,6 @@ static void bench_print_table(const struct bench_comm *o, const struct bench_ser
 
 /* ---- for programs ---- */
 
-static void bench_print_csv(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
-    fprintf(out, "collective,link,ranks,type,op,order,algorithm,bytes,count,time_us,algbw_gbs,"
-                 "busbw_gbs,wrong,model_us\n");
-    for (int i = 0; i < n; i++)
-        for (int k = 0; k < series[i].rows; k++) {
-            const struct bench_row *r = &series[i].row[k];
-            fprintf(out, "%s,%s,%lld,%s,%s,%s,%s,%lld,%lld,%.4f,%.6f,%.6f,%lld,%.4f\n", o->collective->name,
-                    o->link->row->name, (long long)o->ranks, dtype_name(o->type), bench_op_text(o),
-                    bench_order_name(&series[i]), r->algorithm, (long long)r->bytes, (long long)r->count,
-                    r->seconds * 1e6, bench_algorithm_bandwidth(r), bench_bus_bandwidth(o, r), (long long)r->wrong,
-                    r->model * 1e6);
-        }
-}
-
 static void bench_row_json(const struct bench_comm *o, const struct bench_row *r, struct json *j) {
     json_object(j, NULL, JSON_TEXT("algorithm", r->algorithm), JSON_INT("bytes", r->bytes), JSON_INT("count", r->count),
                 JSON_REAL("time_s", r->seconds), JSON_REAL("algbw_gbs", bench_algorithm_bandwidth(r)),
@@ -113,15 +98,8 @@ static void bench_put_json(const struct bench_comm *o, const struct bench_series
 
 enum error bench_report(const struct bench_comm *o, const struct bench_series *series, int n, FILE *out) {
     struct json j = {0};
-    bench_put_json(o, series, n, &j);
-    enum error err = json_done(&j);
-    if (err == ERR_NONE && o->save) err = file_replace(o->save, j.text, j.length);
-    if (err == ERR_NONE && o->format == BENCH_JSON)
-        err = cli_json(ERR_NONE, &j, out);
-    else
-        json_fini(&j);
-    if (err != ERR_NONE) return err;
-    if (o->format == BENCH_CSV) bench_print_csv(o, series, n, out);
-    if (o->format == BENCH_TABLE) bench_print_table(o, series, n, out);
+    if (o->json) bench_put_json(o, series, n, &j);
+    if (o->json) TRY(cli_json(ERR_NONE, &j, out));
+    if (!o->json) bench_print_table(o, series, n, out);
     return fflush(out) == 0 ? ERR_NONE : FAIL(ERR_IO, "cannot write the table");
 }

@@ -261,7 +261,7 @@ static enum error net_bench(struct net *b, const struct bench_layers_options *o)
     r.threads = b->threads;
     r.isa = b->dev->isa;
     shape_text(&b->input, r.input);
-    r.fma = device_runtime(b->dev)->apart ? 0 : peak_fma();
+    r.processor = bench_clock(b->dev) == clock_thread_ns;
     r.side = peak_side(b->dev);
     TRY(peak_gemm(b->dev, r.precision, bench_clock(b->dev), &r.gemm));
     TRY(net_measure(b, o, &r));
@@ -304,9 +304,9 @@ const struct command command_bench_layers = {
     .name = "layers",
     .summary = "measures each op of a training step, after fusion",
     OPTIONS(options),
-    .notes = "bytes: the values that an op reads and writes, each once. peak: the larger of two rates measured\n"
-             "in the same run, multiply-adds in registers and a product of 1024 x 1024 matrices.\n"
-             "Winograd's convolutions are counted as plain ones, so they may be above it.\n",
+    .notes = "bytes: the values that an op reads and writes, each once. peak: the rate of a product\n"
+             "of 1024 x 1024 matrices, measured in the same run. Winograd's convolutions are counted as\n"
+             "plain ones, so they may be above it.\n",
     .standard = &(const struct bench_layers_options){.threads = 1, .seconds = 1},
     .run = layers_command,
 };

@@ -17,18 +17,16 @@ struct layers_result {
     char input[96];
     int64_t n, classes, threads;
     enum precision precision;
-    double fma, gemm; /* measured rates, FLOP/s: multiply-adds of one core (0: not asked for); a large product */
-    int side;         /* of that product's matrices */
+    double gemm; /* FLOP/s of a large product, measured */
+    int side;    /* of that product's matrices */
     int passes, count, fused;
     struct layer_row *rows;
-    double pass[2]; /* whole passes, medians */
-    bool json;
+    double pass[2];       /* whole passes, medians */
+    bool json, processor; /* processor: times are processor time */
 };
 /* The clock to measure by: the thread's processor time where there is one thread, since other programs disturb it less;
  * else the wall time. */
 int64_t (*bench_clock(const struct device *dev))(void);
-/* FLOP/s of multiply-adds in registers, on one core. */
-double peak_fma(void);
 /* FLOP/s of a product of square matrices on the device. */
 int peak_side(const struct device *dev);
 MUST_CHECK enum error peak_gemm(struct device *dev, enum precision precision, int64_t (*now)(void), double *out);

@@ -20,10 +20,6 @@ static void layers_op_text(const struct op_desc *d, char out[64]) {
              own || layers_is_fused_act(d) ? act_name(d->act) : "", d->conv.maxpool ? "+maxpool" : "");
 }
 
-static double layers_result_peak(const struct layers_result *r) {
-    return fmax(r->fma * (double)r->threads, r->gemm);
-}
-
 struct layers_totals {
     double seconds[2], flops[2], bytes[2];
 };
@@ -51,7 +47,7 @@ static void layers_print_rates(const struct layers_result *r, const double flops
     fprintf(out, "%9.3f %9.3f %6.1f %%", seconds[0] * 1e3, seconds[1] * 1e3,
             layers_per_second((seconds[0] + seconds[1]) * 100, all));
     if (now > 0)
-        fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / layers_result_peak(r) * 100);
+        fprintf(out, " %9.1f %6.1f %%", now * 1e-9, now / r->gemm * 100);
     else
         fprintf(out, " %9s %8s", "-", "-");
 }
@@ -72,13 +68,9 @@ static void layers_print_head(const struct layers_result *r, FILE *out) {
             "(%s)\n",
             r->model, r->input, (long long)r->classes, (long long)r->n, precisions[r->precision], (long long)r->threads,
             r->threads == 1 ? "" : "s", r->isa ? ", level " : "", r->isa ? r->isa : "", r->passes,
-            r->threads == 1 && r->fma > 0 ? "processor time" : "time");
-    fprintf(out, "peak %.1f GFLOP/s", layers_result_peak(r) * 1e-9);
-    if (r->fma > 0)
-        fprintf(out, ", the larger of: multiply-adds in registers %.1f a core; a product of", r->fma * 1e-9);
-    else
-        fprintf(out, ": a product of");
-    fprintf(out, " %d x %d in %s %.1f\n\n", r->side, r->side, precisions[r->precision], r->gemm * 1e-9);
+            r->processor ? "processor time" : "time");
+    fprintf(out, "peak %.1f GFLOP/s: a product of %d x %d in %s\n\n", r->gemm * 1e-9, r->side, r->side,
+            precisions[r->precision]);
     fprintf(out, "%-22s %-24s %-10s %-7s %-12s %9s %9s %8s %9s %8s %9s\n", "layer", "op", "by", "layout", "out",
             "fwd ms", "bwd ms", "share", "GFLOP/s", "of peak", "bytes");
 }
@@ -117,7 +109,7 @@ static void layers_row_json(const struct layers_result *r, const struct layer_ro
     layers_json_pair(j, "flops", s->flops, 1);
     layers_json_pair(j, "bytes", s->bytes, 1);
     json_real(j, "gflops", now * 1e-9);
-    json_real(j, "of_peak", now / layers_result_peak(r));
+    json_real(j, "of_peak", now / r->gemm);
     json_close(j, '}');
 }
 
@@ -127,8 +119,8 @@ static enum error layers_print_json(const struct layers_result *r, FILE *out) {
     json_open(&j, NULL, '{');
     json_put(&j, JSON_TEXT("model", r->model), JSON_TEXT("input", r->input), JSON_INT("classes", r->classes),
              JSON_INT("batch", r->n), JSON_TEXT("precision", precisions[r->precision]), JSON_INT("threads", r->threads),
-             JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes), JSON_REAL("fma_gflops", r->fma * 1e-9),
-             JSON_REAL("gemm_gflops", r->gemm * 1e-9), JSON_INT("fused", r->fused));
+             JSON_TEXT("isa", r->isa), JSON_INT("passes", r->passes), JSON_REAL("gemm_gflops", r->gemm * 1e-9),
+             JSON_INT("fused", r->fused));
     json_open(&j, "layers", '[');
     for (int i = 0; i < r->count; i++) layers_row_json(r, &r->rows[i], &j);
     json_close(&j, ']');

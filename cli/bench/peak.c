@@ -1,4 +1,4 @@
-/* What the machine can do at most, measured: the yardstick beside which layers are shown. */
+/* The yardstick beside which layers are shown: the rate of a large product of matrices on the device. */
 #include "cli/bench/layers.h"
 
 #include "engine/base/clock.h"
@@ -7,75 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#if defined(__x86_64__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
-
-/* ---- multiply-adds in registers ---- */
-
-/* Enough sums at once to hide the latency of each; what they end as is given, so that they are
- * computed. Each of 'rounds' is FMA_CHAINS multiply-adds of the level's width. */
-enum { FMA_CHAINS = 12 };
-typedef float (*fma_fn)(long rounds);
-
-/* The loop of one width of vectors: sum * x + y in each chain by 'fma', whose instructions the attribute allows. */
-#define FMA_LOOP(name, attribute, vector, fma)                                                                         \
-    attribute static float name(long rounds) {                                                                         \
-        vector sum[FMA_CHAINS], x = (vector){0} + 0.999f, y = (vector){0} + 0.001f;                                    \
-        float part[sizeof(vector) / sizeof(float)], all = 0;                                                           \
-        for (int i = 0; i < FMA_CHAINS; i++) sum[i] = y + (float)i;                                                    \
-        for (long k = 0; k < rounds; k++)                                                                              \
-            _Pragma("GCC unroll 12") for (int i = 0; i < FMA_CHAINS; i++) sum[i] = fma(sum[i], x, y);                  \
-        for (int i = 0; i < FMA_CHAINS; i++) {                                                                         \
-            memcpy(part, &sum[i], sizeof part);                                                                        \
-            for (size_t k = 0; k < sizeof part / sizeof *part; k++) all += part[k];                                    \
-        }                                                                                                              \
-        return all;                                                                                                    \
-    }
-
-#if defined(__x86_64__)
-FMA_LOOP(fma_512, __attribute__((target("avx512f"))), __m512, _mm512_fmadd_ps)
-FMA_LOOP(fma_256, __attribute__((target("avx2,fma"))), __m256, _mm256_fmadd_ps)
-#endif
-
-/* Any machine: vectors of four, multiplied and added, in one instruction where all of its kind have it. */
-typedef float vector4 __attribute__((vector_size(16)));
-static inline vector4 peak_fma_of(vector4 sum, vector4 x, vector4 y) {
-#if defined(__aarch64__)
-    return (vector4)vfmaq_f32((float32x4_t)y, (float32x4_t)sum, (float32x4_t)x);
-#else
-    return sum * x + y;
-#endif
-}
-FMA_LOOP(fma_plain, , vector4, peak_fma_of)
-
-static fma_fn peak_choose_fma(int *lanes) {
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f")) return *lanes = 16, fma_512;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return *lanes = 8, fma_256;
-#endif
-    return *lanes = 4, fma_plain;
-}
-
-double peak_fma(void) {
-    enum { TRIES = 9 };
-    const long rounds = 400000;
-    int lanes;
-    volatile float sink;
-    fma_fn fma_loop = peak_choose_fma(&lanes);
-    double best = INFINITY;
-    for (int i = 0; i < TRIES; i++) {
-        int64_t mark = clock_thread_ns();
-        sink = fma_loop(rounds);
-        best = fmin(best, clock_seconds(clock_thread_ns() - mark));
-    }
-    (void)sink;
-    return 2.0 * (double)rounds * FMA_CHAINS * lanes / best;
-}
-
-/* ---- a large product ---- */
 
 enum { SIDE = 1024, SIDE_APART = 4096, GEMM_TRIES = 8 };
 

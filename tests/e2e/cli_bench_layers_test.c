@@ -36,7 +36,7 @@ static void ops_are_told_as_they_run(void **state) {
     double expected = 16 * 2 * (2 * 28 * 28 * 6 * 25 + 3 * 10 * 10 * 16 * 150 + 3 * (400 * 120 + 120 * 84 + 84 * 10));
     assert_true(flops == expected);
     for (int b = 0; b < 2; b++) assert_true(fabs(json_get(j, "layers_ms")->children[b].number / ms[b] - 1) < 1e-6);
-    assert_true(of(j, "fma_gflops") > 0 && of(j, "gemm_gflops") > 0);
+    assert_true(of(j, "gemm_gflops") > 0);
     pool_free(pool);
 }
 

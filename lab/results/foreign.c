@@ -32,26 +32,24 @@ static int foreign_by_name(const void *a, const void *b) {
     return strcmp(*x, *y);
 }
 
-/* All below a folder whose names have 'part' in them or end in it. Links are not followed. */
-static void list_files(const char *folder, const char *part, int depth, struct told_files *f) {
+/* Lists the CSV files below a folder. Links are not followed. */
+static void list_files(const char *folder, int depth, struct told_files *f) {
     DIR *d = depth ? opendir(folder) : NULL;
     for (struct dirent *e; d && (e = readdir(d));) {
         struct stat st;
         char *path = *e->d_name == '.' ? NULL : pool_printf(f->pool, "%s/%s", folder, e->d_name);
         if (!path || lstat(path, &st) != 0) continue;
-        if (S_ISDIR(st.st_mode)) list_files(path, part, depth - 1, f);
-        bool fits = *part == '.' ? text_ends(e->d_name, part) : strstr(e->d_name, part) != NULL;
-        if (S_ISREG(st.st_mode) && fits && f->n < FILES_MOST) f->path[f->n++] = path;
+        if (S_ISDIR(st.st_mode)) list_files(path, depth - 1, f);
+        if (S_ISREG(st.st_mode) && text_ends(path, ".csv") && f->n < FILES_MOST) f->path[f->n++] = path;
     }
     if (d) closedir(d);
 }
 
-static enum error read_files(const struct foreign *f, const char *part, enum error (*read)(const char *, struct told *),
-                             struct pool *pool, struct told *t) {
+static enum error read_files(const struct foreign *f, struct pool *pool, struct told *t) {
     struct told_files files = {.pool = pool};
-    list_files(f->dir, part, FOLDERS_DEEP, &files);
+    list_files(f->dir, FOLDERS_DEEP, &files);
     qsort(files.path, (size_t)files.n, sizeof *files.path, foreign_by_name);
-    for (int i = 0; i < files.n; i++) TRY(read(files.path[i], t));
+    for (int i = 0; i < files.n; i++) TRY(told_csv(files.path[i], t));
     return ERR_NONE;
 }
 
@@ -63,14 +61,10 @@ static bool foreign_has_steps(const struct told *t) {
 
 static enum error read_told(const struct foreign *f, struct pool *pool, struct told *t) {
     struct stat st;
-    bool written = stat(f->metrics, &st) == 0 && st.st_size > 0, events = false;
+    bool written = stat(f->metrics, &st) == 0 && st.st_size > 0;
     TRY(told_lines(written ? f->metrics : f->out, written, t));
-    if (!foreign_has_steps(t)) TRY(read_files(f, ".csv", told_csv, pool, t));
-    if (!foreign_has_steps(t)) {
-        TRY(read_files(f, "tfevents", told_events, pool, t));
-        events = true;
-    }
-    TRY(told_settle(t, events));
+    if (!foreign_has_steps(t)) TRY(read_files(f, pool, t));
+    TRY(told_settle(t));
     if (foreign_has_steps(t)) return ERR_NONE;
     const char *torn = t->not_json ? pool_printf(pool, "; line %lld of its output begins with '{' but is not JSON",
                                                  (long long)t->not_json)

@@ -77,12 +77,12 @@ static int told_by_step(const void *a, const void *b) {
     return x->order < y->order ? -1 : 1;
 }
 
-static enum error told_rows_merge(struct told_row *to, const struct told_row *from, bool again) {
+static enum error told_rows_merge(struct told_row *to, const struct told_row *from) {
     bool times = false; /* a step's time stays beside that of its validation */
     for (int f = 0; f < TOLD_COUNT; f++) {
         if (isnan(from->of[f]) || (f == TOLD_TIME && !isnan(to->of[f]))) continue;
         times |= f == TOLD_LOSS || f == TOLD_MS;
-        if (!isnan(to->of[f]) && !again && f != TOLD_EPOCH && f != TOLD_LR && f != TOLD_SAMPLES)
+        if (!isnan(to->of[f]) && f != TOLD_EPOCH && f != TOLD_LR && f != TOLD_SAMPLES)
             return FAIL(
                 ERR_DATA,
                 "step %lld is reported twice\nnumber the steps through all epochs, and let only one rank report them",
@@ -93,13 +93,13 @@ static enum error told_rows_merge(struct told_row *to, const struct told_row *fr
     return ERR_NONE;
 }
 
-enum error told_settle(struct told *t, bool again) {
+enum error told_settle(struct told *t) {
     size_t n = 0;
     if (t->n == 0) return ERR_NONE;
     qsort(t->row, t->n, sizeof *t->row, told_by_step);
     for (size_t i = 1; i < t->n; i++) {
         if (t->row[i].step == t->row[n].step)
-            TRY(told_rows_merge(&t->row[n], &t->row[i], again));
+            TRY(told_rows_merge(&t->row[n], &t->row[i]));
         else
             t->row[++n] = t->row[i];
     }

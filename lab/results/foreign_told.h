@@ -55,9 +55,9 @@ MUST_CHECK enum error told_add(struct told *t, double step, struct told_row **ou
 /* A loss that is NaN counts as infinite, because it was reported and is not small. Other numbers that are NaN count
  * as not reported. */
 void told_put(struct told_row *r, int field, double value);
-/* Puts rows in order and makes one of those of a step. What is told twice is ERR_DATA, or, where 'again', the later one
- * holds. Steps that count from 0 count from 1 then. */
-MUST_CHECK enum error told_settle(struct told *t, bool again);
+/* Puts rows in order and makes one of those of a step. ERR_DATA: a number of a step is reported twice. Steps that count
+ * from 0 count from 1 afterwards. */
+MUST_CHECK enum error told_settle(struct told *t);
 /* Whether it is a step, and no validation alone; whether it has one. */
 bool told_is_step(const struct told_row *r);
 bool told_is_val(const struct told_row *r);
@@ -66,5 +66,3 @@ bool told_is_val(const struct told_row *r);
 MUST_CHECK enum error told_lines(const char *path, bool all, struct told *t);
 /* A table whose first line names its columns; one without a column 'step' is left alone. */
 MUST_CHECK enum error told_csv(const char *path, struct told *t);
-/* Scalars of one of TensorBoard's event files. */
-MUST_CHECK enum error told_events(const char *path, struct told *t);

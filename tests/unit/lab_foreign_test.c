@@ -2,7 +2,6 @@
  * the folder that is written reads back as any run's. */
 #include "tests/harness/harness.h"
 
-#include "engine/base/digest.h"
 #include "lab/results/foreign.h"
 #include "lab/results/foreign_told.h"
 #include "lab/results/measure.h"
@@ -148,98 +147,6 @@ static void tables_are_read(void **state) {
     assert_true(measured("train_loss") == 1);
 }
 
-/* ---- TensorBoard ---- */
-
-static uint8_t file[4096];
-static size_t used;
-
-static void put_fixed(uint8_t *to, uint64_t v, int n) {
-    for (int i = 0; i < n; i++) to[i] = (uint8_t)(v >> 8 * i);
-}
-
-static uint32_t seal(const void *bytes, size_t n) {
-    uint32_t crc = crc32c(0, bytes, n);
-    return (crc >> 15 | crc << 17) + 0xa282ead8u;
-}
-
-static void put_record(const uint8_t *bytes, size_t n) {
-    put_fixed(file + used, n, 8);
-    put_fixed(file + used + 8, seal(file + used, 8), 4);
-    memcpy(file + used + 12, bytes, n);
-    put_fixed(file + used + 12 + n, seal(bytes, n), 4);
-    used += n + 16;
-}
-
-/* wall 1, step 2, summary 5 { value 1 { tag 1, simple_value 2, or tensor 8 { dtype 1, float_val 5 } } } */
-static void put_scalar(int step, double wall, const char *tag, float v, bool tensor) {
-    uint8_t e[256] = {1 << 3 | 1}, value[8];
-    uint64_t bits;
-    uint32_t word;
-    size_t n = strlen(tag), tail = tensor ? 10 : 5;
-    memcpy(&bits, &wall, 8), memcpy(&word, &v, 4);
-    put_fixed(e + 1, bits, 8);
-    put_fixed(value, word, 4);
-    const uint8_t head[] = {2 << 3,     (uint8_t)step,           5 << 3 | 2, (uint8_t)(n + tail + 4),
-                            1 << 3 | 2, (uint8_t)(n + tail + 2), 1 << 3 | 2, (uint8_t)n};
-    memcpy(e + 9, head, sizeof head);
-    memcpy(e + 17, tag, n);
-    const uint8_t packed[] = {8 << 3 | 2, 8, 1 << 3, 1, 5 << 3 | 2, 4};
-    if (tensor)
-        memcpy(e + 17 + n, packed, 6), memcpy(e + 23 + n, value, 4);
-    else
-        e[17 + n] = 2 << 3 | 5, memcpy(e + 18 + n, value, 4);
-    put_record(e, 17 + n + tail);
-}
-
-static void fill_events(void) {
-    used = 0;
-    put_scalar(1, 1000, "Loss/train", 3, false);
-    put_scalar(1, 1000.25, "image/other", 3, false);
-    put_scalar(2, 1001, "Loss/train", 2, true);
-    put_scalar(2, 1005, "val/accuracy", 0.5F, false);
-    put_scalar(3, 1003, "Loss/train", 1, false);
-}
-
-static void events_are_read(void **state) {
-    (void)state;
-    fill_events();
-    put("output.txt", "");
-    assert_int_equal(mkdir(in_dir("tb"), 0755), 0);
-    put_bytes("tb/events.out.tfevents.1.host", file, used);
-    read_back();
-    assert_int_equal(result.nsteps, 3);
-    assert_true(result.step[1].loss == 2 && result.step[1].ms == 1000 && result.step[2].ms == 2000);
-    assert_true(measured("val_accuracy") == 0.5);
-    put_bytes("tb/events.out.tfevents.1.host", file, used - 3); /* the last one is cut short */
-    read_back();
-    assert_int_equal(result.nsteps, 2);
-}
-
-/* Each byte changed, and each end cut off: never more than an error. */
-static void damaged_events_are_refused(void **state) {
-    (void)state;
-    fill_events();
-    size_t whole = used, refused = 0;
-    for (size_t i = 0; i < whole; i++) {
-        file[i] ^= 0x40;
-        put_bytes("x", file, whole);
-        enum error err = told_events(in_dir("x"), &told);
-        refused += err == ERR_DATA;
-        if (err != ERR_NONE) assert_non_null(strstr(error_message(), "record"));
-        file[i] ^= 0x40;
-        put_bytes("x", file, i);
-        assert_ok(told_events(in_dir("x"), &told));
-    }
-    assert_int_equal(refused, whole);
-    for (unsigned b = 0; b < 256; b++) { /* good seals about any message */
-        uint8_t e[] = {5 << 3 | 2, 4, 1 << 3 | 2, 2, (uint8_t)b, 200};
-        used = 0;
-        put_record(e, sizeof e);
-        put_bytes("x", file, used);
-        if (told_events(in_dir("x"), &told) != ERR_NONE) assert_non_null(strstr(error_message(), "byte 0"));
-    }
-}
-
 /* ---- what is none ---- */
 
 static void refused(const char *name, const char *text, const char *message) {
@@ -293,8 +200,6 @@ int main(void) {
         cmocka_unit_test_setup_teardown(times_follow_from_moments, set_up, tear_down),
         cmocka_unit_test_setup_teardown(losses_that_are_not_reported_have_no_hash, set_up, tear_down),
         cmocka_unit_test_setup_teardown(tables_are_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(events_are_read, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(damaged_events_are_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_missing_is_told, set_up, tear_down),
         cmocka_unit_test_setup_teardown(names_have_other_words, set_up, tear_down),
     };

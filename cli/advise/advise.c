@@ -113,8 +113,8 @@ static int advise_command(const struct cli *cli) {
     struct advise_options *o = cli->options;
     struct advising g = {.o = o, .pool = cli->pool, .notes.pool = cli->pool, .config = o->config};
     g.config.path = o->path;
-    if (o->out && report_format_of(o->out) == REPORT_FORMATS)
-        return cli_usage(cli, "-o %s: a name that ends in .html, .md, .svg or .txt", o->out);
+    if (o->out && report_format_of(o->out) >= REPORT_SVG)
+        return cli_usage(cli, "-o %s: a name that ends in .html, .md or .txt", o->out);
     stop_install();
     enum error err = advising_run(&g);
     if (stop_signal()) return stop_exit_code(stop_signal());
@@ -157,9 +157,8 @@ static const struct option options[] = {
      "strong (default): all devices share the configuration's batch; weak: every device has as much to do as in the "
      "configuration",
      CONFIG_ENUM, AT(weak), .choices = "strong|weak"},
-    {"-o", "FILE",
-     "also writes the advice with its picture; the ending of FILE is the format: .html, .md, .svg or .txt",
-     CONFIG_STRING, AT(out), .wants = "the name of a file", .also = "--output"},
+    {"-o", "FILE", "also writes the advice into a file, whose ending is the format: .html, .md or .txt", CONFIG_STRING,
+     AT(out), .wants = "the name of a file", .also = "--output"},
     OPTION_SET(config, "changes one key of the configuration"),
     {"--json", NULL, "one JSON object on standard output", CONFIG_BOOL, AT(json)},
     {"--quiet", NULL, "no progress", CONFIG_BOOL, AT(quiet), .also = "-q"},

@@ -197,28 +197,17 @@ static const char *advice_say_batch(struct report *r, double samples) {
 }
 
 static enum error advice_put_map(struct report *r, struct report_section *s, const struct advice *a) {
-    static const int colours[] = {6, 1, 0, 2};
-    struct plot_series *kinds;
-    struct plot *p;
+    struct table *t;
     char text[32];
     int n = a->ask->ndevices;
-    TRY(report_plot(r, s, PLOT_CHOICE, n, &p));
-    p->title = "Which mode is the fastest, by devices and bandwidth";
-    p->about = "A grid: a column for each number of devices, a row for each bandwidth of a port";
-    p->x.label = "devices", p->y.label = "bandwidth \\ devices";
-    TRY(report_take(r, advise_modes(), sizeof *kinds, &kinds));
-    for (int m = 0; m < advise_modes(); m++)
-        kinds[m] = (struct plot_series){.name = advise_mode(m)->name, .colour = colours[m % 4]};
-    p->choice = kinds, p->nchoices = advise_modes();
-    p->ncategories = ADVISE_RATES, p->nseries = n;
-    TRY(report_take(r, ADVISE_RATES, sizeof *p->category, &p->category));
-    for (int i = 0; i < ADVISE_RATES; i++) p->category[i] = report_say(r, "%s", text_of_rate(advise_rate(i), text));
-    for (int d = 0; d < n; d++) {
-        double *y;
-        TRY(report_take(r, ADVISE_RATES, sizeof *y, &y));
-        for (int i = 0; i < ADVISE_RATES; i++) y[i] = fmin(a->map[i][d], p->nchoices);
-        p->series[d] = (struct plot_series){
-            .name = report_say(r, "%lld", (long long)a->ask->devices[d]), .y = y, .n = ADVISE_RATES};
+    TRY(report_table(r, s, "Which mode is the fastest, by devices and bandwidth", 1 + n, ADVISE_RATES, NULL, &t));
+    t->words = t->columns;
+    table_row(t, 0)[0] = "bandwidth \\ devices";
+    for (int d = 0; d < n; d++) table_row(t, 0)[1 + d] = report_say(r, "%lld", (long long)a->ask->devices[d]);
+    for (int i = 0; i < ADVISE_RATES; i++) {
+        const char **row = table_row(t, i + 1);
+        row[0] = report_say(r, "%s", text_of_rate(advise_rate(i), text));
+        for (int d = 0; d < n; d++) row[1 + d] = a->map[i][d] < advise_modes() ? advise_mode(a->map[i][d])->name : "";
     }
     return ERR_NONE;
 }

@@ -10,10 +10,8 @@ enum plot_kind {
     PLOT_STACKED,  /* a bar for each category, of all series' parts */
     PLOT_GROUPED,  /* a bar for each category and series */
     PLOT_TIMELINE, /* categories are rows, spans bars in them, series the kinds of spans */
-    PLOT_HEAT,     /* categories are rows; series are columns */
     PLOT_DOTS, /* a row for each category and series: spans of no length are its runs, y its median with low and high */
-    PLOT_MAP,  /* as PLOT_HEAT, of ratios: above 1 the second of 'who' is ahead, below it the first */
-    PLOT_CHOICE, /* as PLOT_HEAT, and y is the number of one of 'choice' */
+    PLOT_MAP, /* categories are rows, series columns, of ratios: above 1 the second of 'who' is ahead, below it the first */
     PLOT_KINDS
 };
 enum plot_unit { PLOT_PLAIN, PLOT_SECONDS, PLOT_BYTES, PLOT_SHARE /* of 1, shown as percent */ };
@@ -46,13 +44,11 @@ enum { PLOT_COLOURS = 7, PLOT_WIDTH = 340, PLOT_ROWS = 64 };
 struct plot {
     enum plot_kind kind;
     const char *title, *about; /* about: a description of the plot for readers who cannot see it */
-    struct plot_axis x, y;     /* bars, timeline: x is the axis of values. heat: y is */
+    struct plot_axis x, y;     /* bars, timeline: x is the axis of values */
     struct plot_series *series;
     int nseries;
     const char **category; /* PLOT_ROWS at most are drawn */
     int ncategories;
-    const struct plot_series *choice; /* PLOT_CHOICE: what its cells can be: names and colours */
-    int nchoices;
     const struct plot_span *span;
     int nspans;
     const char *who[2]; /* PLOT_MAP */

@@ -46,26 +46,15 @@ static enum error line_table(const struct plot *p, struct pool *pool, struct tab
     return ERR_NONE;
 }
 
-const struct plot_series *plot_choice_at(const struct plot *p, int column, int row) {
-    double v = p->series[column].y[row];
-    return v >= 0 && v < p->nchoices ? &p->choice[(int)v] : NULL;
-}
-
-static const char *plot_choice_name(const struct plot *p, int column, int row) {
-    const struct plot_series *choice = plot_choice_at(p, column, row);
-    return choice ? choice->name : "";
-}
-
 static enum error grid_table(const struct plot *p, struct pool *pool, struct table *t) {
-    enum plot_unit unit = p->kind == PLOT_HEAT || p->kind == PLOT_MAP ? p->y.unit : p->x.unit;
+    enum plot_unit unit = p->kind == PLOT_MAP ? p->y.unit : p->x.unit;
     TRY(table_init(t, p->title, 1 + p->nseries, p->ncategories, pool));
-    table_row(t, 0)[0] = p->kind == PLOT_HEAT || p->kind == PLOT_CHOICE ? p->y.label : p->x.label;
+    table_row(t, 0)[0] = p->x.label;
     for (int i = 0; i < p->nseries; i++) table_row(t, 0)[1 + i] = p->series[i].name;
     for (int r = 0; r < p->ncategories; r++) {
         table_row(t, r + 1)[0] = p->category[r];
         for (int i = 0; i < p->nseries; i++)
-            table_row(t, r + 1)[1 + i] =
-                p->kind == PLOT_CHOICE ? plot_choice_name(p, i, r) : plot_value_interval(&p->series[i], r, unit, pool);
+            table_row(t, r + 1)[1 + i] = plot_value_interval(&p->series[i], r, unit, pool);
     }
     return ERR_NONE;
 }

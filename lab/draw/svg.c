@@ -133,12 +133,12 @@ static void svg_legend_sign(struct svg_canvas *c, const struct plot_series *s, d
     if (!s->model) svg_marker(c, k, x + 10, y - 4, 1);
 }
 
-/* Names of the series (of choices: of what a cell can be) with their signs; moves c->y. */
+/* Names of the series with their signs; moves c->y. */
 static void draw_legend(struct svg_canvas *c) {
     double x = SVG_EDGE, room = PLOT_WIDTH - 2 * SVG_EDGE;
-    bool any = false, choice = c->p->kind == PLOT_CHOICE;
-    for (int i = 0; i < (choice ? c->p->nchoices : c->p->nseries); i++) {
-        const struct plot_series *s = choice ? &c->p->choice[i] : &c->p->series[i];
+    bool any = false;
+    for (int i = 0; i < c->p->nseries; i++) {
+        const struct plot_series *s = &c->p->series[i];
         double width = 26 + fmin(plot_text_width(s->name, SVG_TEXT), room - 26) + 12;
         if (any && x + width - 12 > PLOT_WIDTH - SVG_EDGE) {
             x = SVG_EDGE;
@@ -162,14 +162,14 @@ static void svg_left_out_rows(struct svg_canvas *c) {
 /* ---- the frame ------------------------------------------------------------------------------ */
 
 enum error plot_svg(const struct plot *p, double *y, FILE *out) {
-    static void (*const draw[])(struct svg_canvas *) = {svg_draw_line, svg_draw_bars, svg_draw_bars, svg_draw_timeline,
-                                                        svg_draw_heat, svg_draw_dots, svg_draw_map,  svg_draw_choice};
+    static void (*const draw[])(struct svg_canvas *) = {svg_draw_line,     svg_draw_bars, svg_draw_bars,
+                                                        svg_draw_timeline, svg_draw_dots, svg_draw_map};
     struct file_text body; /* is drawn first, as the frame has its height */
     TRY(file_text_open(&body));
     struct svg_canvas c = {.p = p, .m = body.out, .y = 4};
     svg_put_words(&c, SVG_EDGE, PLOT_WIDTH - 2 * SVG_EDGE, 3, "bold", p->title);
     c.y += 3;
-    if (p->kind != PLOT_HEAT && p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
+    if (p->kind != PLOT_MAP && (p->nseries > 1 || p->kind != PLOT_LINE)) draw_legend(&c);
     draw[p->kind](&c);
     svg_left_out_rows(&c);
     double height = ceil(c.y + 4);

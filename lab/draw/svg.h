@@ -41,22 +41,9 @@ void svg_bottom_axis(struct svg_canvas *c, const struct plot_axis *a, const stru
 void svg_draw_line(struct svg_canvas *c);
 void svg_draw_bars(struct svg_canvas *c);
 void svg_draw_timeline(struct svg_canvas *c);
-void svg_draw_heat(struct svg_canvas *c);
 void svg_draw_dots(struct svg_canvas *c);
 void svg_draw_map(struct svg_canvas *c);
 /* Of what has rows: how many are drawn; where their names end; the names, each in the middle of its row. */
 int svg_rows(const struct plot *p);
 double svg_names_left(const struct plot *p);
 void svg_row_names(struct svg_canvas *c, double left, double top, double pitch);
-/* A field of a grid. */
-struct svg_field {
-    double x, y, width, height;
-    double margin; /* that the grid leaves on its right */
-    double most;   /* the value of the strongest field */
-};
-typedef void svg_field_draw(struct svg_canvas *c, int row, int column, struct svg_field at);
-/* Heads of the columns, names of the rows, and each field, none wider than f.width; moves c->y. */
-void svg_grid(struct svg_canvas *c, struct svg_field f, svg_field_draw *draw);
-void svg_draw_choice(struct svg_canvas *c);
-/* What a cell of a PLOT_CHOICE is; NULL: nothing is there. */
-const struct plot_series *plot_choice_at(const struct plot *p, int column, int row);

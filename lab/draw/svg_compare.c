@@ -85,7 +85,11 @@ static void dots_field_text(const struct plot_series *s, int row, double width, 
     *out = '\0';
 }
 
-static void map_field(struct svg_canvas *c, int row, int column, struct svg_field f) {
+struct map_field { /* where a field stands, and the ratio of the strongest one */
+    double x, y, width, most;
+};
+
+static void map_field_draw(struct svg_canvas *c, int row, int column, struct map_field f) {
     const struct plot_series *s = &c->p->series[column];
     double v = s->y[row];
     char text[32], words[160];
@@ -124,14 +128,37 @@ static void map_key(struct svg_canvas *c) {
     }
 }
 
+/* Heads of columns, as many as do not touch each other; moves c->y. */
+static void map_heads(struct svg_canvas *c, double left, double width) {
+    double widest = 0;
+    for (int i = 0; i < c->p->nseries; i++) widest = fmax(widest, plot_text_width(c->p->series[i].name, SVG_TEXT));
+    int stride = (int)ceil((widest + 4) / width);
+    for (int i = 0; i < c->p->nseries; i += stride) {
+        double half = plot_text_width(c->p->series[i].name, SVG_TEXT) / 2;
+        double x = fmin(left + (i + 0.5) * width, PLOT_WIDTH - SVG_EDGE - half);
+        svg_text(c, x, c->y + SVG_TEXT, SVG_MIDDLE, PLOT_WIDTH - left, "soft", c->p->series[i].name);
+    }
+    c->y += SVG_LINE + 2;
+}
+
 void svg_draw_map(struct svg_canvas *c) {
     const struct plot *p = c->p;
-    double left = svg_names_left(p), most = 1;
+    double left = svg_names_left(p);
+    struct map_field f = {.width = fmin((PLOT_WIDTH - 8 - left) / (p->nseries ? p->nseries : 1), 64), .most = 1};
     for (int i = 0; i < p->nseries; i++)
         for (int r = 0; r < svg_rows(p); r++)
-            if (isfinite(p->series[i].y[r]) && p->series[i].y[r] > 0) most = fmax(most, map_times(p->series[i].y[r]));
+            if (isfinite(p->series[i].y[r]) && p->series[i].y[r] > 0)
+                f.most = fmax(f.most, map_times(p->series[i].y[r]));
     svg_text(c, left, c->y + SVG_TEXT, SVG_START, PLOT_WIDTH - left - SVG_EDGE, "soft", p->x.label);
     c->y += SVG_LINE;
-    svg_grid(c, (struct svg_field){.width = 64, .height = FIELD, .margin = 8, .most = most}, map_field);
+    map_heads(c, left, f.width);
+    double top = c->y;
+    svg_row_names(c, left, top, FIELD);
+    for (int r = 0; r < svg_rows(p); r++)
+        for (int i = 0; i < p->nseries; i++) {
+            f.x = left + i * f.width, f.y = top + r * FIELD;
+            map_field_draw(c, r, i, f);
+        }
+    c->y = top + svg_rows(p) * FIELD + 4;
     map_key(c);
 }

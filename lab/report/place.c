@@ -72,32 +72,23 @@ static enum error bytes_plot(struct report *r, struct report_section *s, const s
     return ERR_NONE;
 }
 
-/* Every side and number of devices by ranks. Links' speeds do not change it: the first place stands for all. */
-static enum error bytes_heat(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
-    struct plot *p;
-    int row = 0;
-    TRY(report_plot(r, s, PLOT_HEAT, ranks, &p));
-    if (!p) return ERR_NONE;
-    p->title = "Sent and received by each rank in a step";
-    p->about = "Rows are sides and numbers of devices, columns are ranks; darker fields have more bytes. A dark first "
-               "column is a server's port.";
-    p->y = (struct plot_axis){.label = "sent + received", .unit = PLOT_BYTES};
-    TRY(report_take(r, (size_t)d->ncells, sizeof *p->category, &p->category));
-    for (int k = 0; k < ranks; k++) {
-        double *y;
-        TRY(report_take(r, (size_t)d->ncells, sizeof *y, &y));
-        p->series[k] = (struct plot_series){.name = report_say(r, "%d", k), .y = y, .n = d->ncells};
-        row = 0;
-        for (int i = 0; i < d->ncells; i++) {
-            const struct run_result *run = &d->cell[i].run[0];
-            if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[place_largest_cell(d, d->cell[i].side)].place) != 0)
-                continue;
-            y[row] = k < run->ranks ? (run->sent[k] + run->received[k]) * bytes_each_step(run) : (double)NAN;
-            p->category[row++] = report_cell_name(r, d, &d->cell[i]);
-        }
+/* Every side and number of devices by ranks. The speed of a link does not change bytes: the first place stands for all. */
+static enum error bytes_table(struct report *r, struct report_section *s, const struct report_data *d, int ranks) {
+    struct table *t;
+    TRY(report_table(r, s, "Sent and received by each rank in a step", 1 + ranks, d->ncells, NULL, &t));
+    t->fold = FOLD_ASIDE;
+    t->rows = 0;
+    table_row(t, 0)[0] = "rank";
+    for (int k = 0; k < ranks; k++) table_row(t, 0)[1 + k] = report_say(r, "%d", k);
+    for (int i = 0; i < d->ncells; i++) {
+        const struct run_result *run = &d->cell[i].run[0];
+        if (run->ranks < 2 || strcmp(d->cell[i].place, d->cell[place_largest_cell(d, d->cell[i].side)].place) != 0)
+            continue;
+        const char **row = table_row(t, ++t->rows);
+        row[0] = report_cell_name(r, d, &d->cell[i]);
+        for (int k = 0; k < run->ranks; k++)
+            row[1 + k] = report_value(r, PLOT_BYTES, (run->sent[k] + run->received[k]) * bytes_each_step(run));
     }
-    p->nseries = ranks;
-    p->ncategories = row;
     return ERR_NONE;
 }
 
@@ -124,7 +115,7 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
     }
     TRY(bytes_plot(r, s, d, ranks));
     bytes_say(r, s, d);
-    return bytes_heat(r, s, d, ranks);
+    return bytes_table(r, s, d, ranks);
 }
 
 /* ---- memory ---- */

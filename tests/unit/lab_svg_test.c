@@ -69,8 +69,6 @@ static struct plot example(enum plot_kind kind) {
                          .nseries = 4,
                          .category = names,
                          .ncategories = 4,
-                         .choice = series,
-                         .nchoices = 3,
                          .span = spans,
                          .nspans = 3,
                          .who = {"dp", long_name}};
@@ -161,16 +159,17 @@ static void plots_of_next_to_nothing_are_plots(void **state) {
 static void sixty_four_ranks_fit(void **state) {
     (void)state;
     static double y[80];
+    static enum plot_won won[80];
     static const char *many[80];
     static struct plot_series columns[64];
     static char words[80][16];
     for (int i = 0; i < 80; i++) {
-        y[i] = i * 1e6;
+        y[i] = 1 + i;
         snprintf(words[i], sizeof words[i], "rank %d", i);
         many[i] = words[i];
     }
-    for (int i = 0; i < 64; i++) columns[i] = (struct plot_series){.name = words[i] + 5, .y = y, .n = 80};
-    struct plot p = example(PLOT_HEAT);
+    for (int i = 0; i < 64; i++) columns[i] = (struct plot_series){.name = words[i] + 5, .y = y, .won = won, .n = 80};
+    struct plot p = example(PLOT_MAP);
     p.series = columns;
     p.nseries = 64;
     p.category = many;

@@ -1,4 +1,4 @@
-"""bench/steps.py --gpu: training of GPT-2 (124M) and ResNet-50 in bf16 on one GPU, the engine before and behind PyTorch in each
+"""bench/steps.py --gpu: training of GPT-2 (124M) and ResNet-50 in bf16 on one GPU, the engine before and after PyTorch in each
 round. What is counted: medians of steps, each waited for; units (tokens, images) a second; the share of the rate at which a large
 product of bf16 matrices ran on this GPU in this run, through the engine's own linear op. dp and ddp with several ranks on one GPU
 are tests, not measurements: nothing of theirs is timed here."""

@@ -10,7 +10,7 @@ usage: bench/steps.py [--engine PROGRAM] [--torch PYTHON[,FLAG...]]... [--floor 
   --models        of mlp, lenet, resnet18, gpt; all by default
   --modes         of single (1 rank), ddp, dp (2 ranks, beside DistributedDataParallel over gloo); single,ddp by default
   --precisions    f32,bf16 (beside autocast) by default
-  --rounds N      5 by default. In a round each is measured in turn, the engine before and behind the others
+  --rounds N      5 by default. In a round each is measured in turn, the engine before and after the others
   --least         of a program's steps the fastest, not the median: for a machine that is busy otherwise
   --quick         one round of few steps, to see that all of it works: its numbers mean little
   --json FILE     all that was measured, too
@@ -160,16 +160,16 @@ def one_round(row, engine, peers, measured, name, work, precision, mode, steps, 
                 print(f"  {peer.name}: {e}", file=sys.stderr, flush=True)
                 measured[key] = {"skipped": "it failed"}
         theirs[peer.name] = measured[key]
-    behind = engine.step(work, precision, mode, steps)
-    row.ours += [before[ms], behind[ms]]
-    row.rss += [before["rss"], behind["rss"]]
+    after = engine.step(work, precision, mode, steps)
+    row.ours += [before[ms], after[ms]]
+    row.rss += [before["rss"], after["rss"]]
     for peer, result in theirs.items():
         cell = row.peer(peer)
         if "skipped" in result:
             cell["skipped"] = result["skipped"]
             continue
         cell["ms"].append(result[ms])
-        cell["ratio"].append(result[ms] / ((before[ms] + behind[ms]) / 2))
+        cell["ratio"].append(result[ms] / ((before[ms] + after[ms]) / 2))
         cell["rss"].append(result["rss"])
 
 

@@ -7,7 +7,7 @@
  *   GET /api/runs             of a folder: the table of 'engine runs', as JSON
  *   GET /api/run              what is run, as JSON
  *   GET /api/ranks            what each rank of this host does, and whether the run has ended
- *   GET /api/metrics?since=N  lines of metrics.jsonl from byte N, whole ones, at most so many; the
+ *   GET /api/metrics?since=N  lines of metrics.jsonl from byte N, whole ones, of bounded size; the
  *                             header Engine-Next is the N to ask for next */
 #pragma once
 #include "engine/base/json.h"

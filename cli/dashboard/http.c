@@ -137,7 +137,7 @@ static bool http_host_is_ours(const char *host, size_t n, const struct http_rule
     memcpy(name, host, n);
     name[n] = '\0';
     if (inet_pton(AF_INET, name, address) == 1 || inet_pton(AF_INET6, name, address) == 1)
-        return true; /* an address is no name that somebody could point here */
+        return true; /* an address is no name, so no other site can have pointed it here */
     for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
         if (ours[i] && !strcasecmp(name, ours[i])) return true;
     return false;

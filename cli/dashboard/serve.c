@@ -112,7 +112,7 @@ static bool server_is_later(int error) {
     return error == EAGAIN || error == EWOULDBLOCK || error == EINTR;
 }
 
-/* Behind the head there is nothing that this server wants, but closing with it unread would take
+/* Nothing after the head matters to this server, but closing with it unread would take
  * the answer back: a client that says more than it should is heard for a while. */
 static void connection_swallow(struct connection *c) {
     char rest[HTTP_HEAD];

@@ -121,7 +121,7 @@ static int watch_answer(void *user, const struct http_request *r, struct board_a
 
 /* ---- the command ---- */
 
-/* Serves until somebody asks for an end. */
+/* Serves until a signal asks for an end. */
 static enum error board_serve(struct board_watch *w, const char *address) {
     struct board_place place = {0};
     struct board_server *server;

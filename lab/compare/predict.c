@@ -45,7 +45,7 @@ static int source_of(const struct compared *c, int cell) {
 
 /* ---- its step ------------------------------------------------------------------------------- */
 
-/* So many devices' threads run at once; 0: each device has a processor of its own. */
+/* The number of devices whose threads run at once; 0: each device has its own processor. */
 static int predict_cores_of(const struct compared *c, int cell) {
     const struct run_config *r = predict_config_of(c, cell);
     if (device_find(r->devices.kind)->units) return 0;

@@ -1,6 +1,6 @@
 /* Plots as data, and what becomes of them: SVG that is the same text for the same numbers, and a table. Drawn for a
- * phone's width: where there is much to show, several small plots stand side by side on a wide page. Colours are told
- * apart by colour-blind people, and what has a colour has a dash, a marker or a hatch as well. */
+ * phone's width: where there is much to show, several small plots stand side by side on a wide page. Colour-blind
+ * people can distinguish the colours, and what has a colour has a dash, a marker or a hatch as well. */
 #pragma once
 #include "lab/draw/markup.h"
 #include "lab/draw/table.h"

@@ -10,11 +10,11 @@ static const char *plot_value(enum plot_unit unit, double v, struct pool *pool) 
 }
 
 /* Series over one x: a row for each x of any of them, ascending. */
-static double plot_next_x(const struct plot *p, double behind) {
+static double plot_next_x(const struct plot *p, double after) {
     double best = INFINITY;
     for (int i = 0; i < p->nseries; i++)
         for (int k = 0; k < p->series[i].n; k++)
-            if (p->series[i].x[k] > behind) best = fmin(best, p->series[i].x[k]);
+            if (p->series[i].x[k] > after) best = fmin(best, p->series[i].x[k]);
     return best;
 }
 

@@ -257,7 +257,7 @@ static void check_pair(const struct experiment *x, const struct experiment_pair 
                          axis->label[a->at[0]], axis->label[b->at[0]], d[i].key, d[i].a, d[i].b, d[i].key);
 }
 
-/* What is wrong with two sides is wrong in all places of the matrix, and told once. */
+/* Reports what is wrong with two sides once, although it is wrong in all places of the matrix. */
 static enum error check_pairs(struct experiment_reader *r) {
     for (int i = 0; i < r->x->npairs; i++) {
         struct config_errors *mine;

@@ -27,7 +27,7 @@ enum {
     EXPERIMENT_LABEL = 80,
     EXPERIMENT_ASKED = 64,
     EXPERIMENT_PAIRS = 2048,
-    EXPERIMENT_AUTO = 10,     /* repeats: auto makes at most this many, unless told otherwise */
+    EXPERIMENT_AUTO = 10,     /* repeats: auto makes at most this many, unless the experiment sets another number */
     EXPERIMENT_LEAST_RUNS = 4 /* fewer say nothing of one pair */
 };
 struct experiment_axis {
@@ -78,9 +78,9 @@ struct experiment {
         *asked[EXPERIMENT_ASKED + 1]; /* the keys that are the question, in which sides may differ; NULL ends them */
     bool all_pairs;                   /* each side against each other one, not only against A */
     int repeats;                      /* runs of a cell */
-    int most;                         /* repeats: auto: up to so many where 'repeats' tell too little; else the same */
-    int nseeds;                       /* 0: all runs have the configuration's */
-    int64_t seeds[STATISTICS_RUNS];   /* of each repeat */
+    int most;   /* with repeats: auto the maximum, where 'repeats' runs decide too little; else the same */
+    int nseeds; /* 0: all runs have the configuration's */
+    int64_t seeds[STATISTICS_RUNS]; /* of each repeat */
     int64_t warmup;
     double confidence, practical; /* practical: of ratios; each measure has its own */
     uint64_t seed;                /* of the order of runs */

@@ -289,7 +289,7 @@ static enum error read_tree(const struct experiment_source *s, struct pool *pool
     return tree_parse(s->text, strlen(s->text), "--modes", pool, e, out);
 }
 
-/* What can go on after an error does, so that all are told. */
+/* Goes on after an error of the configuration, so that all are reported. */
 static enum error reader_go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }

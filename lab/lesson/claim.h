@@ -3,7 +3,7 @@
  *   STEP.QUANTITY   of a comparison (quantity.h); the claim must hold in every place that the first term's side and
  *                   the conditions leave
  *   STEP.METRIC     of a run: what 'engine compare' measures, weights, losses, or a path in its summary.json
- *   STEP.PATH       of what else a step has told as JSON: results.ring.alpha_s; of an array a number, 'last', or a
+ *   STEP.PATH       of what else a step has printed as JSON: results.ring.alpha_s; of an array a number, 'last', or a
  *                   text that the element has
  *   STEP.exit, STEP.seconds   of every step
  *

@@ -19,7 +19,7 @@ enum lesson_kind { LESSON_RUN, LESSON_COMPARE, LESSON_BENCH, LESSON_ENGINE, LESS
 struct lesson_step {
     const char *name;
     enum lesson_kind kind;
-    const char *words[LESSON_WORDS + 1]; /* behind 'engine run', 'engine compare'...; ended by NULL */
+    const char *words[LESSON_WORDS + 1]; /* after 'engine run', 'engine compare'...; ended by NULL */
     int nwords;
     int exit;                            /* the code with which it should end */
     const char *under[LESSON_WORDS + 1]; /* "srun", "-n", "2": what starts it; ended by NULL */

@@ -96,7 +96,7 @@ struct lesson_reader {
     struct config_errors *e;
 };
 
-/* What can go on after an error does, so that all are told. */
+/* Goes on after an error of the configuration, so that all are reported. */
 static enum error lesson_go_on(enum error err) {
     return err == ERR_CONFIG ? ERR_NONE : err;
 }

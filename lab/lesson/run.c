@@ -28,7 +28,7 @@ static bool has_word(const struct lesson_step *s, const char *word) {
     return false;
 }
 
-/* The words behind "engine", and where to put what comes out. */
+/* The words after "engine", and where the output goes. */
 static enum error make_words(const struct lesson_state *t, const struct lesson_step *s, const char *words[WORDS]) {
     static const struct {
         const char *command, *option, *form;
@@ -126,7 +126,7 @@ static enum error step_clear(const struct lesson_state *t, const struct lesson_s
     return file_remove_tree(path);
 }
 
-/* The launcher is the program then, which is told where this one is. */
+/* The launcher is the program then, and the path of this one is among its words. */
 static enum error lesson_put_under(const struct lesson_state *t, const struct lesson_step *s, const char *const *words,
                                    const char **all, struct process *p) {
     int n = 0;

@@ -173,7 +173,7 @@ int statistics_least_runs(int tests, bool paired, double confidence) {
     return 0;
 }
 
-/* ---- what could be told ---- */
+/* ---- what could be decided ---- */
 
 static double normal_below(double z) {
     return erfc(-z / sqrt(2)) / 2;

@@ -32,12 +32,12 @@ struct shift statistics_unpaired(const double *a, int n, const double *b, int m,
 /* Holm's correction: p[i] becomes the least level at which it is refused beside the others. */
 void statistics_holm(double *p, int n);
 
-/* Whether n runs a side can reach 1 - confidence at all in the strictest of so many tests. */
+/* Whether n runs a side can reach 1 - confidence at all in the strictest of that number of tests. */
 bool statistics_can_tell(int n, bool paired, int tests, double confidence);
 /* The fewest runs a side that can; 0: more than STATISTICS_RUNS. */
 int statistics_least_runs(int tests, bool paired, double confidence);
 
-/* The chance that n runs a side tell a shift from none, in the strictest of so many tests, where differences are normal
+/* The chance that n runs a side distinguish a shift from none, in the strictest of that number of tests, where differences are normal
  * with this spread. An approximation: Student's t at
  * the level that the ranks can reach, and their efficiency of 3 / pi beside it. */
 double statistics_power(double shift, double spread, int n, bool paired, int tests, double confidence);

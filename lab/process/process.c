@@ -158,7 +158,7 @@ static void process_add_usage(const struct rusage *mine, struct rusage *sum) {
     if (mine->ru_maxrss > sum->ru_maxrss) sum->ru_maxrss = mine->ru_maxrss;
 }
 
-/* All have ended, and whoever they have left behind does now. */
+/* All have ended; the processes that they have left running are ended now. */
 static void process_processes_bury(struct process_watch *w, struct process_end *end) {
     struct rusage used;
     int status;

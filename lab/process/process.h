@@ -7,7 +7,7 @@
 
 struct process {
     const char *program;          /* a path, or a name that PATH has */
-    const char *const *args;      /* words behind it, ended by NULL */
+    const char *const *args;      /* the words after it, ended by NULL */
     const char *folder;           /* to work in; NULL: this one's */
     const char *out, *err;        /* files that take what it says, "/dev/null"; NULL: where this one's go */
     const char *const *variables; /* "NAME=value", on top of this one's environment, ended by NULL; NULL: none */
@@ -35,5 +35,5 @@ const char *process_path(const char *program, struct pool *pool);
 /* The error that an engine's exit code says. */
 enum error process_error(int code);
 /* One engine, with p->err a file: ERR_NONE where it has ended with 0, else its own error in its own words. ERR_RESULT where
- * this process was asked to stop meanwhile, ERR_TIMEOUT where it has not ended within so many seconds (0: no limit). */
+ * this process was asked to stop meanwhile, ERR_TIMEOUT where it has not ended within that number of seconds (0: no limit). */
 MUST_CHECK enum error process_engine(const struct process *p, double timeout, struct pool *pool);

@@ -16,7 +16,7 @@ struct report_metric {
     bool training;   /* it is of what was learned: runs that end in the same weights are copies */
     bool difference; /* sides are held against each other by B minus A, not by a ratio */
 };
-/* What a metric says of B against A; NaN: not told. A ratio is turned so that above 1 B is ahead. */
+/* The result of a metric for B against A; NaN: not known. A ratio is turned so that above 1 B is ahead. */
 struct report_answer {
     double estimate, low, high, p;
     const char *verdict, *words; /* words: as it is read; "" */
@@ -32,7 +32,7 @@ struct report_cell {
     int64_t devices, batch; /* batch: samples of a step, 0 when unknown */
     const char *place;      /* the other axes but devices: "model mlp, bandwidth 1Gbit"; "" */
     const char *work;       /* those of them that change what one device does: "model mlp"; "" */
-    struct run_result *run; /* what is told of a cell beside its time is its first run's */
+    struct run_result *run; /* all that a report says of a cell beside its time is that of its first run */
     double *step_s;         /* of each run */
     int nruns;
     double median_s, predicted_s, formula_s; /* NaN: no model has said */

@@ -14,7 +14,7 @@ extern const struct embedded report_styles[]; /* report.css alone */
 struct page {
     const struct report *r;
     FILE *out;
-    int switches; /* so many of them have a name */
+    int switches; /* the number of them that have a name */
 };
 
 static void page_head(struct page *p) {

@@ -142,7 +142,7 @@ static enum error memory_plot(struct report *r, struct report_section *s, const 
             .name = report_cell_name(r, d, &d->cell[k]), .n = p->ncategories, .colour = side % PLOT_COLOURS};
         TRY(rank_series(r, out->n, processes ? run->rss : run->state, n, 1, &out->y));
     }
-    if (!p->ncategories) s->nplots--; /* nothing is told */
+    if (!p->ncategories) s->nplots--; /* no run has reported it */
     return rank_names(r, p->ncategories, processes ? "process" : "device", &p->category);
 }
 

@@ -19,7 +19,7 @@
 
 enum { FOLDERS_DEEP = 6, FILES_MOST = 64 };
 
-/* ---- where it has told ---- */
+/* ---- the files of a command ---- */
 
 struct told_files {
     struct pool *pool;
@@ -76,7 +76,7 @@ static enum error read_told(const struct foreign *f, struct pool *pool, struct t
                 torn ? torn : "");
 }
 
-/* ---- times that were not told ---- */
+/* ---- times that were not reported ---- */
 
 struct told_run {
     const struct foreign *f;

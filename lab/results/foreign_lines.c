@@ -97,7 +97,7 @@ static enum error read_lines(char *text, size_t n, bool all, struct told *t) {
     for (char *line = text, *end = text + n; line < end;) {
         char *stop = memchr(line, '\n', (size_t)(end - line));
         if (!stop) stop = end;
-        *stop = '\0'; /* behind the last byte there is one */
+        *stop = '\0'; /* there is a byte after the last one */
         TRY(take_line(t, line, (size_t)(stop - line), all, ++number));
         line = stop + 1;
     }
@@ -106,7 +106,7 @@ static enum error read_lines(char *text, size_t n, bool all, struct told *t) {
 
 /* ---- commas ---- */
 
-/* The next field, without its quotes, in place; NULL behind the last. */
+/* The next field, without its quotes, in place; NULL after the last. */
 static char *lines_next_field(char **rest) {
     char *field = *rest, *end;
     if (!field) return NULL;

@@ -143,7 +143,7 @@ enum error run_result_summary(const char *dir, struct pool *pool, struct run_res
     return r.err;
 }
 
-/* A job began behind this step: what an earlier one has done after it is done again. */
+/* A job began after this step: the steps that an earlier one has made after it are made again. */
 static void result_begin_stretch(struct run_result *out, int64_t step) {
     while (out->nsteps && out->step[out->nsteps - 1].step > step) out->nsteps--;
     while (out->nvals && out->val[out->nvals - 1].step > step) out->nvals--;

@@ -55,7 +55,7 @@ struct run_result {
     int64_t nvals;
     const char *event; /* the last one of metrics.jsonl: "finished", "stopped", "started"; "": none */
     int64_t event_step;
-    int64_t planned; /* steps that the training was to have when it was started last; 0: not told */
+    int64_t planned; /* steps that the training was to have when it was started last; 0: not known */
     struct result_environment environment;
     struct result_setting *setting; /* every key of resolved.yaml with a value, in its order */
     int nsettings;

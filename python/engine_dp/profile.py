@@ -288,7 +288,7 @@ def recording(g: _group.Group, path: Any) -> Iterator[_Recorder]:
     if g.size > 1 and not g.name:
         raise ValueError("no calls are recorded, because ENGINE_FLIGHT is empty or its folder cannot be written")
     if g.rank == 0:
-        _check_place(path)  # what is wrong with it is told before the work
+        _check_place(path)  # an error in it is reported before the work
     recorder = _Recorder()
     _group._watch = recorder.take
     try:

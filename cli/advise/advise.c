@@ -76,7 +76,7 @@ static enum error advising_show(const struct advising *g) {
 
 /* ---- all ------------------------------------------------------------------------------------ */
 
-/* Others' work lengthens the steps of two devices more than those of one. */
+/* Notes a load of the machine by other programs: it lengthens the steps of two devices more than those of one. */
 static void advise_look_round(struct advising *g) {
     double load[LOADS];
     int cores = device_host_cores();

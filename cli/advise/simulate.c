@@ -96,7 +96,7 @@ static enum error simulate_fill_rows(const struct simulate_options *o, const str
     return ERR_NONE;
 }
 
-/* What was not asked for is as configured, or as is usual. */
+/* Fills in the options that were not given: as configured, or as is usual. */
 static enum error simulate_options_complete(struct simulate_options *o, const struct run_config *c) {
     static const int64_t usual[] = {1, 2, 4, 8, 16, 64, 256, 1024, 4096};
     const struct emulate_config *e = &c->comm.emulate;

@@ -66,8 +66,7 @@ static void simulate_row_print(const struct simulate_row *r, FILE *out) {
             text_of_bytes(a->memory, memory));
 }
 
-/* What the law says of rows that differ in their devices alone: the share of the work that they divide, and, of the
- * same work on more devices, what Karp and Flatt's serial share does from the fewest to the most. */
+/* Prints the law of scaling for the rows of a line, which differ in their devices alone: the share of the work that they divide, and, for the same work on more devices, how Karp and Flatt's serial share goes from the fewest to the most. */
 static void print_law(const struct simulate_options *o, const struct simulate_row *rows, int n, int line, FILE *out) {
     int devices[LIST_MOST], count = 0;
     double seconds[LIST_MOST], serial[2] = {(double)NAN, (double)NAN};

@@ -54,7 +54,7 @@ enum error step_source_read(const struct cli_config *c, struct run_settings *out
     return FAIL(err, "%.*s", (int)strcspn(report, "\n"), report);
 }
 
-/* What is wrong with a trace is a warning: the run's other numbers are used. */
+/* Reads a run and its trace. An error in the trace is a warning: the run's other numbers are used. */
 static enum error source_read_run(struct step_source *s, const char *dir) {
     TRY(run_result_read(dir, s->pool, &s->result));
     if (step_trace_read(dir, s->pool, &s->trace) == ERR_NONE) return ERR_NONE;

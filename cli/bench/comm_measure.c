@@ -268,7 +268,7 @@ static enum error measure_size(struct bench_run *b, struct bench_row *row) {
 
 /* ---- all ---- */
 
-/* Collectives that no algorithm does in a way of its own go the plain way. */
+/* Writes the name of the algorithm into a row: "plain" for a collective that the algorithm does not implement. */
 static void bench_name_algorithm(const struct bench_run *b, const struct bench_series *s, struct bench_row *row) {
     const char *why, *name = s->algorithm;
     const struct algo_ops *algo = algo_find(name);

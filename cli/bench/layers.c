@@ -98,7 +98,7 @@ static enum error net_make_model(struct net *b, int64_t outputs) {
                 shape_text(&b->m->output, text), (long long)outputs);
 }
 
-/* What the batch may hold where it is tokens: the smallest vocabulary that reads it; else 0. */
+/* The vocabulary from which the batch is drawn where it is tokens: the smallest one of the layers that read it; else 0. */
 static int64_t net_vocabulary(const struct model *m) {
     int64_t least = 0;
     for (int i = 0; i < m->nnodes; i++) {

@@ -143,6 +143,7 @@ static bool http_host_is_ours(const char *host, size_t n, const struct http_rule
     return false;
 }
 
+/* Whether the header's name, the first 'name' bytes of the line, is the wanted one; the case does not matter. */
 static bool http_is_named(const char *line, size_t name, const char *wanted) {
     return strlen(wanted) == name && !strncasecmp(line, wanted, name);
 }
@@ -185,7 +186,7 @@ static int check_headers(const struct headers *h, const struct http_rules *rules
     return h->other_site && page != HTTP_PAGE ? 403 : 200;
 }
 
-/* Up to its "\r\n", with which the head is known to end. */
+/* The length of the line up to its "\\r\\n", which the head is known to have. */
 static size_t http_line_length(const char *line) {
     size_t n = 0;
     while (line[n] != '\r') n++;

@@ -29,8 +29,7 @@ static int program_command_unknown(const char *name) {
     return error_exit_code(ERR_USAGE);
 }
 
-/* What was said may be on no disk: then all was not well. A reader that has gone, as head does, has
- * had enough of it. */
+/* Whether all output was written. A reader that has gone, as head does, has had enough of it: that is no failure. */
 static int program_output_flushed(int code) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return code;
     if (code || file_reader_gone(STDOUT_FILENO)) return code;

@@ -53,7 +53,7 @@ static const char *completion_algorithm_name(int i) {
     return i == 0 ? "auto" : i - 1 < n ? all[i - 1]->name : i - 1 == n ? "native" : NULL;
 }
 
-/* Of each kind of device one, two and four: "cpu:1", "cpu:2". */
+/* The i-th value to offer for devices: one, two and four of each kind, as in "cpu:1", "cpu:2". */
 static const char *completion_devices_text(int i) {
     static char text[32];
     int n;

@@ -61,7 +61,7 @@ static void usage_of(const struct option *o, char out[OPTION_TEXT]) {
              value, o->missing ? "" : "]", many && o->many != OPTION_REST ? "..." : "");
 }
 
-/* Words, options, and what OPTION_REST is: of options as many as a line has room for. */
+/* Writes the usage line: words, then as many options as the line has room for, then what OPTION_REST takes. */
 const char *command_usage(const struct command *c, const struct command *form, char out[USAGE_TEXT]) {
     enum { LINE = 100, PARTS = 3 };
     static const char more[] = " [OPTION]...";
@@ -128,7 +128,7 @@ void help_keys(const char *text) {
 
 /* ---- help on a command ---- */
 
-/* What stands on the left goes up to a column, unless it is far too long: then it has a line. */
+/* Prints the options in two columns. An option that is too long for the left column has its own line. */
 static void print_options(const struct command *form) {
     enum { LEFT_MOST = 24 };
     char left[OPTION_TEXT], text[OPTION_TEXT];
@@ -216,7 +216,7 @@ static const char *topic_word(int i) {
     return i < commands ? command_name(i) : layers_word(i - commands);
 }
 
-/* What has nearly that name. */
+/* Refuses a topic that does not exist, with the nearest name. */
 static enum error topic_refuse(const char *topic) {
     const char *names[128], *near;
     int n = 0;
@@ -241,7 +241,7 @@ static void search_variant(void *user, const struct config_key *key) {
             s->path = pool_printf(s->pool, "%.*s.%s", (int)n, key->path, v->at(i)->name);
 }
 
-/* What a key may be: adam, cosine, csv, or another tool's word for one. */
+/* Explains a value that a key may have (adam, cosine, csv), also by another tool's word for it. */
 static enum error about_variant(const char *topic, struct pool *pool, bool *found) {
     struct variant_search s = {.topic = topic, .pool = pool};
     TRY(config_walk(&run_schema, pool, search_variant, &s));
@@ -286,7 +286,7 @@ static enum error help_about_place(const char *topic, struct pool *pool) {
     return found || help_about_model(topic) ? ERR_NONE : topic_refuse(topic);
 }
 
-/* Some names are a command's and a key's: both are explained. */
+/* Explains a topic; a name that is a command's and a key's is explained as both. */
 static enum error topic_explain(const char *topic, struct pool *pool) {
     const struct command_alias *alias = command_alias(topic);
     const struct command *c = alias ? alias->command : command_find(topic);

@@ -65,7 +65,7 @@ static enum error print_layer(const struct layer_ops *layer, struct pool *pool) 
     return ERR_NONE;
 }
 
-/* What follows the prefix, where the topic has it; else the topic. */
+/* The topic without the prefix, if it begins with it. */
 static const char *layers_prefix_skip(const char *topic, const char *prefix) {
     size_t n = strlen(prefix);
     return strncmp(topic, prefix, n) ? topic : topic + n;

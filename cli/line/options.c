@@ -50,7 +50,7 @@ static const char *option_near_name(const char *given, const char *const *names,
     return text ? text : "";
 }
 
-/* What the value must be, where that is no choice: "a number from 1 to 64". */
+/* The description of a value that is no choice, for messages: "a number from 1 to 64". */
 static const char *value_wanted(const struct option *o, struct pool *pool) {
     const char *what = o->wants ? o->wants : "a number";
     const struct config_field field = {.type = o->type};
@@ -128,9 +128,7 @@ static const struct command *option_form_named(const struct command *c, const ch
     return c;
 }
 
-/* What is to be known before the rest: the form, whose name is the first word, wherever options stand,
- * and its place (0: there is no word), and what help is asked for (NULL: none is). A program's
- * arguments are its own. */
+/* Finds out what must be known before parsing: the form, which the first word names wherever options stand; the place of that word (0: there is none); and the topic that help is asked for (NULL: none). A program's arguments are its own. */
 static int line_look_ahead(struct cli *cli, const char **topic) {
     int at = 0;
     *topic = NULL;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What 'auto' takes of an accelerator's units: a power of two of them. */
+/* The number of an accelerator's units that 'auto' takes, where 'here' are present: the largest power of two. */
 static int auto_units(int here) {
     int count = 1;
     while (count * 2 <= here && count * 2 <= RUN_DEVICES_MAX) count *= 2;

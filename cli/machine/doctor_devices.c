@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What of a kind nobody has asked for is missing is not wrong. */
+/* The level of a kind of devices that is missing: that is wrong only if the kind was asked for. */
 static enum doctor_level doctor_missing_level(const struct doctor *d, const struct device_ops *kind) {
     return d->asked && !strcmp(d->asked, kind->name) ? DOCTOR_MISSING : DOCTOR_NONE;
 }

@@ -33,7 +33,7 @@ static void host_check_cores(struct doctor *d) {
         doctor_say(d, DOCTOR_OK, "%d", here);
 }
 
-/* What the CUDA driver pins does not count; what network cards do does. */
+/* Reports the limit of locked memory. Memory that the CUDA driver pins does not count; that of network cards does. */
 static void host_check_locked(struct doctor *d) {
     enum { ENOUGH = 64 << 20 };
     struct rlimit l;

@@ -297,7 +297,7 @@ static void runs_print_experiments(const struct listing *all, int terminal) {
         if (all->of[i].experiment) runs_print_experiment(&all->of[i], room);
 }
 
-/* What a state of trouble rests on. */
+/* Prints the reason of each run that has failed or cannot be read. */
 static void runs_print_reasons(const struct listing *all) {
     bool any = false;
     for (int i = 0; i < all->count; i++) {
@@ -340,7 +340,7 @@ static bool listed_known(const struct column *c, const struct listed *r) {
     return runs_is_number(c) ? !isnan(runs_number_at(c, r)) : *runs_text_at(c, r) != '\0';
 }
 
-/* What is not known comes last in either order; what is equal is by name. */
+/* Compares two runs by the column of --sort: unknown values come last in either order, and equal ones are in the order of names. */
 static int listed_order(const void *a, const void *b, void *user) {
     const struct runs_options *o = user;
     const struct column *c = &columns[o->sort];

@@ -10,8 +10,7 @@
 
 #include <string.h>
 
-/* What the run has left tells of its end, and its last checkpoint is of that. One that was stopped has not
- * evaluated yet. */
+/* Whether the run's files say that it has ended, at its last checkpoint. A run that was stopped has not evaluated yet. */
 static bool finished_has_ended(const struct job *job, const struct run_place *p, struct pool *pool,
                                struct run_result *r) {
     const char *last = checkpoint_newest_step(p->dir, p->run_id, pool);

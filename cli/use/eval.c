@@ -22,7 +22,7 @@ struct eval_options {
 };
 #define OPTIONS_STRUCT struct eval_options
 
-/* What the checkpoint tells of its data, for ranks that do not read it. */
+/* The file in which the ranks, which do not read the checkpoint, find what it says about its data. */
 static enum error known_path(struct cli_trained *t, const char *folder, char **out) {
     *out = pool_printf(t->pool, "%s/preprocessing.json", folder);
     return *out ? ERR_NONE : ERR_MEMORY;

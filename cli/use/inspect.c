@@ -77,7 +77,7 @@ static enum error show_tensor(struct inspect_shown *s, const struct st_file *f, 
     return err;
 }
 
-/* What the network was trained on, where the file tells. */
+/* Shows the data on which the network was trained, if the file describes them. */
 static enum error inspect_show_preprocessing(struct inspect_shown *s, const struct st_file *f) {
     const char *text = json_get_text(f->metadata, "preprocessing");
     struct preprocessing *p;
@@ -222,7 +222,7 @@ static enum error inspect_show_run(struct inspect_shown *s, const char *dir) {
     return inspect_show_flight(dir, s->pool);
 }
 
-/* What the ranks have left, also those of a run that has not come to its end. */
+/* Merges the traces that the ranks have left, also those of a run that did not reach its end. */
 static enum error inspect_merge_trace(const char *dir, struct pool *pool) {
     struct trace_rank *ranks;
     int n;

@@ -17,7 +17,7 @@ static int64_t predict_next_best(const float *y, int64_t n, int64_t last) {
     return best;
 }
 
-/* What a class is called, or the text of a token; NULL: it has its number alone. */
+/* The name of a class, or the text of a token; NULL: it has only a number. */
 static const char *label_text(const struct teller *t, int64_t label, char text[9]) {
     memset(text, 0, 9);
     int n = dataset_decode(t->data, (int32_t)label, text);

@@ -168,7 +168,7 @@ struct filter { /* 0 and -1: any */
 };
 static const struct filter any = {0, -1, -1, -1, false};
 
-/* Of two that are as fast the simpler one counts. */
+/* Whether a is faster than b; if they are equally fast, the simpler one is. */
 static bool row_beats(const struct advise_row *a, const struct advise_row *b) {
     double more = a->rate / b->rate - 1;
     return fabs(more) > 1e-9 ? more > 0 : advise_simpler(a, b);

@@ -44,7 +44,7 @@ static void advice_say_fastest(struct report *r, struct report_section *s, const
     advice_say_simplest(r, s, a, a->configured[0], a->configured[1]);
 }
 
-/* What predictions are off by could turn round what is nearer than that. */
+/* Describes the best of another mode. Nothing is concluded from a difference that is smaller than the error of the predictions. */
 static void advice_say_other(struct report *r, struct report_section *s, const struct advice *a) {
     if (a->other < 0) return;
     const struct advise_row *best = &a->row[a->fastest], *other = &a->row[a->other];

@@ -35,6 +35,7 @@ static double gate_answer_of(const struct compared *c, const struct quantity *q,
     }
 }
 
+/* Takes the texts of a quantity in a cell: the digests of weights or losses of its runs, or its verdict. */
 static void gate_texts_of(const struct compared *c, const struct quantity *q, int cell, struct check_value *out) {
     const struct compared_cell *runs = &c->cell[cell];
     if (q->kind == QUANTITY_VERDICT) {

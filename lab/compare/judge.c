@@ -108,7 +108,7 @@ static int judge_devices_of(const struct experiment *x, int cell) {
     return x->cell[cell].settings.config.devices.count;
 }
 
-/* One device sends nothing, so it stands for all links, and of 'any' side for all ways to share. */
+/* Whether cell i is what 'cell' is on other devices. One device sends nothing, so it stands for all links, and, with 'any', for all ways to share. */
 static bool judge_stands_for(const struct experiment *x, int axis, int i, int cell, bool any) {
     bool alone = judge_devices_of(x, i) == 1, same = true;
     for (int a = 0; a < x->naxes; a++) {
@@ -119,8 +119,7 @@ static bool judge_stands_for(const struct experiment *x, int axis, int i, int ce
     return same;
 }
 
-/* What a cell's speed is a multiple of: the fewest devices at the same place otherwise, or another side's one device
- * where its own side has none; itself when it is that. */
+/* The cell of which a cell's speed is a multiple: the one on the fewest devices at the same place, or another side's one device if its own side has none; the cell itself if it is that one. */
 static int judge_least_devices(const struct experiment *x, int axis, int cell) {
     int least = cell;
     for (int any = 0; any < 2 && judge_devices_of(x, least) > 1; any++)
@@ -214,7 +213,7 @@ static bool take_samples(const struct compared *c, const struct compared_pair *p
     return paired;
 }
 
-/* What is compared is what less of is better: the inverse, or the negative, of what more of is. */
+/* Turns values of which more is better into values of which less is better: their inverse, or their negative. */
 static void judge_measure_turn(const struct measure *m, double *v, int n) {
     for (int i = 0; i < n && m->more_is_better; i++) v[i] = m->scale == SCALE_RATIO ? 1 / v[i] : -v[i];
 }

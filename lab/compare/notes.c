@@ -8,7 +8,7 @@ static void note_add(struct compared *c, const char *text) {
     if (text && c->nnotes < COMPARE_WARNINGS) c->note[c->nnotes++] = text;
 }
 
-/* Two groups have little power where pairs, of one run more, would have much. */
+/* Whether a needs more runs than b to decide its question. Two groups have little power where pairs, of one run more, would have much. */
 static bool note_needs_more(const struct compared_answer *a, const struct compared_answer *b) {
     int mine = a->needed ? a->needed : STATISTICS_RUNS + 1, other = b->needed ? b->needed : STATISTICS_RUNS + 1;
     return mine != other ? mine > other : a->power < b->power;
@@ -95,7 +95,7 @@ static void note_set(struct compared *c, int measure) {
     note_add(c, words);
 }
 
-/* What nobody here has read cannot be held against anything. */
+/* Notes that the engine cannot check what an external command trains. */
 static void note_commands(struct compared *c) {
     for (int i = 0; i < c->x->ncells; i++) {
         const struct experiment_cell *cell = &c->x->cell[i];

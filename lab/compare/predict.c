@@ -67,7 +67,7 @@ static const struct run_result *predict_typical_run(const struct compared *c, in
     return best;
 }
 
-/* Where that run was traced (log.trace), when gradients are ready is known; else it follows from what layers compute. */
+/* Reads the measured step of a cell. If that run was traced (log.trace), it is known when gradients are ready; else that follows from the work of each layer. */
 static enum error read_source(const struct compared *c, int cell, struct predict_source *s) {
     struct config_errors *e;
     struct step_trace trace;
@@ -105,7 +105,7 @@ static const char *predict_setting_of(const struct experiment_cell *cell, const 
     return "";
 }
 
-/* What is sent goes through the ports that the cell emulates, or through links as they were measured. */
+/* Describes the ports that a cell emulates: "emulated 1Gbit, 50us"; "": nothing is sent. */
 static const char *predict_port_text(const struct compared *c, int cell) {
     const struct emulate_config *e = &predict_config_of(c, cell)->comm.emulate;
     const struct experiment_cell *x = &c->x->cell[cell];

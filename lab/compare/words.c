@@ -146,7 +146,7 @@ const char *compare_untested(const struct compared *c) {
     return text ? text : "";
 }
 
-/* Of one side against another. */
+/* Whether the pair compares these two sides. */
 static bool pair_is_of(const struct compared *c, const struct compared_pair *p, int first, int side) {
     return c->x->cell[p->cell[0]].at[0] == first && c->x->cell[p->cell[1]].at[0] == side;
 }

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* What stands for this character in XML, NULL: itself. */
+/* The text that stands for this character in XML; NULL: the character itself. */
 static const char *markup_entity(const char *s, size_t step) {
     if (step == 3 && !memcmp(s, "\xEF\xBF", 2) && (unsigned char)s[2] >= 0xBE) return "\xEF\xBF\xBD";
     if (step > 1) return NULL;

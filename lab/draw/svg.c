@@ -10,7 +10,7 @@
 
 /* ---- text ----------------------------------------------------------------------------------- */
 
-/* By the advance widths of wide sans serif fonts, in classes: the reader's font is not known here. */
+/* The width of a character as a share of the font's size, by the advance widths of wide sans serif fonts, in classes: the reader's font is not known here. */
 static double svg_character_width(unsigned char ch) {
     if (ch >= 0x80) return 0.85;
     if (strchr("mwMWQ@%", ch)) return 0.98;

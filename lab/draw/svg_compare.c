@@ -68,12 +68,12 @@ void svg_draw_dots(struct svg_canvas *c) {
 
 /* ---- map ---- */
 
-/* As many times as the one ahead is. */
+/* The factor by which the side that is ahead is ahead. */
 static double map_times(double ratio) {
     return ratio < 1 ? 1 / ratio : ratio;
 }
 
-/* With as many digits as there is room for; "" where there is for none. */
+/* Writes a field's factor with as many digits as fit into the width; "" if not even one does. */
 static void dots_field_text(const struct plot_series *s, int row, double width, char out[32]) {
     double v = map_times(s->y[row]);
     bool same = s->won[row] == PLOT_SAME;
@@ -111,7 +111,7 @@ static void map_field_draw(struct svg_canvas *c, int row, int column, struct map
     fprintf(c->m, "</g>\n");
 }
 
-/* What the colours mean. */
+/* Draws the key of the colours; moves c->y. */
 static void map_key(struct svg_canvas *c) {
     static const char *const rest[] = {"same: no difference that matters", "?: more runs would be needed to decide"};
     char words[128];

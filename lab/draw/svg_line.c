@@ -16,7 +16,7 @@ static void extent_widen(double v, double *low, double *high) {
     *high = fmax(*high, v);
 }
 
-/* What all series span; y with its bands. */
+/* The ranges of x and y that all series span; y with its bands. */
 static void line_extent(const struct plot *p, double x[2], double y[2]) {
     x[0] = y[0] = INFINITY;
     x[1] = y[1] = -INFINITY;
@@ -112,7 +112,7 @@ static void line_whiskers(struct svg_canvas *c, const struct line_frame *f, cons
     }
 }
 
-/* What a strip of the plot says under the pointer: every line's value at that x. */
+/* Draws an invisible strip of the plot that shows, under the pointer, the value of every line at its x. */
 static void line_strip(struct svg_canvas *c, const struct line_frame *f, const struct plot_series *by, int k,
                        double width, double top) {
     char x[32], y[32];
@@ -132,7 +132,7 @@ static void line_strip(struct svg_canvas *c, const struct line_frame *f, const s
     fprintf(c->m, "</title></rect>\n");
 }
 
-/* Where there are more points than marks; as many strips as a pointer can meet. */
+/* Draws strips if there are more points than marks, at most as many as a pointer can meet. */
 static void line_strips(struct svg_canvas *c, const struct line_frame *f, double top, double left) {
     const struct plot_series *by = NULL;
     for (int i = 0; i < c->p->nseries; i++)

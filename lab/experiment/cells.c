@@ -116,7 +116,7 @@ struct fixed { /* what a first reading of all cells has decided */
     bool second;
 };
 
-/* So much for each device. */
+/* Sets the batch of a cell with weak scaling: the configured size for each device. */
 static enum error cell_put_batch(struct experiment_reader *r, const struct experiment_cell *cell, struct node *tree) {
     const struct run_config *c = &cell->settings.config;
     const struct node *batch = node_get(tree, "batch");
@@ -150,7 +150,7 @@ static enum error cell_make_tree(struct experiment_reader *r, struct experiment_
     return ERR_NONE;
 }
 
-/* Of a command's keys only the number of devices means something to us: 2, or cpu:2. */
+/* Takes the keys of a command's cell, of which the engine reads only the number of devices: 2, or cpu:2. */
 static enum error cell_load_command(struct experiment_reader *r, struct experiment_cell *cell, struct node *tree) {
     const struct node *devices = node_get(tree, "devices");
     const char *text = devices && devices->kind == NODE_SCALAR ? devices->text : "1";

@@ -41,7 +41,7 @@ static void check_text_keep(struct check_reader *r, char out[CHECK_TEXT], const 
     snprintf(out, CHECK_TEXT, "%.*s", n, from);
 }
 
-/* What stands in [brackets] may hold operators of its own. */
+/* The length of the quantity that begins there; text in [brackets] may hold operators. */
 static int check_quantity_length(const char *from) {
     int n = (int)strcspn(from, " \t*<>=!@[");
     if (from[n] != '[') return n;

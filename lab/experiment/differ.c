@@ -17,7 +17,7 @@ static bool differ_is_any(const char *key, const char *const *of) {
     return false;
 }
 
-/* How gradients are used: what that does to losses is a question that may be asked. */
+/* Whether a key says how gradients are shared. Its effect on losses is a question that an experiment may ask. */
 static bool differ_is_sharing(const char *key) {
     for (const struct share_row *const *row = share_rows(); *row; row++)
         if (differ_is_under(key, (*row)->keys[0]) || differ_is_under(key, (*row)->keys[1])) return true;

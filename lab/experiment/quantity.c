@@ -84,8 +84,7 @@ static bool quantity_is_answer(enum quantity_kind kind) {
     return (kind >= QUANTITY_EFFECT && kind <= QUANTITY_POWER) || kind == QUANTITY_VERDICT;
 }
 
-/* Where the metric of an answer begins, which is one of the experiment's; without one it is the first, and the answer
- * itself is all that follows the side. */
+/* The place where the metric of an answer begins, which is one of the experiment's; without one it is the first metric, and the answer is all that follows the side. */
 static int quantity_find_asked(const struct experiment *x, const char *text, int from, int dot, struct quantity *q) {
     for (int i = from; i < dot; i++)
         for (int m = 0; m < x->nmeasures && text[i] == '.'; m++)

@@ -213,7 +213,7 @@ static void term_value(const struct claim *c, int term, const struct lesson_outc
 
 /* ---- judging ---- */
 
-/* How far a claim is from being otherwise: of texts, not at all. */
+/* How near the two values are to each other, as a share of the larger one: the smaller, the nearer the claim is to its opposite. For texts it is 0. */
 static double claim_values_margin(const struct check_value *a, const struct check_value *b) {
     double most = fmax(fabs(a->number), fabs(b->number));
     return a->ntexts || !(most > 0) ? 0 : fabs(a->number - b->number) / most;

@@ -162,7 +162,7 @@ static void lesson_check_into(struct lesson_reader *r, const struct lesson_step 
                      into);
 }
 
-/* What of the words decides which cells there are. */
+/* Reads the words of a comparison that decide which cells it has. */
 static void read_options(const struct lesson_step *s, const char *sets[LESSON_WORDS], struct experiment_source *out) {
     out->sets = sets;
     for (int i = 0; i < s->nwords; i++) {

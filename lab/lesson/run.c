@@ -118,7 +118,7 @@ static enum error lesson_write_report(const struct lesson_state *t, const struct
 
 /* ---- steps ---- */
 
-/* What an earlier start has left of a run is not gone on with; comparisons know themselves what they can use. */
+/* Removes what an earlier start has left of a run. Comparisons know by themselves what they can use. */
 static enum error step_clear(const struct lesson_state *t, const struct lesson_step *s) {
     char *path = pool_printf(t->pool, "%s/%s%s", t->out->runs, s->name, s->kind == LESSON_RUN ? "" : ".json");
     if (!path) return ERR_MEMORY;

@@ -73,7 +73,7 @@ struct outermost {
     double level; /* of both ends */
 };
 
-/* The outermost sums, from the least one up, that have together at most half of what confidence leaves; where all ranks
+/* The smallest sums of ranks that together have at most half of the probability that confidence leaves; all ranks
  * differ. */
 static struct outermost outermost_ranks(int count, int of, double confidence) {
     int rank[2 * STATISTICS_RUNS], most = 0, least = 0;

@@ -172,7 +172,7 @@ static double moves_cost(const struct step_cost *c, const struct move *move, int
     return cost;
 }
 
-/* Weights of a bucket move beside the gradients of those after it. */
+/* The time of an exchange in which the weights of a bucket move while the gradients of later buckets move. */
 static double cost_stream(const struct step_cost *c, enum scheme s, const struct ground *g) {
     const struct exchange_plan *p = c->plan;
     double lane = 0, weights = c->before + c->backward, all = 0;

@@ -199,7 +199,7 @@ void exchange_broadcast(struct exchange *e, int root, double bytes) {
 
 /* ---- every rank its part -------------------------------------------------------------------- */
 
-/* Where some ranks have all parts: the i-th of them (sharing_owner; here servers are the last). */
+/* The i-th of the ranks that have all parts (sharing_owner; here servers are the last). */
 static int exchange_owner_of(const struct exchange *e, int i) {
     return e->servers ? e->size - e->servers + i : (int)((int64_t)i * e->size / e->owners);
 }

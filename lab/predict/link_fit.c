@@ -34,7 +34,7 @@ bool link_fit_needed(const struct experiment *x, int cell) {
     return !x->cell[cell].start.command && !(e->bandwidth > 0) && !(e->latency > 0) && link_at(x, cell).ranks > 1;
 }
 
-/* Of the first cell that needs the same: its digest tells the build, too. */
+/* The file of a cell's measured link, named by the first cell that needs the same link: its digest includes the build. */
 static char *link_path_of(const struct experiment *x, const char *folder, int cell) {
     struct link mine = link_at(x, cell);
     int first = 0;

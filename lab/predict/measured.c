@@ -31,7 +31,7 @@ static void measured_find_ready(const struct model *m, const struct plan *plan, 
 
 /* ---- what the run says ---------------------------------------------------------------------- */
 
-/* Of the steps that were written down one by one; of too few of them, what the run says is all there is. */
+/* The typical time of a step, of those in metrics.jsonl; if these are too few, what the summary says. */
 static double measured_typical(const struct run_result *r, double quantile) {
     enum { FEW = 20 };
     int64_t n;

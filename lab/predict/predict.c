@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the simulator does not know would be missing from its answer. */
+/* The first key of a configuration that the simulator does not know: it would be missing from the answer. */
 struct unsimulated measured_unknown(const struct run_config *c) {
     const struct {
         bool asked;

@@ -211,7 +211,7 @@ static double simulate_latest(const double *v, int n) {
     return last;
 }
 
-/* What the slowest device computes in a step, and then updates. */
+/* The time for which the slowest device computes in a step, and then updates. */
 static double simulate_longest_compute(const struct replay *r) {
     const struct step_shape *s = r->shape;
     double compute = simulate_latest(r->slow, r->workers) * (s->before + s->backward), each = s->update;

@@ -54,7 +54,7 @@ static enum error sweep_way_cut(const struct measured_step *m, const struct simu
     return measured_shape(m, share, &cut, out);
 }
 
-/* Where servers are apart, the others have none of the optimizer's state. */
+/* The bytes of the busiest device. If servers are apart, the others have none of the optimizer's state. */
 static double sweep_way_memory(const struct measured_step *m, const struct simulate_plan *plan, double share) {
     double state = plan->moves.update == UPDATE_BY_OWNERS ? 1.0 / plan->owners : 1;
     if (!plan->servers) return measured_memory(m, share, state);

@@ -212,7 +212,7 @@ enum error process_error(int code) {
     return ERR_BUG;
 }
 
-/* What it said: its error and hint, or else the end of its log. */
+/* The error of a process that failed: the error and hint that it printed, or else the end of its log. */
 static enum error process_failure(const struct process *p, struct pool *pool, int code) {
     char *text = NULL;
     size_t n = 0;

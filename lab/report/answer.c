@@ -84,12 +84,12 @@ static const char *answer_how_far(struct report *r, const struct report_data *d,
                       where ? report_say(r, " (%s)", report_where(r, b)) : "");
 }
 
-/* What speaks against a pair's answer, in the sentence that gives it. */
+/* The text, and after it the doubt about a pair's answer. */
 static const char *answer_with_doubt(struct report *r, const char *text, const struct report_answer *a) {
     return *a->doubt ? report_join(r, text, ", but ", a->doubt) : text;
 }
 
-/* Of the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
+/* The clause about the side that wins: "ddp is faster than dp in 5 of 7 comparisons, up to 6.42 times [2.95, 8.95] (8 devices)". */
 static const char *tally_clause(struct report *r, const struct report_data *d, int metric, const struct answer_tally *t,
                                 int w) {
     if (!t->won[w]) return "";
@@ -209,7 +209,7 @@ static void pair_row(struct report *r, const struct report_data *d, int pair, in
     row[5] = isfinite(a->p) ? report_say(r, "%.3g", a->p) : "-";
 }
 
-/* Of one metric; where there is one pair, all metrics are its rows. */
+/* Adds the table of all pairs for one metric; if there is one pair, its rows are all metrics. */
 static enum error pairs_table(struct report *r, struct report_section *s, const struct report_data *d, int metric) {
     const bool all = d->npairs == 1, many = d->nsides > 2;
     const struct report_pair *first = &d->pair[0];
@@ -232,7 +232,7 @@ static enum error pairs_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-/* What the value of a ratio is. */
+/* Describes how the value of a ratio is computed. */
 static const char *answer_meaning_of_ratio(const struct report_data *d) {
     bool as[2] = {false, false}; /* groups, pairs */
     for (int i = 0; i < d->npairs; i++)

@@ -134,7 +134,7 @@ static enum plot_won data_won_by(const char *verdict) {
     return PLOT_UNTOLD;
 }
 
-/* Of a metric's own entry, or of the pair itself, which is of the first metric. */
+/* Reads the answer of a metric from its entry, or from the pair itself, which has that of the first metric. */
 static struct report_answer answer_read(const struct json_value *v, const char *estimate) {
     const struct json_value *un = json_member(v, "unreached", JSON_ARRAY);
     struct report_answer a = {.estimate = json_number(v, estimate),

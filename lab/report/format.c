@@ -103,7 +103,7 @@ static void report_write_text(const struct table *t, FILE *out) {
     table_text(t, out);
 }
 
-/* What commands and tables say is left in lines of its own. */
+/* Writes the report for a terminal. Commands and tables keep their lines. */
 static enum error report_put_text(const struct report *r, FILE *out) {
     for (int i = 0; i < r->nsections; i++) {
         const struct report_section *s = &r->section[i];

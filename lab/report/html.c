@@ -99,7 +99,7 @@ static void page_words(struct page *p, const struct report_section *s, bool firs
     if (s->command) markup_element(p->out, "pre", s->command);
 }
 
-/* What is to be looked at. */
+/* Writes the figures and tables of a section. */
 static enum error page_show(struct page *p, const struct report_section *s) {
     fprintf(p->out, "<div class=\"show\">\n");
     TRY(page_figures(p, s));
@@ -136,7 +136,7 @@ static enum error page_section(struct page *p, int index) {
     return ERR_NONE;
 }
 
-/* What there is no data for, and how to get it. */
+/* Writes which sections have no data, and how to get them. */
 static void page_left_out(struct page *p) {
     int n = 0;
     for (int i = 0; i < p->r->nsections; i++) n += p->r->section[i].missing != NULL;

@@ -86,7 +86,7 @@ static const char *column_axis(const struct report_data *d) {
     return report_device_counts(d, counts) == 1 && last >= 0 && *axis_key(d, last) ? axis_key(d, last) : "devices";
 }
 
-/* Where a pair stands: the column's axis by itself, the others, and the side where there are several, by the row. */
+/* The place of a pair in the map: the column is its value of the axis; the row has its other values, and the side if there are several. */
 static void lead_place_of(struct report *r, const struct report_data *d, const struct report_pair *p, const char *axis,
                           const char **row, const char **column) {
     const struct report_cell *c = &d->cell[p->b];

@@ -92,7 +92,7 @@ static enum error bytes_table(struct report *r, struct report_section *s, const 
     return ERR_NONE;
 }
 
-/* What is in the bars, and what the busiest of the shown runs sent before its first step. */
+/* Says what the bars contain, and how much the busiest of the shown runs sent before its first step. */
 static void bytes_say(struct report *r, struct report_section *s, const struct report_data *d) {
     double most = 0;
     for (int i = 0; i < d->ncells; i++) {
@@ -120,7 +120,7 @@ enum error report_bytes(struct report *r, const struct report_data *d) {
 
 /* ---- memory ---- */
 
-/* Of the largest cell of each side: bytes of each process, or of each device. */
+/* Plots, for the largest cell of each side, the bytes of each process or of each device. */
 static enum error memory_plot(struct report *r, struct report_section *s, const struct report_data *d, bool processes) {
     struct plot *p;
     TRY(report_plot(r, s, PLOT_GROUPED, d->nsides, &p));

@@ -215,7 +215,7 @@ static enum error digests(struct report *r, struct report_section *s, const stru
     return ERR_NONE;
 }
 
-/* Of an experiment whose runs do not all end in the same bits: as each pair's sides have it. */
+/* The sentence on equal bits for an experiment whose runs do not all end in the same bits: how many pairs have them. */
 static const char *bits_of_pairs(struct report *r, const struct report_data *d, int same, int runs) {
     int yes = 0, no = 0;
     for (int i = 0; i < d->npairs; i++) yes += d->pair[i].same == 1, no += d->pair[i].same == 0;

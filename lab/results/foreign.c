@@ -168,7 +168,7 @@ static enum error foreign_put_rows(const struct told_run *run, const struct sink
     return to->flush(sink, true);
 }
 
-/* What the command itself may have left there makes room. */
+/* Writes metrics.jsonl; a file of that name that the command has left is replaced. */
 static enum error foreign_write_metrics(const struct told_run *run, struct pool *pool) {
     const struct sink_ops *to = sink_find(SINK_jsonl);
     char *path = pool_printf(pool, "%s/metrics.jsonl", run->f->dir);

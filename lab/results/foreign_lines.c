@@ -48,7 +48,7 @@ static void lines_put_members(struct told_row *r, const struct json_value *objec
     }
 }
 
-/* What is of the whole run may stand in any line. */
+/* Takes facts of the whole run, which may stand in any line. */
 static enum error lines_take_facts(struct told *t, const struct json_value *root) {
     const struct json_value *bytes = json_get(root, "bytes");
     const char *weights = json_get_text(root, "weights_sha256");

@@ -183,7 +183,7 @@ static enum error read_line(struct result_reader *r, const char *line, size_t n,
     return r->err;
 }
 
-/* By how the line begins, without reading it: {"step":7,"epoch":0,... */
+/* Whether a line describes a step, by how it begins, without parsing it: {"step":7,"epoch":0,... */
 static bool result_is_step(const char *line, size_t n) {
     enum { NAME = 8 };
     size_t at = NAME;
@@ -205,7 +205,7 @@ static const char *next_line(struct lines *l, size_t *n) {
     return line;
 }
 
-/* Where steps are not asked for, one alone is kept: the last before each other line, and the last of all. */
+/* Reads the lines. If steps are not asked for, only the last one before each other line is kept, and the last of all. */
 static enum error read_lines(struct result_reader *r, bool steps, struct lines l, struct run_result *out) {
     struct pool *scratch; /* lines are read one by one, and forgotten */
     const char *line, *last = NULL, *from = l.at;
@@ -351,7 +351,7 @@ int64_t run_result_warm(const struct run_result *r, int64_t warmup) {
     return warmup < r->nsteps - r->stretch ? r->stretch + warmup : r->nsteps;
 }
 
-/* Of a command's run the first step's may not be known. */
+/* The seconds of the steps up to this one. In a command's run the time of the first step may not be known. */
 double run_result_seconds(const struct run_result *r, int64_t step) {
     double ms = 0;
     for (int64_t i = 0; i < r->nsteps && r->step[i].step <= step; i++)

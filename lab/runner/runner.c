@@ -172,7 +172,7 @@ static enum error runner_run_one(struct runner_state *s, int cell, int repeat) {
 
 /* ---- progress ---- */
 
-/* Of runs to come: as long as those of the same cell took, or else as all did. */
+/* Estimates the seconds of the runs to come: each as long as the runs of the same cell took, or else as all did. */
 static double runner_eta(const struct runner_state *s) {
     int all = 0;
     double sum = 0, left = 0;

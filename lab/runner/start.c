@@ -156,7 +156,7 @@ static void run_add_variable(const struct one_run *r, struct start_list *l, cons
     word_add(l, value ? pool_printf(r->pool, "ENGINE_%s=%s", name, value) : NULL);
 }
 
-/* What it ran with, as its keys were given. */
+/* The keys of a command's run, as they were given. */
 static enum error run_settings_of(const struct one_run *r, struct node **out) {
     const struct experiment_cell *cell = r->cell;
     const struct node seed = {.kind = NODE_SCALAR, .text = run_seed_of(r), .source = "seeds"};

@@ -59,37 +59,22 @@ const struct act_kernel act_kernels[] = {
 };
 
 /* ---- the op --------------------------------------------------------------------------------- */
-struct pass {
-    const struct op_args *a;
-    const struct act_kernel *kernel;
-    float alpha;
-};
-
-static struct pass pass_of(const struct op *op, const struct op_args *a) {
-    return (struct pass){a, &act_kernels[op->desc.act], op->desc.act_alpha};
+static void forward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    act_kernels[p->d->act].forward(end - begin, p->a->x[0] + begin, p->d->act_alpha, p->a->y + begin);
 }
 
-static void forward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    p->kernel->forward(end - begin, p->a->x[0] + begin, p->alpha, p->a->y + begin);
-}
-
-static void backward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const float *from = p->kernel->by_y ? p->a->y : p->a->x[0];
-    p->kernel->backward(end - begin, from + begin, p->a->dy + begin, p->alpha, p->a->dx[0] + begin);
+static void backward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct act_kernel *kernel = &act_kernels[p->d->act];
+    const float *from = kernel->by_y ? p->a->y : p->a->x[0];
+    kernel->backward(end - begin, from + begin, p->a->dy + begin, p->d->act_alpha, p->a->dx[0] + begin);
 }
 
 static enum error activation_forward(struct op *op, const struct op_args *a) {
-    struct pass p = pass_of(op, a);
-    cpu_parallel(op->dev, op_xs(&op->desc), GRAIN, forward_part, &p);
-    return ERR_NONE;
+    return cpu_run(op, a, op_xs(&op->desc), GRAIN, forward_part);
 }
 
 static enum error activation_backward(struct op *op, const struct op_args *a) {
-    struct pass p = pass_of(op, a);
-    if (a->dx[0]) cpu_parallel(op->dev, op_xs(&op->desc), GRAIN, backward_part, &p);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_xs(&op->desc), GRAIN, backward_part) : ERR_NONE;
 }
 
 static bool activation_takes(const struct op_desc *d) {

@@ -43,10 +43,6 @@ struct attention {
     float scale;
     bool causal;
 };
-struct pass {
-    const struct attention *t;
-    const struct op_args *a;
-};
 struct moments { /* of a panel of queries: saved */
     float max[PANEL], inverse[PANEL];
 };
@@ -123,15 +119,15 @@ struct cache { /* of a head */
     float *keys, *values;
 };
 
-static struct cache cache_of(const struct pass *pass, int64_t head) {
-    const struct attention *t = pass->t;
+static struct cache cache_of(const struct cpu_pass *pass, int64_t head) {
+    const struct attention *t = (const struct attention *)pass->op;
     float *keys = (float *)pass->a->cache + head * t->room * (t->size + t->wide);
     return (struct cache){keys, keys + t->room * t->size};
 }
 
 /* The keys and values of all rows of x, from the row 'at' on. */
-static void cache_append(const struct pass *pass, int64_t head) {
-    const struct attention *t = pass->t;
+static void cache_append(const struct cpu_pass *pass, int64_t head) {
+    const struct attention *t = (const struct attention *)pass->op;
     struct cache c = cache_of(pass, head);
     int64_t at = pass->a->at;
     const float *k = pass->a->x[0] + t->all + head * t->size;
@@ -211,8 +207,8 @@ static void unpack_values(const struct attention *t, int64_t rows, const struct 
         for (int64_t k = 0; k < size; k++) y[i * all + k] = from[i * wide + k] * m->inverse[i];
 }
 
-static void forward_head(const struct pass *pass, int64_t i, float *scratch) {
-    const struct attention *t = pass->t;
+static void forward_head(const struct cpu_pass *pass, int64_t i, float *scratch) {
+    const struct attention *t = (const struct attention *)pass->op;
     int64_t heads = t->all / t->size, at = i % heads * t->size, ld = 3 * t->all;
     const float *x = pass->a->x[0] + i / heads * t->positions * ld + at;
     float *y = pass->a->y + i / heads * t->positions * t->all + at;
@@ -247,8 +243,8 @@ static void row_product(int64_t n, int64_t k, const float *a, const float *b, in
     block_product(&p);
 }
 
-static void forward_position(const struct pass *pass, int64_t head, float *scratch) {
-    const struct attention *t = pass->t;
+static void forward_position(const struct cpu_pass *pass, int64_t head, float *scratch) {
+    const struct attention *t = (const struct attention *)pass->op;
     const float *x = pass->a->x[0] + head * t->size;
     struct cache c = cache_of(pass, head);
     struct moments m;
@@ -261,12 +257,12 @@ static void forward_position(const struct pass *pass, int64_t head, float *scrat
     unpack_values(t, 1, &m, y, pass->a->y + head * t->size);
 }
 
-static void forward_heads(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    float *scratch = (float *)p->a->scratch + cpu_thread() * p->t->floats;
+static void forward_heads(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct attention *t = (const struct attention *)p->op;
+    float *scratch = (float *)p->a->scratch + cpu_thread() * t->floats;
     for (int64_t i = begin; i < end; i++) {
-        if (p->t->room) cache_append(p, i);
-        if (p->t->room && p->t->positions == 1)
+        if (t->room) cache_append(p, i);
+        if (t->room && t->positions == 1)
             forward_position(p, i, scratch);
         else
             forward_head(p, i, scratch);
@@ -381,8 +377,8 @@ static void rows_dot(struct rows r, const float *restrict y, const float *restri
     }
 }
 
-static void backward_head(const struct pass *pass, int64_t i, float *scratch) {
-    const struct attention *t = pass->t;
+static void backward_head(const struct cpu_pass *pass, int64_t i, float *scratch) {
+    const struct attention *t = (const struct attention *)pass->op;
     int64_t heads = t->all / t->size, at = i % heads * t->size, ld = 3 * t->all;
     int64_t in = i / heads * t->positions * ld + at, out = i / heads * t->positions * t->all + at;
     const float *x = pass->a->x[0] + in, *y = pass->a->y + out;
@@ -403,23 +399,19 @@ static void backward_head(const struct pass *pass, int64_t i, float *scratch) {
     unpack_rows(t, 1, b.dv, dx + 2 * t->all);
 }
 
-static void backward_heads(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    float *scratch = (float *)p->a->scratch + cpu_thread() * p->t->floats;
+static void backward_heads(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct attention *t = (const struct attention *)p->op;
+    float *scratch = (float *)p->a->scratch + cpu_thread() * t->floats;
     for (int64_t i = begin; i < end; i++) backward_head(p, i, scratch);
 }
 
 /* ---- the op --------------------------------------------------------------------------------- */
 static enum error attention_forward(struct op *op, const struct op_args *a) {
-    struct pass p = {(const struct attention *)op, a};
-    cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, forward_heads, &p);
-    return ERR_NONE;
+    return cpu_run(op, a, op->desc.n * op->desc.attention.heads, 1, forward_heads);
 }
 
 static enum error attention_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {(const struct attention *)op, a};
-    if (a->dx[0]) cpu_parallel(op->dev, op->desc.n * op->desc.attention.heads, 1, backward_heads, &p);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n * op->desc.attention.heads, 1, backward_heads) : ERR_NONE;
 }
 
 static enum error attention_plan(struct op *op) {

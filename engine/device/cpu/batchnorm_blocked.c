@@ -17,11 +17,10 @@ typedef int32_t ints __attribute__((vector_size(HALF * sizeof(float))));
 typedef double doubles __attribute__((vector_size(HALF * sizeof(double))));
 #define INLINE static inline __attribute__((always_inline))
 
-struct pass {
-    const struct op *op;
-    const struct op_args *a;
-    int64_t area, blocks;
-};
+static int64_t area_of(const struct op_desc *d) {
+    return d->x.dim[1] * d->x.dim[2];
+}
+
 /* What is done to x, for each of a block's channels. */
 struct line {
     float mean[B], scale[B], shift[B]; /* y = (x - mean) scale + shift */
@@ -134,14 +133,14 @@ static void plane_gradient(int64_t area, const float *x, const float *dy, const 
 }
 
 /* ---- a block of channels -------------------------------------------------------------------- */
-static int64_t plane_at(const struct pass *p, int64_t i, int64_t block) {
-    return (i * p->blocks + block) * p->area * B;
+static int64_t plane_at(const struct cpu_pass *p, int64_t i, int64_t block) {
+    return (i * (p->d->x.dim[0] / B) + block) * area_of(p->d) * B;
 }
 
 /* The line of channel c, the block's 'lane'; saves what backward needs of it. */
-static void line_set(const struct pass *p, int64_t c, int lane, double mean, double var, struct line *l) {
+static void line_set(const struct cpu_pass *p, int64_t c, int lane, double mean, double var, struct line *l) {
     const struct op_args *a = p->a;
-    float r = (float)(1 / sqrt(var + (double)p->op->desc.norm.eps));
+    float r = (float)(1 / sqrt(var + (double)p->d->norm.eps));
     float *saved = a->saved;
     if (a->training) saved[2 * c] = (float)mean, saved[2 * c + 1] = r;
     l->mean[lane] = (float)mean;
@@ -149,13 +148,13 @@ static void line_set(const struct pass *p, int64_t c, int lane, double mean, dou
     l->shift[lane] = a->w[1][c];
 }
 
-static void line_of_batch(const struct pass *p, int64_t block, struct line *l) {
+static void line_of_batch(const struct cpu_pass *p, int64_t block, struct line *l) {
     const struct op_args *a = p->a;
-    float momentum = p->op->desc.norm.momentum;
-    double count = (double)(p->op->desc.n * p->area);
+    float momentum = p->d->norm.momentum;
+    double count = (double)(p->d->n * area_of(p->d));
     struct sums sums = {0};
-    for (int64_t i = 0; i < p->op->desc.n && !norm_applying(a); i++)
-        plane_moments(p->area, a->x[0] + plane_at(p, i, block), &sums);
+    for (int64_t i = 0; i < p->d->n && !norm_applying(a); i++)
+        plane_moments(area_of(p->d), a->x[0] + plane_at(p, i, block), &sums);
     for (int lane = 0; lane < B; lane++) {
         int64_t c = block * B + lane;
         double mean = sums.first[lane] / count;
@@ -174,31 +173,30 @@ static void line_of_batch(const struct pass *p, int64_t block, struct line *l) {
     }
 }
 
-static void line_of_run(const struct pass *p, int64_t block, struct line *l) {
+static void line_of_run(const struct cpu_pass *p, int64_t block, struct line *l) {
     for (int lane = 0; lane < B; lane++) {
         int64_t c = block * B + lane;
         line_set(p, c, lane, (double)p->a->buffer[0][c], (double)p->a->buffer[1][c], l);
     }
 }
 
-static void forward_blocks(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    bool relu = p->op->desc.act == ACT_RELU;
+static void forward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    bool relu = p->d->act == ACT_RELU;
     for (int64_t block = begin; block < end; block++) {
         struct line l = {0};
         if (p->a->training)
             line_of_batch(p, block, &l);
         else
             line_of_run(p, block, &l);
-        for (int64_t i = norm_measuring(p->a) ? 0 : p->op->desc.n; i-- > 0;) {
+        for (int64_t i = norm_measuring(p->a) ? 0 : p->d->n; i-- > 0;) {
             int64_t at = plane_at(p, i, block);
-            plane_apply(p->area, p->a->x[0] + at, &l, relu, p->a->y + at);
+            plane_apply(area_of(p->d), p->a->x[0] + at, &l, relu, p->a->y + at);
         }
     }
 }
 
 /* Forward's line from what it saved; then, from the sums, the gradients of its parameters. */
-static void line_of_saved(const struct pass *p, int64_t block, struct line *l) {
+static void line_of_saved(const struct cpu_pass *p, int64_t block, struct line *l) {
     const float *saved = p->a->saved;
     for (int lane = 0; lane < B; lane++) {
         int64_t c = block * B + lane;
@@ -208,9 +206,9 @@ static void line_of_saved(const struct pass *p, int64_t block, struct line *l) {
     }
 }
 
-static void line_finish(const struct pass *p, int64_t block, const struct sums *sums, struct line *l) {
+static void line_finish(const struct cpu_pass *p, int64_t block, const struct sums *sums, struct line *l) {
     const float *saved = p->a->saved;
-    double count = (double)(p->op->desc.n * p->area);
+    double count = (double)(p->d->n * area_of(p->d));
     for (int lane = 0; lane < B; lane++) {
         int64_t c = block * B + lane;
         double r = (double)saved[2 * c + 1], first = sums->first[lane], second = sums->second[lane];
@@ -226,43 +224,33 @@ static void line_finish(const struct pass *p, int64_t block, const struct sums *
     }
 }
 
-static void backward_blocks(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void backward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_args *a = p->a;
-    bool relu = p->op->desc.act == ACT_RELU;
+    bool relu = p->d->act == ACT_RELU;
     for (int64_t block = begin; block < end; block++) {
         struct line l = {0};
         struct sums sums = {0};
         line_of_saved(p, block, &l);
-        for (int64_t i = 0; i < p->op->desc.n && !norm_applying(a); i++) {
+        for (int64_t i = 0; i < p->d->n && !norm_applying(a); i++) {
             int64_t at = plane_at(p, i, block);
-            plane_gradient_sums(p->area, a->x[0] + at, a->dy + at, &l, relu, &sums);
+            plane_gradient_sums(area_of(p->d), a->x[0] + at, a->dy + at, &l, relu, &sums);
         }
         line_finish(p, block, &sums, &l);
-        for (int64_t i = a->dx[0] && !norm_measuring(a) ? p->op->desc.n : 0; i-- > 0;) {
+        for (int64_t i = a->dx[0] && !norm_measuring(a) ? p->d->n : 0; i-- > 0;) {
             int64_t at = plane_at(p, i, block);
-            plane_gradient(p->area, a->x[0] + at, a->dy + at, &l, relu, a->dx[0] + at);
+            plane_gradient(area_of(p->d), a->x[0] + at, a->dy + at, &l, relu, a->dx[0] + at);
         }
     }
 }
 
 /* ---- the op --------------------------------------------------------------------------------- */
-static struct pass pass_of(const struct op *op, const struct op_args *a) {
-    const struct shape *x = &op->desc.x;
-    return (struct pass){op, a, x->dim[1] * x->dim[2], x->dim[0] / B};
-}
-
 static enum error norm_forward(struct op *op, const struct op_args *a) {
-    struct pass p = pass_of(op, a);
-    TRY(norm_check_count(a, op->desc.n * p.area));
-    cpu_parallel(op->dev, p.blocks, 1, forward_blocks, &p);
-    return ERR_NONE;
+    TRY(norm_check_count(a, op->desc.n * area_of(&op->desc)));
+    return cpu_run(op, a, op->desc.x.dim[0] / B, 1, forward_blocks);
 }
 
 static enum error norm_backward(struct op *op, const struct op_args *a) {
-    struct pass p = pass_of(op, a);
-    cpu_parallel(op->dev, p.blocks, 1, backward_blocks, &p);
-    return ERR_NONE;
+    return cpu_run(op, a, op->desc.x.dim[0] / B, 1, backward_blocks);
 }
 
 static bool takes(const struct op_desc *d) {
@@ -270,8 +258,7 @@ static bool takes(const struct op_desc *d) {
 }
 
 static enum error norm_plan(struct op *op) {
-    const struct op_desc *d = &op->desc;
-    op->saved_bytes = (size_t)d->x.dim[0] * 2 * sizeof(float);
+    op->saved_bytes = (size_t)op->desc.x.dim[0] * 2 * sizeof(float);
     return ERR_NONE;
 }
 

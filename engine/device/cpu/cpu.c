@@ -111,6 +111,22 @@ void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
     threads_share(dev->threads, count, grain, work, ctx);
 }
 
+struct run {
+    struct cpu_pass pass;
+    cpu_part_fn *part;
+};
+
+static void run_part(void *ctx, int64_t begin, int64_t end) {
+    const struct run *r = ctx;
+    r->part(&r->pass, begin, end);
+}
+
+enum error cpu_run(const struct op *op, const struct op_args *a, int64_t count, int64_t grain, cpu_part_fn *part) {
+    struct run r = {{op, &op->desc, a}, part};
+    cpu_parallel(op->dev, count, grain, run_part, &r);
+    return ERR_NONE;
+}
+
 int cpu_thread(void) {
     return threads_self();
 }

@@ -39,6 +39,16 @@ MUST_CHECK enum error cpu_open_at(const struct cpu_level *level, const struct de
 void cpu_parallel(const struct device *dev, int64_t count, int64_t grain,
                   void (*work)(void *ctx, int64_t begin, int64_t end), void *ctx);
 
+/* A call of an op, as the parts of its work get it. */
+struct cpu_pass {
+    const struct op *op;
+    const struct op_desc *d;
+    const struct op_args *a;
+};
+typedef void cpu_part_fn(const struct cpu_pass *p, int64_t begin, int64_t end);
+/* cpu_parallel of a call's parts. Gives ERR_NONE, with which an op can end. */
+enum error cpu_run(const struct op *op, const struct op_args *a, int64_t count, int64_t grain, cpu_part_fn *part);
+
 /* Which of the team's threads runs the work that asks: 0 <= it < threads. */
 int cpu_thread(void);
 

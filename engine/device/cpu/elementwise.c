@@ -7,22 +7,10 @@
 
 enum { GRAIN = 4096 }; /* elements that are worth a thread */
 
-struct pass {
-    const struct op *op;
-    const struct op_args *a;
-};
-
-static void elements_run(struct op *op, const struct op_args *a, int64_t count, int64_t grain,
-                         void (*part)(void *ctx, int64_t begin, int64_t end)) {
-    struct pass p = {op, a};
-    cpu_parallel(op->dev, count, grain, part, &p);
-}
-
 /* ---- dropout: the mask is drawn once, a byte for each element, and saved for backward ------- */
-static void dropout_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void dropout_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_args *a = p->a;
-    const struct op_desc *d = &p->op->desc;
+    const struct op_desc *d = p->d;
     int64_t each = shape_count(&d->x);
     uint8_t *mask = a->saved;
     for (int64_t i = begin; i < end; i++) {
@@ -33,29 +21,24 @@ static void dropout_part(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-static void dropout_backward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void dropout_backward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_args *a = p->a;
-    kernel_mask_scale(end - begin, (const uint8_t *)a->saved + begin, 1 / (1 - p->op->desc.dropout.p), a->dy + begin,
+    kernel_mask_scale(end - begin, (const uint8_t *)a->saved + begin, 1 / (1 - p->d->dropout.p), a->dy + begin,
                       a->dx[0] + begin);
 }
 
 static enum error dropout_forward(struct op *op, const struct op_args *a) {
-    if (a->training)
-        elements_run(op, a, op->desc.n, 1, dropout_part);
-    else
-        memcpy(a->y, a->x[0], (size_t)op_xs(&op->desc) * sizeof *a->y);
+    if (a->training) return cpu_run(op, a, op->desc.n, 1, dropout_part);
+    memcpy(a->y, a->x[0], (size_t)op_xs(&op->desc) * sizeof *a->y);
     return ERR_NONE;
 }
 
 static enum error dropout_backward(struct op *op, const struct op_args *a) {
-    if (a->dx[0]) elements_run(op, a, op_xs(&op->desc), GRAIN, dropout_backward_part);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_xs(&op->desc), GRAIN, dropout_backward_part) : ERR_NONE;
 }
 
 static enum error dropout_plan(struct op *op) {
-    const struct op_desc *d = &op->desc;
-    op->saved_bytes = (size_t)op_xs(d);
+    op->saved_bytes = (size_t)op_xs(&op->desc);
     return ERR_NONE;
 }
 
@@ -67,19 +50,17 @@ const struct op_impl CPU_NAME(cpu_dropout) = {
 };
 
 /* ---- add ------------------------------------------------------------------------------------ */
-static void add_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void add_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_args *a = p->a;
-    kernel_add(end - begin, a->x[0] + begin, a->x[1] + begin, p->op->desc.act, a->y + begin);
+    kernel_add(end - begin, a->x[0] + begin, a->x[1] + begin, p->d->act, a->y + begin);
 }
 
-static void add_backward_part(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void add_backward_part(const struct cpu_pass *p, int64_t begin, int64_t end) {
     const struct op_args *a = p->a;
     for (int side = 0; side < 2; side++) {
         if (!a->dx[side]) continue;
         float *dx = a->dx[side] + begin;
-        if (p->op->desc.act == ACT_RELU)
+        if (p->d->act == ACT_RELU)
             kernel_relu_backward(end - begin, a->y + begin, a->dy + begin, dx);
         else if (dx != a->dy + begin)
             memcpy(dx, a->dy + begin, (size_t)(end - begin) * sizeof *dx);
@@ -87,13 +68,11 @@ static void add_backward_part(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error add_forward(struct op *op, const struct op_args *a) {
-    elements_run(op, a, op_xs(&op->desc), GRAIN, add_part);
-    return ERR_NONE;
+    return cpu_run(op, a, op_xs(&op->desc), GRAIN, add_part);
 }
 
 static enum error add_backward(struct op *op, const struct op_args *a) {
-    elements_run(op, a, op_xs(&op->desc), GRAIN, add_backward_part);
-    return ERR_NONE;
+    return cpu_run(op, a, op_xs(&op->desc), GRAIN, add_backward_part);
 }
 
 static bool add_takes(const struct op_desc *d) {

@@ -114,12 +114,6 @@ struct result {
     double loss;
     bool right, top;
 };
-struct pass {
-    const struct op *op;
-    const struct op_args *a;
-    double weights; /* the sum of the classes' */
-};
-
 static size_t tops_bytes(const struct op_desc *d) {
     return (size_t)align_floats(SOFTMAX_TOPS(shape_last(&d->x))) * sizeof(float);
 }
@@ -129,19 +123,21 @@ static size_t results_bytes(const struct op_desc *d) {
     return (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-static double soft_loss(const struct pass *p, int64_t row, const float *x, int64_t best, double log_sum) {
-    const struct soft_target t = soft_target(&p->op->desc, p->a, row, p->weights);
+/* weights: the sum of the classes'. */
+static double soft_loss(const struct cpu_pass *p, int64_t row, double weights, const float *x, int64_t best,
+                        double log_sum) {
+    const struct soft_target t = soft_target(p->d, p->a, row, weights);
     double top = (double)x[best], loss = t.at.of_label * (log_sum - ((double)x[t.at.label] - top));
     if (t.at.of_other > 0) loss += t.at.of_other * (log_sum - ((double)x[t.at.other] - top));
     if (!(t.of_each > 0)) return loss;
-    int64_t classes = shape_last(&p->op->desc.x);
-    return loss + t.of_each * (p->weights * log_sum - weighted_sum(classes, p->a->class_weights, x, x[best]));
+    int64_t classes = shape_last(&p->d->x);
+    return loss + t.of_each * (weights * log_sum - weighted_sum(classes, p->a->class_weights, x, x[best]));
 }
 
-static void forward_rows(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     int64_t classes = shape_last(&d->x), best;
+    double weights = class_weights_sum(p->a, classes);
     struct result *results = p->a->scratch;
     char *tops = (char *)p->a->scratch + results_bytes(d) + (size_t)cpu_thread() * tops_bytes(d);
     for (int64_t i = begin; i < end; i++) {
@@ -149,8 +145,8 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
         double log_sum = kernel_softmax(classes, x, p->a->y + i * classes, (float *)tops, &best);
         if (!p->a->labels) continue;
         int32_t label = p->a->labels[i];
-        double loss =
-            loss_is_soft(p->a) ? soft_loss(p, i, x, best, log_sum) : log_sum - ((double)x[label] - (double)x[best]);
+        double loss = loss_is_soft(p->a) ? soft_loss(p, i, weights, x, best, log_sum)
+                                         : log_sum - ((double)x[label] - (double)x[best]);
         results[i] = (struct result){loss, best == label, p->a->top && label_in_top(x, classes, label)};
     }
 }
@@ -176,34 +172,34 @@ static int64_t grain_of(const struct op_desc *d) {
 
 static enum error cross_entropy_forward(struct op *op, const struct op_args *a) {
     const struct op_desc *d = &op->desc;
-    struct pass p = {op, a, class_weights_sum(a, shape_last(&d->x))};
     TRY(labels_check(d, a));
-    cpu_parallel(op->dev, op_rows(d), grain_of(d), forward_rows, &p);
+    cpu_run(op, a, op_rows(d), grain_of(d), forward_rows);
     if (a->labels) add_up(d, a->scratch, a);
     return ERR_NONE;
 }
 
-static void soft_backward_row(const struct pass *p, int64_t row, float by, const float *y, float *dx) {
-    const struct soft_target t = soft_target(&p->op->desc, p->a, row, p->weights);
+static void soft_backward_row(const struct cpu_pass *p, int64_t row, double weights, float by, const float *y,
+                              float *dx) {
+    const struct soft_target t = soft_target(p->d, p->a, row, weights);
     const float *w = p->a->class_weights;
     float each = (float)(t.of_each * (double)by);
-    scale_less(shape_last(&p->op->desc.x), (float)(t.all * (double)by), w, each, y, dx);
+    scale_less(shape_last(&p->d->x), (float)(t.all * (double)by), w, each, y, dx);
     dx[t.at.label] -= (float)(t.at.of_label * (double)by);
     if (t.at.of_other > 0) dx[t.at.other] -= (float)(t.at.of_other * (double)by);
 }
 
-static void backward_rows(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     int64_t classes = shape_last(&d->x);
     float by = p->a->scale / (float)(op_rows(d) / d->n);
+    double weights = class_weights_sum(p->a, classes);
     bool soft = loss_is_soft(p->a);
     for (int64_t i = begin; i < end; i++) {
         const float *y = p->a->y + i * classes;
         float *dx = p->a->dx[0] + i * classes;
         int32_t label = p->a->labels[i];
         if (soft) {
-            soft_backward_row(p, i, by, y, dx);
+            soft_backward_row(p, i, weights, by, y, dx);
             continue;
         }
         gradient_scale(classes, by, y, dx);
@@ -212,9 +208,7 @@ static void backward_rows(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error cross_entropy_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {op, a, class_weights_sum(a, shape_last(&op->desc.x))};
-    if (a->dx[0]) cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), backward_rows, &p);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), backward_rows) : ERR_NONE;
 }
 
 static enum error cross_entropy_plan(struct op *op) {
@@ -260,9 +254,8 @@ static void bits_slopes(int64_t n, const float *x, const float *target, float by
         for (int64_t k = 0; k < n; k++) dx[k] = fast_sigmoid(x[k]) * by;
 }
 
-static void bits_forward_rows(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void bits_forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     const struct op_args *a = p->a;
     int64_t features = shape_last(&d->x);
     struct result *results = a->scratch;
@@ -285,16 +278,14 @@ static void bits_forward_rows(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error bce_forward(struct op *op, const struct op_args *a) {
-    struct pass p = {.op = op, .a = a};
     TRY(labels_check(&op->desc, a));
-    cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), bits_forward_rows, &p);
+    cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), bits_forward_rows);
     add_up(&op->desc, a->scratch, a);
     return ERR_NONE;
 }
 
-static void bits_backward_rows(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void bits_backward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     const struct op_args *a = p->a;
     int64_t features = shape_last(&d->x);
     float by = a->scale / (float)shape_count(&d->x);
@@ -310,9 +301,7 @@ static void bits_backward_rows(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error bce_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {.op = op, .a = a};
-    if (a->dx[0]) cpu_parallel(op->dev, op_rows(&op->desc), grain_of(&op->desc), bits_backward_rows, &p);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op_rows(&op->desc), grain_of(&op->desc), bits_backward_rows) : ERR_NONE;
 }
 
 static enum error bce_plan(struct op *op) {

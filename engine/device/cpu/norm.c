@@ -99,11 +99,6 @@ static void blocks_sum(int64_t n, int64_t blocks, int64_t ld, const float *restr
 }
 
 /* ---- the op: saved is (rows) of (mean, r); scratch (blocks) of (dw, db) ---------------------- */
-struct pass {
-    const struct op *op;
-    const struct op_args *a;
-};
-
 static struct row row_of(const struct op_desc *d, const float *x) {
     struct row row = {.n = shape_last(&d->x)};
     if (d->kind == OP_LAYERNORM) row.mean = row_mean(row.n, x);
@@ -111,9 +106,8 @@ static struct row row_of(const struct op_desc *d, const float *x) {
     return row;
 }
 
-static void forward_rows(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void forward_rows(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     const float *bias = d->norm.bias ? p->a->w[1] : NULL;
     float *saved = p->a->saved;
     for (int64_t i = begin; i < end; i++) {
@@ -124,22 +118,21 @@ static void forward_rows(void *ctx, int64_t begin, int64_t end) {
     }
 }
 
-static void backward_row(const struct pass *p, int64_t i, float *dw) {
+static void backward_row(const struct cpu_pass *p, int64_t i, float *dw) {
     const struct op_args *a = p->a;
     const float *saved = a->saved;
-    struct row row = {shape_last(&p->op->desc.x), saved[2 * i], saved[2 * i + 1]};
+    struct row row = {shape_last(&p->d->x), saved[2 * i], saved[2 * i + 1]};
     const float *x = a->x[0] + i * row.n, *dy = a->dy + i * row.n;
     float means[2];
     row_add(row, x, dy, dw, dw + align_floats(row.n));
     if (!a->dx[0]) return;
     gradient_means(row, x, a->w[0], dy, means);
-    if (p->op->desc.kind == OP_RMSNORM) means[0] = 0;
+    if (p->d->kind == OP_RMSNORM) means[0] = 0;
     row_gradient(row, means, x, a->w[0], dy, a->dx[0] + i * row.n);
 }
 
-static void backward_blocks(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    int64_t rows = op_rows(&p->op->desc), wide = align_floats(shape_last(&p->op->desc.x));
+static void backward_blocks(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    int64_t rows = op_rows(p->d), wide = align_floats(shape_last(&p->d->x));
     for (int64_t b = begin; b < end; b++) {
         float *dw = (float *)p->a->scratch + b * 2 * wide;
         memset(dw, 0, (size_t)(2 * wide) * sizeof *dw);
@@ -151,9 +144,8 @@ static int64_t blocks_of(const struct op_desc *d) {
     return (op_rows(d) + BLOCK - 1) / BLOCK;
 }
 
-static void sum_features(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    const struct op_desc *d = &p->op->desc;
+static void sum_features(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    const struct op_desc *d = p->d;
     int64_t wide = align_floats(shape_last(&d->x));
     for (int i = 0; i < 1 + d->norm.bias; i++)
         blocks_sum(end - begin, blocks_of(d), 2 * wide, (const float *)p->a->scratch + i * wide + begin,
@@ -161,16 +153,12 @@ static void sum_features(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error norm_forward(struct op *op, const struct op_args *a) {
-    struct pass p = {op, a};
-    cpu_parallel(op->dev, op_rows(&op->desc), BLOCK, forward_rows, &p);
-    return ERR_NONE;
+    return cpu_run(op, a, op_rows(&op->desc), BLOCK, forward_rows);
 }
 
 static enum error norm_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {op, a};
-    cpu_parallel(op->dev, blocks_of(&op->desc), 1, backward_blocks, &p);
-    cpu_parallel(op->dev, shape_last(&op->desc.x), 8 * LANES, sum_features, &p);
-    return ERR_NONE;
+    cpu_run(op, a, blocks_of(&op->desc), 1, backward_blocks);
+    return cpu_run(op, a, shape_last(&op->desc.x), 8 * LANES, sum_features);
 }
 
 static enum error norm_plan(struct op *op) {

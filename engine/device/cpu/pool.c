@@ -6,12 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-struct pass {
-    const struct op_desc *d;
-    const struct op_args *a;
-    int32_t *from;
-};
-
 struct row { /* one place of the window over the outputs [begin, end) of a row; the first reads
                 x[at] */
     int64_t begin, end, at, stride;
@@ -170,31 +164,30 @@ static void mean_of_all(int64_t area, const float *x, float *y) {
 }
 
 /* ---- the op: 'from' (n, y) lies in saved, or in scratch when there is no backward ----------- */
-static void forward_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
+    int32_t *from = p->a->training ? p->a->saved : p->a->scratch;
     bool small = is_max_2x2(p->d), all = is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *x = p->a->x[0] + i * area_x;
         float *y = p->a->y + i * area_y;
         if (small)
-            plane_max_2x2(p->d, x, y, p->from + i * area_y);
+            plane_max_2x2(p->d, x, y, from + i * area_y);
         else if (all)
             mean_of_all(area_x, x, y);
         else if (p->d->pool.kind == POOL_MAX)
-            plane_max(p->d, x, y, p->from + i * area_y);
+            plane_max(p->d, x, y, from + i * area_y);
         else
             plane_mean(p->d, x, y);
     }
 }
 
-static void backward_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
     int64_t area_x = p->d->x.dim[1] * p->d->x.dim[2], area_y = p->d->y.dim[1] * p->d->y.dim[2];
     bool all = is_mean_of_all(p->d);
     for (int64_t i = begin; i < end; i++) {
         const float *dy = p->a->dy + i * area_y;
-        const int32_t *from = p->from + i * area_y;
+        const int32_t *from = (const int32_t *)p->a->saved + i * area_y;
         float *dx = p->a->dx[0] + i * area_x, share = *dy / (float)area_x;
         for (int64_t k = 0; k < area_x; k++) dx[k] = all ? share : 0;
         if (p->d->pool.kind == POOL_MAX)
@@ -205,15 +198,11 @@ static void backward_planes(void *ctx, int64_t begin, int64_t end) {
 }
 
 static enum error pool_forward(struct op *op, const struct op_args *a) {
-    struct pass p = {&op->desc, a, a->training ? a->saved : a->scratch};
-    cpu_parallel(op->dev, op->desc.n * op->desc.x.dim[0], 1, forward_planes, &p);
-    return ERR_NONE;
+    return cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, forward_planes);
 }
 
 static enum error pool_backward(struct op *op, const struct op_args *a) {
-    struct pass p = {&op->desc, a, a->saved};
-    if (a->dx[0]) cpu_parallel(op->dev, op->desc.n * op->desc.x.dim[0], 1, backward_planes, &p);
-    return ERR_NONE;
+    return a->dx[0] ? cpu_run(op, a, op->desc.n * op->desc.x.dim[0], 1, backward_planes) : ERR_NONE;
 }
 
 static bool max_or_mean_takes(const struct op_desc *d) {

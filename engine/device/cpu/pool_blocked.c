@@ -18,13 +18,6 @@ typedef int32_t loose_ints __attribute__((vector_size(HALF * sizeof(float)), ali
 #define LOAD(p) (*(const loose *)(p))
 #define STORE(p, v) (*(loose *)(p) = (v))
 
-struct pass {
-    const struct op_desc *d;
-    const struct op_args *a;
-    int32_t *from;
-    int64_t area_x, area_y;
-};
-
 /* The window of an output: its places [y0, y1) x [x0, x1) inside the image, which are its rows from
  * 'row' and columns from 'col'. */
 struct place {
@@ -131,46 +124,41 @@ static void block_window_mean_backward(const struct op_desc *d, const float *dy,
     }
 }
 
+/* Floats of a plane of 16 channels. */
+static int64_t plane_floats(const struct shape *s) {
+    return s->dim[1] * s->dim[2] * B;
+}
+
 /* ---- pool: 'from' (n, y) lies in saved, or in scratch when there is no backward ------------- */
-static void forward_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void forward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    int64_t area_x = plane_floats(&p->d->x), area_y = plane_floats(&p->d->y);
+    int32_t *from = p->a->training ? p->a->saved : p->a->scratch;
     for (int64_t i = begin; i < end; i++) {
-        const float *x = p->a->x[0] + i * p->area_x;
-        float *y = p->a->y + i * p->area_y;
+        const float *x = p->a->x[0] + i * area_x;
+        float *y = p->a->y + i * area_y;
         if (p->d->pool.kind == POOL_MAX)
-            block_window_max(p->d, x, y, p->from + i * p->area_y);
+            block_window_max(p->d, x, y, from + i * area_y);
         else
             block_window_mean(p->d, x, y);
     }
 }
 
-static void backward_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
+static void backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    int64_t area_x = plane_floats(&p->d->x), area_y = plane_floats(&p->d->y);
+    const int32_t *from = p->a->saved;
     for (int64_t i = begin; i < end; i++) {
-        const float *dy = p->a->dy + i * p->area_y;
-        float *dx = p->a->dx[0] + i * p->area_x;
-        memset(dx, 0, (size_t)p->area_x * sizeof *dx);
+        const float *dy = p->a->dy + i * area_y;
+        float *dx = p->a->dx[0] + i * area_x;
+        memset(dx, 0, (size_t)area_x * sizeof *dx);
         if (p->d->pool.kind == POOL_MAX)
-            plane_max_backward(p->d, dy, p->from + i * p->area_y, dx);
+            plane_max_backward(p->d, dy, from + i * area_y, dx);
         else
             block_window_mean_backward(p->d, dy, dx);
     }
 }
 
-static struct pass pass_of(const struct op *op, const struct op_args *a) {
-    const struct op_desc *d = &op->desc;
-    return (struct pass){.d = d,
-                         .a = a,
-                         .from = a->training ? a->saved : a->scratch,
-                         .area_x = d->x.dim[1] * d->x.dim[2] * B,
-                         .area_y = d->y.ndim == 3 ? d->y.dim[1] * d->y.dim[2] * B : B};
-}
-
-static enum error planes_run(struct op *op, const struct op_args *a,
-                             void (*planes)(void *ctx, int64_t begin, int64_t end)) {
-    struct pass p = pass_of(op, a);
-    cpu_parallel(op->dev, op->desc.n * (op->desc.x.dim[0] / B), 1, planes, &p);
-    return ERR_NONE;
+static enum error planes_run(struct op *op, const struct op_args *a, cpu_part_fn *planes) {
+    return cpu_run(op, a, op->desc.n * (op->desc.x.dim[0] / B), 1, planes);
 }
 
 static enum error pool_forward(struct op *op, const struct op_args *a) {
@@ -215,14 +203,14 @@ static void image_mean_backward(int64_t floats_of_plane, const float *dy, float 
         for (int h = 0; h < 2; h++) STORE(dx + k + h * HALF, part[h]);
 }
 
-static void mean_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    for (int64_t i = begin; i < end; i++) image_mean(p->area_x, p->a->x[0] + i * p->area_x, p->a->y + i * B);
+static void mean_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    int64_t area_x = plane_floats(&p->d->x);
+    for (int64_t i = begin; i < end; i++) image_mean(area_x, p->a->x[0] + i * area_x, p->a->y + i * B);
 }
 
-static void mean_backward_planes(void *ctx, int64_t begin, int64_t end) {
-    const struct pass *p = ctx;
-    for (int64_t i = begin; i < end; i++) image_mean_backward(p->area_x, p->a->dy + i * B, p->a->dx[0] + i * p->area_x);
+static void mean_backward_planes(const struct cpu_pass *p, int64_t begin, int64_t end) {
+    int64_t area_x = plane_floats(&p->d->x);
+    for (int64_t i = begin; i < end; i++) image_mean_backward(area_x, p->a->dy + i * B, p->a->dx[0] + i * area_x);
 }
 
 static enum error mean_forward(struct op *op, const struct op_args *a) {

@@ -2,6 +2,7 @@
 #include "modes/team.h"
 
 static void tell_trace(void *user, const struct group_event *e) {
+    static const uint8_t lanes[] = {[LANE_COMM] = TRACE_EXCHANGE, [LANE_AHEAD] = TRACE_AHEAD};
     const struct trainer *t = user;
     int64_t of = e->label < 0 ? -e->label : e->label;
     const struct trace_event x = {.begin = e->began,
@@ -10,7 +11,7 @@ static void tell_trace(void *user, const struct group_event *e) {
                                   .name = e->name,
                                   .bucket = (int32_t)(of - 1),
                                   .kind = e->waited ? TRACE_WAIT : TRACE_CALL,
-                                  .lane = e->lane == LANE_COMM && !e->waited ? TRACE_EXCHANGE : TRACE_COMPUTE,
+                                  .lane = e->waited ? TRACE_COMPUTE : lanes[e->lane],
                                   .weights = e->label < 0};
     trace_put(t->trace, &x);
 }

@@ -157,6 +157,7 @@ static void message_words(const struct collective *c, char out[DESCRIBED_MAX]) {
     if (c->root != GROUP_ANY) snprintf(peer, sizeof peer, "rank %d", c->root);
     if (c->lane >= LANES) snprintf(which, sizeof which, ", tag %lld", (long long)c->tag);
     if (c->lane == LANE_COMM) snprintf(which, sizeof which, " on the communication lane");
+    if (c->lane == LANE_AHEAD) snprintf(which, sizeof which, " on the lane ahead");
     snprintf(out, DESCRIBED_MAX, "%s %s %s%s (%s)", kind_name(c->kind), c->kind == KIND_SEND ? "to" : "from", peer,
              which, text_of_bytes((double)bytes_of(c, c->sum.count), bytes));
 }

@@ -225,23 +225,32 @@ const char *group_choice(const struct group *g, size_t bytes, const char **why) 
 
 /* ---- memory ---- */
 
-enum error group_alloc(struct group *g, size_t bytes, void **out) {
+static enum error memory_of_group(struct group *g, size_t bytes, bool sparse, void **out) {
     struct collective c = {.kind = KIND_ALLOC, .lane = LANE_INLINE, .sum = {.type = DTYPE_U8, .count = (int64_t)bytes}};
     TRY(call_check(g, &c));
     TRY(call_run(g, &c, true));
-    return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, out);
+    return g->params.carrier ? carrier_alloc(g, bytes, out) : g->link->ops->alloc(g->link, bytes, sparse, out);
+}
+
+enum error group_alloc(struct group *g, size_t bytes, void **out) {
+    return memory_of_group(g, bytes, false, out);
 }
 
 static enum error allocator_alloc(void *ctx, size_t bytes, void **out) {
     return group_alloc(ctx, bytes, out);
 }
 
+static enum error allocator_alloc_sparse(void *ctx, size_t bytes, void **out) {
+    return memory_of_group(ctx, bytes, true, out);
+}
+
 static void allocator_free(void *ctx, void *p) {
     (void)ctx, (void)p; /* peers may still read it; it goes with the meeting, or the group */
 }
 
-struct allocator group_allocator(struct group *g) {
-    return (struct allocator){.alloc = allocator_alloc, .free = allocator_free, .ctx = g};
+struct allocator group_allocator(struct group *g, bool sparse) {
+    return (struct allocator){
+        .alloc = sparse ? allocator_alloc_sparse : allocator_alloc, .free = allocator_free, .ctx = g};
 }
 
 /* ---- calls ---- */
@@ -255,11 +264,13 @@ static enum error group_start(struct group *g, struct dispatch how, struct colle
     c->sum.terms = c->band->n;
     c->sum.adds = c->band->adds;
     c->label = how.label;
-    if (how.lane != LANE_INLINE && (how.lane != LANE_COMM || !how.work))
+    if ((unsigned)how.lane > LANE_AHEAD || (how.lane != LANE_INLINE && !how.work))
         return group_fail(g, ERR_BUG, "lane %d, or no place for its work", (int)how.lane);
     TRY(call_check(g, c));
     c->there = g->carrier && carrier_holds(g, c);
-    if (how.lane == LANE_COMM) return queue_submit(g, c, how.work);
+    if (c->there && how.lane == LANE_AHEAD)
+        return group_fail(g, ERR_BUG, "%s: a buffer on an accelerator cannot travel ahead", kind_name(c->kind));
+    if (how.lane != LANE_INLINE) return queue_submit(g, c, how.work);
     if (c->there && g->carrier->ops->sole) queue_drain(g);
     TRY(call_run(g, c, true));
     atomic_fetch_add_explicit(&g->lanes[LANE_INLINE].collectives, 1, memory_order_relaxed);

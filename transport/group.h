@@ -3,7 +3,8 @@
  * Collectives are matched by the order of calls; each carries (sequence, kind, type, count, op, root), and ranks that
  * disagree all fail with a message that names both sides. Every wait has a deadline. Once failed, a group stays failed.
  * One thread a rank calls into a group; work runs on the caller (LANE_INLINE) or on the group's communication lane, a
- * thread that runs what it is given in order. Across ranks, the sequence of calls must be the same on each lane. */
+ * thread that runs what it is given in order; or on LANE_AHEAD, a second such thread, so that what is needed soon does
+ * not queue after what is not. Across ranks, the sequence of calls must be the same on each lane. */
 #pragma once
 #include "engine/base/links.h"
 #include "engine/base/memory.h"
@@ -72,16 +73,17 @@ const char *group_carrier(const struct group *g, const char **why);
  * Zeroed. Other memory may be passed to any collective too, and is copied (see algo/lent.c). The memory goes
  * with the meeting. A rank with an accelerator gets memory of that. */
 MUST_CHECK enum error group_alloc(struct group *g, size_t bytes, void **out);
-struct allocator group_allocator(struct group *g);
+/* sparse: pages of what it gives cost nothing before they are touched, nor after memory_release. */
+struct allocator group_allocator(struct group *g, bool sparse);
 
-enum lane { LANE_INLINE, LANE_COMM };
-enum { GROUP_WORKS = 256 }; /* of LANE_COMM that may be begun and not waited for */
+enum lane { LANE_INLINE, LANE_COMM, LANE_AHEAD };
+enum { GROUP_WORKS = 256 }; /* of each lane but LANE_INLINE that may be begun and not waited for */
 
 /* Any buffer may lie on this rank's accelerator (but all ranks' of a call, where the carrier is not "staged"; send and
  * recv are free). It then takes the values that it has after all that was asked of LANE_COMPUTE before the call. On
  * LANE_INLINE the call returns when it is done, or no later than it stands in order on LANE_COMPUTE: what is asked of
  * that lane afterwards finds the result. Work of LANE_COMM runs on the accelerator's LANE_EXCHANGE, beside computing,
- * and is done when work_wait returns. Some carriers do one call at a time: over these the sequence of calls must be the
+ * and is done when work_wait returns; on LANE_AHEAD only the host's buffers are possible. Some carriers do one call at a time: over these the sequence of calls must be the
  * same over both lanes. */
 
 /* How a call runs. On LANE_INLINE it has finished on return, and needs no handle. */

@@ -1,10 +1,13 @@
 #include "engine/base/memory.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 enum error memory_reserve(size_t bytes, void **out) {
     size_t whole = (bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -18,8 +21,34 @@ enum error memory_alloc(size_t bytes, void **out) {
     return ERR_NONE;
 }
 
+/* The part of it that is whole pages; false: none is. */
+static bool memory_pages(const void *p, size_t bytes, uintptr_t *begin, uintptr_t *end) {
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    *begin = ((uintptr_t)p + page - 1) / page * page;
+    *end = ((uintptr_t)p + bytes) / page * page;
+    return *begin < *end;
+}
+
+enum error memory_alloc_sparse(size_t bytes, void **out) {
+    uintptr_t begin, end;
+    TRY(memory_reserve(bytes, out));
+    char *p = *out;
+    if (!memory_pages(p, bytes, &begin, &end)) begin = end = (uintptr_t)p;
+    memory_release(p, bytes);
+    memset(p, 0, begin - (uintptr_t)p);
+    memset((char *)end, 0, (uintptr_t)p + bytes - end);
+    return ERR_NONE;
+}
+
 void memory_free(void *p) {
     free(p);
+}
+
+/* What is shared has its pages in a file, from which they are to go, too. */
+void memory_release(void *p, size_t bytes) {
+    uintptr_t begin, end;
+    if (!memory_pages(p, bytes, &begin, &end)) return;
+    if (madvise((void *)begin, end - begin, MADV_REMOVE) != 0) (void)madvise((void *)begin, end - begin, MADV_DONTNEED);
 }
 
 int64_t memory_peak(void) {

@@ -16,7 +16,12 @@ static inline int64_t align_floats(int64_t n) {
 MUST_CHECK enum error memory_alloc(size_t bytes, void **out);
 /* The same, but it holds anything: pages that are never touched cost nothing. */
 MUST_CHECK enum error memory_reserve(size_t bytes, void **out);
+/* Zeroed, but pages that are never touched cost nothing. */
+MUST_CHECK enum error memory_alloc_sparse(size_t bytes, void **out);
 void memory_free(void *p);
+/* Gives the whole pages that lie in it back to the system: they read as zero then, and cost nothing until they are
+ * touched again. p may lie in memory that processes share, which all of them then find so. */
+void memory_release(void *p, size_t bytes);
 /* The largest resident memory of this process since it was executed, in bytes. It excludes the time as a copy of its
  * parent, which getrusage includes. */
 int64_t memory_peak(void);

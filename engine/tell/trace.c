@@ -26,7 +26,8 @@ struct trace {
 
 static void trace_record_event(struct trace *tr, const struct trace_event *e) {
     if (!atomic_load_explicit(&tr->on, memory_order_relaxed)) return;
-    struct trace_writer *w = &tr->writers[e->kind == TRACE_CALL && e->lane == TRACE_EXCHANGE];
+    static const int writers[TRACE_LANES] = {[TRACE_EXCHANGE] = 1, [TRACE_AHEAD] = 2};
+    struct trace_writer *w = &tr->writers[e->kind == TRACE_CALL ? writers[e->lane] : 0];
     int64_t n = atomic_load_explicit(&w->count, memory_order_relaxed);
     if (n == w->room) {
         atomic_fetch_add_explicit(&tr->dropped, 1, memory_order_relaxed);

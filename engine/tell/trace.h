@@ -22,7 +22,7 @@ enum trace_kind {
     TRACE_READY, /* not a span: this many bytes of gradients are final */
     TRACE_KINDS
 };
-enum trace_lane { TRACE_COMPUTE, TRACE_EXCHANGE, TRACE_DEVICE, TRACE_LANES };
+enum trace_lane { TRACE_COMPUTE, TRACE_EXCHANGE, TRACE_DEVICE, TRACE_AHEAD, TRACE_LANES };
 struct trace_event {
     int64_t begin, end; /* ns of the rank's clock; once read, of rank 0's */
     int64_t step;       /* from 1; of what lies between steps, the last one */
@@ -40,7 +40,7 @@ struct trace_clock {    /* how a rank's clock is compared with rank 0's */
 
 /* ---- recording: engine/tell/trace.c ---- */
 struct trace;
-enum { TRACE_WRITERS = 2 }; /* the rank's thread, its communication lane */
+enum { TRACE_WRITERS = 3 }; /* the rank's thread, its communication lane, the lane of weights that come ahead */
 /* A trace with room for the events of 'steps' steps, events[w] a step from writer w; nothing is recorded yet. */
 MUST_CHECK enum error trace_create(int64_t steps, const int64_t events[TRACE_WRITERS], struct trace **out);
 void trace_free(struct trace *tr); /* NULL is fine */

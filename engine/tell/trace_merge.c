@@ -195,7 +195,7 @@ static void name_write(struct trace_merging *m, const char *what, int pid, int t
 }
 
 static void write_rank(struct trace_merging *m, const struct trace_rank *r) {
-    static const char *const lanes[] = {"compute", "communication", "accelerator"};
+    static const char *const lanes[] = {"compute", "communication", "accelerator", "weights ahead"};
     char name[160], device[32] = "";
     bool used[TRACE_LANES] = {true};
     if (r->worker >= 0) snprintf(device, sizeof device, ", device %d", r->worker);

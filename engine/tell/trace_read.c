@@ -252,7 +252,7 @@ static bool join(const struct trace_rank *r, const struct mark *from, const stru
                                  .start = -1};
     for (const struct mark *m = from + 1; m < to; m++) {
         const struct trace_event *e = m->event;
-        bool inlined = m->order == MARK_CALL && e->lane != TRACE_EXCHANGE;
+        bool inlined = m->order == MARK_CALL && e->lane == TRACE_COMPUTE;
         if (m->order == MARK_CALL && !last) out->start = e->begin;
         if (m->order == MARK_CALL) last = e, out->done = e->end, out->beside = !inlined;
         if (m->order == MARK_WAIT || inlined) out->taken = e->end, out->waited += e->end - e->begin;

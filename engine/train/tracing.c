@@ -42,7 +42,8 @@ static void count_events(const struct trainer *t, int64_t events[TRACE_WRITERS])
     struct graph_info info;
     if (sees_layers(t)) graph_info(t->graph, &info), layers = info.ops;
     int64_t passes = t->config->sync_batchnorm ? 6 : t->config->recompute != 1 ? 3 : 2;
-    events[0] = 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served);
+    events[2] = 16 + (2 + 4 * pieces) * t->standing.ncuts; /* each waited for, too */
+    events[0] = 64 + pieces * (8 + passes * layers) + t->model->nparams + 8 * (t->standing.ncuts + served) + events[2];
     events[1] = 16 + 4 * t->standing.ncuts + 2 * served;
 }
 

@@ -83,7 +83,7 @@ static void rank_steps(struct rank *r) {
                           .config = &config,
                           .rank = r->index,
                           .standing.ranks = r->of->world,
-                          .standing.allocator = group_allocator(r->group)};
+                          .standing.allocator = group_allocator(r->group, false)};
     t->model = (struct model *)(uintptr_t)k->model;
     check_ok(group_alloc(r->group, (size_t)k->model->arena_floats * sizeof(float), &grads));
     t->arena.grads[0] = grads;
@@ -357,7 +357,7 @@ static void finds_low_rank(void **state) {
     struct group_params p = {.size = 1, .link = "thread", .algorithm = "auto", .timeout = 60, .meeting = meeting};
     assert_ok(group_open(&p, &g));
     assert_ok(buckets_init(&cut, m, &(struct cutting){1 << 20, 1 << 20}));
-    t.standing.allocator = group_allocator(g);
+    t.standing.allocator = group_allocator(g, false);
     t.arena.grads[0] = floats(m->arena_floats);
     const struct sharing how = {.share = &share_all_reduce, .plan = share_all_reduce.plan, .compressed = true};
     struct mode one = {.t = &t, .how = &how, .team = {.group = g}, .buckets = cut, .cut = &cut};

@@ -255,7 +255,7 @@ static void a_barrier_takes_a_latency(void **state) {
 
 static enum error look_at_memory(struct net *n, struct link *l) {
     void *mine, *at[RANKS];
-    TRY(l->ops->alloc(l, 100, &mine));
+    TRY(l->ops->alloc(l, 100, false, &mine));
     struct call c = {.sequence = 3, .count = 1};
     TRY(l->ops->meet(l, 0, &c, mine, at));
     for (int r = 0; r < n->size; r++)

@@ -188,10 +188,11 @@ static double longest_wait(const struct merge_report *m, int lane) {
 }
 
 static void print_lane(const struct merge_report *m, int lane) {
+    static const char *const names[LANES] = {"the ranks' own calls", "communication lane", "lane ahead"};
     uint32_t next = m->next[lane];
     const struct recording_call *done = find_any_call(m, lane, next - 1), *open = find_any_call(m, lane, next);
-    fprintf(m->out, "%s: %s%s", lane ? "communication lane" : "the ranks' own calls",
-            done ? "all finished " : "no collective was finished by all", done ? call_phrase(done).text : "");
+    fprintf(m->out, "%s: %s%s", names[lane], done ? "all finished " : "no collective was finished by all",
+            done ? call_phrase(done).text : "");
     if (open) {
         const struct phrase missing = ranks_phrase(m, lane, next, false);
         double longest = longest_wait(m, lane);

@@ -1,7 +1,7 @@
 /* Emulated links: a link of any kind whose ranks have ports of a given rate and delay, so that a laptop shows what a
  * network would.
  *
- * Each rank has one port, which its two lanes share, with a way out and a way in: each passes one message after the
+ * Each rank has one port, which its lanes share, with a way out and a way in: each passes one message after the
  * other at B bytes/s, and the two do not disturb each other. A message of n bytes that is handed over at time t
  *
  *     leaves        from s = max(t, way out is free) to s + n/B

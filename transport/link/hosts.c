@@ -115,9 +115,9 @@ static enum error hosts_exchange(struct link *l, int lane, const struct call *la
     return err || !between ? err : tcp_end(l, lane);
 }
 
-static enum error hosts_alloc(struct link *l, size_t bytes, void **out) {
+static enum error hosts_alloc(struct link *l, size_t bytes, bool sparse, void **out) {
     struct link *inside = hosts_of(l)->inside;
-    TRY(inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, out)));
+    TRY(inside_pass_on(l, 0, inside->ops->alloc(inside, bytes, sparse, out)));
     return hosts_sync(l, 0);
 }
 

@@ -2,7 +2,7 @@
  * engine/base/links.def. Every function that waits has a deadline (link_params.timeout without progress), looks for
  * ranks that left or died, and gives the group's failure once there is one.
  *
- * A link has two lanes for calls, each with flags and pipes of its own, so that the two never meet, and where
+ * A link has three lanes for calls, each with flags and pipes of its own, so that they never meet, and where
  * params.mail is set, two for messages by tags (transport/mail.c), on which there is nothing but exchange: what leaves
  * on LANE_OUT comes on LANE_IN. One thread at a time works on a lane. */
 #pragma once
@@ -13,7 +13,7 @@
 #include "transport/base/types.h"
 #include <stdint.h>
 
-enum { LANES = 2, LANE_OUT = LANES, LANE_IN, ALL_LANES, DESCRIBED_MAX = 160 };
+enum { LANES = 3, LANE_OUT = LANES, LANE_IN, ALL_LANES, DESCRIBED_MAX = 160 };
 /* Between two ranks there is one way for each lane of calls, and one for messages. */
 enum { MAIL_WAY = LANES, LINK_WAYS };
 static inline int lane_way(int lane) {
@@ -130,8 +130,9 @@ struct link_ops {
      * an average is left undivided. NULL: the link cannot. */
     enum error (*native)(struct link *l, int lane, const struct native_call *c);
 
-    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. NULL: the link has none. */
-    enum error (*alloc)(struct link *l, size_t bytes, void **out);
+    /* Collective, on lane 0: zeroed memory that peers can reach. Freed with the meeting. sparse: see group_allocator. NULL:
+     * the link has none. */
+    enum error (*alloc)(struct link *l, size_t bytes, bool sparse, void **out);
 
     /* Fails the link on all ranks; the first failure wins. Any thread. Returns the error that won, recorded. */
     enum error (*fail)(struct link *l, enum error err, const char *reason);

@@ -119,11 +119,16 @@ enum error meeting_fill(struct meeting *m, size_t from, size_t bytes) {
     return err ? meeting_fail_share(from + bytes, err) : ERR_NONE;
 }
 
+enum error meeting_extend_sparse(struct meeting *m, size_t bytes) {
+    TRY(meeting_check_reserved(m, bytes));
+    bool longer = m->fd >= 0 && bytes > m->mapped;
+    return longer && ftruncate(m->fd, (off_t)bytes) != 0 ? meeting_fail_share(bytes, errno) : ERR_NONE;
+}
+
 /* The fixed part, filled up to the pipes. */
 static enum error meeting_extend_fixed(struct meeting *m, const struct board *plan) {
     TRY(meeting_extend(m, plan->pipes));
-    if (m->fd >= 0 && ftruncate(m->fd, (off_t)plan->end) != 0) return meeting_fail_share(plan->end, errno);
-    return ERR_NONE;
+    return meeting_extend_sparse(m, plan->end);
 }
 
 enum error meeting_map(struct meeting *m, size_t bytes) {

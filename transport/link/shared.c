@@ -157,24 +157,24 @@ static enum error alloc_stride(size_t bytes, int size, size_t *stride, size_t *t
 }
 
 /* Rank 0 does it for all. */
-static enum error board_grow(struct shared *s, size_t total) {
+static enum error board_grow(struct shared *s, size_t total, bool sparse) {
     struct board *b = s->board;
     size_t page = meeting_page(), start = b->used, end;
     if (__builtin_add_overflow(start, total, &end) || __builtin_add_overflow(end, page - 1, &end))
         return FAIL(ERR_MEMORY, "cannot share %zu bytes", total);
     end = end / page * page;
-    TRY(meeting_extend(s->meeting, end));
+    TRY(sparse ? meeting_extend_sparse(s->meeting, end) : meeting_extend(s->meeting, end));
     TRY(meeting_map(s->meeting, end));
     b->allocated = start;
     b->used = end;
     return ERR_NONE;
 }
 
-static enum error shared_alloc(struct link *l, size_t bytes, void **out) {
+static enum error shared_alloc(struct link *l, size_t bytes, bool sparse, void **out) {
     struct shared *s = shared_of(l);
     size_t stride = 0, total = 0;
     enum error err = alloc_stride(bytes, l->params.size, &stride, &total);
-    if (!err && l->params.rank == 0) err = board_grow(s, total);
+    if (!err && l->params.rank == 0) err = board_grow(s, total, sparse);
     if (err) return shared_fail_own(l, err);
     TRY(shared_sync(l, 0));
     if (s->meeting->fd >= 0 && (err = meeting_map(s->meeting, s->board->used)) != ERR_NONE)

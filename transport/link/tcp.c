@@ -62,7 +62,7 @@ enum error tcp_sync(struct link *l, int lane) {
 /* ---- memory ---- */
 
 /* This rank's own: nobody reaches it, but it is asked for and checked as if they did. */
-enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
+enum error tcp_alloc(struct link *l, size_t bytes, bool sparse, void **out) {
     struct tcp *t = tcp_of(l);
     size_t whole;
     void *memory = NULL;
@@ -71,7 +71,7 @@ enum error tcp_alloc(struct link *l, size_t bytes, void **out) {
     if (__builtin_add_overflow(bytes, sizeof(struct tcp_block), &whole))
         err = FAIL(ERR_MEMORY, "cannot allocate %zu bytes", bytes);
     else
-        err = memory_alloc(whole, &memory);
+        err = sparse ? memory_alloc_sparse(whole, &memory) : memory_alloc(whole, &memory);
     if (err) return tcp_fail(l, err, error_words(words, sizeof words));
     struct tcp_block *b = memory;
     b->next = t->blocks;

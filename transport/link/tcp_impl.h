@@ -282,7 +282,7 @@ MUST_CHECK enum error tcp_begin_use(struct link *l);
 /* Slots of the ops; any t->exchange carries the calls among all ranks. */
 enum error tcp_meet(struct link *l, int lane, const struct call *c, void *mine, void **at);
 enum error tcp_sync(struct link *l, int lane);
-enum error tcp_alloc(struct link *l, size_t bytes, void **out);
+enum error tcp_alloc(struct link *l, size_t bytes, bool sparse, void **out);
 void tcp_note(struct link *l, const char *doing, int64_t step);
 enum error tcp_arrival(struct link *l, int *peer);
 void tcp_poke(struct link *l);

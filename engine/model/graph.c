@@ -224,6 +224,34 @@ static void step_args(const struct graph *g, const struct member_arenas *m, cons
     if (s->op->cache_bytes) a->cache = g->caches[s->node];
 }
 
+static void *low_of(const struct graph *g, const struct tensor_info *p) {
+    return at(&g->low, p->offset * (int64_t)device_unit(g->dev, g->precision));
+}
+
+/* The parameters of a step, brought and (where activations have another type) lowered. */
+static enum error weights_bring(struct graph *g, const struct plan_step *s, const float *values, enum graph_pass pass) {
+    if (!g->source || !s->nparams) return ERR_NONE;
+    TRY(g->source->need(g->source->user, s->node, pass));
+    bool lowers = g->low.base && (pass == PASS_FORWARD || g->source->lends);
+    for (int i = 0; i < s->nparams && lowers; i++) {
+        const struct tensor_info *p = &g->m->params[g->m->nodes[s->node].param[i]];
+        TRY(g->runtime->lower(g->dev, LANE_COMPUTE, low_of(g, p), values + p->offset, p->count, g->precision));
+    }
+    return ERR_NONE;
+}
+
+/* What was lowered of weights that are lent goes with them. */
+static void weights_leave(struct graph *g, const struct plan_step *s) {
+    for (int i = 0; g->low.base && g->source && g->source->lends && i < s->nparams; i++) {
+        const struct tensor_info *p = &g->m->params[g->m->nodes[s->node].param[i]];
+        memory_release(low_of(g, p), (size_t)p->count * device_unit(g->dev, g->precision));
+    }
+}
+
+void graph_source(struct graph *g, const struct graph_source *s) {
+    g->source = s;
+}
+
 /* ---- forward ------------------------------------------------------------------------------ */
 
 enum error graph_step_forward(struct graph *g, const struct member_arenas *m, const struct plan_step *s,
@@ -231,6 +259,7 @@ enum error graph_step_forward(struct graph *g, const struct member_arenas *m, co
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);
     graph_where_set(g, s->node, false);
+    TRY(weights_bring(g, s, r->values, r->again ? PASS_AGAIN : PASS_FORWARD));
     a.sync = sync;
     if (s->node == NODE_LOSS) {
         a.sums = r->sums;
@@ -242,12 +271,13 @@ enum error graph_step_forward(struct graph *g, const struct member_arenas *m, co
     }
     TRY(tell_watch(g, m, s, false, false));
     TRY(op_forward(s->op, &a));
+    weights_leave(g, s);
     return tell_watch(g, m, s, false, true);
 }
 
 /* The values in the type of activations, once they are others. */
 static enum error values_lower(struct graph *g, const float *values) {
-    if (!g->low.base || g->lowered == values) return ERR_NONE;
+    if (!g->low.base || g->source || g->lowered == values) return ERR_NONE;
     TRY(g->runtime->lower(g->dev, LANE_COMPUTE, g->low.base, values, g->m->arena_floats, g->precision));
     g->lowered = values;
     return ERR_NONE;
@@ -261,6 +291,7 @@ enum error graph_forward(struct graph *g, const struct graph_batch *b, const flo
                          struct graph_sums *sums) {
     struct member_arenas *m = &g->members[0];
     TRY(graph_prepare(g, b->n, b->segments));
+    if (g->source) TRY(g->source->pass(g->source->user, values, b->training));
     m->plan = b->n ? graph_plan(g, b->n, b->segments) : NULL;
     TRY(device_zero(g->dev, g->both, SUMS_BYTES));
     if (m->plan) {
@@ -348,6 +379,7 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
     struct op_args a;
     step_args(g, m, s, r->batch, r->values, &a);
     graph_where_set(g, s->node, true);
+    TRY(weights_bring(g, s, r->values, PASS_BACKWARD));
     a.sync = sync;
     if (s->node != NODE_LOSS) {
         a.dy = at(&m->gradients, m->plan->tensors[s->out].dy);
@@ -359,6 +391,7 @@ enum error graph_step_backward(struct graph *g, const struct member_arenas *m, c
         if (s->dx[i] >= 0) a.dx[i] = at(&m->gradients, s->dx[i]);
     TRY(tell_watch(g, m, s, true, false));
     TRY(op_backward(s->op, &a));
+    weights_leave(g, s);
     bool measured = sync && sync->pass == NORM_MEASURE;
     for (int i = 0; i < s->ninputs && !measured; i++)
         if (s->add[i]) TRY(gradient_add(g, m, s->in[i], a.dx[i]));

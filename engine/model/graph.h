@@ -81,6 +81,17 @@ void graph_cuts(struct graph *g, const int64_t *cuts, int count);
 void graph_caches(struct graph *g, void *const *caches);
 /* Where the device records: passes that repeat are recorded, and run at the cost of a few calls. */
 MUST_CHECK enum error graph_record(struct graph *g);
+/* Who brings the weights, where they are not all there all the time. 'pass' is told that a forward begins, of no samples
+ * too; trains: its backward follows. 'need' returns when the parameters of that node (of model.nodes) are there: before
+ * each of its steps. */
+enum graph_pass { PASS_FORWARD, PASS_BACKWARD, PASS_AGAIN /* forward once more, within backward */ };
+struct graph_source {
+    enum error (*pass)(void *user, const float *values, bool trains);
+    enum error (*need)(void *user, int node, enum graph_pass pass);
+    bool lends; /* they go again when another node is asked for */
+    void *user;
+};
+void graph_source(struct graph *g, const struct graph_source *s); /* borrowed; NULL: they are there */
 /* Several batches together, whose batchnorms normalise by the moments of all of them and of those on
  * other ranks: shards of one batch. Every rank with a graph takes part, one of empty batches too. */
 struct graph_sync {

@@ -13,7 +13,7 @@ static enum error stretch_again(struct graph *g, const struct graph_run *r, int 
     const struct member_arenas *m = &g->members[0];
     const struct plan_step *steps = m->plan->steps;
     struct graph_batch batch = *r->batch;
-    const struct graph_run again = {.batch = &batch, .values = r->values};
+    const struct graph_run again = {.batch = &batch, .values = r->values, .again = true};
     int first = last;
     bool goes_in = m->plan->tensors[steps[last].out].wants_grad; /* or all of it precedes what is trained */
     batch.update_buffers = false;
@@ -108,7 +108,7 @@ static enum error record_make(struct graph *g, const struct graph_run *r, const 
 }
 
 enum error stretch_run(struct graph *g, const struct graph_run *r, bool backward, int from, int to) {
-    if (!g->records.on || g->watch || from == to) return steps_run(g, r, backward, from, to);
+    if (!g->records.on || g->watch || g->source || from == to) return steps_run(g, r, backward, from, to);
     const struct pass_key key = key_of(g, r, backward, from, to);
     struct pass_record *record = record_find(&g->records, &key);
     bool seen = record->used && !memcmp(&record->key, &key, sizeof key);

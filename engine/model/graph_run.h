@@ -69,7 +69,8 @@ struct graph {
     void *output;            /* and on the host, where that is elsewhere */
     const int64_t *cuts;     /* where gradients are awaited; ncuts below 0: at each parameter */
     int ncuts;
-    void *const *caches; /* of attentions, by node; NULL: none */
+    void *const *caches;               /* of attentions, by node; NULL: none */
+    const struct graph_source *source; /* NULL: all weights are there */
     struct pass_records records;
     graph_watch_fn watch; /* NULL: none */
     void *watcher;
@@ -80,6 +81,7 @@ struct graph_run { /* what a pass over a member reads and writes */
     const float *values;
     float *buffers, *grads;
     double *sums; /* loss, correct, and if the batch asks for it top: of the device */
+    bool again;   /* forward once more, for backward */
 };
 
 /* Makes room for this many members; graph_prepare then gives them their arenas. */

@@ -181,6 +181,7 @@ enum error graph_forward_together(struct graph *g, struct graph_member *members,
                                   float *buffers, const struct graph_sync *sync) {
     TRY(graph_members(g, count));
     TRY(room_make(g, sync->shards));
+    if (g->source) TRY(g->source->pass(g->source->user, values, true));
     struct together t = {g, members, count, values, buffers, sync};
     for (int i = 0; i < count; i++) {
         TRY(graph_prepare(g, members[i].batch.n, NULL));

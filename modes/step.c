@@ -41,7 +41,7 @@ static void find_standing(struct mode *m) {
 /* The group orders the ranks of several hosts by itself. */
 static enum error join_group(struct mode *m) {
     TRY(team_open(&m->team, m->t, m->place));
-    m->standing->allocator = group_allocator(m->team.group);
+    m->standing->allocator = group_allocator(m->team.group, m->how->plan.lean);
     if (m->place->group.roster && !m->how->servers) m->standing->worker = group_position(m->team.group);
     m->standing->subtrees = m->team.subtrees && m->how->share->subtrees && !m->how->compressed;
     return buckets_init(&m->buckets, m->t->model, &m->how->cut);
@@ -137,7 +137,7 @@ static enum error exchange_gradients(struct mode *m) {
 
 static enum error mode_run(struct mode *m, struct learned *out) {
     m->began = clock_ns();
-    m->left = 0;
+    m->left = m->gone = 0;
     m->learned = (struct learned){&m->t->sums, 1};
     TRY(m->compute(m));
     TRY(exchange_gradients(m));
@@ -172,6 +172,10 @@ static enum error mode_share_buffers(struct mode *m) {
 
 static enum error mode_share_average(struct mode *m) {
     return m->ops.spread(m);
+}
+
+static enum error mode_gather(struct mode *m) {
+    return m->ops.gather(m);
 }
 
 static enum error mode_collect(struct mode *m) {
@@ -215,6 +219,7 @@ const struct step_ops mode_step = {.open = mode_open,
                                    .sum = mode_sum,
                                    .share_buffers = mode_share_buffers,
                                    .share_average = mode_share_average,
+                                   .gather = mode_gather,
                                    .collect = mode_collect,
                                    .abort = mode_abort,
                                    .note = mode_note,

@@ -25,6 +25,8 @@ struct share_ops {
     enum error (*collect)(struct mode *m);
     /* Where each rank averages the weights that it steps (trainer.average), or has no others: all receive the whole. */
     enum error (*spread)(struct mode *m);
+    /* Where ranks have weights in parts: rank 0 has the whole of them, and of their average, until the next step. */
+    enum error (*gather)(struct mode *m);
     /* Waits until nothing that it has begun is under way. */
     enum error (*settle)(struct mode *m);
     /* Adds its own counts to the group's bytes. */
@@ -42,6 +44,7 @@ struct mode {
     struct team team; /* all ranks; zeroed where this one is alone */
     struct share_ops ops;
     struct share *share;       /* the share's own state; NULL: it keeps none */
+    struct ahead *ahead;       /* of weights that come before the layers that need them; NULL: none do */
     struct compress *packed;   /* the state of share_compressed, beside that of its owner */
     float *spare;              /* room for a bucket, where the share needs it */
     struct buckets buckets;    /* as the configuration cuts them */
@@ -49,6 +52,7 @@ struct mode {
     const int64_t *part;       /* of bucket b rank r has [part[b(W+1) + r], part[b(W+1) + r + 1]); NULL: no rank has */
     int leaving;               /* how many buckets leave in each step: all in which weights are trained, or 0 */
     int left;                  /* how many have left in this step */
+    int gone;                  /* of lean plans: how many of them have also landed and given their memory back */
     enum lane lane;            /* the lane on which they leave */
     int64_t began;             /* when this step began */
     struct learned learned;    /* what this step has learned */

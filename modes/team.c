@@ -100,8 +100,9 @@ void team_close(struct team *m) {
 
 enum error team_share_start(struct team *m, struct trainer *t) {
     if (!m->group) return ERR_NONE;
-    TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.values, t->model->arena_floats, DTYPE_F32, 0));
-    if (t->arena.average)
+    bool whole = t->config->sharing.plan.kept == WEIGHTS_KEPT; /* else the share gives each its parts */
+    if (whole) TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.values, t->model->arena_floats, DTYPE_F32, 0));
+    if (whole && t->arena.average)
         TRY(group_broadcast(m->group, GROUP_INLINE, t->arena.average, t->model->arena_floats, DTYPE_F32, 0));
     return team_share_buffers(m, t, 0);
 }

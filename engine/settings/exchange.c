@@ -86,6 +86,22 @@ static const struct config_field ps_fields[] = {
 };
 SECTION(ps, "servers", "Parameter servers as processes; used in mode ps");
 
+static const struct config_field fsdp_fields[] = {
+    {"reshard", CONFIG_ENUM, offsetof(struct fsdp_config, reshard), "forward",
+     "When a device gives back the weights that others update. forward: after the layer has computed, and they are "
+     "gathered again for backward; backward: when backward has ended; never: it keeps all weights",
+     .choices = "forward|backward|never"},
+    {"unit", CONFIG_BYTES, offsetof(struct fsdp_config, unit), "4MB",
+     "How many bytes of weights or gradients are shared out and travel at a time. Parameters are never cut; one that "
+     "is "
+     "larger is a unit of its own",
+     .min = 1, NO_LIMIT},
+    {"overlap", CONFIG_BOOL, offsetof(struct fsdp_config, overlap), "true",
+     .help = "Gather weights and send gradients while layers compute"},
+    {.key = NULL},
+};
+SECTION(fsdp, "reshard", "Weights in slices; used in mode fsdp");
+
 static const struct config_field emulate_fields[] = {
     {"bandwidth", CONFIG_RATE, offsetof(struct emulate_config, bandwidth), "off",
      "Bandwidth of each device's port, in each direction: 1Gbit", .min = 1, .max = 1e15, .choices = "off"},

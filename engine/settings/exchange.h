@@ -31,6 +31,12 @@ struct ps_config {
     int place;                  /* enum ps_place */
     bool overlap;
 };
+enum reshard { RESHARD_FORWARD, RESHARD_BACKWARD, RESHARD_NEVER };
+struct fsdp_config {
+    int reshard;  /* enum reshard */
+    int64_t unit; /* bytes */
+    bool overlap;
+};
 struct comm_config {
     int backend;           /* enum comm_backend */
     int link;              /* enum comm_link; 'auto' is resolved by run_settings_load */
@@ -48,4 +54,5 @@ struct comm_config {
 extern const struct config_section dp_section;
 extern const struct config_section ddp_section;
 extern const struct config_section ps_section;
+extern const struct config_section fsdp_section;
 extern const struct config_section comm_section;

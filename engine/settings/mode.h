@@ -40,8 +40,11 @@ struct step_ops {
     /* All ranks leave with the buffers of the rank that computes shard 0. */
     enum error (*share_buffers)(struct mode *m);
     /* All ranks leave with the whole of t->average, if there is one, and of t->values: where ranks that compute nothing
-     * update parts of these, 'run' need not have brought them the others. */
+     * update parts of these, 'run' need not have brought them the others. Where ranks have weights in parts: none has more
+     * than its own. */
     enum error (*share_average)(struct mode *m);
+    /* Where ranks have weights in parts: rank 0 has the whole of t->values and t->average until the next step. */
+    enum error (*gather)(struct mode *m);
     /* If ranks have slices: rank 0's t->whole receives the state of all ranks. */
     enum error (*collect)(struct mode *m);
     /* This rank stops because of 'reason': the others must not wait for it. */

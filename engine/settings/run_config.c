@@ -144,7 +144,7 @@ static const char *const of_training[] = {"train",          "optimizer",    "sch
                                           "sync_batchnorm", "recompute",    "ddp",        "eval",     "checkpoint",
                                           "comm.compress",  "run.restarts", "run.elastic"};
 static const char *const of_place[] = {"mode", "devices", "threads", "batch", "deterministic", "cuda",
-                                       "dp",   "ps",      "comm",    "run",   "inject"};
+                                       "dp",   "ps",      "fsdp",    "comm",  "run",           "inject"};
 
 static void drop_unasked(struct node *tree, enum asks asks) {
     for (size_t i = 0; asks && i < sizeof of_training / sizeof *of_training; i++) tree_drop(tree, of_training[i]);

@@ -39,6 +39,7 @@ struct run_config {
     struct dp_config dp;
     struct ddp_config ddp;
     struct ps_config ps;
+    struct fsdp_config fsdp;
     struct comm_config comm;
     struct place_config run;
     struct run_launched launched; /* by NULL: our own launcher starts the ranks, or has (size > 0) */

@@ -10,8 +10,9 @@ static const struct config_field run_fields[] = {
     {"name", CONFIG_STRING, AT(name), NULL,
      .help = "Name of the run; default: the name of the file. It has letters of any script, digits, '-', '_' and '.'"},
     {"mode", CONFIG_STRING, AT(mode), "ddp",
-     .help = "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
-             "each device; ps: parameter servers and devices as processes"},
+     .help =
+         "single: one device; dp: parameter server, one thread for each device; ddp: all-reduce, one process for "
+         "each device; ps: parameter servers and devices as processes; fsdp: as ddp, but weights, too, are in slices"},
     {"devices", CONFIG_STRING, AT(devices_text), "auto", .help = "auto, or kind and number: cpu:4, ref:2",
      .also = "device|gpu|gpus|num_gpus|n_gpus|accelerator|nproc_per_node"},
     {"threads", CONFIG_INT, AT(threads), "auto",
@@ -62,6 +63,7 @@ static const struct config_field run_fields[] = {
     {"dp", CONFIG_SECTION, AT(dp), .extra = &dp_section},
     {"ddp", CONFIG_SECTION, AT(ddp), .extra = &ddp_section},
     {"ps", CONFIG_SECTION, AT(ps), .extra = &ps_section},
+    {"fsdp", CONFIG_SECTION, AT(fsdp), .extra = &fsdp_section},
     {"comm", CONFIG_SECTION, AT(comm), .extra = &comm_section},
     {"run", CONFIG_SECTION, AT(run), .extra = &place_section},
     {"eval", CONFIG_SECTION, AT(eval), .extra = &eval_section},

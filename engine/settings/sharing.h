@@ -20,20 +20,31 @@ enum move_by {
     MOVE_ALL_GATHER,     /* all receive the part that each has */
     MOVE_NEIGHBOUR,      /* two ranks receive the mean of both */
 };
+enum move_end { /* when a move of weights has to end */
+                END_OF_STEP,
+                BEFORE_LAYER, /* of each bucket, before the next forward computes with it */
+                EACH_FORWARD, /* the same, but it begins anew for each forward, shortly before it is needed; */
+                EACH_BACKWARD /* for each backward */
+};
 struct move {
     enum move_by by;
     bool whole;        /* the arena is one message; else each bucket is */
+    enum move_end end; /* of weights */
     const char *doing; /* the work of a rank that waits for it, for the others' messages; "": it has no name */
 };
 enum update_by { UPDATE_BY_ALL, UPDATE_BY_ROOT, UPDATE_BY_OWNERS /* of the parts */ };
-enum { PLAN_MOVES = 2 };
+/* How long a rank keeps those weights that others update. */
+enum weights_kept { WEIGHTS_KEPT, WEIGHTS_A_PASS /* forward and backward */, WEIGHTS_A_LAYER };
+enum { PLAN_MOVES = 2, PLAN_AHEAD = 2 /* buckets that are on their way beside the one in use */ };
 struct exchange_plan {
     int nbefore, nafter;
     struct move before[PLAN_MOVES]; /* of gradients: of each bucket, when they are final */
     enum update_by update;          /* when all of these have ended */
     struct move after[PLAN_MOVES];  /* of weights, when they are updated */
-    bool alone;                     /* ranks step alone: 'after' comes in every sharing.every-th step */
-    bool by_turns;                  /* each rank exchanges with the root by itself: none of these calls is made */
+    enum weights_kept kept;
+    bool lean;     /* nor are gradients kept that others update by */
+    bool alone;    /* ranks step alone: 'after' comes in every sharing.every-th step */
+    bool by_turns; /* each rank exchanges with the root by itself: none of these calls is made */
 };
 
 struct cutting {

@@ -134,6 +134,31 @@ static struct graph_batch pass_batch(const struct trainer *t, const struct step_
     return batch;
 }
 
+/* As many passes as any device makes of a step. */
+static int64_t passes_most(const struct trainer *t) {
+    int64_t most = 0;
+    for (int w = 0; w < t->standing.workers; w++) {
+        int64_t laps = 0;
+        for (int at = trainer_leaf(t, w), to = trainer_leaf(t, w + 1), size; at < to; at += size) {
+            size = leaves_subtree(at, to);
+            laps += size / graph_together(device_runtime(t->device), size, t->config->batch.accumulate);
+        }
+        if (laps > most) most = laps;
+    }
+    return most * t->config->batch.accumulate;
+}
+
+enum error compute_idle(struct trainer *t, int64_t passes, bool trains) {
+    const struct graph_batch none = {.training = trains};
+    for (int64_t k = 0; k < passes && t->standing.source; k++)
+        TRY(graph_forward(t->graph, &none, compute_values(t, trains), t->arena.buffers, NULL));
+    return ERR_NONE;
+}
+
+const float *compute_values(const struct trainer *t, bool trains) {
+    return !trains && t->arena.average ? t->arena.average : t->arena.values;
+}
+
 enum error compute_prepare(struct trainer *t, const struct step_batch *b) {
     for (int64_t k = 0; k < passes_of(t, b); k++) {
         const struct pass p = pass_at(t, b, k);
@@ -210,6 +235,11 @@ static enum error compute_together(struct trainer *t, const struct step_batch *b
     return ERR_NONE;
 }
 
+void trainer_waited(struct trainer *t, int64_t ns) {
+    t->waited_ns += ns;
+    inject_waited(t, ns);
+}
+
 /* ---- one step --------------------------------------------------------------------------------- */
 
 /* While the device computes: the next step's batch begins to travel to it. Where that cannot be had, the step that
@@ -230,6 +260,7 @@ static enum error look_ahead(struct trainer *t, int64_t *mark) {
 
 static enum error run_batch(struct trainer *t, const struct step_batch *b, grad_ready_fn ready, void *user) {
     int64_t pieces = t->config->batch.accumulate, all = passes_of(t, b);
+    TRY(compute_idle(t, passes_most(t) - all, true));
     for (int64_t k = 0; k < all; k++) {
         const struct pass p = pass_at(t, b, k);
         int top = p.lap->top, bottom = p.of == pieces - 1 ? p.lap->bottom : top;
@@ -262,6 +293,7 @@ enum error trainer_compute(struct trainer *t, grad_ready_fn ready, void *user) {
     if (!b) TRY(next_batch(t, &b));
     trainer_phase(t, PHASE_LOAD, &mark);
     TRY(inject_strike(t));
+    t->waited_ns = 0;
     inject_begin(t);
     if (t->feed.members) {
         TRY(compute_together(t, b));

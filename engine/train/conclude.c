@@ -132,6 +132,7 @@ enum error run_conclude(struct run *r) {
     TRY(trainer_share_average(t));
     TRY(summary_gather(r, &s)); /* all have written what they have recorded */
     TRY(answers_conclude(t, !r->stopped));
+    TRY(r->step->gather(t->mode)); /* for the weights' digest */
     if (t->rank > 0) return ERR_NONE;
     int traced = tracing_conclude(t);
     if (traced == t->standing.ranks)

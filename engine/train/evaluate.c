@@ -58,8 +58,7 @@ static enum error run_shard(struct tally *a, const struct shard *s) {
     batch.top = s->labels && a->set->classes > SCORE_TOP;
     struct graph_sums out = {0};
     TRY(graph_prepare(t->graph, s->n, NULL));
-    const float *values = t->arena.average ? t->arena.average : t->arena.values;
-    TRY(graph_forward(t->graph, &batch, values, t->arena.buffers, &out));
+    TRY(graph_forward(t->graph, &batch, compute_values(t, false), t->arena.buffers, &out));
     if (tally_has(a, VAL_AT_bits_per_byte)) count_bytes(a, s);
     TRY(look_at_outputs(a, s, (int64_t)sums[VAL_SAMPLES]));
     sums[VAL_LOSS] += out.loss;
@@ -76,6 +75,26 @@ static struct sampler sampler_of(const struct tally *a) {
     s.shuffle = s.drop_last = false;
     s.pad = inject_mistake(a->t->config) == MISTAKE_PADDED_EVAL;
     return s;
+}
+
+/* A device's shards of a step that have samples. */
+static int64_t passes_of(const struct tally *a, const struct sampler *s, int64_t step, int worker) {
+    const struct trainer *t = a->t;
+    int64_t passes = 0;
+    for (int at = trainer_leaf(t, worker); at < trainer_leaf(t, worker + 1); at++)
+        passes += sampler_shard_size(s, step, leaves_shard(a->shards, at)) > 0;
+    return passes;
+}
+
+static enum error run_step(struct tally *a, const struct step_batch *b) {
+    struct trainer *t = a->t;
+    const struct sampler s = sampler_of(a);
+    int64_t most = 0, own = passes_of(a, &s, b->step, t->standing.worker);
+    for (int w = 0; w < t->standing.workers; w++)
+        most = most > passes_of(a, &s, b->step, w) ? most : passes_of(a, &s, b->step, w);
+    TRY(compute_idle(t, most - own, false));
+    for (int i = 0; i < b->nshards; i++) TRY(run_shard(a, &b->shards[i]));
+    return ERR_NONE;
 }
 
 static enum error run_shards(struct tally *a) {
@@ -97,8 +116,7 @@ static enum error run_shards(struct tally *a) {
     affinity_restore(&bound);
     TRY(err);
     const struct step_batch *b;
-    while ((err = loader_next(loader, &b)) == ERR_NONE && b)
-        for (int i = 0; i < b->nshards && err == ERR_NONE; i++) err = run_shard(a, &b->shards[i]);
+    while (err == ERR_NONE && (err = loader_next(loader, &b)) == ERR_NONE && b) err = run_step(a, b);
     loader_close(loader);
     return err;
 }

@@ -33,6 +33,10 @@ bool update_is_whole(const struct trainer *t); /* this rank steps the whole aren
 /* Plans the work of trainer_compute for such a batch; only its sizes matter. */
 void compute_plan(struct trainer *t); /* this rank's laps */
 MUST_CHECK enum error compute_prepare(struct trainer *t, const struct step_batch *b);
+/* The weights that a pass computes with. */
+const float *compute_values(const struct trainer *t, bool trains);
+/* Where weights come from other ranks: passes of none of this rank's samples, which others compute meanwhile. */
+MUST_CHECK enum error compute_idle(struct trainer *t, int64_t passes, bool trains);
 /* What a header says, of gradients or of values. */
 struct step_sums header_sums(const float *header);
 

@@ -227,6 +227,7 @@ enum error run_save(struct run *r, bool best) {
     trainer_note(t, "saving a checkpoint");
     TRY(r->step->share_buffers(t->mode));
     TRY(trainer_share_average(t));
+    TRY(r->step->gather(t->mode));
     TRY(collect_state(r));
     if (best) note_best(r);
     r->saved = t->at.step;

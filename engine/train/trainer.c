@@ -19,7 +19,9 @@
 
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark) {
     int64_t now = clock_ns();
-    t->phase_ns[phase] += now - *mark;
+    t->phase_ns[phase] += now - *mark - t->waited_ns;
+    t->phase_ns[PHASE_COMM] += t->waited_ns;
+    t->waited_ns = 0;
     if (t->trace) trace_span(t->trace, (enum trace_kind)phase, TRACE_COMPUTE, *mark, now);
     *mark = now;
 }
@@ -344,6 +346,7 @@ static enum error compute_open(struct trainer *t) {
     TRY(graph_create(t->model, t->device, (enum loss)c->loss.index, (enum precision)c->precision, &t->graph));
     graph_freeze(t->graph, t->tensors.frozen, !c->sync_batchnorm);
     graph_stretches(t->graph, (int)c->recompute);
+    graph_source(t->graph, t->standing.source);
     TRY(criterion_give(t));
     compute_plan(t);
     if (t->job->task != JOB_TRAIN) return ERR_NONE;

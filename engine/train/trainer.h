@@ -44,7 +44,8 @@ struct standing {               /* of a rank among the others, and what that ask
     bool owns_state;            /* this rank steps the optimizer, on its slices */
     const struct slice *slices; /* ascending, the mode's; NULL and owns_state: all is its slice */
     int nslices;
-    const int64_t *cuts; /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
+    const struct graph_source *source; /* of the weights, the mode's; NULL: they are there */
+    const int64_t *cuts;               /* of the arena, the mode's: where it waits for gradients; see graph_cuts */
     int ncuts;
 };
 struct lag {        /* of a device that is slow on purpose */
@@ -132,6 +133,7 @@ struct trainer {
     bool others_held;         /* the samples that are evaluated were not all held out of training */
     char run_id[RUN_ID_TEXT]; /* rank 0's, on every rank; "": it has none */
     int64_t phase_ns[PHASES];
+    int64_t waited_ns;       /* of the phase that runs: trainer_waited */
     struct trace *trace;     /* NULL: there is none */
     struct tracing *tracing; /* when it records; NULL likewise */
     struct timers *timers;   /* times of an asynchronous device's passes; NULL: the host's clock measures all */
@@ -176,6 +178,8 @@ MUST_CHECK enum error trainer_update_all(struct trainer *t);
 void trainer_count_updates(struct trainer *t, int64_t more);
 /* Whether all ranks exchange something after that step, to evaluate, to save or to end. */
 bool trainer_meets(const struct trainer *t, int64_t step);
+/* Notes that this rank waited for others in what it computes: that time is PHASE_COMM's. */
+void trainer_waited(struct trainer *t, int64_t ns);
 /* Adds the time since *mark to a phase and moves the mark to now. */
 void trainer_phase(struct trainer *t, enum phase phase, int64_t *mark);
 /* The position at which the run of leaves of a computing device begins (base/leaves.h), and the one before it ends. */

@@ -39,7 +39,7 @@ static bool differ_is_computing(const char *key) {
 }
 
 bool setting_shares(const char *key) {
-    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "ps", "inject", NULL};
+    static const char *const keys[] = {"mode", "devices", "comm", "dp", "ddp", "ps", "fsdp", "inject", NULL};
     return differ_is_any(key, keys);
 }
 

@@ -33,6 +33,10 @@ struct span share_bucket(const struct mode *m, float *arena, int b) {
     return (struct span){arena, m->cut->edge[b], m->cut->edge[b + 1], part};
 }
 
+void share_release(float *arena, int64_t begin, int64_t end) {
+    if (end > begin) memory_release(arena + begin, (size_t)(end - begin) * sizeof *arena);
+}
+
 enum error share_move(struct mode *m, enum move_by by, const struct span *span, struct dispatch how) {
     struct group *g = m->team.group;
     enum redop op = span->arena == m->t->arena.grads[0] ? REDOP_SUM : REDOP_AVERAGE;
@@ -84,7 +88,7 @@ static void move_note(struct mode *m, const struct move *v) {
     if (*v->doing) mode_note(m, v->doing, m->t->at.step);
 }
 
-static enum error leave_as_planned(struct mode *m, int b) {
+enum error share_leave(struct mode *m, int b) {
     const struct exchange_plan *p = &m->how->plan;
     const struct span bucket = share_bucket(m, m->t->arena.grads[0], b);
     for (int i = 0; i < p->nbefore; i++) {
@@ -135,11 +139,12 @@ struct share_ops share_ops_of(const struct share_row *row) {
     if (!ops.open) ops.open = do_nothing;
     if (!ops.close) ops.close = close_nothing;
     if (!ops.start) ops.start = start_as_planned;
-    if (!ops.leave) ops.leave = leave_as_planned;
+    if (!ops.leave) ops.leave = share_leave;
     if (!ops.land) ops.land = land_as_planned;
     if (!ops.update) ops.update = update_as_planned;
     if (!ops.collect) ops.collect = do_nothing;
     if (!ops.spread) ops.spread = spread_as_planned;
+    if (!ops.gather) ops.gather = do_nothing;
     if (!ops.settle) ops.settle = do_nothing;
     if (!ops.stats) ops.stats = add_nothing;
     if (!ops.describe) ops.describe = say_nothing;

@@ -47,8 +47,21 @@ struct span {
     const int64_t *part; /* of MOVE_REDUCE_SCATTER and MOVE_ALL_GATHER: rank r has [part[r], part[r + 1]) */
 };
 MUST_CHECK enum error share_move(struct mode *m, enum move_by by, const struct span *span, struct dispatch how);
+/* share_ops.leave as the plan says. */
+MUST_CHECK enum error share_leave(struct mode *m, int b);
+/* Gives the pages of [begin, end) of an arena of the host's back. */
+void share_release(float *arena, int64_t begin, int64_t end);
 /* Bucket b of an arena. */
 struct span share_bucket(const struct mode *m, float *arena, int b);
+
+/* Ranks that have slices (slices.c). */
+MUST_CHECK enum error slices_open(struct mode *m);
+void slices_close(struct mode *m);
+MUST_CHECK enum error slices_start(struct mode *m);
+MUST_CHECK enum error slices_update(struct mode *m);
+MUST_CHECK enum error slices_collect(struct mode *m);
+MUST_CHECK enum error slices_spread(struct mode *m);
+void slices_describe(const struct mode *m, char *line, size_t size);
 
 /* Ranks that step alone and meet as the plan says (average.c). */
 enum error average_open(struct mode *m);

@@ -4,7 +4,7 @@
  *
  *   gradients   reduce_scatter   every owner has the sum of its parts, one of each bucket
  *   update      of these parts
- *   weights     all_gather       every rank has them all again
+ *   weights     all_gather       every rank has them all again, each layer's before the next forward computes with them
  *
  * Where nothing of a bucket's update depends on the other buckets (no clipping), servers apart do all three bucket by bucket
  * (sharing.streams), so that a port sends weights of some buckets while it still receives gradients of others.
@@ -20,6 +20,7 @@
 #include "engine/base/text.h"
 #include "engine/settings/resolve.h"
 #include "engine/train/stop.h"
+#include "modes/ahead.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -60,7 +61,7 @@ static void cut_bucket(struct share *s, const struct sharing *how, int b, int64_
     }
 }
 
-static enum error slices_open(struct mode *m) {
+enum error slices_open(struct mode *m) {
     void *memory;
     int64_t at = 0;
     struct trainer *t = m->t;
@@ -84,19 +85,20 @@ static enum error slices_open(struct mode *m) {
     memory_free(memory);
     m->standing->slices = s->own;
     m->standing->nslices = s->buckets.count;
-    return ERR_NONE;
+    return ahead_open(m, &m->ahead);
 }
 
-static void slices_close(struct mode *m) {
+void slices_close(struct mode *m) {
     struct share *s = m->share;
     if (!s) return;
+    ahead_close(m->ahead);
     buckets_fini(&s->buckets);
     memory_free(s->part);
     memory_free(s->own);
     memory_free(s);
 }
 
-static void slices_describe(const struct mode *m, char *line, size_t size) {
+void slices_describe(const struct mode *m, char *line, size_t size) {
     char each[32];
     const struct share *s = m->share;
     const struct slice *last = &s->own[s->buckets.count - 1];
@@ -163,32 +165,41 @@ static enum error slices_stream(struct mode *m) {
     return trainer_get_sums(t);
 }
 
-/* On the communication lane the weights of a bucket travel while the next is updated. */
-static enum error slices_update(struct mode *m) {
+/* The sums of the step, which rank 0 has, for all; the weights come when they are needed. */
+static enum error slices_tell_sums(struct mode *m) {
+    struct trainer *t = m->t;
+    if (t->rank == 0) TRY(trainer_put_sums(t));
+    TRY(group_broadcast(m->team.group, GROUP_INLINE, t->arena.values, HEADER_FLOATS, DTYPE_F32, 0));
+    return trainer_get_sums(t);
+}
+
+/* The weights of a bucket travel while the next is updated, those that forward needs first before all others. */
+enum error slices_update(struct mode *m) {
     if (m->how->streams) return slices_stream(m);
     struct share *s = m->share;
     struct trainer *t = m->t;
     int64_t mark = clock_ns(), blocks = trainer_norm_blocks(t);
     int changed = buckets_before(&s->buckets, t->tensors.upto);
-    struct dispatch how;
     mode_note(m, "update", t->at.step);
+    TRY(ahead_settle(m->ahead)); /* of the step before */
+    trainer_phase(t, PHASE_COMM, &mark);
     TRY(slices_take_sums(m));
     TRY(trainer_norm(t));
     TRY(slices_sum(s, t->measured.partials, blocks, &mark));
     TRY(trainer_measure(t));
     TRY(slices_sum(s, t->measured.squares, t->measured.nsquares, &mark));
-    if (t->rank == 0) TRY(trainer_put_sums(t));
-    for (int b = 0; b < changed; b++) {
+    trainer_phase(t, PHASE_UPDATE, &mark);
+    TRY(slices_tell_sums(m));
+    trainer_phase(t, PHASE_COMM, &mark);
+    for (int i = 0; i < s->buckets.count; i++) {
+        int b = ahead_order(m->ahead)[i];
+        if (b >= changed) continue;
         TRY(trainer_update(t, b));
         trainer_phase(t, PHASE_UPDATE, &mark);
-        TRY(step_send(m, LABEL_WEIGHTS(b), &how));
-        how.givers = b > 0; /* the first has the sums of the step, which servers need, too */
-        const struct span bucket = share_bucket(m, t->arena.values, b);
-        TRY(share_move(m, m->how->plan.after[0].by, &bucket, how));
+        TRY(ahead_updated(m->ahead, b));
         trainer_phase(t, PHASE_COMM, &mark);
     }
-    TRY(step_land(m));
-    TRY(trainer_get_sums(t));
+    TRY(ahead_began(m->ahead));
     trainer_phase(t, PHASE_COMM, &mark);
     return ERR_NONE;
 }
@@ -219,25 +230,30 @@ static enum error move_all(struct share *s, bool collect) {
     return ERR_NONE;
 }
 
-static enum error slices_start(struct mode *m) {
+enum error slices_start(struct mode *m) {
     struct share *s = m->share;
     double there = s->t->arena.whole[0] != NULL;
     TRY(group_all_reduce(s->group, GROUP_INLINE, &there, 1, DTYPE_F64, REDOP_SUM));
     return there > 0 ? move_all(s, false) : ERR_NONE;
 }
 
-static enum error slices_collect(struct mode *m) {
+enum error slices_collect(struct mode *m) {
     return move_all(m->share, true);
 }
 
 /* Servers that compute nothing have received no weights but their own. */
-static enum error slices_spread(struct mode *m) {
+enum error slices_spread(struct mode *m) {
     struct share *s = m->share;
+    TRY(ahead_settle(m->ahead));
     float *arena[] = {s->t->arena.average, m->how->servers ? s->t->arena.values : NULL};
     for (int i = 0; i < 2; i++)
         for (int b = 0; arena[i] && b < s->buckets.count; b++)
             TRY(group_all_gather(s->group, GROUP_INLINE, arena[i], part(s, b), DTYPE_F32));
     return ERR_NONE;
+}
+
+static enum error slices_settle(struct mode *m) {
+    return ahead_settle(m->ahead);
 }
 
 static void slices_check(struct resolve *r) {
@@ -253,7 +269,7 @@ const struct share_row share_slices = {.plan = {.nbefore = 1,
                                                 .before = {{MOVE_REDUCE_SCATTER, .doing = ""}},
                                                 .update = UPDATE_BY_OWNERS,
                                                 .nafter = 1,
-                                                .after = {{MOVE_ALL_GATHER, .doing = ""}}},
+                                                .after = {{MOVE_ALL_GATHER, .end = BEFORE_LAYER, .doing = ""}}},
                                        .subtrees = true,
                                        .check = slices_check,
                                        .ops = {.open = slices_open,
@@ -263,4 +279,5 @@ const struct share_row share_slices = {.plan = {.nbefore = 1,
                                                .update = slices_update,
                                                .collect = slices_collect,
                                                .spread = slices_spread,
+                                               .settle = slices_settle,
                                                .describe = slices_describe}};

@@ -150,7 +150,7 @@ static enum error group_prove(struct group *g) {
 }
 
 enum error group_open(const struct group_params *p, struct group **out) {
-    const struct tree tree = {p->order, p->leaves, p->idle};
+    const struct placing placing = {{p->order, p->leaves, p->idle}, p->rank, p->size, p->roster};
     void *memory;
     enum error err;
     TRY(group_check_params(p));
@@ -163,7 +163,7 @@ enum error group_open(const struct group_params *p, struct group **out) {
     snprintf(g->name, sizeof g->name, "rank %d", p->rank);
     TRY_GOTO(err, pool_create(&g->pool), failed);
     TRY_GOTO(err, group_check_roster(p, g->pool), failed);
-    TRY_GOTO(err, places_plan(&g->places, &g->bands, tree, p->rank, p->size, p->roster, g->pool), failed);
+    TRY_GOTO(err, places_plan(&g->places, &g->bands, &placing, g->pool), failed);
     TRY_GOTO(err, group_find_algo(g), failed);
     TRY_GOTO(err, group_open_link(g), failed);
     group_survey(g);

@@ -65,8 +65,8 @@ static enum error group_find_ranks(const struct engine_init *init, struct engine
     p->serve = p->rank == 0;
     p->run = l->job;
     if (p->size == 1 && !init->init) return ERR_NONE;
-    return launcher_place(init->init ? init->init : l->master, l->job, l->name, p->size, l->locals, g->pool,
-                          &p->master);
+    const struct launcher_ranks ranks = {l->name, l->job, p->size, l->locals};
+    return launcher_place(&ranks, init->init ? init->init : l->master, g->pool, &p->master);
 }
 
 /* Ranks that 'engine launch' has started on one host share a board. They need the store only for

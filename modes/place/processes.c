@@ -76,7 +76,8 @@ static enum error rank_run_joined(const struct job *job) {
     const char *master, *token;
     struct facts facts;
     TRY(facts_find(job, &facts));
-    TRY(launcher_place(l->master, l->job, l->by, l->size, l->locals, job->settings->pool, &master));
+    const struct launcher_ranks ranks = {l->by, l->job, l->size, l->locals};
+    TRY(launcher_place(&ranks, l->master, job->settings->pool, &master));
     TRY(token_find(c->run.token, job->settings->pool, &token));
     token_forget(c->run.token);
     log_info("rank %d of %d, started by %s%s%s%s: meeting at %s", l->rank, l->size, l->by,

@@ -20,7 +20,7 @@ static enum error station_find(struct pool *pool, struct station **out) {
     const char *place;
     TRY(launcher_find(NULL, &l, &found));
     if (!found) return FAIL(ERR_USAGE, "not started by mpirun");
-    TRY(launcher_place(l.master, l.job, l.name, l.size, l.locals, pool, &place));
+    TRY(launcher_place(&(struct launcher_ranks){l.name, l.job, l.size, l.locals}, l.master, pool, &place));
     struct station_params p = {.rank = l.rank,
                                .size = l.size,
                                .meeting_fd = -1,

@@ -35,7 +35,7 @@ static void blocks(int hosts, int locals) {
 static void places_are(enum order order, const int *rank) {
     struct places p;
     struct bands b;
-    assert_ok(places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster, pool));
+    assert_ok(places_plan(&p, &b, &(struct placing){(struct tree){.order = order}, 0, roster.size, &roster}, pool));
     for (int i = 0; i < roster.size; i++) {
         assert_int_equal(b.all.rank[i], rank[i]);
         assert_int_equal(p.rank[i], rank[i]);
@@ -60,7 +60,7 @@ static int locals_of(int hosts, int locals, int leaves) {
     struct places p;
     struct bands b;
     blocks(hosts, locals);
-    assert_ok(places_plan(&p, &b, (struct tree){.leaves = leaves}, 0, roster.size, &roster, pool));
+    assert_ok(places_plan(&p, &b, &(struct placing){(struct tree){.leaves = leaves}, 0, roster.size, &roster}, pool));
     return p.locals;
 }
 
@@ -78,7 +78,8 @@ static void some_hosts_are_no_subtrees(void **state) {
     roster_make(4, (int[]){0, 0, 0, 1}, 4); /* unequal */
     struct places p;
     struct bands b;
-    assert_ok(places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, roster.size, &roster, pool));
+    assert_ok(
+        places_plan(&p, &b, &(struct placing){(struct tree){.order = ORDER_TREE}, 0, roster.size, &roster}, pool));
     assert_int_equal(p.locals, 0);
 }
 
@@ -100,7 +101,8 @@ static void runs_of_leaves(void **state) {
         char text[64] = "";
         struct places p;
         struct bands b;
-        assert_ok(places_plan(&p, &b, (struct tree){.leaves = of[i].leaves}, 0, of[i].ranks, NULL, pool));
+        assert_ok(
+            places_plan(&p, &b, &(struct placing){(struct tree){.leaves = of[i].leaves}, 0, of[i].ranks, NULL}, pool));
         for (int k = 0; k < b.pieces.n; k++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%d",
                      k == 0                   ? ""
@@ -253,7 +255,7 @@ static const char *cheapest(int hosts, int locals, bool near, enum order order, 
     struct places p;
     struct bands b;
     blocks(hosts, locals);
-    assert_ok(places_plan(&p, &b, (struct tree){.order = order}, 0, roster.size, &roster, pool));
+    assert_ok(places_plan(&p, &b, &(struct placing){(struct tree){.order = order}, 0, roster.size, &roster}, pool));
     struct terrain t = {
         .places = &p, .near = near, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     return algo_cheapest(&t, order, KIND_ALL_REDUCE, false, bytes)->name;
@@ -275,7 +277,7 @@ static void choices_in_words(void **state) {
     struct bands b;
     (void)state;
     blocks(1, 4);
-    assert_ok(places_plan(&p, &b, (struct tree){.order = ORDER_TREE}, 0, 4, NULL, pool));
+    assert_ok(places_plan(&p, &b, &(struct placing){(struct tree){.order = ORDER_TREE}, 0, 4, NULL}, pool));
     struct terrain t = {.places = &p, .alpha = 45e-6, .beta = 1 / 1.2e9, .gamma = 1 / 8e9, .part_bytes = 256 << 10};
     algo_choices(&t, ORDER_TREE, false, text);
     assert_string_equal(text, "star up to 16.0 KB, halving_doubling above: alpha 45 us, 1.2 GB/s");

@@ -440,7 +440,7 @@ static void absurd_numbers_do_no_harm(void **state) {
         struct record_head head;
         memcpy(&head, damaged, sizeof head);
         head.wall = (int64_t)h, head.clock = (int64_t)(h << 1), head.pid = -1;
-        head.noted = INT64_MIN;
+        head.note.time = INT64_MIN;
         head.wait.began = (int64_t)(h << 2), head.wait.call.count = INT64_MAX, head.wait.call.peer = (int32_t)h;
         head.wait.check = record_check(&head.wait);
         memset(head.host, 0xff, sizeof head.host);

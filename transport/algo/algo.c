@@ -192,8 +192,10 @@ static enum error bands_create(struct bands *b, int size, int givers, int terms,
     return band_create(&b->pieces, terms, pool);
 }
 
-enum error places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
-                       const struct roster *roster, struct pool *pool) {
+enum error places_plan(struct places *p, struct bands *bands, const struct placing *of, struct pool *pool) {
+    const struct tree tree = of->tree;
+    const struct roster *roster = of->roster;
+    int rank = of->rank, size = of->size;
     bool ring = tree.order == ORDER_RING; /* whose neighbours are those by number */
     int givers = size - tree.idle, leaves = ring || tree.leaves < givers ? givers : tree.leaves;
     *p = (struct places){.size = size, .hosts = roster ? roster->hosts : 1, .terms = places_terms(leaves, givers)};

@@ -41,8 +41,12 @@ struct tree {
     int leaves; /* 0: as many as ranks that give */
     int idle;
 };
-MUST_CHECK enum error places_plan(struct places *p, struct bands *bands, struct tree tree, int rank, int size,
-                                  const struct roster *roster, struct pool *pool);
+struct placing {
+    struct tree tree;
+    int rank, size;
+    const struct roster *roster; /* NULL: one host */
+};
+MUST_CHECK enum error places_plan(struct places *p, struct bands *bands, const struct placing *of, struct pool *pool);
 /* places.locals, where hosts have so many ranks each. */
 int places_locals(int leaves, int size, int locals);
 /* places.terms. */

@@ -185,17 +185,7 @@ void recorder_wait(struct recorder *r, const struct recorded_call *c, int64_t be
 }
 
 void recorder_note(struct recorder *r, const char *doing, int64_t step) {
-    if (!r) return;
-    struct record_head *h = r->head;
-    uint64_t words[RECORDER_TEXT / 8] = {0};
-    memcpy(words, doing, strnlen(doing, sizeof words - 1));
-    uint32_t turn = atomic_load_explicit(&h->noting, memory_order_relaxed);
-    atomic_store_explicit(&h->noting, turn + 1, memory_order_relaxed);
-    atomic_thread_fence(memory_order_release);
-    for (int i = 0; i < RECORDER_TEXT / 8; i++) atomic_store_explicit(&h->doing[i], words[i], memory_order_relaxed);
-    atomic_store_explicit(&h->step, step, memory_order_relaxed);
-    atomic_store_explicit(&h->noted, clock_ns(), memory_order_relaxed);
-    atomic_store_explicit(&h->noting, turn + 2, memory_order_release);
+    if (r) note_write(&r->head->note, doing, step);
 }
 
 int recorder_recall(const struct recorder *r, int lane, int64_t number, struct recording_call *out, int n) {

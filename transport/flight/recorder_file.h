@@ -2,7 +2,7 @@
  * messages of ALL_LANES. The header names kinds and types, so that a reader needs nothing of the program that wrote it. */
 #pragma once
 #include "transport/flight/recorder.h"
-#include "transport/link/link.h"
+#include "transport/link/note.h"
 
 #include <stdatomic.h>
 
@@ -12,7 +12,7 @@ enum {
     RECORD_TYPES = 16,
     RECORD_FILE = RECORD_HEAD + ALL_LANES * RECORDER_CALLS * 64, /* at most */
 };
-#define RECORD_MAGIC "engine flight 3"
+#define RECORD_MAGIC "engine flight 4"
 
 /* One call. 'check' is 0 while the rest is being written, and fits it otherwise; the end of the
  * call is not part of it. Call number n of a lane lies at place n modulo a_lane. */
@@ -38,13 +38,12 @@ struct record_head {
     char kinds[RECORD_KINDS][24], types[RECORD_TYPES][8];
     uint8_t bytes[RECORD_TYPES]; /* of an element of each type */
     _Atomic uint32_t end;        /* enum recorded_end */
-    _Atomic uint32_t noting;     /* odd while the note changes */
-    _Atomic int64_t noted, step;
-    _Atomic uint64_t doing[RECORDER_TEXT / 8];
     char label[RECORDER_TEXT];
+    struct note note;          /* the current work of the rank */
     struct flight_record wait; /* number 0 of LANE_IN, which has not ended; check 0: the rank waits for no message */
 };
 _Static_assert(sizeof(struct record_head) <= RECORD_HEAD, "the head is one page");
+_Static_assert((int)RECORDER_TEXT == (int)NOTE_TEXT, "a note is read whole");
 
 /* Never 0. */
 static inline uint32_t record_check(const struct flight_record *r) {

@@ -52,12 +52,12 @@ static void recording_read_head(const struct record_head *h, struct recording *o
     copy_printable(out->host, sizeof out->host, h->host, sizeof h->host);
     copy_printable(out->label, sizeof out->label, h->label, sizeof h->label);
     out->process = recording_process(h, out->host);
-    if (h->noting % 2 || h->noting == 0) return;
+    if (h->note.version % 2 || h->note.version == 0) return;
     char doing[RECORDER_TEXT];
-    memcpy(doing, h->doing, sizeof doing);
+    memcpy(doing, h->note.text, sizeof doing);
     copy_printable(out->doing, sizeof out->doing, doing, sizeof doing);
-    out->step = h->step;
-    out->noted = h->noted;
+    out->step = h->note.step;
+    out->noted = h->note.time;
 }
 
 static int64_t record_bytes(const struct record_head *h, const struct recorded_call *c) {

@@ -265,19 +265,18 @@ enum error launcher_job(lookup get, struct launcher_job *out) {
 }
 
 /* Without a job's name the parent stands for it: a launcher starts its ranks itself. */
-enum error launcher_place(const char *master, const char *job, const char *name, int size, int locals,
-                          struct pool *pool, const char **out) {
+enum error launcher_place(const struct launcher_ranks *l, const char *master, struct pool *pool, const char **out) {
     const char *folder = getenv("TMPDIR");
     if (!folder || !*folder) folder = "/tmp";
     bool told = master && *master;
-    if (!told && locals != size)
+    if (!told && l->locals != l->size)
         return FAIL(ERR_CONFIG,
                     "%s has started %d ranks, %s of them here, but does not say where they can meet\nset MASTER_ADDR "
                     "and MASTER_PORT for all ranks",
-                    name, size, locals > 0 ? pool_printf(pool, "%d", locals) : "it does not say how many");
-    *out = told   ? pool_printf(pool, strstr(master, "://") ? "%s" : "tcp://%s", master)
-           : *job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), job)
-                  : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
-                                process_start((int)getppid(), NULL));
+                    l->name, l->size, l->locals > 0 ? pool_printf(pool, "%d", l->locals) : "it does not say how many");
+    *out = told      ? pool_printf(pool, strstr(master, "://") ? "%s" : "tcp://%s", master)
+           : *l->job ? pool_printf(pool, "file://%s/engine-%u-%s", folder, (unsigned)getuid(), l->job)
+                     : pool_printf(pool, "file://%s/engine-%u-of-%d-%llu", folder, (unsigned)getuid(), (int)getppid(),
+                                   process_start((int)getppid(), NULL));
     return *out ? ERR_NONE : ERR_MEMORY;
 }

@@ -26,10 +26,14 @@ struct launcher {
 /* get: what looks a variable up; NULL: getenv. *found is false when there is none. ERR_USAGE: variables that lie,
  * contradict each other, or lack what is needed. */
 MUST_CHECK enum error launcher_find(const char *(*get)(const char *name), struct launcher *out, bool *found);
+struct launcher_ranks { /* as in struct launcher */
+    const char *name, *job;
+    int size, locals;
+};
 /* The URL of the store where its ranks meet: at master (HOST:PORT or a URL) if it is told ("" or NULL: it is not), else,
  * when all are on this host, in a file that each of them can name. ERR_CONFIG when they are not. */
-MUST_CHECK enum error launcher_place(const char *master, const char *job, const char *name, int size, int locals,
-                                     struct pool *pool, const char **out);
+MUST_CHECK enum error launcher_place(const struct launcher_ranks *l, const char *master, struct pool *pool,
+                                     const char **out);
 /* A job whose processes a batch system or launcher starts again by the same command: torchrun
  * (--max-restarts) and Slurm (requeue) say which start this is. */
 struct launcher_job {

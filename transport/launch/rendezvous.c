@@ -8,6 +8,7 @@
 #include "engine/base/log.h"
 #include "engine/base/text.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -18,8 +19,7 @@ enum { NUMBERS = 128, FIRST_WORD_S = 2, NEXT_WORD_S = 5, LINGER_S = 1 };
 struct meet {
     const struct rendezvous *r;
     struct pool *pool; /* for the time of the meeting */
-    const char *name, *words;
-    size_t nwords;
+    struct store_coming coming;
     int64_t began, deadline;
 };
 
@@ -55,9 +55,9 @@ static enum error words_write(struct meet *m) {
         text_write(t.out, r->facts[i].name);
         text_write(t.out, r->facts[i].value);
     }
-    m->words = file_text_keep(&t, m->pool);
-    m->nwords = t.n;
-    return m->words ? ERR_NONE : ERR_MEMORY;
+    m->coming.words = file_text_keep(&t, m->pool);
+    m->coming.n = t.n;
+    return m->coming.words ? ERR_NONE : ERR_MEMORY;
 }
 
 /* ---- who is missing ---- */
@@ -102,14 +102,13 @@ static enum error fail_late(const struct meet *m, const struct store_meeting *me
 /* ---- the outcome ---- */
 
 /* Asks in turns, after each of which there is a word of who is awaited. */
-static enum error outcome_await(const struct meet *m, struct store_meeting *met) {
+static enum error outcome_await(struct meet *m, struct store_meeting *met) {
     double word = FIRST_WORD_S, left, until;
     char time[32];
     for (;; word += NEXT_WORD_S) {
         left = seconds_left(m), until = word - clock_seconds(clock_ns() - m->began);
-        double turn = left < until ? left : until;
-        enum error err =
-            store_meet(m->r->store, m->name, m->words, m->nwords, 0, turn > 0.01 ? turn : 0.01, m->pool, met);
+        m->coming.timeout = fmax(fmin(left, until), 0.01);
+        enum error err = store_meet(m->r->store, &m->coming, m->pool, met);
         if (err && err != ERR_TIMEOUT) return err;
         if (!err && met->met == STORE_REFUSED) return FAIL(ERR_MISMATCH, "%s", met->text);
         if (!err && met->met == STORE_MET) return ERR_NONE;
@@ -124,13 +123,16 @@ static enum error outcome_await(const struct meet *m, struct store_meeting *met)
 
 /* All of the roster, of which an answer holds a part. */
 static enum error roster_fetch(const struct meet *m, struct store_meeting met, struct pool *pool, char **out) {
+    struct store_coming more = m->coming;
     int64_t total = met.total;
+    more.timeout = 0;
     if (total < 0 || total > INT32_MAX)
         return FAIL(ERR_DATA, "the list of %ss in the store makes no sense", m->r->what);
     char *text = pool_alloc(pool, (size_t)total + 2); /* two 0 bytes end it, whatever the answers hold */
     if (!text) return ERR_MEMORY;
     for (int64_t at = 0; at < total; at += (int64_t)met.n) {
-        if (at) TRY(store_meet(m->r->store, m->name, m->words, m->nwords, at, 0, m->pool, &met));
+        more.from = at;
+        if (at) TRY(store_meet(m->r->store, &more, m->pool, &met));
         if (met.met != STORE_MET || met.n == 0 || (int64_t)met.n > total - at)
             return FAIL(ERR_DATA, "the list of %ss in the store ends at byte %lld of %lld", m->r->what, (long long)at,
                         (long long)total);
@@ -163,8 +165,8 @@ static enum error roster_read(const struct meet *m, const struct store_meeting *
 
 static enum error rendezvous_run(struct meet *m, struct pool *pool, struct attendant **all) {
     struct store_meeting met;
-    m->name = pool_printf(m->pool, "%s.%s", m->r->round, m->r->what);
-    if (!m->name) return ERR_MEMORY;
+    m->coming.name = pool_printf(m->pool, "%s.%s", m->r->round, m->r->what);
+    if (!m->coming.name) return ERR_MEMORY;
     TRY(words_write(m));
     TRY(outcome_await(m, &met));
     return roster_read(m, &met, pool, all);

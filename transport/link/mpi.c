@@ -76,17 +76,13 @@ static enum error mpi_broken(struct tcp *t, int lane, int peer, const char *word
     return tcp_broken(t, lane, peer);
 }
 
-static bool sink_only_copies(const struct receiving *r) {
-    return r->in->sink == sink_copy;
-}
-
 /* Where the piece that begins there lies, or is to land. */
 static char *piece_place(struct tcp *t, int lane, bool in, size_t at) {
     const struct mpi_lane *m = mpi_lane_of(t, lane);
     const struct receiving *r = &t->lane[lane].in;
     if (at == 0) return in ? m->first_in : m->first_out;
     if (!in) return (char *)(uintptr_t)t->lane[lane].out.data + (at - sizeof(struct label)); /* read only */
-    if (sink_only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
+    if (only_copies(r)) return (char *)r->in->ctx + (at - sizeof r->label);
     return m->held + (at - FIRST) / PIECE % WINDOW * PIECE;
 }
 
@@ -133,7 +129,7 @@ static enum error piece_use(struct tcp *t, int lane, size_t n) {
     }
     if (n != piece_bytes(r->done, r->total))
         return tcp_fail(&t->link, ERR_DATA, "MPI gave a message of another length than was sent");
-    if (n > head && (head || !sink_only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
+    if (n > head && (head || !only_copies(r))) r->in->sink(r->in->ctx, at, place + head, n - head);
     r->done += n;
     return ERR_NONE;
 }

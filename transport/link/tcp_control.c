@@ -55,9 +55,13 @@ bool control_watch(const struct tcp *t, int fd) {
     return epoll_ctl(t->events, EPOLL_CTL_ADD, fd, &e) == 0;
 }
 
-void control_wake(const struct tcp *t) {
-    ssize_t n = write(t->control_bell, &(uint64_t){1}, sizeof(uint64_t));
+void eventfd_ring(int fd) {
+    ssize_t n = write(fd, &(uint64_t){1}, sizeof(uint64_t));
     (void)n; /* at its end it is readable in any case */
+}
+
+void control_wake(const struct tcp *t) {
+    eventfd_ring(t->control_bell);
 }
 
 /* ---- the beat (with the mutex) ---- */

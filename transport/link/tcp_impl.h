@@ -161,6 +161,9 @@ struct receiving {
     struct sealer *sealer;
     _Atomic bool *used; /* the line's */
 };
+static inline bool only_copies(const struct receiving *r) {
+    return r->in->sink == sink_copy;
+}
 struct tcp_vigil { /* of one exchange */
     int64_t start;
     size_t progress;
@@ -219,6 +222,8 @@ struct tcp {
 static inline struct tcp *tcp_of(struct link *l) {
     return (struct tcp *)l;
 }
+/* Wakes who waits for that eventfd. */
+void eventfd_ring(int fd); /* tcp_control.c */
 
 /* The descriptor of a stream, which nng does not tell: the one socket of this process that has its two addresses. */
 MUST_CHECK enum error stream_descriptor(nng_stream *s, int *out); /* tcp_address.c */

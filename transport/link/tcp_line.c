@@ -67,15 +67,10 @@ enum error line_open(struct tcp *t, const struct stream *s, const struct hello *
     return ERR_NONE;
 }
 
-static void bell_ring(const struct tcp *t, int lane) {
-    ssize_t n = write(t->lane[lane].bell, &(uint64_t){1}, sizeof(uint64_t));
-    (void)n; /* at its end it is readable in any case */
-}
-
 void lines_end(struct tcp *t) {
     for (const struct tcp_line *l = t->lines; l; l = l->next) line_end(l);
     for (int i = 0; i < ALL_LANES; i++)
-        if (t->lane[i].bell >= 0) bell_ring(t, i);
+        if (t->lane[i].bell >= 0) eventfd_ring(t->lane[i].bell);
 }
 
 /* ---- sending ---- */
@@ -133,7 +128,7 @@ void line_came(struct tcp *t, int from, uint32_t way, struct tcp_line *line) {
     const struct tcp_line *old = atomic_load(&t->peers[from].from[way]);
     if (old && (old->used || old->dialed > line->dialed)) return;
     line_replace(t, from, way, line);
-    if (way != MAIL_WAY) bell_ring(t, (int)way);
+    if (way != MAIL_WAY) eventfd_ring(t->lane[way].bell);
 }
 
 struct tcp_line *line_from(struct tcp *t, int lane, int peer) {
@@ -179,7 +174,7 @@ enum error tcp_arrival(struct link *l, int *peer) {
 }
 
 void tcp_poke(struct link *l) {
-    bell_ring(tcp_of(l), LANE_IN);
+    eventfd_ring(tcp_of(l)->lane[LANE_IN].bell);
 }
 
 /* Its stream ends when it dies, too; then control tells. */

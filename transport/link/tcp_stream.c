@@ -103,10 +103,6 @@ static void send_begin(struct tcp *t, int lane, const struct call *label, const 
 
 /* ---- receiving ---- */
 
-static bool only_copies(const struct receiving *r) {
-    return r->in->sink == sink_copy;
-}
-
 static size_t received(const struct receiving *r) {
     return moved_bytes(r->done, r->in->bytes);
 }

@@ -304,11 +304,10 @@ enum error store_list(struct store *s, const char *prefix, struct pool *pool, ch
     return ERR_NONE;
 }
 
-enum error store_meet(struct store *s, const char *name, const void *words, size_t n, int64_t from, double timeout,
-                      struct pool *pool, struct store_meeting *out) {
-    struct request q = {.op = STORE_MEET, .wait = true, .key = name, .value = {words, n}, .from = from};
+enum error store_meet(struct store *s, const struct store_coming *c, struct pool *pool, struct store_meeting *out) {
+    struct request q = {.op = STORE_MEET, .wait = true, .key = c->name, .value = {c->words, c->n}, .from = c->from};
     struct store_answer a;
-    TRY(store_ask(s, &q, timeout, pool, &a));
+    TRY(store_ask(s, &q, c->timeout, pool, &a));
     enum store_met met = a.status == ANSWER_OK ? STORE_MET : a.status == ANSWER_REFUSED ? STORE_REFUSED : STORE_AWAITS;
     *out = (struct store_meeting){.met = met, .text = answer_text(&a), .n = a.value.n, .total = a.total};
     return ERR_NONE;

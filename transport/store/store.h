@@ -59,6 +59,13 @@ struct store_words {
     uint32_t number, zero; /* number: by which messages name it */
 };
 enum store_met { STORE_AWAITS, STORE_MET, STORE_REFUSED };
+struct store_coming {
+    const char *name;  /* of the meeting; its last word says what meets: "round-0.rank" */
+    const void *words; /* the member's: n bytes */
+    size_t n;
+    int64_t from;   /* of a roster that is longer than an answer: the first byte that is wanted */
+    double timeout; /* seconds to wait until all have come; 0: the store's */
+};
 struct store_meeting {
     enum store_met met;
     /* STORE_AWAITS: a bit of each member, which is set once it has come.
@@ -69,7 +76,6 @@ struct store_meeting {
     size_t n;
     int64_t total;
 };
-/* Comes to the meeting of that name, whose last word says what meets ("round-0.rank"), and waits 'timeout' at most until
- * all have come. It is asked again with the same words. */
-MUST_CHECK enum error store_meet(struct store *s, const char *name, const void *words, size_t n, int64_t from,
-                                 double timeout, struct pool *pool, struct store_meeting *out);
+/* Comes to a meeting, or asks again with the same words. */
+MUST_CHECK enum error store_meet(struct store *s, const struct store_coming *c, struct pool *pool,
+                                 struct store_meeting *out);

@@ -2,8 +2,8 @@
 #include "transport/door/address.h"
 #include "engine/base/text.h"
 
-#include <arpa/inet.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -32,32 +32,20 @@ enum error address_parse(const char *text, struct address *out) {
     return ERR_NONE;
 }
 
-static const void *number_of(const struct sockaddr *s) {
-    const void *at = s;
-    return s->sa_family == AF_INET ? (const void *)&((const struct sockaddr_in *)at)->sin_addr
-                                   : (const void *)&((const struct sockaddr_in6 *)at)->sin6_addr;
-}
-
-static bool is_loopback(const struct sockaddr *s) {
-    const unsigned char *b = number_of(s);
-    bool mapped = s->sa_family == AF_INET6 && IN6_IS_ADDR_V4MAPPED((const struct in6_addr *)number_of(s));
-    if (s->sa_family == AF_INET) return b[0] == 127;
-    return mapped ? b[12] == 127 : IN6_IS_ADDR_LOOPBACK((const struct in6_addr *)number_of(s));
-}
-
-static bool is_any(const struct sockaddr *s) {
-    const unsigned char *b = number_of(s);
-    for (int i = 0; i < (s->sa_family == AF_INET ? 4 : 16); i++)
-        if (b[i]) return false;
-    return true;
+/* IPv4 numbers may be written as IPv6 ones. */
+bool address_is_loopback(const char *number) {
+    static const char mapped[] = "::ffff:";
+    if (!strncmp(number, mapped, sizeof mapped - 1)) number += sizeof mapped - 1;
+    return !strncmp(number, "127.", 4) || !strcmp(number, "::1");
 }
 
 static void endpoint_describe(const struct sockaddr *s, int port, struct endpoint *out) {
-    char number[INET6_ADDRSTRLEN];
-    inet_ntop(s->sa_family, number_of(s), number, sizeof number);
+    char number[ENDPOINT_MAX - 10];
+    socklen_t n = s->sa_family == AF_INET ? sizeof(struct sockaddr_in) : sizeof(struct sockaddr_in6);
+    if (getnameinfo(s, n, number, sizeof number, NULL, 0, NI_NUMERICHOST) != 0) *number = '\0';
     snprintf(out->text, sizeof out->text, s->sa_family == AF_INET ? "%s:%d" : "[%s]:%d", number, port);
-    out->loopback = is_loopback(s);
-    out->any = is_any(s);
+    out->loopback = address_is_loopback(number);
+    out->any = !strcmp(number, "0.0.0.0") || !strcmp(number, "::");
 }
 
 /* ---- names ---- */

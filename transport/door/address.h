@@ -15,6 +15,8 @@ struct endpoint {
     char text[ENDPOINT_MAX]; /* "127.0.0.1:29500", "[::1]:29500" */
     bool loopback, any;      /* any: 0.0.0.0, :: */
 };
+/* Of an address as numbers, without brackets. */
+bool address_is_loopback(const char *number);
 /* The host's addresses, IPv4 before IPv6; gives how many they are, at least 1. The failure names
  * the host. Looking up a name cannot be interrupted. */
 MUST_CHECK enum error address_resolve(const struct address *a, struct endpoint out[ENDPOINTS_MAX], int *count);

@@ -1,5 +1,6 @@
 /* Addresses: which of this host's a port listens on, and which socket has a stream's. */
 #include "transport/link/tcp_address.h"
+#include "transport/door/address.h"
 #include "transport/link/tcp_impl.h"
 
 #include <arpa/inet.h>
@@ -71,27 +72,7 @@ bool address_interface(const char *interface, char name[ADDRESS_MAX]) {
     return i;
 }
 
-bool address_is_loopback(const char *address) {
-    struct in6_addr v6;
-    struct in_addr v4;
-    if (inet_pton(AF_INET, address, &v4) == 1) return ntohl(v4.s_addr) >> 24 == 127;
-    return inet_pton(AF_INET6, address, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
-}
-
 /* ---- towards a peer ---- */
-
-/* "host:port", "[v6]:port". */
-static enum error towards_split(const char *towards, char host[256], char port[16]) {
-    const char *colon = strrchr(towards, ':');
-    size_t n = colon ? (size_t)(colon - towards) : 0;
-    if (n >= 2 && towards[0] == '[' && towards[n - 1] == ']') towards++, n -= 2;
-    if (n == 0 || n >= 256 || strlen(colon + 1) >= 16 || !colon[1])
-        return FAIL(ERR_CONFIG, "'%.256s' is not of the form host:port", towards);
-    memcpy(host, towards, n);
-    host[n] = '\0';
-    strcpy(port, colon + 1);
-    return ERR_NONE;
-}
 
 /* A datagram socket that is connected sends nothing, but has chosen its route. */
 static bool route_local(const struct addrinfo *to, char out[ADDRESS_MAX]) {
@@ -105,11 +86,13 @@ static bool route_local(const struct addrinfo *to, char out[ADDRESS_MAX]) {
 }
 
 enum error port_address_towards(const char *towards, char out[ADDRESS_MAX]) {
-    char host[256], port[16];
+    struct address to;
+    char text[HOST_MAX + 16];
     struct addrinfo hints = {.ai_socktype = SOCK_DGRAM}, *list;
-    TRY(towards_split(towards, host, port));
-    int err = getaddrinfo(host, port, &hints, &list);
-    if (err) return FAIL(ERR_CONFIG, "no address of '%s': %s", host, gai_strerror(err));
+    snprintf(text, sizeof text, "//%s", towards);
+    TRY(address_parse(text, &to));
+    int err = getaddrinfo(to.host, "1", &hints, &list);
+    if (err) return FAIL(ERR_CONFIG, "no address of '%s': %s", to.host, gai_strerror(err));
     bool found = false;
     for (const struct addrinfo *a = list; a && !found; a = a->ai_next) found = route_local(a, out);
     freeaddrinfo(list);

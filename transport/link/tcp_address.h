@@ -7,4 +7,3 @@
 MUST_CHECK enum error address_choose(const char *interface, char out[ADDRESS_MAX]);
 /* The name of the interface that this is, or that has this address; false: there is none. */
 bool address_interface(const char *interface, char name[ADDRESS_MAX]);
-bool address_is_loopback(const char *address);

@@ -1,6 +1,7 @@
 /* The port: the door by which the streams of other ranks come in. A rank dials, and greets with a hello that says whose
  * stream it is. The port gives it to the group that it is for, or keeps it until this rank opens that group: streams of
  * control, and of lanes that begin to open it, which are about 2 log2 n. */
+#include "transport/door/address.h"
 #include "transport/link/tcp_address.h"
 #include "transport/link/tcp_impl.h"
 

@@ -112,6 +112,7 @@ static __device__ float soft_loss(const loss_call &c, int64_t row, int64_t label
     *weight = t.of_label + t.of_other;
     if (!(c.smoothing > 0)) return loss;
     float weights = 0, spread = 0, each = c.smoothing / (float)c.width;
+#pragma unroll 1 /* soft targets are rare: their loop takes no registers from the others' */
     for (int64_t k = threadIdx.x; k < c.width; k += THREADS) {
         float w = weight_of(c, k);
         weights += w;

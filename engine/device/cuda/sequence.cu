@@ -95,9 +95,11 @@ static __global__ void __launch_bounds__(THREADS)
     int64_t step = (int64_t)gridDim.x * THREADS * N;
     for (int64_t at = ((int64_t)blockIdx.x * THREADS + threadIdx.x) * N; at < width; at += step) {
         float sum[N] = {0}, v[N];
+        const T *from = x;
 #pragma unroll 4
-        for (int64_t i = 0; i < samples; i++) {
-            pack_load<WHOLE, N>(x + i * ld, at, width, 0, v);
+        for (int64_t i = 0; i < samples; i++, from += ld) {
+            pack_load<WHOLE, N>(from, at, width, 0, v);
+#pragma unroll
             for (int k = 0; k < N; k++) sum[k] += v[k];
         }
         pack_store<WHOLE, N>(out, at, width, sum);

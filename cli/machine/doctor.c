@@ -1,6 +1,7 @@
 /* engine doctor: checks whether this machine has what the engine needs, check by check. */
 #include "cli/machine/doctor.h"
 
+#include "engine/base/give_up.h"
 #include "engine/base/json.h"
 #include "engine/device/device.h"
 
@@ -107,6 +108,7 @@ static int doctor_command(const struct cli *cli) {
         printf("\n%d checks: %d missing, %d warning%s\n", d->count, missing, warnings, warnings == 1 ? "" : "s");
     else if (doctor_print_json(d, missing == 0) != ERR_NONE)
         return cli_fail(ERR_MEMORY);
+    given_up_exit(error_exit_code(ERR_TIMEOUT));
     return missing ? error_exit_code(ERR_DEVICE) : 0;
 }
 
@@ -130,7 +132,7 @@ const struct command command_doctor = {
     .summary = "checks whether this machine has what the engine needs; shows its devices",
     .options = options,
     .notes = "ok; none (not present, and not required); warning (works, could be better); missing.\n"
-             "Exit code 69 when something is missing.\n",
+             "Exit code 69 when something is missing, 75 when a GPU hangs.\n",
     .size = sizeof(struct doctor),
     .run = doctor_command,
 };

@@ -38,7 +38,8 @@ struct device_runtime {
     enum error (*host_alloc)(struct device *d, size_t bytes, void **out);
     void (*host_free)(struct device *d, void *p);
 
-    /* All in order on the lane. Host memory is borrowed until the lane has passed the copy. */
+    /* All in order on the lane. Host memory of host_alloc is borrowed until the lane has passed the copy; other host
+     * memory has been copied when the call returns, which may then wait for the lane, with the device's timeout. */
     enum error (*write)(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes);
     enum error (*read)(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes);
     /* to: this device's; from: 'peer's, a device of the same kind in this process, perhaps d itself. */

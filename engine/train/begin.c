@@ -37,6 +37,7 @@ static enum error average_begin(struct trainer *t) {
 static enum error first_values(struct trainer *t) {
     struct checkpoint_view v;
     if (t->rank > 0) return ERR_NONE;
+    device_note(t->device, t->job->resume ? "loading a checkpoint" : "giving first weights", 0);
     TRY(put_values(t));
     if (!t->job->resume) return ERR_NONE;
     bool state = t->job->task == JOB_TRAIN;

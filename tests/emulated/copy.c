@@ -11,6 +11,8 @@
 void emulated_copy(void *to, const void *from, size_t bytes) {
     unsigned char *a = to;
     const unsigned char *b = from;
+    emulated_touch(from, bytes, false);
+    emulated_touch(to, bytes, true);
     if (a <= b || a >= b + bytes)
         for (size_t i = 0; i < bytes; i++) a[i] = b[i];
     else
@@ -19,6 +21,7 @@ void emulated_copy(void *to, const void *from, size_t bytes) {
 
 void emulated_fill(void *p, int value, size_t bytes) {
     unsigned char *a = p;
+    emulated_touch(p, bytes, true);
     for (size_t i = 0; i < bytes; i++) a[i] = (unsigned char)value;
 }
 
@@ -26,10 +29,13 @@ struct copy {
     char *to;
     const char *from;
     size_t bytes;
+    const char *name;
 };
 
 static void run_copy(void *arg) {
     const struct copy *c = arg;
+    race_name(c->name);
+    emulated_hang(c->name);
     emulated_copy(c->to, c->from, c->bytes);
 }
 
@@ -39,6 +45,8 @@ struct snapshot {
 };
 static void run_snapshot(void *arg) {
     const struct snapshot *c = arg;
+    race_name("copy from the host");
+    emulated_hang("copy from the host");
     emulated_copy(c->to, c + 1, c->bytes);
 }
 
@@ -49,6 +57,8 @@ struct fill {
 };
 static void run_fill(void *arg) {
     const struct fill *f = arg;
+    race_name("a fill");
+    emulated_hang("a fill");
     emulated_fill(f->to, f->value, f->bytes);
 }
 
@@ -76,14 +86,33 @@ static cudaError_t submit_snapshot(struct CUstream_st *s, void *to, const void *
     return e;
 }
 
-static _Atomic uint64_t read_bytes;
+static _Atomic uint64_t read_bytes, allocations;
+
+void copy_allocated(void) {
+    atomic_fetch_add(&allocations, 1);
+}
 
 __attribute__((destructor)) static void tell_read(void) {
     const char *path = getenv("ENGINE_EMULATED_READ");
     FILE *f = path ? fopen(path, "w") : NULL;
     if (!f) return;
-    fprintf(f, "%llu\n", (unsigned long long)read_bytes);
+    fprintf(f, "%llu %llu\n", (unsigned long long)read_bytes, (unsigned long long)allocations);
     fclose(f);
+}
+
+static const char *copy_name(const struct end *to, const struct end *from) {
+    return !to->device            ? "copy to the host"
+           : !from->device        ? "copy from the host"
+           : to->gpu != from->gpu ? "copy between GPUs"
+                                  : "copy on a GPU";
+}
+
+/* The driver waits in such a copy, for a GPU that may hang. */
+static void refuse_pageable(const struct end *a, const struct end *b) {
+    const char *allowed = getenv("ENGINE_EMULATED_PAGEABLE");
+    if ((a->known && b->known) || (allowed && *allowed == '1')) return;
+    fprintf(stderr, "emulated GPU: a copy %s memory that is not pinned\n", a->known ? "from" : "to");
+    abort();
 }
 
 static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
@@ -96,10 +125,11 @@ static cudaError_t copy(struct CUstream_st *s, void *to, const void *from, size_
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (kind != cudaMemcpyDefault && (a.device != to_device || b.device != from_device)) return cudaErrorInvalidValue;
+    refuse_pageable(&a, &b);
     *host_waits = !a.known;
     if (b.device && !a.device) atomic_fetch_add(&read_bytes, bytes);
     if (!b.known && !s->capture) return submit_snapshot(s, to, from, bytes);
-    struct copy c = {to, from, bytes};
+    struct copy c = {to, from, bytes, copy_name(&a, &b)};
     return stream_submit(s, run_copy, &c, sizeof c);
 }
 

@@ -2,6 +2,7 @@
 #include "tests/emulated/cublaslt_product.h"
 
 #include "engine/base/half.h"
+#include "tests/emulated/emulated.h"
 
 #include <cublasLt.h>
 #include <math.h>
@@ -15,7 +16,13 @@ static float element(cudaDataType_t type, const void *from, int64_t at) {
     return type == CUDA_R_16BF ? widen_bf16(half) : widen_f16(half);
 }
 
+static void touch(cudaDataType_t type, const void *p, int64_t at, bool writes) {
+    size_t unit = type == CUDA_R_32F ? 4 : 2;
+    emulated_touch((const char *)p + (size_t)at * unit, unit, writes);
+}
+
 static void put(cudaDataType_t type, void *to, int64_t at, float v) {
+    touch(type, to, at, true);
     if (type == CUDA_R_32F)
         ((float *)to)[at] = v;
     else
@@ -34,7 +41,9 @@ static float *factor(const struct product_job *p, const struct matrix *m, const 
     float *to = malloc((size_t)(rows * cols) * sizeof *to);
     for (int64_t j = 0; j < cols && to; j++)
         for (int64_t i = 0; i < rows; i++) {
-            float v = element(m->type, from, first + (turned ? i * m->ld + j : j * m->ld + i));
+            int64_t at = first + (turned ? i * m->ld + j : j * m->ld + i);
+            float v = element(m->type, from, at);
+            touch(m->type, from, at, false);
             to[j * rows + i] = p->tf32 ? round_tf32(v) : v;
         }
     return to;
@@ -90,5 +99,6 @@ static void product(const struct product_job *p, int batch) {
 
 void product_run(void *job) {
     const struct product_job *p = job;
+    emulated_hang("a product");
     for (int batch = 0; batch < p->d.batch; batch++) product(p, batch);
 }

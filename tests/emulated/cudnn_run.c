@@ -33,13 +33,20 @@ static float rounded(float v, int fewer) {
     return float_of(bits & ~((1U << fewer) - 1));
 }
 
+static void value_touch(const struct tensor *t, int64_t k, bool writes) {
+    size_t unit = t->type == CUDNN_DATA_FLOAT ? 4 : 2;
+    emulated_touch((const char *)t->at + (size_t)k * unit, unit, writes);
+}
+
 static float value_get(const struct tensor *t, int64_t k) {
+    value_touch(t, k, false);
     if (t->type == CUDNN_DATA_FLOAT) return ((const float *)t->at)[k];
     uint16_t low = ((const uint16_t *)t->at)[k];
     return t->type == CUDNN_DATA_HALF ? widen_f16(low) : widen_bf16(low);
 }
 
 static void value_set(const struct tensor *t, int64_t k, float v) {
+    value_touch(t, k, true);
     if (t->type == CUDNN_DATA_FLOAT)
         ((float *)t->at)[k] = v;
     else
@@ -121,6 +128,7 @@ static float finished(const struct job *j, int64_t k, float v) {
 
 static void job_run(void *arg) {
     struct job *j = arg;
+    emulated_hang("a convolution");
     static const meeting meetings[] = {meet_forward, meet_data, meet_filter};
     bool data = j->pass == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR;
     bool filter = j->pass == CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR;

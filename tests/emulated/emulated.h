@@ -4,8 +4,14 @@
  * ENGINE_EMULATED_CAPABILITY=n (90 for 9.0: what it is, and the shared memory that it gives a block),
  * ENGINE_EMULATED_JITTER=seed (streams are delayed and threads of a block run in another order, by that seed),
  * ENGINE_EMULATED_FAIL=function:n (the n-th call of that function fails, "*" is any),
- * ENGINE_EMULATED_HANG=words:n@gpu (on that GPU the n-th kernel whose name has the words never ends),
- * ENGINE_EMULATED_READ=file (gets the number of bytes that the process has copied to the host). */
+ * ENGINE_EMULATED_HANG=words:n@gpu (on that GPU the n-th kernel whose name has the words never ends, nor do
+ * later ones; also "copy to the host", "copy from the host", "copy between GPUs", "a fill", "a product",
+ * "a convolution", "a collective"),
+ * ENGINE_EMULATED_READ=file (gets the number of bytes that the process has copied to the host, and after it how often
+ * it has allocated memory of a GPU or pinned memory),
+ * ENGINE_EMULATED_RACES=0 (work of two streams may use the same memory with nothing between: race.c),
+ * ENGINE_EMULATED_PAGEABLE=1 (copies from and to memory that is not pinned are allowed; else they end the process, since
+ * the driver waits in them for a GPU that may hang). */
 #pragma once
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
@@ -21,6 +27,10 @@ void emulated_submit(cudaStream_t s, void (*fn)(void *arg), const void *arg, siz
  * loops): where the build or the processor can forbid it, all else ends the program. */
 void emulated_copy(void *to, const void *from, size_t bytes); /* may overlap */
 void emulated_fill(void *p, int value, size_t bytes);
+/* Work of a stream says what it reads or writes where neither of these nor a kernel does: for the race detector. */
+void emulated_touch(const void *p, size_t bytes, bool writes);
+/* Never returns where ENGINE_EMULATED_HANG wants work of that name to hang on the GPU of this stream. */
+void emulated_hang(const char *name);
 /* Whether ENGINE_EMULATED_FAIL wants this call of a function to fail. */
 bool emulated_fail(const char *function);
 /* The GPU that memory lies in; -1: none. */

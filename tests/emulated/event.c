@@ -99,6 +99,7 @@ cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t stream) {
     struct ticket *t = ticket_create(), *old = e->latest;
     e->latest = ticket_keep(t);
     ticket_drop(old);
+    race_record(t, s);
     return stream_submit(s, ticket_run_pass, &t, sizeof(struct ticket *));
 }
 
@@ -120,6 +121,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t e, unsigned fla
     REFUSE_IF(s->capture && e->latest, cudaErrorStreamCaptureIsolation);
     if (!e->latest) return cudaSuccess;
     struct ticket *t = ticket_keep(e->latest);
+    race_follow(s, t);
     return stream_submit(s, ticket_run_wait, &t, sizeof(struct ticket *));
 }
 
@@ -128,6 +130,7 @@ cudaError_t cudaEventQuery(cudaEvent_t e) {
     REFUSE_IF(!e, cudaErrorInvalidResourceHandle);
     REFUSE_IF(e->capture, cudaErrorCapturedEvent);
     REFUSE_IF(e->latest && !ticket_passed(e->latest), cudaErrorNotReady);
+    if (e->latest) race_host(&e->latest->clock);
     return runtime_state();
 }
 
@@ -135,7 +138,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t e) {
     ENTER_OUTSIDE_CAPTURE(cudaEventSynchronize);
     REFUSE_IF(!e, cudaErrorInvalidResourceHandle);
     REFUSE_IF(e->capture, cudaErrorCapturedEvent);
-    if (e->latest) ticket_wait(e->latest);
+    if (e->latest) ticket_wait(e->latest), race_host(&e->latest->clock);
     return runtime_state();
 }
 

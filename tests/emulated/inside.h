@@ -35,8 +35,13 @@ int gpu_current(void);
 bool gpu_reaches(int i, int j); /* peer access was enabled, or they are one */
 
 /* ---- streams: stream.c ---- */
+enum { CLOCK_STREAMS = 64 };
+struct clock { /* race.c: of each stream, the last piece of work that has surely ended */
+    uint32_t at[CLOCK_STREAMS];
+};
 struct work {
     struct work *next;
+    struct clock clock;
     void (*run)(void *arg);
     size_t bytes;
     _Alignas(64) unsigned char arg[];
@@ -47,7 +52,8 @@ struct CUgraph_st {
 };
 struct CUstream_st {
     struct CUstream_st *next;
-    int gpu, priority;
+    int gpu, priority, slot; /* slot: its place in clocks */
+    struct clock clock;
     unsigned flags;
     bool legacy, stop;
     uint64_t submitted, done, random;
@@ -65,6 +71,7 @@ struct ticket {
     int users;
     bool passed;
     struct timespec when;
+    struct clock clock;
 };
 struct work *work_create(void (*run)(void *arg), const void *arg, size_t bytes);
 /* s as the caller named it (NULL is the current GPU's); NULL when there is no such stream. */
@@ -89,6 +96,23 @@ void ticket_wait(struct ticket *t);
 void ticket_run_pass(void *arg); /* work of a stream: arg points to the ticket, whose use ends */
 void ticket_run_wait(void *arg);
 
+/* ---- races: race.c ---- */
+int race_slot_take(void);
+void race_slot_leave(const struct CUstream_st *s);
+void race_work(struct CUstream_st *s, struct work *w);           /* w is asked of s */
+void race_record(struct ticket *t, const struct CUstream_st *s); /* t is passed when all of s until now has ended */
+void race_follow(struct CUstream_st *s, const struct ticket *t); /* what is asked of s from now on comes after t */
+void race_host(const struct clock *waited);                      /* the host has waited for it */
+struct clock race_host_clock(void);
+struct clock race_clock_of(const struct CUstream_st *s);
+void race_begin(const struct CUstream_st *s, const struct work *w);
+void race_end(void);
+void race_name(const char *name); /* of the work that the calling thread runs */
+struct region;
+void race_free(const struct region *r, const struct clock *waited); /* waited: by the host, before the call */
+void *race_map(size_t bytes);                                       /* NULL: there is no memory */
+void race_unmap(void *p, size_t bytes);
+
 /* ---- memory: memory.c ---- */
 struct region {
     char *begin;
@@ -98,6 +122,7 @@ struct region {
     enum { REGION_DEVICE, REGION_PINNED, REGION_REGISTERED } kind;
     int gpu;
 };
+void copy_allocated(void);                           /* copy.c counts it */
 bool region_find(const void *p, struct region *out); /* the end of one belongs to it */
 
 /* ---- kernels: kernel.c, launch.c ---- */

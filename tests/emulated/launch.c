@@ -1,11 +1,9 @@
 /* Launches: the limits that a GPU sets, and what a kernel's pointers point to. */
 #include "tests/emulated/inside.h"
 
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KERNELS = 1024, SHARED_DEFAULT = 48 << 10 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -77,25 +75,14 @@ static cudaError_t check_pointers(const struct emulated_kernel *k, int gpu) {
 struct call {
     struct emulated_kernel kernel;
     cudaError_t fault;
-    int gpu;
     uint64_t random;
     _Alignas(16) unsigned char args[];
 };
 
-static bool hangs(const char *kernel, int gpu) {
-    static atomic_long calls;
-    const char *spec = getenv("ENGINE_EMULATED_HANG"), *colon = spec ? strchr(spec, ':') : NULL;
-    char words[64], *at;
-    if (!colon || colon - spec >= (long)sizeof words) return false;
-    snprintf(words, sizeof words, "%.*s", (int)(colon - spec), spec);
-    long n = strtol(colon + 1, &at, 10);
-    if (*at != '@' || strtol(at + 1, NULL, 10) != gpu || !strstr(kernel, words)) return false;
-    return atomic_fetch_add(&calls, 1) + 1 >= n; /* asked again, it still hangs */
-}
-
 static void run_kernel(void *arg) {
     struct call *c = arg;
-    while (hangs(c->kernel.name, c->gpu)) pause();
+    race_name(c->kernel.name);
+    emulated_hang(c->kernel.name);
     if (c->fault != cudaSuccess)
         runtime_broken(c->fault);
     else
@@ -112,7 +99,6 @@ static cudaError_t launch(const struct emulated_kernel *k, cudaStream_t stream, 
     if (!c) abort();
     c->kernel = *k;
     c->fault = check_pointers(k, s->gpu);
-    c->gpu = s->gpu;
     c->random = s->random;
     memcpy(c->args, args, bytes);
     e = stream_submit(s, run_kernel, c, sizeof *c + bytes);

@@ -88,8 +88,9 @@ int emulated_gpu(const void *p) {
 static bool map(struct region *r, size_t bytes, int fill) {
     size_t page = (size_t)sysconf(_SC_PAGESIZE), room_for = round_up(bytes ? bytes : 1, ALIGNMENT);
     r->mapped = round_up(room_for, page) + page;
-    r->map = mmap(NULL, r->mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (r->map == MAP_FAILED) return false;
+    copy_allocated();
+    r->map = race_map(r->mapped);
+    if (!r->map) return false;
     char *end = r->map + r->mapped - page;
     mprotect(end, page, PROT_NONE);
     r->begin = end - room_for;
@@ -113,7 +114,7 @@ static void unmap(const struct region *r) {
         abort();
     }
     __asan_unpoison_memory_region(r->map, r->mapped);
-    munmap(r->map, r->mapped);
+    race_unmap(r->map, r->mapped);
 }
 
 static size_t total(int gpu) {
@@ -143,7 +144,9 @@ cudaError_t cudaFree(void *p) {
     struct region r;
     if (!p) return cudaSuccess;
     REFUSE_IF(!region_find(p, &r) || r.kind != REGION_DEVICE, cudaErrorInvalidValue);
+    const struct clock waited = race_host_clock();
     streams_wait_gpu(r.gpu);
+    race_free(&r, &waited);
     REFUSE_IF(!region_remove(p, true, &r), cudaErrorInvalidValue);
     unmap(&r);
     return runtime_state();
@@ -171,7 +174,9 @@ cudaError_t cudaFreeHost(void *p) {
     struct region r;
     if (!p) return cudaSuccess;
     REFUSE_IF(!region_find(p, &r) || r.kind != REGION_PINNED, cudaErrorInvalidValue);
+    const struct clock waited = race_host_clock();
     for (int i = 0; i < gpu_count(); i++) streams_wait_gpu(i);
+    race_free(&r, &waited);
     REFUSE_IF(!region_remove(p, false, &r), cudaErrorInvalidValue);
     unmap(&r);
     return cudaSuccess;

@@ -201,6 +201,7 @@ static void run_parcel(void *arg) {
     struct ncclComm *c = p->comm;
     if (atomic_exchange(&c->running, 1)) misuse("work of one communicator on two streams at once");
     if (fault("slow", c->rank, 0)) usleep(20000);
+    emulated_hang("a collective");
     while (p->hangs && !atomic_load(&c->aborted)) usleep(1000);
     bool good = !atomic_load(&c->aborted);
     for (int i = 0; i < p->n && good; i++)

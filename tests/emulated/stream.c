@@ -2,6 +2,7 @@
 #include "tests/emulated/inside.h"
 
 #include <fenv.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,20 @@ static void jitter(struct CUstream_st *s) {
 }
 
 /* ---- the queue ---- */
+static EMULATED_TLS const struct CUstream_st *stream_now; /* that this thread is of */
+
+/* Asked again, what hangs still hangs. */
+void emulated_hang(const char *name) {
+    static atomic_long calls;
+    const char *spec = getenv("ENGINE_EMULATED_HANG"), *colon = spec ? strchr(spec, ':') : NULL;
+    char words[64], *at;
+    if (!colon || colon - spec >= (long)sizeof words || !stream_now) return;
+    snprintf(words, sizeof words, "%.*s", (int)(colon - spec), spec);
+    long n = strtol(colon + 1, &at, 10);
+    if (*at != '@' || strtol(at + 1, NULL, 10) != stream_now->gpu || !strstr(name, words)) return;
+    while (atomic_fetch_add(&calls, 1) + 1 >= n) pause();
+}
+
 static void *stream_main(void *arg) {
     struct CUstream_st *s = arg;
     fesetenv(FE_DFL_ENV); /* a GPU keeps denormals, whatever the thread that made the stream does */
@@ -42,7 +57,10 @@ static void *stream_main(void *arg) {
         if (!s->first) s->last = &s->first;
         pthread_mutex_unlock(&s->lock);
         jitter(s);
+        race_begin(s, w);
+        stream_now = s;
         w->run(w->arg);
+        race_end();
         free(w);
         pthread_mutex_lock(&s->lock);
         s->done++;
@@ -66,6 +84,7 @@ struct work *work_create(void (*run)(void *arg), const void *arg, size_t bytes) 
 
 static void push(struct CUstream_st *s, struct work *w) {
     pthread_mutex_lock(&s->lock);
+    race_work(s, w);
     *s->last = w;
     s->last = &w->next;
     s->submitted++;
@@ -76,6 +95,8 @@ static void push(struct CUstream_st *s, struct work *w) {
 static void follow(struct CUstream_st *s, struct CUstream_st *other) {
     struct ticket *t = ticket_keep(ticket_create());
     push(other, work_create(ticket_run_pass, &t, sizeof(struct ticket *)));
+    race_record(t, other);
+    race_follow(s, t);
     push(s, work_create(ticket_run_wait, &t, sizeof(struct ticket *)));
 }
 
@@ -116,8 +137,10 @@ void emulated_submit(cudaStream_t stream, void (*fn)(void *arg), const void *arg
 void stream_wait(struct CUstream_st *s) {
     pthread_mutex_lock(&s->lock);
     uint64_t until = s->submitted;
+    const struct clock c = race_clock_of(s);
     while (s->done < until) pthread_cond_wait(&s->idle, &s->lock);
     pthread_mutex_unlock(&s->lock);
+    race_host(&c);
 }
 
 void streams_wait_gpu(int gpu) {
@@ -128,11 +151,13 @@ void streams_wait_gpu(int gpu) {
     for (struct CUstream_st *s = streams; s && n < MOST; s = s->next) {
         if (s->gpu != gpu) continue;
         t[n] = ticket_keep(ticket_create());
-        push(s, work_create(ticket_run_pass, &t[n++], sizeof(struct ticket *)));
+        push(s, work_create(ticket_run_pass, &t[n], sizeof(struct ticket *)));
+        race_record(t[n++], s);
     }
     pthread_mutex_unlock(&streams_lock);
     for (int i = 0; i < n; i++) {
         ticket_wait(t[i]);
+        race_host(&t[i]->clock);
         ticket_drop(t[i]);
     }
 }
@@ -142,6 +167,7 @@ static struct CUstream_st *stream_start(int gpu, unsigned flags, int priority, b
     struct CUstream_st *s = calloc(1, sizeof *s);
     if (!s) abort();
     s->gpu = gpu;
+    s->slot = race_slot_take();
     s->flags = flags;
     s->priority = priority;
     s->legacy = is_legacy;
@@ -223,6 +249,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
     pthread_cond_signal(&s->more);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->thread, NULL);
+    race_slot_leave(s);
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->more);
     pthread_cond_destroy(&s->idle);
@@ -276,8 +303,10 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
     REFUSE_IF(capturing(s), cudaErrorStreamCaptureUnsupported);
     pthread_mutex_lock(&s->lock);
     bool busy = s->done < s->submitted;
+    const struct clock c = race_clock_of(s);
     pthread_mutex_unlock(&s->lock);
     REFUSE_IF(busy, cudaErrorNotReady);
+    race_host(&c);
     return runtime_state();
 }
 

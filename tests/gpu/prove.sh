@@ -88,8 +88,20 @@ look() {
         echo "gpu-test: $engine does not run: $(head -n 1 "$work/err")" >&2
         exit 70
     fi
-    if ! "$engine" doctor cuda >"$work/doctor" 2>&1 && ! grep -q '^ok  *cuda ' "$work/doctor"; then
-        echo "gpu-test: skipped: $(sed -n 's/^missing  *cuda  *//p' "$work/doctor" | head -n 1)"
+    timeout -k 5 "${PROVE_DOCTOR_SECONDS:-300}" "$engine" doctor cuda >"$work/doctor" 2>&1
+    code=$?
+    if [ $code = 75 ] || [ $code = 124 ] || [ $code = 137 ]; then
+        echo "gpu-test: a GPU hangs, 'engine doctor cuda' ends with $code:" >&2
+        tail -n 5 "$work/doctor" >&2
+        exit 69
+    fi
+    if ! grep -q '^ok  *cuda ' "$work/doctor"; then
+        why=$(sed -n 's/^missing  *cuda  *//p' "$work/doctor" | head -n 1)
+        if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then # it is there, and of no use: nothing is proven
+            echo "gpu-test: nvidia-smi shows a GPU that the engine cannot use: ${why:-$(tail -n 1 "$work/doctor")}" >&2
+            exit 69
+        fi
+        echo "gpu-test: skipped: $why"
         exit 0
     fi
     gpus=$(sed -n 's/^ok  *cuda  *\([0-9]*\) to be used.*/\1/p' "$work/doctor")
@@ -241,6 +253,7 @@ children() { # of process $1, by /proc: one a line
 }
 kill_a_rank() { # DEVICES KEY=VALUE...: kill -9 the last rank; all must be gone with exit code 75
     net mlp
+    rm -rf "$work/runs"
     steps=1000000 devices=$1
     shift
     prefix='exec'
@@ -251,7 +264,10 @@ kill_a_rank() { # DEVICES KEY=VALUE...: kill -9 the last rank; all must be gone 
         sleep 0.2
         tries=$((tries + 1)) ranks=$(children $parent)
     done
-    sleep 3 # into training
+    while ! cat "$work"/runs/*/metrics.jsonl 2>/dev/null | grep -q '"loss"' && [ -d /proc/$parent ] && [ $tries -lt 300 ]; do
+        sleep 0.2 # until it trains
+        tries=$((tries + 1))
+    done
     victim=$(printf '%s\n' "$ranks" | tail -n 1)
     [ -n "$victim" ] || { cat "$work/killed"; return 1; }
     from=$(clock)

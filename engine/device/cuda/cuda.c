@@ -86,6 +86,16 @@ static void device_unlist(struct cuda *c) {
     pthread_mutex_unlock(&cuda_devices_lock);
 }
 
+void cuda_forget_mark(const struct device_mark *m) {
+    pthread_mutex_lock(&cuda_devices_lock);
+    for (struct cuda *c = devices; c; c = c->next)
+        for (int i = 0; i < DEVICE_LANES; i++) {
+            const struct device_mark *its = m;
+            atomic_compare_exchange_strong(&c->followed[i], &its, NULL);
+        }
+    pthread_mutex_unlock(&cuda_devices_lock);
+}
+
 struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l) {
     for (struct cuda *c = devices; c; c = c->next)
         for (int i = 0; i < DEVICE_LANES; i++)
@@ -97,21 +107,16 @@ struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l) {
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
-static bool has_ended(struct cuda *c) {
-    for (int l = 0; l < DEVICE_LANES; l++)
-        if (c->stream[l] && cuda_await(c, c->stream[l], NULL, "closing a GPU") != ERR_NONE && given_up()) return false;
-    return true;
-}
-
 static void device_release(struct cuda *c) {
     device_unlist(c);
-    if (!cuda_may_free(c) || !has_ended(c)) return;
+    if (!cuda_may_free(c)) return;
     if (c->dnn) (void)dnn.Destroy(c->dnn);
     if (c->blas) (void)blaslt.Destroy(c->blas);
     if (c->blas_space) (void)cudaFree(c->blas_space);
     if (c->fault) (void)cudaFreeHost(c->fault);
     cuda_tables_close(c);
     cuda_terms_close(c);
+    cuda_bounces_close(c);
     cuda_memory_close(c);
     cuda_lanes_close(c);
     (void)cudaGetLastError();

@@ -12,7 +12,8 @@ struct cuda {
     struct device base; /* params.unit is the GPU's number */
     struct cuda *next;  /* of the process's: cuda.c */
     cudaStream_t stream[DEVICE_LANES];
-    _Atomic(cudaStream_t) followed[DEVICE_LANES]; /* the lane that each followed last */
+    atomic_bool records;                                        /* LANE_COMPUTE is being recorded */
+    _Atomic(const struct device_mark *) followed[DEVICE_LANES]; /* the mark that each lane followed last */
     cublasLtHandle_t blas;
     cudnnHandle_t dnn;          /* on LANE_COMPUTE */
     void *blas_space;           /* of BLAS_SPACE bytes, for matmuls on LANE_COMPUTE */
@@ -27,6 +28,10 @@ struct cuda {
         void *host, *there;     /* host: what the last copy read, pinned */
         cudaEvent_t copied;
     } terms[DEVICE_LANES];
+    struct cuda_bounce { /* pinned, for copies of memory that is not: memory.c */
+        void *memory;
+        cudaEvent_t passed; /* by the last copy */
+    } bounce[DEVICE_LANES];
     char name[96]; /* "NVIDIA H200", for messages */
 };
 enum { BLAS_SPACE = 32 << 20 };

@@ -82,7 +82,8 @@ int64_t cuda_between(const struct device_mark *from, const struct device_mark *t
 }
 
 void cuda_mark_free(struct device_mark *m) {
-    if (!m || !cuda_may_free(m->of)) return;
+    if (!m || !cuda_may_enter(m->of)) return;
+    cuda_forget_mark(m);
     (void)cudaEventDestroy(m->event);
     (void)cudaGetLastError();
     free(m);
@@ -100,7 +101,7 @@ enum error cuda_follow(struct device *d, enum device_lane l, const struct device
     CUDA_ENTERED(c, d);
     TRY(not_recording(c, l, "a lane that follows"));
     CU(cudaStreamWaitEvent(c->stream[l], m->event, 0), "a lane that follows another");
-    atomic_store(&c->followed[l], m->lane);
+    atomic_store(&c->followed[l], m);
     return ERR_NONE;
 }
 
@@ -140,15 +141,15 @@ static void host_rest(int64_t waited) {
         nanosleep(&(struct timespec){.tv_nsec = nap}, NULL);
 }
 
-/* A lane that waits for another does not hang itself: the one at the end of such a chain does. The last device that
- * it leads to is the one to name; its lock is held. */
+/* A lane that waits for another's mark does not hang itself: the one at the end of such a chain does. The last device
+ * that it leads to is the one to name; its lock is held. */
 static const struct cuda *lane_culprit(const struct cuda *c, enum device_lane l) {
     enum { HOPS = 2 * DEVICE_LANES }; /* lanes that follow one another in a circle end somewhere */
     for (int i = 0; i < HOPS; i++) {
-        cudaStream_t lane = atomic_load(&c->followed[l]);
+        const struct device_mark *m = atomic_load(&c->followed[l]);
         enum device_lane next;
-        const struct cuda *other = lane ? cuda_with(lane, &next) : NULL;
-        if (!other || event_look(lane, NULL) != cudaErrorNotReady) break;
+        const struct cuda *other = m ? cuda_with(m->lane, &next) : NULL;
+        if (!other || event_look(m->lane, m->event) != cudaErrorNotReady) break;
         c = other;
         l = next;
     }
@@ -201,12 +202,30 @@ enum error cuda_wait(struct device *d, enum device_lane l) {
     return tell_fault(c);
 }
 
+/* A stream that is recorded cannot be waited for, and what it will run has not begun. */
+static bool lane_ends(struct cuda *c, cudaStream_t s) {
+    if (!s || (s == c->stream[LANE_COMPUTE] && atomic_load(&c->records))) return true;
+    char words[ERROR_WORDS];
+    error_words(words, sizeof words);
+    if (cuda_await(c, s, NULL, "what is about to be freed") == ERR_NONE) return true;
+    enum error err = FAIL(ERR_DEVICE, "%s", words); /* an earlier failure is still to be reported */
+    return err && !given_up();
+}
+
+bool cuda_may_free(struct cuda *c) {
+    if (!cuda_may_enter(c)) return false;
+    bool ended = lane_ends(c, c->setup);
+    for (int l = 0; l < DEVICE_LANES && ended; l++) ended = lane_ends(c, c->stream[l]);
+    return ended;
+}
+
 /* ---- recordings ----------------------------------------------------------------------------- */
 enum error cuda_record(struct device *d) {
     CUDA_ENTERED(c, d);
     TRY(not_recording(c, LANE_COMPUTE, "a recording"));
     CU(cudaStreamBeginCapture(c->stream[LANE_COMPUTE], cudaStreamCaptureModeThreadLocal), "recording");
     recording = c;
+    atomic_store(&c->records, true);
     return ERR_NONE;
 }
 
@@ -228,7 +247,9 @@ enum error cuda_recorded(struct device *d, struct device_recording **out) {
     cudaGraph_t graph = NULL;
     *out = NULL;
     recording = NULL;
-    CU(cudaStreamEndCapture(c->stream[LANE_COMPUTE], &graph), "recording");
+    cudaError_t e = cudaStreamEndCapture(c->stream[LANE_COMPUTE], &graph);
+    atomic_store(&c->records, false);
+    CU(e, "recording");
     enum error err = recording_keep(c, graph, out);
     (void)cudaGraphDestroy(graph);
     return err;
@@ -242,7 +263,7 @@ enum error cuda_replay(struct device *d, struct device_recording *r) {
 }
 
 void cuda_recording_free(struct device_recording *r) {
-    if (!r || !cuda_may_free(r->of)) return;
+    if (!r || !cuda_may_enter(r->of)) return;
     (void)cudaGraphExecDestroy(r->graph);
     (void)cudaGetLastError();
     free(r);

@@ -153,9 +153,63 @@ void cuda_host_free(struct device *d, void *p) {
 }
 
 /* ---- copies --------------------------------------------------------------------------------- */
+
+/* Memory of the host that is not pinned: a copy from or to it would make the driver wait for the lane, without a
+ * deadline where the GPU hangs. Such a copy goes by way of the lane's bounce, piece by piece. */
+static bool host_is_pageable(const void *p) {
+    struct cudaPointerAttributes a;
+    if (cudaPointerGetAttributes(&a, p) != cudaSuccess) (void)cudaGetLastError();
+    return a.type == cudaMemoryTypeUnregistered;
+}
+
+enum { BOUNCE_BYTES = 4 << 20 };
+
+/* The lane's bounce, when the copy that used it last has passed. */
+static enum error bounce_take(struct cuda *c, enum device_lane l, struct cuda_bounce **out) {
+    struct cuda_bounce *b = *out = &c->bounce[l];
+    TRY(cuda_not_recording(c, "a copy of memory that is not pinned"));
+    if (b->passed) return cuda_await(c, c->stream[l], b->passed, "copying by way of pinned memory");
+    if (!b->memory) TRY(cuda_host_alloc(&c->base, BOUNCE_BYTES, &b->memory));
+    CU(cudaEventCreateWithFlags(&b->passed, cudaEventDisableTiming), "a mark on a lane");
+    return ERR_NONE;
+}
+
+void cuda_bounces_close(struct cuda *c) {
+    for (int l = 0; l < DEVICE_LANES; l++) {
+        if (c->bounce[l].memory) (void)cudaFreeHost(c->bounce[l].memory);
+        if (c->bounce[l].passed) (void)cudaEventDestroy(c->bounce[l].passed);
+    }
+}
+
+/* One piece; 'host' is the caller's, there the GPU's. */
+static enum error bounce_piece(struct cuda *c, enum device_lane l, char *host, char *there, size_t bytes,
+                               enum cudaMemcpyKind kind) {
+    struct cuda_bounce *b;
+    bool reads = kind == cudaMemcpyDeviceToHost;
+    TRY(bounce_take(c, l, &b));
+    if (!reads) memcpy(b->memory, host, bytes);
+    CU(cudaMemcpyAsync(reads ? b->memory : there, reads ? there : b->memory, bytes, kind, c->stream[l]),
+       "copying by way of pinned memory");
+    CU(cudaEventRecord(b->passed, c->stream[l]), "a mark on a lane");
+    if (!reads) return ERR_NONE;
+    TRY(cuda_await(c, c->stream[l], b->passed, "copying from the GPU"));
+    memcpy(host, b->memory, bytes);
+    return ERR_NONE;
+}
+
+static enum error bounce_all(struct cuda *c, enum device_lane l, char *host, char *there, size_t bytes,
+                             enum cudaMemcpyKind kind) {
+    for (size_t at = 0, n; at < bytes; at += n) {
+        n = bytes - at < BOUNCE_BYTES ? bytes - at : BOUNCE_BYTES;
+        TRY(bounce_piece(c, l, host + at, there + at, n, kind));
+    }
+    return ERR_NONE;
+}
+
 enum error cuda_write(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes) {
     CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
+    if (host_is_pageable(from)) return bounce_all(c, l, (char *)(uintptr_t)from, to, bytes, cudaMemcpyHostToDevice);
     CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, c->stream[l]), "copying to the GPU");
     return ERR_NONE;
 }
@@ -163,6 +217,7 @@ enum error cuda_write(struct device *d, enum device_lane l, void *to, const void
 enum error cuda_read(struct device *d, enum device_lane l, void *to, const void *from, size_t bytes) {
     CUDA_ENTERED(c, d);
     if (!bytes) return ERR_NONE;
+    if (host_is_pageable(to)) return bounce_all(c, l, to, (char *)(uintptr_t)from, bytes, cudaMemcpyDeviceToHost);
     CU(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, c->stream[l]), "copying from the GPU");
     return ERR_NONE;
 }

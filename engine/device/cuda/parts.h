@@ -19,6 +19,7 @@ void cuda_link(struct device_unit *u);
 /* memory.c */
 MUST_CHECK enum error cuda_memory_open(struct cuda *c);
 void cuda_memory_close(struct cuda *c); /* frees what was not */
+void cuda_bounces_close(struct cuda *c);
 enum error cuda_alloc(struct device *d, size_t bytes, void **out);
 void cuda_free(struct device *d, void *p);
 bool cuda_holds(const struct device *d, const void *p);
@@ -44,9 +45,13 @@ enum error cuda_wait(struct device *d, enum device_lane l);
 enum error cuda_give_up(struct device *d, enum device_lane l, double seconds);
 /* The host, until the event (NULL: all of the stream) has passed, as cuda_wait waits. what: for a failure's message. */
 MUST_CHECK enum error cuda_await(struct cuda *c, cudaStream_t s, cudaEvent_t e, const char *what);
+/* Enters the GPU and waits for all that it was asked for, since freeing would wait without a deadline. false: it
+ * hangs, and nothing may be freed. Reports no error: an earlier one is about to be reported. */
+bool cuda_may_free(struct cuda *c);
 /* cuda.c: the device of this process that has the stream as a lane; NULL: it is gone. With cuda_devices_lock held. */
 extern pthread_mutex_t cuda_devices_lock;
 struct cuda *cuda_with(cudaStream_t lane, enum device_lane *l);
+void cuda_forget_mark(const struct device_mark *m); /* which is about to be freed: no lane has followed it */
 void *cuda_lane(struct device *d, enum device_lane l);
 enum error cuda_record(struct device *d);
 enum error cuda_recorded(struct device *d, struct device_recording **out);
@@ -78,9 +83,8 @@ static inline struct cuda *cuda_device(const struct device *d) {
 #define CUDA_ENTERED(c, d)                                                                                             \
     struct cuda *c = cuda_device(d);                                                                                   \
     TRY(cuda_enter(c))
-/* Whether memory may still be freed: to free what a hanging GPU uses would wait for it.
- * Reports no error: an earlier one is about to be reported. */
-static inline bool cuda_may_free(const struct cuda *c) {
+/* Enters the GPU where something is to be destroyed that need not be waited for. false: it hangs, or cannot be used. */
+static inline bool cuda_may_enter(const struct cuda *c) {
     int unit = c->base.params.unit;
     if (given_up() || (cuda_current != unit && cudaSetDevice(unit) != cudaSuccess)) return false;
     cuda_current = unit;

@@ -50,10 +50,11 @@ static enum error room_to_make(struct cuda *c, int count) {
     return ERR_NONE;
 }
 
-/* What still reads the old one is over before CUDA frees it. */
-static enum error table_grow(struct table *t, int count) {
+/* What still reads the old one ends first: cudaFree would wait for it without a deadline. */
+static enum error table_grow(struct cuda *c, struct table *t, int count) {
     size_t bytes = (size_t)count * sizeof *t->host;
     void *p;
+    if (t->there) TRY(cuda_await(c, c->stream[LANE_COMPUTE], NULL, "the optimizer's table of spans"));
     table_close(t);
     CU(cudaMalloc(&p, bytes), "the optimizer's table of spans");
     t->there = p;
@@ -70,7 +71,7 @@ static enum error table_send(struct cuda *c, struct table *t, int count) {
     size_t bytes = (size_t)count * sizeof *t->host;
     t->count = 0;
     if (t->room < count)
-        TRY(table_grow(t, count));
+        TRY(table_grow(c, t, count));
     else
         TRY(cuda_await(c, NULL, t->copied, "the optimizer's table of spans"));
     memcpy(t->host, c->tables->made, bytes);

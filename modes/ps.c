@@ -45,6 +45,7 @@ static void apart(const struct run_config *c, struct sharing *s) {
     on_workers(c, s);
     s->servers = s->owners;
     s->on_host = true;
+    s->hosts = c->ps.hosts;
     s->streams = c->ps.overlap && can_stream(c);
 }
 
@@ -95,9 +96,19 @@ static void ps_check(struct resolve *r) {
         config_error(r->e, servers, false, "%lld servers on workers, but there %s %d (%s)\nuse ps.place: apart",
                      (long long)r->c->ps.servers, r->c->devices.count == 1 ? "is" : "are", r->c->devices.count,
                      resolve_place(r, resolve_find(r, "devices")));
-    resolve_clash(r, r->c->run.elastic.min > 0 && r->c->sharing.servers, "run.elastic.min",
-                  "'run.elastic' goes on without a device, but not without a server (ps.place, {at ps.place})\n"
-                  "use ps.place: workers, or run.restarts");
+    resolve_clash(r, r->c->ps.hosts != SERVERS_FIRST && r->c->ps.place == PS_WORKERS, "ps.hosts",
+                  "ps.hosts '{ps.hosts}' is for servers apart, but these are on workers ({at ps.place})\n"
+                  "use ps.place: apart, or leave ps.hosts out");
+    resolve_clash(r, r->c->ps.hosts != SERVERS_FIRST && r->c->launched.by, "ps.hosts",
+                  "ps.hosts: where processes are is another launcher's choice, of which the first are the servers\n"
+                  "leave it out, and order the launcher's hosts");
+    resolve_clash(
+        r, r->c->ps.hosts != SERVERS_FIRST && r->c->run.elastic.nodes > 0, "ps.hosts",
+        "ps.hosts '{ps.hosts}' needs each host, but run.elastic.nodes ({at run.elastic.nodes}) lets the run go "
+        "on without some\nuse ps.hosts: first");
+    resolve_clash(r, r->c->ps.hosts == SERVERS_OWN && r->c->ps.servers >= r->c->run.nodes, "ps.hosts",
+                  "{ps.servers} servers on hosts of their own, of {run.nodes} ({at run.nodes}), leave none to compute\n"
+                  "use more hosts, fewer servers, or ps.hosts: spread");
     resolve_clash(r, r->c->sync_batchnorm && r->c->sharing.servers, "sync_batchnorm",
                   "sync_batchnorm is shared among all ranks, but servers apart compute nothing ({at ps.place})\n"
                   "use ps.place: workers");

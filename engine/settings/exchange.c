@@ -67,10 +67,15 @@ static const struct config_field ps_fields[] = {
      "it",
      .min = 1, .max = RANKS_MOST - 1},
     {"place", CONFIG_ENUM, offsetof(struct ps_config, place), "apart",
-     "apart: servers are processes of their own, which compute nothing, beside those of 'devices'; of several hosts "
+     "apart: servers are processes of their own, which compute nothing, beside those of 'devices'. workers: some of "
      "the "
-     "first one has them. workers: some of the devices' processes are servers, too, as far apart as possible",
+     "devices' processes are servers, too, as far apart as possible",
      .choices = "apart|workers"},
+    {"hosts", CONFIG_ENUM, offsetof(struct ps_config, hosts), "first",
+     "Where servers apart are, of several hosts. first: all on the first one, beside its devices; spread: on all "
+     "hosts, "
+     "as many on each, beside the devices; own: one on each of the first hosts, whose devices are not used",
+     .choices = "first|spread|own"},
     {"partition", CONFIG_BYTES, offsetof(struct ps_config, partition), "1MB",
      "How many bytes of gradients or weights travel at a time; its parts go to all servers at once", .min = 1,
      NO_LIMIT},

@@ -29,6 +29,7 @@ struct ps_config {
     int64_t servers, partition; /* partition: bytes */
     int64_t staleness;          /* as of dp_config */
     int place;                  /* enum ps_place */
+    int hosts;                  /* enum server_hosts */
     bool overlap;
 };
 enum reshard { RESHARD_FORWARD, RESHARD_BACKWARD, RESHARD_NEVER };

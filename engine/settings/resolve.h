@@ -39,6 +39,12 @@ MUST_CHECK enum error resolve_link(struct resolve *r);
 /* Devices of all nodes: as many as a group can hold, a server of its own beside them. */
 int resolve_devices_most(const struct resolve *r);
 void resolve_check_count(struct resolve *r);
+/* Nodes that have no devices, but a server each: the first ones, never all. */
+static inline int64_t resolve_own_nodes(const struct resolve *r) {
+    int64_t servers = r->c->sharing.servers, most = r->c->run.nodes - 1;
+    if (r->c->sharing.hosts != SERVERS_OWN) return 0;
+    return servers < most ? servers : most;
+}
 /* Whether this is the configuration of a rank that 'engine run' has started: checked before, and perhaps of fewer
  * devices than the run began with. */
 bool resolve_is_rank(const struct resolve *r);

@@ -18,6 +18,13 @@ const struct mode_row *resolve_mode(struct resolve *r, const struct mode_row *co
     return *modes;
 }
 
+/* Servers that stand apart on that node; node 0, which keeps the checkpoints, has the first one. */
+static int node_servers(const struct sharing *s, int64_t node, int64_t nodes) {
+    if (s->hosts == SERVERS_OWN) return node < s->servers;
+    if (s->hosts == SERVERS_FIRST) return node == 0 ? s->servers : 0;
+    return (int)((s->servers * (node + 1) + nodes - 1) / nodes - (s->servers * node + nodes - 1) / nodes);
+}
+
 enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
     r->c->sharing = (struct sharing){.place = mode->place,
                                      .title = "",
@@ -25,7 +32,7 @@ enum error resolve_sharing(struct resolve *r, const struct mode_row *mode) {
                                      .every = r->c->ddp.sync.every};
     if (r->c->dp.overlap >= DP_OVERLAP_WORDS) r->c->dp.overlap -= DP_OVERLAP_WORDS - DP_OVERLAP_ON;
     TRY(mode->choose(r));
-    r->c->sharing.servers_here = r->c->run.node_rank == 0 ? r->c->sharing.servers : 0;
+    r->c->sharing.servers_here = node_servers(&r->c->sharing, r->c->run.node_rank, r->c->run.nodes);
     return ERR_NONE;
 }
 

@@ -227,7 +227,7 @@ static int64_t next_power_of_two(int64_t n) {
 static int64_t choose_count(const struct resolve *r) {
     const struct batch_config *b = &r->c->batch;
     if (r->c->sharing.place == PLACE_ALONE) return 1;
-    int64_t nodes = r->c->run.nodes, most = b->size / b->accumulate / nodes;
+    int64_t nodes = r->c->run.nodes - resolve_own_nodes(r), most = b->size / b->accumulate / nodes;
     int64_t n = device_host_cores(), possible = resolve_devices_most(r) / nodes;
     if (n > possible) n = possible;
     if (b->shards) most = b->shards / nodes;
@@ -299,7 +299,8 @@ static enum error resolve_devices(struct resolve *r) {
         TRY(choose_units(r, ops));
     else
         d->local = (int)choose_count(r);
-    d->count = d->local * (int)r->c->run.nodes;
+    d->count = d->local * (int)(r->c->run.nodes - resolve_own_nodes(r));
+    if (r->c->run.node_rank < resolve_own_nodes(r)) d->local = 0;
     resolve_check_count(r);
     if (given) return ERR_NONE;
     r->c->devices_text = ops->units ? units_text(r) : pool_printf(r->pool, "%s:%d", d->kind, d->local);
@@ -376,7 +377,7 @@ static enum error resolve_batch(struct resolve *r) {
 
 static enum error resolve_threads(struct resolve *r) {
     if (r->c->threads) return ERR_NONE;
-    int each = device_host_cores() / r->c->devices.local;
+    int each = device_host_cores() / (r->c->devices.local ? r->c->devices.local : 1);
     r->c->threads = each < 1 ? 1 : each > 1024 ? 1024 : each;
     return decide_int(r, "threads", r->c->threads);
 }

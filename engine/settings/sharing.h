@@ -47,6 +47,7 @@ struct exchange_plan {
     bool by_turns; /* each rank exchanges with the root by itself: none of these calls is made */
 };
 
+enum server_hosts { SERVERS_FIRST, SERVERS_SPREAD, SERVERS_OWN };
 struct cutting {
     int64_t first, cap; /* bytes of the first bucket, and of the others; INT64_MAX: all are one */
     bool anywhere;      /* cuts lie at blocks of the norm; else at the ends of parameters */
@@ -63,7 +64,8 @@ struct sharing {
                                       whole batch; NULL: it does not */
     int64_t staleness;             /* steps that a worker may be ahead of the slowest; -1: any number; 0: all wait */
     int servers;                   /* ranks that compute nothing, the first of the group */
-    int servers_here;              /* of them, those of this node: the first has all */
+    int hosts;                     /* enum server_hosts: the nodes that they are on */
+    int servers_here;              /* of them, those of this node */
     int owners;                    /* ranks that have parts, where there are parts: the servers, or as many of all
                                       ranks, as far apart as possible (sharing_owner); 0: all have */
     bool on_host;                  /* these have no device, but the host's memory */

@@ -24,15 +24,17 @@ enum error left_all(struct left *l, const struct run_config *c, struct pool *poo
     return ERR_NONE;
 }
 
-enum error left_lose(struct left *l, const struct launch_result *r, int first, struct pool *pool) {
+enum error left_lose(struct left *l, const struct launch_result *r, const struct nodes_round *round,
+                     struct pool *pool) {
     struct job_change *change = &l->change;
-    int *lost = pool_alloc(pool, (size_t)l->count * sizeof *lost), kept = 0, next = 0;
+    int servers = l->config->sharing.servers_here; /* which come first */
+    int *lost = pool_alloc(pool, (size_t)(l->count + servers) * sizeof *lost), kept = 0, next = 0;
     if (!lost) return ERR_MEMORY;
-    for (int i = 0; i < l->count; i++) {
+    for (int i = 0; i < servers + l->count; i++) {
         if (next < r->nlost && r->lost[next] == i)
-            lost[next] = first + i, next++;
-        else
-            l->which[kept++] = l->which[i];
+            lost[next++] = i < servers ? round->first_server + i : round->first + i - servers;
+        else if (i >= servers)
+            l->which[kept++] = l->which[i - servers];
     }
     change->seen = r->seen;
     change->lost = lost, change->nlost = next;
@@ -57,8 +59,9 @@ void left_back_off(struct left *l, int64_t due) {
 
 void left_note(struct left *l, int from, const struct nodes_round *round) {
     struct job_change *c = &l->change;
-    int wait = l->retry.wait ? l->retry.wait : 1, to = round->world;
-    c->began = round->began;
+    int wait = l->retry.wait ? l->retry.wait : 1, servers = l->config->sharing.servers;
+    int to = round->world - servers;
+    c->began = round->began - servers;
     c->from = from, c->to = to;
     c->losses += from > to ? from - to : 0;
     c->returns += to > from ? to - from : 0;
@@ -67,7 +70,7 @@ void left_note(struct left *l, int from, const struct nodes_round *round) {
 
 enum error left_devices(const struct left *l, struct pool *pool, const char **out) {
     const struct device_choice *d = &l->config->devices;
-    *out = pool_printf(pool, d->listed ? "%s" : "%s:%d", d->kind, l->count);
+    *out = pool_printf(pool, d->listed || !l->count ? "%s" : "%s:%d", d->kind, l->count); /* servers alone have none */
     for (int i = 0; d->listed && *out && i < l->count; i++)
         *out = pool_printf(pool, "%s%c%d", *out, i ? ',' : ':', d->unit[l->which[i]]);
     return *out ? ERR_NONE : ERR_MEMORY;

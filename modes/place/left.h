@@ -20,8 +20,9 @@ struct left {
 };
 /* All of this node. The pool keeps what is lost later, too. */
 MUST_CHECK enum error left_all(struct left *l, const struct run_config *c, struct pool *pool);
-/* Without the ranks that were lost here; first: this node's first one. The change then names them, of all ranks. */
-MUST_CHECK enum error left_lose(struct left *l, const struct launch_result *r, int first, struct pool *pool);
+/* Without the devices of the ranks of this node that were lost. The change then names them, of all ranks. */
+MUST_CHECK enum error left_lose(struct left *l, const struct launch_result *r, const struct nodes_round *round,
+                                struct pool *pool);
 /* All of this node are to be tried again; due: the last step of which a checkpoint was due. */
 void left_return(struct left *l, const struct launch_result *r, int64_t due);
 /* One of all devices was lost. If it was before another checkpoint was due, it is tried half as often as before. */

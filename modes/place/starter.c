@@ -89,6 +89,8 @@ static enum error ranks_run(struct start *s, const struct nodes_round *round, st
     struct launch_params p = {.size = round->locals,
                               .first = round->first,
                               .world = round->world,
+                              .servers = job->settings->config.sharing.servers_here,
+                              .first_server = round->first_server,
                               .variables = variables,
                               .argv = argv,
                               .once = true,
@@ -136,12 +138,20 @@ static void resume_choose(struct start *s, bool again) {
 
 /* ---- meeting ---- */
 
+static int round_devices(const struct start *s, const struct nodes_round *round) {
+    return round->world - s->job->settings->config.sharing.servers;
+}
+
 /* Where there is one node, it has met. */
 static enum error nodes_meet_or_none(struct start *s, struct nodes_loss *said, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
     int count = s->left.count + c->sharing.servers_here, local = run_local_ranks(c);
-    *round =
-        (struct nodes_round){.world = count, .locals = count, .began = local, .partial = count < local, .store = ""};
+    *round = (struct nodes_round){.world = count,
+                                  .locals = count,
+                                  .first = c->sharing.servers_here,
+                                  .began = local,
+                                  .partial = count < local,
+                                  .store = ""};
     if (!s->nodes) return ERR_NONE;
     place_meeting_begins(NULL);
     return place_meeting_ends(nodes_meet(s->nodes, said, round));
@@ -150,7 +160,7 @@ static enum error nodes_meet_or_none(struct start *s, struct nodes_loss *said, s
 /* This node begins with all its devices; others may have fewer, or not be there. */
 static enum error left_begin_whole(struct start *s, const struct nodes_round *round) {
     TRY(left_all(&s->left, &s->job->settings->config, s->job->settings->pool));
-    if (round->partial || round->fewer) left_note(&s->left, round->world, round);
+    if (round->partial || round->fewer) left_note(&s->left, round_devices(s, round), round);
     return ERR_NONE;
 }
 
@@ -171,12 +181,14 @@ static int64_t checkpoint_due_last(const struct start *s) {
 static enum error round_meet_left(struct start *s, const struct launch_result *r, struct nodes_round *round) {
     const struct run_config *c = &s->job->settings->config;
     struct job_change *loss = &s->left.change;
-    int from = round->world;
+    int from = round_devices(s, round), servers = c->sharing.servers_here;
     bool full = !round->partial;
-    TRY(left_lose(&s->left, r, round->first, s->job->settings->pool));
-    struct nodes_loss said = {
-        .locals = s->left.count, .lost = loss->lost, .nlost = loss->nlost, .restarts = s->restarts < c->run.restarts};
-    if (!s->nodes) TRY(nodes_suffice(s->left.count, loss->nlost, (int)c->run.elastic.min));
+    TRY(left_lose(&s->left, r, round, s->job->settings->pool));
+    struct nodes_loss said = {.locals = s->left.count + servers,
+                              .lost = loss->lost,
+                              .nlost = loss->nlost,
+                              .restarts = s->restarts < c->run.restarts};
+    if (!s->nodes) TRY(nodes_suffice(s->left.count, (int)c->run.elastic.min, loss->lost, loss->nlost, servers));
     TRY(nodes_meet_or_none(s, &said, round));
     loss->lost = said.lost, loss->nlost = said.nlost;
     if (full) left_back_off(&s->left, checkpoint_due_last(s));
@@ -187,34 +199,38 @@ static enum error round_meet_left(struct start *s, const struct launch_result *r
 
 /* At a checkpoint, with all devices of the nodes that are there or have come. */
 static enum error round_meet_again(struct start *s, const struct launch_result *r, struct nodes_round *round) {
-    int from = round->world;
+    int from = round_devices(s, round);
     left_return(&s->left, r, checkpoint_due_last(s));
-    struct nodes_loss said = {.locals = s->left.count, .joins = true};
+    struct nodes_loss said = {.locals = s->left.count + s->job->settings->config.sharing.servers_here, .joins = true};
     TRY(nodes_meet_or_none(s, &said, round));
     left_note(&s->left, from, round);
-    int began = round->began;
-    log_info("trying %d of %d devices", round->world, began > round->world ? began : round->world);
+    int began = s->left.change.began, to = s->left.change.to;
+    log_info("trying %d of %d devices", to, began > to ? began : to);
     return ERR_NONE;
+}
+
+static void restart_tell(struct start *s) {
+    log_warn("starting again, for the %lld. time of %lld", (long long)++s->restarts,
+             (long long)s->job->settings->config.run.restarts);
 }
 
 /* After a loss: those that are left, where run.elastic lets them, or else all, as often as run.restarts says. *goes is
  * false where neither does. */
 static enum error run_go_on(struct start *s, const struct launch_result *r, struct nodes_round *round, bool *goes) {
     int64_t restarts = s->job->settings->config.run.restarts;
-    int from = round->world;
+    int from = round_devices(s, round);
     *goes = loss_may_pass(s, r);
     if (*goes && run_is_elastic(s)) {
         enum error err = round_meet_left(s, r, round);
-        if (err == ERR_NONE && round->whole) s->restarts++;
-        if (err == ERR_NONE) log_warn("going on with %d of %d devices", round->world, from);
+        if (err == ERR_NONE && round->whole) restart_tell(s);
+        if (err == ERR_NONE && !round->whole) log_warn("going on with %d of %d devices", round_devices(s, round), from);
         if (err != ERR_PEER) return err;
         log_error("%s", error_message());
         *goes = !s->nodes; /* else it was decided for all nodes */
     }
     *goes = *goes && s->restarts < restarts;
     if (!*goes) return ERR_NONE;
-    s->restarts++;
-    log_warn("starting again, for the %lld. time of %lld", (long long)s->restarts, (long long)restarts);
+    restart_tell(s);
     return round_meet_all(s, round);
 }
 
@@ -262,6 +278,8 @@ enum error starter_run(const struct job *job, int *exit_code) {
                               .nodes_min = (int)c->elastic.nodes,
                               .nodes_max = (int)c->nodes,
                               .locals = run_local_ranks(&job->settings->config),
+                              .servers = job->settings->config.sharing.servers_here,
+                              .all_servers = job->settings->config.sharing.servers,
                               .facts = s.facts.of,
                               .again = c->restarts > 0 || run_is_elastic(&s),
                               .timeout = c->join_timeout,

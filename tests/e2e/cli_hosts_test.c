@@ -249,6 +249,59 @@ static void hung_master(void **state) {
     hung(0);
 }
 
+/* ---- parameter servers ---- */
+
+static void all_end_well(void) {
+    for (int k = 0; k < HOSTS; k++) {
+        int code = code_of(k);
+        if (code) fail_msg("host %d ended with %d: %s", k, code, read_host(k, "err"));
+    }
+}
+
+/* On the first host, on all, and on hosts without devices: the bits of one host. */
+static void servers_on_hosts(void **state) {
+    (void)state;
+    static const char *const ps[] = {"ps={servers: 2, hosts: first}", "ps={servers: 3, hosts: spread}",
+                                     "ps={servers: 2, hosts: own, partition: 16KB}"};
+    char one[65];
+    snprintf(one, sizeof one, "%s", hash_of_one("train=40st"));
+    for (size_t i = 0; i < sizeof ps / sizeof *ps; i++) {
+        const char *extra[] = {"--json", "--set", "train=40st", "--set", "mode=ps", "--set", ps[i], NULL};
+        char name[32];
+        snprintf(name, sizeof name, "servers-%zu", i);
+        run_hosts(name, "none", extra, 60);
+        all_end_well();
+        assert_string_equal(hash_of_hosts(), one);
+    }
+}
+
+/* A worker is lost, and the others go on; a host with a server is lost, and comes back. */
+static void servers_and_losses(void **state) {
+    (void)state;
+    static const struct {
+        const char *ps, *action, *fault, *says;
+    } of[] = {{"ps={servers: 2, hosts: own}", "none", "inject.fault={device: 1, step: 25, kind: kill}",
+               "going on with 3 of 4 devices"},
+              {"ps={servers: 4, hosts: spread}", "none", "inject.fault={device: 5, step: 25, kind: kill}",
+               "going on with 7 of 8 devices"},
+              {"ps={servers: 2, hosts: own}", "lose:1", "inject.fault.kind=none", "starting again"}};
+    char one[65];
+    snprintf(one, sizeof one, "%s", hash_of_one("train=400st"));
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const char *extra[] = {"--json", "--resume",        "--set", "train=400st",
+                               "--set",  "mode=ps",         "--set", of[i].ps,
+                               "--set",  of[i].fault,       "--set", i == 2 ? "run.restarts=2" : "run.elastic=2",
+                               "--set",  "checkpoint=10st", "--set", "run.join_timeout=20s",
+                               NULL};
+        char name[32];
+        snprintf(name, sizeof name, "server-lost-%zu", i);
+        run_hosts(name, of[i].action, extra, 120);
+        all_end_well();
+        assert_string_equal(hash_of_hosts(), one);
+        if (!strstr(read_host(0, "err"), of[i].says)) fail_msg("%s: %s", of[i].ps, read_host(0, "err"));
+    }
+}
+
 /* Device 3 is node 1's, whose folder knows that it has been struck, before any checkpoint. */
 static void a_fault_strikes_once(void **state) {
     (void)state;
@@ -274,9 +327,14 @@ static void a_fault_strikes_once(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits),           cmocka_unit_test(cut),
-                                       cmocka_unit_test(lost_node),           cmocka_unit_test(lost_master),
-                                       cmocka_unit_test(hung_node),           cmocka_unit_test(hung_master),
-                                       cmocka_unit_test(a_fault_strikes_once)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(same_bits),
+                                       cmocka_unit_test(cut),
+                                       cmocka_unit_test(lost_node),
+                                       cmocka_unit_test(lost_master),
+                                       cmocka_unit_test(hung_node),
+                                       cmocka_unit_test(hung_master),
+                                       cmocka_unit_test(a_fault_strikes_once),
+                                       cmocka_unit_test(servers_on_hosts),
+                                       cmocka_unit_test(servers_and_losses)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -69,6 +69,7 @@ static const struct row {
     {"ps.staleness=1", PLACE, {"mode=ps"}},
     {"ps.servers=2", PLACE, {"mode=ps"}},
     {"ps.place=workers", PLACE, {"mode=ps"}},
+    {"ps.hosts=spread", PLACE, {"mode=ps"}},
     {"ps.partition=64KB", PLACE, {"mode=ps"}},
     {"ps.overlap=false", PLACE, {"mode=ps"}},
     {"ddp.bucket.first=1KB", PLACE},

@@ -756,13 +756,51 @@ static void help(void **state) {
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
+/* Servers apart over four nodes with two devices each. */
+static void servers_stand_on_nodes(void **state) {
+    struct fixture *f = *state;
+    static const struct {
+        const char *ps;
+        int servers[4], devices[4], all;
+    } of[] = {{"{servers: 3}", {3, 0, 0, 0}, {2, 2, 2, 2}, 8},
+              {"{servers: 1, hosts: spread}", {1, 0, 0, 0}, {2, 2, 2, 2}, 8},
+              {"{servers: 3, hosts: spread}", {1, 1, 1, 0}, {2, 2, 2, 2}, 8},
+              {"{servers: 6, hosts: spread}", {2, 1, 2, 1}, {2, 2, 2, 2}, 8},
+              {"{servers: 8, hosts: spread}", {2, 2, 2, 2}, {2, 2, 2, 2}, 8},
+              {"{servers: 1, hosts: own}", {1, 0, 0, 0}, {0, 2, 2, 2}, 6},
+              {"{servers: 3, hosts: own}", {1, 1, 1, 0}, {0, 0, 0, 2}, 2}};
+    for (size_t i = 0; i < COUNT(of); i++)
+        for (int node = 0; node < 4; node++) {
+            char text[300];
+            snprintf(text, sizeof text,
+                     "mode: ps\ndevices: cpu:2\nps: %s\nrun: {nodes: 4, node_rank: %d, master: 10.0.0.1, token: "
+                     "none}\n",
+                     of[i].ps, node);
+            assert_ok(load(f, text, NULL));
+            const struct run_config *c = &f->s.config;
+            assert_int_equal(c->sharing.servers_here, of[i].servers[node]);
+            assert_int_equal(c->devices.local, of[i].devices[node]);
+            assert_int_equal(c->devices.count, of[i].all);
+        }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        TEST(defaults),   TEST(decisions), TEST(shards_that_are_chosen),
-        TEST(shorthands), TEST(sets),      TEST(names),
-        TEST(round_trip), TEST(launched),  TEST(refused),
-        TEST(hints),      TEST(looks),     TEST(files),
-        TEST(data_paths), TEST(help),
+        cmocka_unit_test_setup_teardown(servers_stand_on_nodes, setup, teardown),
+        TEST(defaults),
+        TEST(decisions),
+        TEST(shards_that_are_chosen),
+        TEST(shorthands),
+        TEST(sets),
+        TEST(names),
+        TEST(round_trip),
+        TEST(launched),
+        TEST(refused),
+        TEST(hints),
+        TEST(looks),
+        TEST(files),
+        TEST(data_paths),
+        TEST(help),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

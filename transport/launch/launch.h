@@ -13,8 +13,9 @@ typedef enum error (*rank_fn)(void *user, int rank);
 MUST_CHECK enum error launch_threads(int size, rank_fn fn, void *user);
 
 struct launch_params {
-    int size;         /* ranks that are started here: first, first + 1, ... */
+    int size;         /* ranks that are started here: first, first + 1, ..., after the first 'servers' of them */
     int first, world; /* of so many in all; world 0: size, first then is 0 */
+    int servers, first_server; /* these are first_server, first_server + 1, ... */
     /* What each is told beside: name, value, ..., NULL. Names that are in our environment are
      * replaced. NULL: nothing. */
     const char *const *variables;

@@ -11,8 +11,9 @@ struct nodes_params {
     /* How many nodes there may be. They begin when nodes_max have come, or when nodes_min have and no other has come for
      * three seconds; of those that are left after a loss nodes_min are enough. nodes_min 0: all are needed. */
     int nodes_min, nodes_max;
-    int locals;         /* ranks that this node will start */
-    const char *master; /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
+    int locals;               /* ranks that this node will start */
+    int servers, all_servers; /* of them, and of all nodes' ranks, those that have no device. None may be lost */
+    const char *master;       /* HOST:PORT of node 0; NULL: there is one node, whose ranks need a store */
     const char *token;
     const struct fact *facts;
     int nfacts;
@@ -22,8 +23,9 @@ struct nodes_params {
     double patience; /* how long node 0 waits for a node that may be lost (with least), and any node for its ranks to
                         end, once those of others have */
 };
-/* Checks that 'left' ranks can continue without 'lost' others. ERR_PEER: they cannot. */
-MUST_CHECK enum error nodes_suffice(int left, int lost, int least);
+/* Checks that 'left' devices can continue without these ranks, of which the first 'servers' are none's. ERR_PEER: they
+ * cannot. */
+MUST_CHECK enum error nodes_suffice(int left, int least, const int *lost, int nlost, int servers);
 /* HOST:PORT of a HOST, HOST:PORT, an IPv6 address, or one in brackets with or without a port. */
 MUST_CHECK enum error nodes_master(const char *text, int64_t port, struct pool *pool, const char **out);
 /* What token_find gives for spec, "" only for one node. ERR_CONFIG: several need one in common. */
@@ -45,6 +47,7 @@ struct nodes_loss {  /* why they meet again */
 struct nodes_round {
     char name[64];     /* for the ranks' rendezvous */
     int first, world;  /* this node's first rank, ranks in all */
+    int first_server;  /* servers of all nodes are the first ranks: this node's first one */
     int locals;        /* ranks that this node is to start */
     int nodes;         /* of the round */
     int began;         /* ranks in all of the first round */

@@ -12,8 +12,14 @@ enum { WINDOW_S = 3 }; /* in which another node may come, once there are enough 
 
 /* ---- what is left ---- */
 
-enum error nodes_suffice(int left, int lost, int least) {
-    if (!lost)
+enum error nodes_suffice(int left, int least, const int *lost, int nlost, int servers) {
+    for (int i = 0; i < nlost; i++)
+        if (lost[i] < servers)
+            return FAIL(ERR_PEER,
+                        "rank %d is lost, a server, without which a part of the weights is missing\n"
+                        "run.restarts starts all again",
+                        lost[i]);
+    if (!nlost)
         return FAIL(
             ERR_PEER,
             "no device is known to be lost, so the others cannot continue without it\nrun.restarts starts all again");
@@ -52,7 +58,8 @@ static enum error node_hear(struct nodes *n, struct present *at, struct lost_ran
 
 static void node_forget(const struct nodes *n, struct present *at, struct lost_ranks *all) {
     log_warn("node %d (%s) is lost, with its %d rank%s", at->index, at->who, at->locals, at->locals == 1 ? "" : "s");
-    for (int k = 0; k < at->locals; k++) lost_add(n, all, at->first + k);
+    for (int k = 0; k < at->servers; k++) lost_add(n, all, at->first_server + k);
+    for (int k = at->servers; k < at->locals; k++) lost_add(n, all, at->first + k - at->servers);
     at->locals = 0;
     at->gone = true;
 }
@@ -175,11 +182,11 @@ static enum error nodes_list(struct nodes *n, bool whole, const char **out) {
 }
 
 /* Whether those that are left can go on. */
-static enum error left_check(const struct nodes *n, int own, int lost) {
-    int left = own, here = nodes_count_here(n);
+static enum error left_check(const struct nodes *n, int own, const struct lost_ranks *lost) {
+    int left = own - n->p->all_servers, here = nodes_count_here(n);
     if (!own) return FAIL(ERR_PEER, "node 0, which keeps the checkpoints and the store, has no device left");
     for (int i = 1; i < n->count; i++) left += n->at[i].locals;
-    TRY(nodes_suffice(left, lost, n->p->least));
+    TRY(nodes_suffice(left, n->p->least, lost->of, lost->count, n->p->all_servers));
     if (here >= n->p->nodes_min) return ERR_NONE;
     return FAIL(ERR_PEER, "%d node%s left, and the run needs %d to go on", here, here == 1 ? " is" : "s are",
                 n->p->nodes_min);
@@ -202,14 +209,17 @@ static enum error choose_left(struct nodes *n, struct nodes_loss *loss, const ch
     n->at[0].locals = loss->locals;
     TRY(nodes_hear_all(n, &all));
     loss->lost = all.of, loss->nlost = all.count;
-    enum error err = loss->joins ? ERR_PEER : left_check(n, loss->locals, all.count);
+    enum error err = loss->joins ? ERR_PEER : left_check(n, loss->locals, &all);
     if (err) TRY(comers_take(n));
-    if (err && !loss->joins) err = left_check(n, loss->locals, all.count);
+    if (err && !loss->joins) err = left_check(n, loss->locals, &all);
     if (!err || loss->joins) return nodes_list(n, false, list);
     loss->nlost = 0;
     for (int i = 0; i < n->count; i++)
         if (!n->at[i].gone && !n->at[i].locals) n->at[i].locals = 1;
-    if (loss->restarts) return choose_all(n, list);
+    if (loss->restarts) {
+        log_error("%s", error_message());
+        return choose_all(n, list);
+    }
     *list = pool_printf(n->pool, "%s%s", NODES_END, error_message());
     return *list ? ERR_NONE : ERR_MEMORY;
 }

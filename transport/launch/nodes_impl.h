@@ -7,7 +7,8 @@ enum { LOOK_MS = 50, HEAR_MS = 1000 };              /* between two looks at the 
 enum { FIRST_S = 2, TELL_S = 5 };                   /* until the first word of who is awaited, and between two */
 enum { LOCALS_MAX = 1 << 16, WORLD_MAX = 1 << 20 }; /* of what others say */
 struct present {                                    /* a node of the round that this one was in last */
-    int index, first, locals;
+    int index, locals, servers;                     /* servers: of the locals */
+    int first, first_server;                        /* ranks */
     bool gone;
     unsigned long long member; /* of the store */
     char who[128];

@@ -298,17 +298,28 @@ static enum error round_await(struct nodes *n, const struct nodes_loss *loss, co
 
 /* ---- the meeting ---- */
 
+/* Servers are the first ranks, of all nodes, and the others follow: both in the order of the nodes. */
+static void members_number(struct nodes *n) {
+    int server = 0, other = 0;
+    for (int i = 0; i < n->count; i++) other += n->at[i].servers;
+    for (int i = 0; i < n->count; i++) {
+        struct present *at = &n->at[i];
+        at->first_server = server, at->first = other;
+        server += at->servers, other += at->locals - at->servers;
+    }
+}
+
 /* A node's text: its number of ranks, of those that it would start if it had lost none, of those of the first round
- * (told by node 0), and what the store knows it by. */
+ * (told by node 0), what the store knows it by, and how many of its ranks are servers. */
 static enum error members_read(struct nodes *n, const struct attendant *m, struct nodes_round *out) {
     for (int i = 0; i < n->count; i++) {
         struct present *at = &n->at[i];
         int whole, began;
-        if (sscanf(m[i].text, "%9d %9d %9d %llu", &at->locals, &whole, &began, &at->member) != 4 || at->locals < 1 ||
-            at->locals > whole || whole > LOCALS_MAX || began < 0)
+        if (sscanf(m[i].text, "%9d %9d %9d %llu %9d", &at->locals, &whole, &began, &at->member, &at->servers) != 5 ||
+            at->locals < 1 || at->locals > whole || whole > LOCALS_MAX || began < 0 || at->servers < 0 ||
+            at->servers > at->locals)
             return FAIL(ERR_DATA, "node %d (%s) sent a message that makes no sense", at->index, m[i].who);
         memcpy(at->who, m[i].who, sizeof at->who);
-        at->first = out->world;
         out->world += at->locals;
         if (out->world > WORLD_MAX) return FAIL(ERR_CONFIG, "more than %d ranks on %d nodes", WORLD_MAX, n->count);
         out->partial = out->partial || at->locals < whole;
@@ -318,7 +329,9 @@ static enum error members_read(struct nodes *n, const struct attendant *m, struc
     n->began = out->began, n->world = out->world;
     out->nodes = n->count;
     out->fewer = n->count < n->p->nodes_max;
+    members_number(n);
     out->first = n->at[n->own].first;
+    out->first_server = n->at[n->own].first_server;
     out->locals = n->at[n->own].locals;
     out->store = n->p->index == 0 ? store_url(n->store) : n->url; /* its port may be any free one */
     return ERR_NONE;
@@ -329,8 +342,8 @@ static enum error round_meet(struct nodes *n, int locals, struct nodes_round *ou
     struct attendant *members;
     int *names = pool_alloc(n->pool, (size_t)n->count * sizeof *names);
     process_who(who);
-    char *text = pool_printf(n->pool, "%d %d %d %llu", locals, n->p->locals, n->began,
-                             (unsigned long long)store_member(n->store));
+    char *text = pool_printf(n->pool, "%d %d %d %llu %d", locals, n->p->locals, n->began,
+                             (unsigned long long)store_member(n->store), n->p->servers);
     if (!text || !names) return ERR_MEMORY;
     for (int i = 0; i < n->count; i++) names[i] = n->at[i].index;
     struct rendezvous r = {.store = n->store,

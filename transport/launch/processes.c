@@ -105,6 +105,7 @@ struct launch_watch {
     int64_t failed;   /* the time of the failure */
     struct told_lines told;
     siginfo_t failure; /* how the rank that failed first ended */
+    int failed_local;  /* which it is of those started here */
     struct launch_result *out;
 };
 
@@ -129,10 +130,14 @@ static void group_make(struct launch_watch *w, pid_t first) {
     (void)setpgid(first, first);
 }
 
+static int rank_of(const struct launch_params *p, int local) {
+    return local < p->servers ? p->first_server + local : p->first + local - p->servers;
+}
+
 static enum error rank_start(struct launch_watch *w, int local, const int console[2]) {
     const struct launch_params *p = w->p;
     struct rank_process *r = &w->ranks[local];
-    int rank = p->first + local;
+    int rank = rank_of(p, local);
     struct launch_self self = {.rank = rank,
                                .size = p->world ? p->world : p->size,
                                .local = local,
@@ -210,7 +215,7 @@ static void end_note(struct launch_watch *w, int local, const siginfo_t *end) {
     w->ranks[local].failed = !told && !end_is_victims(end) && !done;
     w->running--;
     w->last = w->pass;
-    if (done && w->p->first + local == 0 && w->p->last > 0) w->deadline = w->pass + (int64_t)(w->p->last * 1e9);
+    if (done && rank_of(w->p, local) == 0 && w->p->last > 0) w->deadline = w->pass + (int64_t)(w->p->last * 1e9);
     if (done || (w->killed && !w->asked)) return;
     if (told) {
         w->out->exit_code = exited ? end->si_status : 128 + w->asked;
@@ -218,7 +223,8 @@ static void end_note(struct launch_watch *w, int local, const siginfo_t *end) {
         if (!w->asked) ranks_ask(w, SIGTERM);
     } else if (w->out->first < 0 || (end_is_victims(&w->failure) && !end_is_victims(end))) {
         if (w->out->first < 0) w->out->seen = w->pass;
-        w->out->first = w->p->first + local;
+        w->out->first = rank_of(w->p, local);
+        w->failed_local = local;
         w->failed = w->pass;
         w->failure = *end;
     }
@@ -271,7 +277,7 @@ static void watch_wait(struct launch_watch *w, int timeout) {
 
 static void stuck_kill(struct launch_watch *w) {
     for (int i = w->started; i-- > 0;)
-        if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = w->p->first + i;
+        if (!w->ranks[i].ended) w->ranks[i].stuck = true, w->out->stuck = rank_of(w->p, i);
     ranks_kill(w);
 }
 
@@ -288,6 +294,7 @@ static void over_look(struct launch_watch *w) {
     if (w->deadline || w->out->first >= 0 || !w->p->over(w->p->user)) return;
     stuck_kill(w);
     w->out->first = w->out->stuck;
+    while (rank_of(w->p, w->failed_local) != w->out->first) w->failed_local++;
     w->out->seen = w->failed = w->pass;
     w->failure.si_code = CLD_EXITED;
     w->failure.si_status = CODE_LOST;
@@ -353,7 +360,7 @@ static enum error result_tell(struct launch_watch *w) {
     out->exit_code = exited ? w->failure.si_status : -1;
     out->signal = exited ? 0 : w->failure.si_status;
     out->seconds = clock_seconds(w->last - w->failed);
-    const struct rank_process *r = &w->ranks[out->first - w->p->first];
+    const struct rank_process *r = &w->ranks[w->failed_local];
     output_last_lines(&r->output, out->lines);
     if (exited) return ERR_NONE;
     const char *name = sigdescr_np(out->signal);

@@ -28,8 +28,7 @@ struct wire_reply {
 /* Bytes of a message. */
 size_t wire_request_size(const struct request *q);
 size_t wire_reply_size(const struct store_answer *a);
-/* Write it to 'to', which has room for it. The caller gives head.kind, client and wait_ms in h; the rest is
- * set. */
+/* Write it to 'to', which has room for it. The caller gives head.kind, client and wait_ms in h; the rest is set. */
 void wire_write_request(const struct wire_request *h, const struct request *q, uint8_t *to);
 void wire_write_reply(const struct store_answer *a, uint8_t *to);
 /* Of a message that is whole. q and a borrow from it; q is only set for the operations of a store.

@@ -9,7 +9,7 @@
 #include <unistd.h>
 
 /* The number of the socket that listens there; 0: none. */
-static unsigned long listener(const char *table, int port) {
+static unsigned long socket_that_listens(const char *table, int port) {
     char line[512];
     unsigned long found = 0;
     FILE *f = fopen(table, "re");
@@ -25,7 +25,7 @@ static unsigned long listener(const char *table, int port) {
 }
 
 /* Whether the process has it open. Not to be seen of other users' processes. */
-static bool has_socket(const char *pid, const char *socket) {
+static bool process_has_socket(const char *pid, const char *socket) {
     char path[300], target[64];
     bool found = false;
     snprintf(path, sizeof path, "/proc/%.16s/fd", pid);
@@ -41,7 +41,7 @@ static bool has_socket(const char *pid, const char *socket) {
     return found;
 }
 
-static void name_process(const char *pid, char out[64]) {
+static void process_name(const char *pid, char out[64]) {
     char path[64], command[32] = "";
     snprintf(path, sizeof path, "/proc/%.16s/comm", pid);
     FILE *f = fopen(path, "re");
@@ -56,12 +56,12 @@ static void name_process(const char *pid, char out[64]) {
 void address_owner(int port, char out[64]) {
     char socket[64];
     *out = '\0';
-    unsigned long inode = listener("/proc/net/tcp", port);
-    if (!inode) inode = listener("/proc/net/tcp6", port);
+    unsigned long inode = socket_that_listens("/proc/net/tcp", port);
+    if (!inode) inode = socket_that_listens("/proc/net/tcp6", port);
     if (!inode) return;
     snprintf(socket, sizeof socket, "socket:[%lu]", inode);
     DIR *d = opendir("/proc");
     for (struct dirent *e; d && !*out && (e = readdir(d));)
-        if (strtol(e->d_name, NULL, 10) > 0 && has_socket(e->d_name, socket)) name_process(e->d_name, out);
+        if (strtol(e->d_name, NULL, 10) > 0 && process_has_socket(e->d_name, socket)) process_name(e->d_name, out);
     if (d) closedir(d);
 }

@@ -102,7 +102,7 @@ size_t meeting_page(void);
 MUST_CHECK enum error meeting_extend(struct meeting *m, size_t bytes);
 /* The same, but memory comes when it is touched, and goes by memory_release. */
 MUST_CHECK enum error meeting_extend_sparse(struct meeting *m, size_t bytes);
-/* Puts memory behind a part of the board that all ranks have mapped. */
+/* Gives memory to a part of the board that all ranks have mapped. */
 MUST_CHECK enum error meeting_fill(struct meeting *m, size_t from, size_t bytes);
 /* Lets this process touch the first 'bytes' of the board, which has been extended so far. */
 MUST_CHECK enum error meeting_map(struct meeting *m, size_t bytes);

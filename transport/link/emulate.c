@@ -96,14 +96,14 @@ static int64_t port_pass_time(const struct emulated *e, size_t bytes) {
     return ns < (double)forever ? (int64_t)ns : forever;
 }
 
-static int64_t later(int64_t a, int64_t b) {
+static int64_t int64_greater(int64_t a, int64_t b) {
     return a > b ? a : b;
 }
 
 /* Passes a message through one way of the port, not before 'from'; gives when it begins. */
 static int64_t port_pass(struct emulated *e, int64_t *way_free, int64_t from, int64_t takes) {
     pthread_mutex_lock(&e->mutex);
-    int64_t begin = later(from, *way_free);
+    int64_t begin = int64_greater(from, *way_free);
     *way_free = begin + takes;
     pthread_mutex_unlock(&e->mutex);
     return begin;
@@ -138,10 +138,11 @@ static enum error emulated_exchange(struct link *l, int lane, const struct call 
     if (in) {
         int64_t takes = port_pass_time(e, in->bytes);
         int64_t sent = message_sent_at(l, in->peer, stamp, now);
-        end = later(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
+        end = int64_greater(end, port_pass(e, &e->in_free, sent + e->latency, takes) + takes);
         if (in->stamp) *in->stamp = stamp;
     }
-    if (clock_seconds(end - now) > l->params.timeout) return message_refuse_long(l, later(o.bytes, i.bytes), end - now);
+    if (clock_seconds(end - now) > l->params.timeout)
+        return message_refuse_long(l, int64_greater(o.bytes, i.bytes), end - now);
     return call_end_at(l, lane, end);
 }
 

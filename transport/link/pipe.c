@@ -25,7 +25,7 @@ static struct pipe *pipe_of(const struct shared *s, int lane, int from, int to) 
     return (struct pipe *)(void *)(s->meeting->base + board_pipe(s->board, lane_way(lane), from, to));
 }
 
-/* The pipe to or from a peer, with memory behind it. */
+/* The pipe to or from a peer, which has memory afterwards. */
 static enum error pipe_open(struct shared *s, int lane, bool in, int peer, struct pipe **out) {
     int me = s->link.params.rank, from = in ? peer : me, to = in ? me : peer;
     _Atomic bool *opened = &s->opened[opened_index(s, lane_way(lane), in, peer)];

@@ -12,10 +12,10 @@ struct shared {
     bool crowd;             /* there are so many ranks that they meet at a gate */
     bool roomy;             /* each rank has a core to itself */
     uint64_t space;         /* process_space of this rank */
-    bool lent[LANES];       /* there is memory behind what the board lends this rank */
+    bool lent[LANES];       /* what the board lends this rank has memory */
     _Atomic bool poked;     /* the wait in arrival is to end */
     _Atomic int watched;    /* the rank that was looked at last, whether it has died */
-    /* Pipes behind which there is memory, as this rank knows: (LINK_WAYS, 2, size), those to and those from each. */
+    /* Pipes that have memory, as this rank knows: (LINK_WAYS, 2, size), those to and those from each. */
     _Atomic bool opened[];
 };
 static inline size_t opened_index(const struct shared *s, int way, bool in, int peer) {

@@ -30,7 +30,7 @@ _Static_assert(offsetof(struct sending, head) - offsetof(struct sending, label) 
                    offsetof(struct receiving, head) - offsetof(struct receiving, label) == sizeof(struct label),
                "a label and its seal are one piece of memory");
 
-static size_t least(size_t a, size_t b) {
+static size_t bytes_least(size_t a, size_t b) {
     return a < b ? a : b;
 }
 
@@ -40,7 +40,7 @@ static struct iovec head_left(struct label *head, size_t done) {
 }
 
 /* Of the head, the bytes and, when these are the last, their seal, those that are not empty. */
-static struct msghdr message(struct iovec iov[3]) {
+static struct msghdr message_of(struct iovec iov[3]) {
     struct msghdr m = {.msg_iov = iov};
     for (int i = 0; i < 3; i++)
         if (iov[i].iov_len) iov[m.msg_iovlen++] = iov[i];
@@ -49,12 +49,12 @@ static struct msghdr message(struct iovec iov[3]) {
 
 /* Of the bytes after the head. */
 static size_t moved_bytes(size_t done, size_t bytes) {
-    return done > HEAD ? least(done - HEAD, bytes) : 0;
+    return done > HEAD ? bytes_least(done - HEAD, bytes) : 0;
 }
 
 enum moved { MOVED_NOTHING, MOVED_SOME, MOVED_BROKEN };
 
-static enum moved moved(ssize_t n) {
+static enum moved moved_of(ssize_t n) {
     if (n > 0) return MOVED_SOME;
     return n < 0 && (errno == EAGAIN || errno == EINTR) ? MOVED_NOTHING : MOVED_BROKEN;
 }
@@ -64,7 +64,7 @@ static enum moved moved(ssize_t n) {
 /* The next bytes are sealed when those before have left. Gives where they lie that are next. */
 static const char *seal_ahead(struct sending *s, size_t sent) {
     if (sent == s->ready && s->ready < s->bytes) {
-        size_t n = least(s->piece ? PIECE_OUT : AHEAD, s->bytes - sent);
+        size_t n = bytes_least(s->piece ? PIECE_OUT : AHEAD, s->bytes - sent);
         s->ready += n;
         if (s->ready < s->bytes)
             seal_pass(s->sealer, s->data + sent, s->piece, n);
@@ -79,14 +79,14 @@ static enum moved send_some(struct sending *s) {
     size_t sent = moved_bytes(s->done, s->bytes);
     const char *next = seal_ahead(s, sent);
     size_t n = s->ready - sent, tail = s->ready == s->bytes ? s->sealed : 0;
-    size_t left = least(tail, s->total - s->done);
+    size_t left = bytes_least(tail, s->total - s->done);
     struct iovec iov[3] = {head_left(&s->label, s->done),
                            {(char *)(uintptr_t)next, n}, /* read only */
                            {s->tail + tail - left, left}};
-    struct msghdr m = message(iov);
+    struct msghdr m = message_of(iov);
     ssize_t gone = sendmsg(s->fd, &m, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (gone > 0) s->done += (size_t)gone;
-    return moved(gone);
+    return moved_of(gone);
 }
 
 static void send_begin(struct tcp *t, int lane, const struct call *label, const struct outgoing *out) {
@@ -103,23 +103,23 @@ static void send_begin(struct tcp *t, int lane, const struct call *label, const 
 
 /* ---- receiving ---- */
 
-static size_t received(const struct receiving *r) {
+static size_t received_bytes(const struct receiving *r) {
     return moved_bytes(r->done, r->in->bytes);
 }
 
 static enum moved recv_some(struct receiving *r) {
     if (r->done == r->total) return MOVED_NOTHING;
-    size_t offset = received(r), left = r->in->bytes - offset;
+    size_t offset = received_bytes(r), left = r->in->bytes - offset;
     size_t room = only_copies(r) ? left : PIECE_IN - r->held;
-    size_t n = least(left, room), tail = n == left ? least(r->sealed, r->total - r->done) : 0;
+    size_t n = bytes_least(left, room), tail = n == left ? bytes_least(r->sealed, r->total - r->done) : 0;
     struct iovec iov[3] = {head_left(&r->label, r->done),
                            {only_copies(r) ? (char *)r->in->ctx + offset : r->piece + r->held, n},
                            {r->tail + r->sealed - tail, tail}};
-    struct msghdr m = message(iov);
+    struct msghdr m = message_of(iov);
     ssize_t got = recvmsg(r->fd, &m, MSG_DONTWAIT);
-    if (got <= 0) return moved(got);
+    if (got <= 0) return moved_of(got);
     r->done += (size_t)got;
-    r->held += received(r) - offset;
+    r->held += received_bytes(r) - offset;
     return MOVED_SOME;
 }
 
@@ -127,7 +127,7 @@ static enum moved recv_some(struct receiving *r) {
  * seal has come, too, all. False: the seal does not hold. */
 static bool hand_over(struct receiving *r) {
     bool last = r->done == r->total, holds = true;
-    size_t n = last ? r->held : r->held / WHOLE * WHOLE, at = received(r) - r->held;
+    size_t n = last ? r->held : r->held / WHOLE * WHOLE, at = received_bytes(r) - r->held;
     char *data = only_copies(r) ? (char *)r->in->ctx + at : r->piece;
     if (r->sealed && last)
         holds = seal_ends(r->sealer, data, data, n, r->tail);

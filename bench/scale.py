@@ -15,6 +15,7 @@ wait for it. A line of the table is of one run:
   known        s from the kill until the last of the others has failed; whether all name the rank
 
 Needs user and network namespaces (unshare -rn) and ip."""
+import collections
 import os
 import resource
 import subprocess
@@ -53,8 +54,10 @@ def table_row(ranks, threads, said):
     hosts = min(ranks, HOSTS)
     lost = (hosts // 2 + 1) * (ranks // hosts) - 1
     killed = of["killed"][0][0]
-    named = sum(f"rank {lost} " in r[6] or r[6].endswith(f"rank {lost}\n") for r in rank)
+    named = sum(f"rank {lost} " in r[6] for r in rank)
     sent = [sum(h[i] for h in host) for i in (1, 2, 3)]
+    for words, count in collections.Counter(r[6] for r in rank if f"rank {lost} " not in r[6]).most_common(3):
+        print(f"{count} ranks: {words}", file=sys.stderr)
     return COLUMNS % (
         ranks, f"{len(process)} processes"[:12], "%.2f" % ((max(r[2] for r in rank) - min(r[1] for r in rank)) / 1e9),
         "%.1f" % (sum(p[3] for p in process) / ranks), "%.0f" % max(p[3] / p[1] for p in process),

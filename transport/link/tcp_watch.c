@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const double reason_seconds = 1; /* that the control stream has to say why a lane broke */
+static const double reason_least = 1; /* s that control has at least to say why a lane broke */
 
 void tcp_describe(const struct tcp *t, int lane, char out[DESCRIBED_MAX]) {
     if (t->opened)
@@ -127,7 +127,8 @@ enum error tcp_watch(struct tcp *t, int lane) {
 
 enum error tcp_broken(struct tcp *t, int lane, int peer) {
     const struct tcp_peer *p = &t->peers[peer];
-    struct timespec until = tcp_until(reason_seconds);
+    double half = t->link.params.heartbeat / 2; /* on a starved machine the news takes its time through the tree */
+    struct timespec until = tcp_until(half > reason_least ? half : reason_least);
     char doing[DESCRIBED_MAX];
     tcp_describe(t, lane, doing);
     pthread_mutex_lock(&t->mutex);

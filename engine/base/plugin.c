@@ -16,10 +16,6 @@ static struct plugin *opened;
 
 static const char *const kind_names[] = {"algorithm", "compressor", "optimizer"};
 
-const char *plugin_kind_name(enum plugin_kind kind) {
-    return kind_names[kind];
-}
-
 bool plugin_is_path(const char *text) {
     size_t n = strlen(text);
     return strchr(text, '/') || (n > 3 && !strcmp(text + n - 3, ".so"));
@@ -132,7 +128,7 @@ enum error plugin_open(const char *path, enum plugin_kind kind, const char *dige
     enum error err = plugin_find(full, &p);
     pthread_mutex_unlock(&lock);
     TRY(err);
-    const void *parts[] = {p->of->algorithm, p->of->compressor, p->of->optimizer};
+    const void *parts[] = {p->of->algorithm, p->of->compressor, p->of->optimizer, p};
     if (!parts[kind]) return FAIL(ERR_CONFIG, "plug-in '%s' has no %s", p->path, kind_names[kind]);
     if (digest && strcmp(digest, p->digest) != 0)
         return FAIL(ERR_CONFIG,

@@ -7,8 +7,7 @@
 #include <limits.h>
 #include <stdbool.h>
 
-enum plugin_kind { PLUGIN_ALGORITHM, PLUGIN_COMPRESSOR, PLUGIN_OPTIMIZER, PLUGIN_KINDS };
-const char *plugin_kind_name(enum plugin_kind kind); /* "algorithm" */
+enum plugin_kind { PLUGIN_ALGORITHM, PLUGIN_COMPRESSOR, PLUGIN_OPTIMIZER, PLUGIN_ANY };
 
 struct plugin {
     char path[PATH_MAX];
@@ -35,5 +34,6 @@ void plugin_set_patience(double seconds);
  * functions that it calls in turn are host's time: leave before, enter after. */
 void plugin_enter(const struct plugin *p, const char *doing);
 void plugin_leave(void);
-/* What this thread is a guest of; NULL: of none. */
-const struct plugin *plugin_guest(const char **doing);
+/* In a signal's handler, after a crash in a plug-in: what the address is that it touched ("the buffer", past whose end it
+ * lies), or NULL. */
+void plugin_explain_crash(const char *(*explain)(const void *address));

@@ -33,26 +33,36 @@ static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 enum { CRASHES = sizeof crashes / sizeof *crashes };
 static struct sigaction before[CRASHES];
 
+static const char *(*crash_explain)(const void *address);
+
+void plugin_explain_crash(const char *(*explain)(const void *address)) {
+    crash_explain = explain;
+}
+
 /* In a handler: the whole line in one write. */
-static void crash_write(const struct stay *s, int signo) {
-    char line[PATH_MAX + 160];
-    int n = snprintf(line, sizeof line, "error: plug-in '%s' crashed in %s: signal %d (%s)\n", s->plugin->path,
-                     s->doing, signo, sigabbrev_np(signo));
+static void crash_write(const struct stay *s, const siginfo_t *info) {
+    char line[PATH_MAX + 320];
+    bool touched = info->si_signo == SIGSEGV || info->si_signo == SIGBUS;
+    const char *what = crash_explain && touched ? crash_explain(info->si_addr) : NULL;
+    int n = snprintf(line, sizeof line, "error: plug-in '%s' crashed in %s: signal %d (%s)%s%s\n", s->plugin->path,
+                     s->doing, info->si_signo, sigabbrev_np(info->si_signo), what ? ", past the end of " : "",
+                     what ? what : "");
     if (n > 0 && write(STDERR_FILENO, line, (size_t)n) < 0) return;
 }
 
 /* What was there before (a sanitizer's handler) has its turn; else the process ends as of a bug. */
-static void crash_handle(int signo) {
+static void crash_handle(int signo, siginfo_t *info, void *context) {
     int i = 0;
+    (void)context;
     while (i < CRASHES - 1 && crashes[i] != signo) i++;
-    if (mine) crash_write(mine, signo);
+    if (mine) crash_write(mine, info);
     if (mine && before[i].sa_handler == SIG_DFL) _exit(error_exit_code(ERR_BUG));
     sigaction(signo, &before[i], NULL); /* and returns to what crashed, which does so again */
     if (signo == SIGABRT) raise(signo);
 }
 
 static void crashes_take(void) {
-    struct sigaction action = {.sa_handler = crash_handle};
+    struct sigaction action = {.sa_sigaction = crash_handle, .sa_flags = SA_SIGINFO};
     sigemptyset(&action.sa_mask);
     for (int i = 0; i < CRASHES; i++) sigaction(crashes[i], &action, &before[i]);
 }
@@ -121,9 +131,4 @@ void plugin_leave(void) {
     struct stay *s = mine;
     mine = NULL;
     if (s) atomic_store(&s->since, 0);
-}
-
-const struct plugin *plugin_guest(const char **doing) {
-    if (mine) *doing = mine->doing;
-    return mine ? mine->plugin : NULL;
 }

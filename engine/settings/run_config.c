@@ -226,7 +226,10 @@ static void name_held(struct node *given, const struct node *read) {
         bool held = given->kind == NODE_MAP && !*child->key;
         for (int k = 0; held && read && k < read->count; k++)
             if (was_read_as(child, read->items[k])) child->key = read->items[k]->key;
-        if (given->kind == NODE_MAP && child->kind == NODE_SCALAR && read) take_path(child, node_get(read, child->key));
+        if (given->kind == NODE_MAP && child->kind == NODE_SCALAR && read) {
+            take_path(child, node_get(read, child->key));
+            take_path(child, read); /* of a plug-in: as the key 'file' */
+        }
         if (!held && given->kind == NODE_MAP) name_held(child, read ? node_get(read, child->key) : NULL);
         if (given->kind != NODE_MAP || *child->key) given->items[kept++] = child;
     }

@@ -37,15 +37,15 @@ static float largest(const float *x, int64_t n) {
 
 static void encode(const struct engine_packet *p, float *x, int64_t n, void *wire) {
     struct code *to = wire;
-    float scale = largest(x, n) / (float)p->parameter[0];
+    float scale = largest(x, n) / (float)p->parameter[0], inverse = 1 / scale;
     memset(to, 0, sizeof *to);
     to->scale = scale;
+    if (!isfinite(inverse)) inverse = 0; /* zeros, or a value that is not finite */
     for (int64_t i = 0; i < n; i++) {
-        float whole = scale > 0 ? rintf(x[i] / scale) : 0;
-        if (whole > 7) whole = 7;
-        if (whole < -7) whole = -7;
-        to->pair[i / 2] |= (uint8_t)(((int)whole + 8) << 4 * (i % 2));
-        x[i] = scale > 0 || scale == 0 ? x[i] - whole * scale : 0;
+        float y = x[i] * inverse;
+        int whole = y > -7.5f && y < 7.5f ? (int)(y + 8.5f) - 8 : 0; /* rounded: what is cut off is above 0 */
+        to->pair[i / 2] |= (uint8_t)((whole + 8) << 4 * (i % 2));
+        x[i] -= (float)whole * scale;
     }
 }
 

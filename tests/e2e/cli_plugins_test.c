@@ -99,7 +99,7 @@ static const struct {
     {"comm.algorithm=" PLUGIN("wrong_1"), "wrong_1.so' adds wrongly: element", "engine check tells more", 70},
     {"comm.algorithm=" PLUGIN("wrong_2"), "by plug-in wrong_2.so within", "in plug-in '", 75},
     {"comm.algorithm=" PLUGIN("wrong_3"), "by plug-in wrong_3.so within", NULL, 75},
-    {"comm.algorithm=" PLUGIN("wrong_4"), "wrong_4.so': rank", "of a buffer of 52", 70},
+    {"comm.algorithm=" PLUGIN("wrong_14"), "wrong_14.so': rank", "of a buffer of 52", 70},
     {"comm.algorithm=" PLUGIN("wrong_5"), "wrong_5.so': rank", "its plan declares", 70},
     {"comm.algorithm=" PLUGIN("wrong_6"), "wrong_6.so' adds wrongly", NULL, 70},
     {"comm.algorithm=" PLUGIN("wrong_9"), "wrong_9.so' crashed in all_reduce: signal", NULL, 70},
@@ -155,11 +155,43 @@ static void file_that_changes(void **state) {
     if (other.code) fail_msg("%s", other.err);
 }
 
+/* ---- from an empty folder ---- */
+
+/* Its source builds with cc alone, passes, and trains. */
+static void start_anew(const char *kind, const char *set) {
+    char command[2048];
+    const char *dir = scratch_path("");
+    snprintf(
+        command, sizeof command,
+        "cd '%s' && rm -rf mine && '%s/engine' new %s mine && cd mine && cc -Wall -Wextra -Werror -O2 -shared -fPIC "
+        "-o mine.so mine.c -lm && '%s/engine' check --sizes 3 mine.so && '%s/engine' run --quiet --devices cpu:2 "
+        "--mode ddp --set train=3st --set '%s' && '%s/engine' compare --quick --repeats 1 race.yaml",
+        dir, ENGINE_BINARY_DIR, kind, ENGINE_BINARY_DIR, ENGINE_BINARY_DIR, set, ENGINE_BINARY_DIR);
+    program_spawn(&other, (const char *const[]){"sh", "-c", command, NULL});
+    assert_true(program_wait(&other, 120));
+    if (other.code) fail_msg("%s: code %d\n%s%s", kind, other.code, other.out, other.err);
+}
+
+static void new_ones_work(void **state) {
+    (void)state;
+    start_anew("algorithm", "comm.algorithm=./mine.so");
+    assert_non_null(strstr(other.out, "all 8 cases are right"));
+    start_anew("compressor", "comm.compress=./mine.so");
+    start_anew("optimizer", "optimizer=./mine.so");
+    program_run(&other, 20, "new", "algorithm", "a/b", NULL);
+    assert_int_equal(other.code, 64);
+    program_run(&other, 60, "check", PLUGIN("wrong_13"), NULL);
+    assert_int_equal(other.code, 1);
+    program_run(&other, 60, "check", "/no/such.so", NULL);
+    assert_int_equal(other.code, 66);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rings_are_one),      cmocka_unit_test(momentum_is_sgd),
         cmocka_unit_test(compressor_trains),  cmocka_unit_test(files_that_are_none),
         cmocka_unit_test(mistakes_are_named), cmocka_unit_test(file_that_changes),
+        cmocka_unit_test(new_ones_work),
     };
     return cmocka_run_group_tests_name("plug-ins", tests, NULL, NULL);
 }

@@ -18,8 +18,10 @@ enum {
     LOOP,
     OVERLOOKS,
     ODD_COUNTS,
-    ORDER
+    ORDER,
+    LEG_BEYOND
 };
+void *wrong_leak; /* keeps the compiler from leaving it out */
 #ifndef WRONG
 #define WRONG RIGHT
 #endif
@@ -33,7 +35,7 @@ static struct engine_leg chunk(const struct engine_call *c, int peer, int k, int
         lo = c->count / n * k;
         hi = c->count / n * (k + 1); /* the rest is nobody's */
     }
-    if (WRONG == PAST_THE_END && k == n - 1) hi += 3;
+    if (WRONG == LEG_BEYOND && k == n - 1) hi += 3;
     return engine_leg(c, (peer + n) % n, lo, hi - lo, landing);
 }
 
@@ -59,7 +61,7 @@ static int rounds(struct engine_call *c) {
 static int all_reduce(struct engine_call *c) {
     if (WRONG == CRASH) return *(volatile int *)(uintptr_t)(c->rank * 8);
     for (volatile int i = 0; WRONG == LOOP && c->rank == c->size - 1; i = !i) continue;
-    if (WRONG == LEAKS) memset(malloc(1000), 1, 1000);
+    if (WRONG == LEAKS) wrong_leak = memset(malloc(1000), 1, 1000);
     if (WRONG == PAST_THE_END) ((volatile char *)c->buf)[c->count * c->bytes] = 1;
     if (WRONG == NOT_IN_PLACE) {
         struct engine_call copy = *c;

@@ -6,6 +6,7 @@
 #include <string.h>
 
 enum { RIGHT, PAST_THE_END, LOSES, SETS, HIDES, LEAKS, CRASH, LOOP, FEW_BYTES, DRIFTS, NO_ADD };
+void *wrong_leak; /* keeps the compiler from leaving it out */
 #ifndef WRONG
 #define WRONG RIGHT
 #endif
@@ -21,7 +22,7 @@ static void encode(const struct engine_packet *p, float *x, int64_t n, void *wir
     (void)p;
     if (WRONG == CRASH) *(volatile float *)8 = x[0];
     for (volatile int i = 0; WRONG == LOOP; i = !i) continue;
-    if (WRONG == LEAKS) memset(malloc(1000), 1, 1000);
+    if (WRONG == LEAKS) wrong_leak = memset(malloc(1000), 1, 1000);
     for (int64_t i = 0; i < n; i++) {
         uint32_t u;
         float sent, y = WRONG == HIDES && !isfinite(x[i]) ? 0 : x[i];

@@ -5,6 +5,7 @@
 #include <string.h>
 
 enum { RIGHT, MIXES, PAST_THE_END, WRITES_GRADIENT, REMEMBERS, LEAKS, LOOP, CRASH };
+void *wrong_leak; /* keeps the compiler from leaving it out */
 #ifndef WRONG
 #define WRONG RIGHT
 #endif
@@ -13,7 +14,7 @@ static void step(const struct engine_step *s, float *w, const float *g, float *m
     static float last;
     (void)m, (void)v;
     if (WRONG == CRASH) w = NULL;
-    if (WRONG == LEAKS) memset(malloc(1000), 1, 1000);
+    if (WRONG == LEAKS) wrong_leak = memset(malloc(1000), 1, 1000);
     for (volatile int i = 0; WRONG == LOOP; i = !i) continue;
     for (int64_t i = 0; i < n; i++) {
         float d = WRONG == MIXES ? g[i] + g[n - 1] : WRONG == REMEMBERS ? g[i] + last : g[i];

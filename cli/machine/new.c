@@ -1,0 +1,88 @@
+/* engine new: a folder with a plug-in that works, to be changed: the example of its kind, under the name that it gets. */
+#include "cli/line/end.h"
+#include "cli/line/options.h"
+#include "engine/base/embedded.h"
+#include "engine/base/file.h"
+#include "engine/base/text.h"
+#include "engine/settings/run_resolve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+extern const struct embedded plugin_examples[]; /* "algorithm.c", "algorithm.yaml", ..., "plugin.h" */
+
+struct new_options {
+    int kind;
+    const char *name;
+};
+#define OPTIONS_STRUCT struct new_options
+static const char *const kinds[] = {"algorithm", "compressor", "optimizer"};
+
+static const char *example_find(const char *kind, const char *ending) {
+    char name[64];
+    snprintf(name, sizeof name, "%s%s", kind, ending);
+    for (const struct embedded *e = plugin_examples; e->name; e++)
+        if (text_ends(e->name, name)) return e->text;
+    return "";
+}
+
+/* Where a file is named by the kind, it gets the new name. */
+static enum error new_write(const struct new_options *o, const char *text, const char *file) {
+    char path[PATH_MAX], old[32];
+    struct file_text t;
+    size_t n = (size_t)snprintf(old, sizeof old, "%s.", kinds[o->kind]);
+    TRY(file_text_open(&t));
+    for (const char *at = text; *at;) {
+        bool named = !strncmp(at, old, n) &&
+                     (!strncmp(at + n, "so", 2) || !strncmp(at + n, "c\n", 2) || !strncmp(at + n, "c ", 2));
+        if (named)
+            fprintf(t.out, "%s.", o->name);
+        else
+            fputc(*at, t.out);
+        at += named ? n : 1;
+    }
+    snprintf(path, sizeof path, "%s/%s", o->name, file);
+    return file_text_save(&t, ERR_NONE, path);
+}
+
+static enum error new_folder(const struct new_options *o) {
+    const char *kind = kinds[o->kind];
+    char source[128];
+    if (file_exists(o->name)) return FAIL(ERR_CREATE, "'%s' exists\ngive another name", o->name);
+    TRY(file_make_folders(o->name));
+    snprintf(source, sizeof source, "%s.c", o->name);
+    TRY(new_write(o, example_find(kind, ".c"), source));
+    TRY(new_write(o, example_find(kind, ".yaml"), "race.yaml"));
+    return new_write(o, example_find("plugin", ".h"), "engine_plugin.h");
+}
+
+static int new_run(const struct cli *cli) {
+    const struct new_options *o = cli->options;
+    size_t step = 1;
+    for (const char *at = o->name; *at && step; at += step) step = run_name_character(at);
+    if (!step || !*o->name || *o->name == '.' || *o->name == '-' || strlen(o->name) > RUN_NAME_MAX)
+        return cli_usage(cli, "'%s' cannot name a folder and a file: letters, digits, '-', '_' and '.'", o->name);
+    enum error err = new_folder(o);
+    if (err != ERR_NONE) return cli_end(err);
+    printf("%s/%s.c works as it is. To build, check and race it:\n", o->name, o->name);
+    printf("  cd %s\n  cc -O2 -ffp-contract=off -shared -fPIC -o %s.so %s.c -lm\n  engine check %s.so\n"
+           "  engine compare race.yaml\n",
+           o->name, o->name, o->name, o->name);
+    return 0;
+}
+
+static const struct option options[] = {{"KIND", NULL, "what it is to be: algorithm, compressor or optimizer",
+                                         CONFIG_ENUM, AT(kind), .choices = "algorithm|compressor|optimizer",
+                                         .missing = "algorithm, compressor or optimizer?"},
+                                        {"NAME", NULL, "the folder's and the file's name", CONFIG_STRING, AT(name),
+                                         .missing = "which name?", .one = "name"},
+                                        {0}};
+
+const struct command command_new = {
+    .name = "new",
+    .summary = "writes a plug-in of your own that works, to be changed",
+    OPTIONS(options),
+    .notes = "The folder has the source, the header that it includes, and race.yaml, an experiment that compares it "
+             "with the engine's own part.\n",
+    .run = new_run,
+};

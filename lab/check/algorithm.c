@@ -1,0 +1,324 @@
+/* Cases of an all-reduce: values, bits of the order that it declares, both lanes, bytes, a rank that is late, one that
+ * gives up, and memory that is left. What must come out is what order_sum makes of all inputs, the function that every
+ * other algorithm agrees with bit for bit; where the order is the plug-in's own, what double precision says of them,
+ * and one and the same on all ranks and again. */
+#include "lab/check/check.h"
+
+#include "engine/base/leaves.h"
+#include "transport/algo/algo.h"
+#include "transport/group.h"
+#include "transport/launch/launch.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct trial { /* of each size of group */
+    int64_t count;          /* below 0: so many for each rank, and one */
+    enum dtype type;
+    enum redop op;
+    enum lane lane;
+} trials[] = {
+    {1, DTYPE_I64, REDOP_SUM, LANE_INLINE},     {2, DTYPE_F32, REDOP_SUM, LANE_INLINE},
+    {3, DTYPE_F32, REDOP_SUM, LANE_COMM},       {-1, DTYPE_I64, REDOP_SUM, LANE_INLINE},
+    {17, DTYPE_F32, REDOP_SUM, LANE_INLINE},    {-3, DTYPE_I32, REDOP_MAX, LANE_COMM},
+    {1009, DTYPE_F32, REDOP_SUM, LANE_INLINE},  {1009, DTYPE_F64, REDOP_SUM, LANE_INLINE},
+    {1009, DTYPE_BF16, REDOP_SUM, LANE_INLINE}, {1009, DTYPE_F32, REDOP_AVERAGE, LANE_INLINE},
+    {4101, DTYPE_F32, REDOP_PROD, LANE_COMM},   {50021, DTYPE_F32, REDOP_SUM, LANE_COMM},
+    {50021, DTYPE_U8, REDOP_XOR, LANE_INLINE},
+};
+enum { TRIALS = sizeof trials / sizeof *trials, WORLD_MOST = CHECK_SIZES };
+
+struct world { /* what the ranks of a case share */
+    const struct check *check;
+    const struct algo_ops *algo;
+    bool own; /* adds in an order of its own */
+    int size;
+    enum order order;
+    struct meeting *meeting;
+    void (*fn)(struct world *w, struct group *g, int rank);
+    void *seen[WORLD_MOST]; /* each rank's last result */
+    pthread_barrier_t all;
+};
+
+static int64_t trial_count(const struct trial *t, int size) {
+    return t->count > 0 ? t->count : -t->count * size + 1;
+}
+
+/* ---- ranks ---- */
+
+static enum error rank_run(void *user, int rank) {
+    struct world *w = user;
+    struct group *g;
+    const struct group_params p = {.rank = rank,
+                                   .size = w->size,
+                                   .link = "thread",
+                                   .algorithm = w->check->name,
+                                   .order = w->order,
+                                   .timeout = w->check->timeout,
+                                   .meeting = w->meeting};
+    if (group_open(&p, &g) != ERR_NONE) check_wrong("%s", error_message());
+    w->fn(w, g, rank);
+    group_close(g);
+    return ERR_NONE;
+}
+
+static void world_run(void *user) {
+    struct world *w = user;
+    check_note("%d ranks", w->size);
+    if (meeting_create(w->size, &w->meeting) || pthread_barrier_init(&w->all, NULL, (unsigned)w->size) ||
+        launch_threads(w->size, rank_run, w))
+        check_wrong("%d ranks: %s", w->size, error_message());
+}
+
+/* ---- values ---- */
+
+static void input_fill(const struct trial *t, void *to, int rank, int64_t n) {
+    static const uint8_t shift[DTYPES] = {[DTYPE_BF16] = 16};
+    for (int64_t i = 0; i < n; i++) {
+        float x = check_value(rank, i);
+        uint32_t u;
+        memcpy(&u, &x, sizeof u);
+        switch (t->type) {
+        case DTYPE_F32:
+            ((float *)to)[i] = x;
+            break;
+        case DTYPE_F64:
+            ((double *)to)[i] = (double)x * 1.0000001;
+            break;
+        case DTYPE_BF16:
+            ((uint16_t *)to)[i] = (uint16_t)(u >> shift[DTYPE_BF16]);
+            break;
+        case DTYPE_I64:
+            ((int64_t *)to)[i] = (int64_t)u;
+            break;
+        case DTYPE_I32:
+            ((int32_t *)to)[i] = (int32_t)(u % 5003);
+            break;
+        default:
+            ((uint8_t *)to)[i] = (uint8_t)(u >> 9);
+        }
+    }
+}
+
+static double value_of(enum dtype t, const void *x, int64_t i) {
+    uint32_t u;
+    float f;
+    switch (t) {
+    case DTYPE_F32:
+        return (double)((const float *)x)[i];
+    case DTYPE_F64:
+        return ((const double *)x)[i];
+    case DTYPE_BF16:
+        u = (uint32_t)((const uint16_t *)x)[i] << 16;
+        memcpy(&f, &u, sizeof f);
+        return (double)f;
+    case DTYPE_I64:
+        return (double)((const int64_t *)x)[i];
+    case DTYPE_I32:
+        return ((const int32_t *)x)[i];
+    default:
+        return ((const uint8_t *)x)[i];
+    }
+}
+
+static void expected_make(const struct world *w, const struct trial *t, int64_t n, char *out) {
+    int leaf[WORLD_MOST];
+    uint8_t adds[WORLD_MOST];
+    const char *in[WORLD_MOST];
+    struct sum s = {.order = w->order, .type = t->type, .op = t->op, .ranks = w->size, .count = n, .terms = w->size};
+    for (int r = 0; r < w->size; r++) {
+        char *x = calloc((size_t)n, dtype_size(t->type));
+        if (!x) check_wrong("no memory");
+        input_fill(t, x, r, n);
+        in[r] = x, leaf[r] = r;
+    }
+    leaves_adds(leaf, w->size, adds);
+    s.adds = adds;
+    order_sum(&s, 0, n, in, &out, 1);
+    for (int r = 0; r < w->size; r++) free((void *)(uintptr_t)in[r]);
+}
+
+/* Of sums in another order: near what this one gives. */
+static bool is_near(const struct trial *t, double a, double b, int size) {
+    double eps = t->type == DTYPE_F32 ? 1e-6 : t->type == DTYPE_F64 ? 1e-14 : t->type == DTYPE_BF16 ? 8e-3 : 0;
+    double scale = t->op == REDOP_PROD ? fabs(b) : 1.7e3;
+    return a == b || fabs(a - b) <= eps * size * (scale > fabs(b) ? scale : fabs(b));
+}
+
+static void result_check(const struct world *w, const struct trial *t, int rank, const char *got, const char *want,
+                         int64_t n) {
+    size_t each = dtype_size(t->type);
+    if (!memcmp(got, want, (size_t)n * each)) return;
+    for (int64_t i = 0; i < n; i++) {
+        double a = value_of(t->type, got, i), b = value_of(t->type, want, i);
+        if (!memcmp(got + (size_t)i * each, want + (size_t)i * each, each)) continue;
+        if (w->own && is_near(t, a, b, w->size)) continue;
+        bool order = is_near(t, a, b, w->size);
+        check_wrong("%d ranks, %lld elements of %s, %s: element %lld is %.9g on rank %d, and should be %.9g%s", w->size,
+                    (long long)n, dtype_name(t->type), redop_name(t->op), (long long)i, a, rank, b,
+                    !order                   ? ""
+                    : w->order == ORDER_RING ? " (added in another order than the ring's)"
+                                             : " (added in another order than the tree's)");
+    }
+}
+
+static void call(const struct world *w, struct group *g, const struct trial *t, void *buf, int64_t n) {
+    struct work *work = NULL;
+    check_note("%d ranks, %lld elements of %s, %s", w->size, (long long)n, dtype_name(t->type), redop_name(t->op));
+    enum error err =
+        group_all_reduce(g, GROUP_ON(t->lane, t->lane == LANE_COMM ? &work : NULL), buf, n, t->type, t->op);
+    if (err == ERR_NONE && work) err = work_wait(work);
+    if (err)
+        check_wrong("%d ranks, %lld elements of %s: %s", w->size, (long long)n, dtype_name(t->type), error_message());
+}
+
+/* A result of this order, which the first rank has. */
+static void compare_ranks(struct world *w, const struct trial *t, int rank, char *buf, int64_t n) {
+    w->seen[rank] = buf;
+    pthread_barrier_wait(&w->all);
+    if (memcmp(buf, w->seen[0], (size_t)n * dtype_size(t->type)) != 0)
+        check_wrong("%d ranks, %lld elements of %s: ranks 0 and %d have other sums", w->size, (long long)n,
+                    dtype_name(t->type), rank);
+    pthread_barrier_wait(&w->all);
+}
+
+static void values(struct world *w, struct group *g, int rank) {
+    for (int i = 0; i < TRIALS; i++) {
+        const struct trial *t = &trials[i];
+        int64_t n = trial_count(t, w->size);
+        size_t bytes = (size_t)n * dtype_size(t->type);
+        char *buf = guarded_alloc(bytes, "the buffer"), *want = malloc(bytes), *again = malloc(bytes);
+        if (!want || !again) check_wrong("no memory");
+        input_fill(t, buf, rank, n);
+        expected_make(w, t, n, want);
+        call(w, g, t, buf, n);
+        guarded_check(buf, "the buffer");
+        result_check(w, t, rank, buf, want, n);
+        compare_ranks(w, t, rank, buf, n);
+        memcpy(again, buf, bytes);
+        input_fill(t, buf, rank, n);
+        call(w, g, t, buf, n);
+        if (memcmp(again, buf, bytes) != 0)
+            check_wrong("%d ranks, %lld elements of %s: the same call again gives other bits", w->size, (long long)n,
+                        dtype_name(t->type));
+        guarded_free(buf);
+        free(want);
+        free(again);
+    }
+}
+
+/* Several at once, which are waited for in another order. */
+static void flights(struct world *w, struct group *g, int rank) {
+    enum { FLIGHTS = 5, N = 613 };
+    static const int turn[FLIGHTS] = {3, 0, 4, 1, 2};
+    const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
+    float *x[FLIGHTS], want[N];
+    struct work *work[FLIGHTS];
+    check_note("%d ranks, %d calls at once", w->size, (int)FLIGHTS);
+    expected_make(w, &t, N, (char *)want);
+    for (int i = 0; i < FLIGHTS; i++) {
+        x[i] = guarded_alloc(sizeof want, "the buffer");
+        input_fill(&t, x[i], rank, N);
+        if (group_all_reduce(g, GROUP_COMM(&work[i]), x[i], N, t.type, t.op)) check_wrong("%s", error_message());
+    }
+    for (int i = 0; i < FLIGHTS; i++) {
+        if (work_wait(work[turn[i]])) check_wrong("%d calls at once: %s", (int)FLIGHTS, error_message());
+        result_check(w, &t, rank, (char *)x[turn[i]], (char *)want, N);
+    }
+}
+
+/* ---- bytes ---- */
+
+/* What a rank has sent and received is held to its plan by each call. Here: what all send, all receive. */
+static void bytes(struct world *w, struct group *g, int rank) {
+    static _Atomic int64_t sent, received;
+    enum { N = 60000 };
+    struct group_stats before, after;
+    const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
+    float *x = calloc(N, sizeof *x);
+    group_get_stats(g, &before);
+    call(w, g, &t, x, N);
+    group_get_stats(g, &after);
+    sent += after.sent - before.sent;
+    received += after.received - before.received;
+    pthread_barrier_wait(&w->all);
+    if (rank == 0 && sent != received)
+        check_wrong("%d ranks send %lld bytes of a buffer of %d and receive %lld", w->size, (long long)sent,
+                    (int)(N * sizeof *x), (long long)received);
+    free(x);
+}
+
+/* ---- others ---- */
+
+static void late(struct world *w, struct group *g, int rank) {
+    const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
+    float x[100], want[100];
+    expected_make(w, &t, 100, (char *)want);
+    input_fill(&t, x, rank, 100);
+    if (rank == w->size - 1) usleep((useconds_t)(w->check->timeout * 0.2e6));
+    call(w, g, &t, x, 100);
+    result_check(w, &t, rank, (char *)x, (char *)want, 100);
+}
+
+/* One rank gives up where the others are within a call: that call fails on each of them. */
+static void gives_up(struct world *w, struct group *g, int rank) {
+    float x[1000] = {0};
+    check_note("%d ranks, of which the last gives up during a call", w->size);
+    if (rank == w->size - 1) {
+        usleep((useconds_t)(w->check->timeout * 0.2e6));
+        group_abort(g, "given up on purpose");
+        return;
+    }
+    if (group_all_reduce(g, GROUP_INLINE, x, 1000, DTYPE_F32, REDOP_SUM) == ERR_NONE)
+        check_wrong("%d ranks: the last gave up during a call, and rank %d went on as if it were done", w->size, rank);
+}
+
+static void leaks(struct world *w, struct group *g, int rank) {
+    enum { CALLS = 64 };
+    const struct trial t = {.type = DTYPE_F32, .op = REDOP_SUM};
+    static float x[WORLD_MOST][512];
+    size_t before = 0;
+    for (int i = 0; i < 2 * CALLS; i++) {
+        call(w, g, &t, x[rank], 512);
+        pthread_barrier_wait(&w->all);
+        if (i == CALLS - 1) before = check_heap();
+        pthread_barrier_wait(&w->all);
+    }
+    size_t after = check_heap();
+    pthread_barrier_wait(&w->all);
+    if (rank == 0 && after >= before + CALLS * sizeof(void *))
+        check_wrong("%d calls of %d ranks have left %zu bytes allocated, about %zu a call of a rank", (int)CALLS,
+                    w->size, after - before, (after - before) / CALLS / (size_t)w->size);
+}
+
+/* ---- all of them ---- */
+
+static bool world_case(struct check *c, struct world w, int size, const char *what,
+                       void (*fn)(struct world *w, struct group *g, int rank)) {
+    char name[80];
+    w.size = size, w.fn = fn;
+    snprintf(name, sizeof name, "%s, %d rank%s", what, size, size == 1 ? "" : "s");
+    if (w.algo->even && !is_power_of_two(size)) return true;
+    return check_case(c, name, world_run, &w);
+}
+
+void check_algorithm(struct check *c) {
+    struct world w = {.check = c};
+    if (algo_named(c->name, &w.algo) != ERR_NONE) {
+        c->wrong++;
+        return;
+    }
+    w.order = w.algo->orders[ORDER_TREE] && !(w.algo->mark && w.algo->orders[ORDER_RING]) ? ORDER_TREE : ORDER_RING;
+    w.own = w.algo->mark && w.algo->orders[ORDER_TREE] && w.algo->orders[ORDER_RING];
+    bool good = true;
+    for (int size = 1; size <= c->sizes && good; size++) good = world_case(c, w, size, "values, bits, lanes", values);
+    if (!good) return; /* the others would say the same again */
+    world_case(c, w, 4, "several at once", flights);
+    world_case(c, w, 4, "bytes", bytes);
+    world_case(c, w, 4, "a rank that is late", late);
+    world_case(c, w, 4, "a rank that gives up", gives_up);
+    world_case(c, w, 2, "memory", leaks);
+}

@@ -1,0 +1,117 @@
+/* engine check: the engine's own algorithms, coders and the examples pass it, and each mistake is named: what, at which
+ * size, rank and count, what came out and what should. */
+#include "tests/harness/harness.h"
+
+#include "lab/check/check.h"
+#include "modes/share/compress.h"
+#include "transport/algo/algo.h"
+
+#include <string.h>
+
+#define PLUGIN(name) ENGINE_BINARY_DIR "/plugins/" name ".so"
+extern const struct compress_ops compress_int8, compress_onebit;
+
+static struct check check_of(const char *name) {
+    return (struct check){.name = name, .timeout = 3, .sizes = 5};
+}
+
+static void own_algorithms(void **state) {
+    int n;
+    const struct algo_ops *const *all = algo_list(&n);
+    (void)state;
+    for (int i = 0; i < n; i++) {
+        struct check c = check_of(all[i]->name);
+        if (all[i]->native) continue;
+        check_algorithm(&c);
+        if (c.wrong) fail_msg("%s: %s", all[i]->name, c.first);
+        assert_true(c.passed >= (all[i]->even ? 8 : 10));
+    }
+}
+
+static void own_coders(void **state) {
+    const struct compress_ops *const of[] = {&compress_int8, &compress_onebit};
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        struct check c = check_of("own");
+        check_compressor(&c, of[i]->coder, NULL);
+        if (c.wrong) fail_msg("coder %d: %s", i, c.first);
+        assert_int_equal(c.passed, 4);
+    }
+}
+
+static void examples(void **state) {
+    static const char *const of[] = {PLUGIN("algorithm_0"), PLUGIN("compressor_0"),       PLUGIN("optimizer_0"),
+                                     PLUGIN("wrong_0"),     PLUGIN("wrong_compressor_0"), PLUGIN("wrong_optimizer_0"),
+                                     PLUGIN("wrong_11")}; /* it overlooks failures, which the engine does not */
+    (void)state;
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        struct check c = check_of(of[i]);
+        if (check_plugin(&c) != ERR_NONE) fail_msg("%s: %s: %s", of[i], error_message(), c.first);
+        assert_true(c.passed >= 3);
+    }
+}
+
+static const struct {
+    const char *file, *words, *more;
+} mistakes[] = {
+    {PLUGIN("wrong_1"), "2 ranks: plug-in '", "adds wrongly: element 0 of 35 is"},
+    {PLUGIN("wrong_2"), "values, bits, lanes, 2 ranks: in plug-in", "of 2 exchanges with rank"},
+    {PLUGIN("wrong_3"), "has not done its part of all_reduce", "by plug-in wrong_3.so within 1 s"},
+    {PLUGIN("wrong_4"), "past the end of the buffer", "2 ranks, 1 elements of i64"},
+    {PLUGIN("wrong_5"), "and its plan declares 17 and 35", "of a buffer of 35"},
+    {PLUGIN("wrong_6"), "adds wrongly: element 0 of 35 is", "and the sum is 9"},
+    {PLUGIN("wrong_7"), "memory, 2 ranks: 64 calls", "about 10"},
+    {PLUGIN("wrong_9"), "crashed in all_reduce: signal", "2 ranks"},
+    {PLUGIN("wrong_10"), "has been in all_reduce for", "an endless loop"},
+    {PLUGIN("wrong_12"), "adds wrongly: element 34 of 35 is", "and the sum is 111"},
+    {PLUGIN("wrong_13"), "3 ranks, 3 elements of f32, sum: element", "(added in another order than the tree's)"},
+    {PLUGIN("wrong_14"), "exchanges elements 17 to 38 of a buffer of 35", "of 2"},
+    {PLUGIN("wrong_compressor_1"), "past the end of the bytes on the wire", "encode of 1 floats"},
+    {PLUGIN("wrong_compressor_2"), "float 1 was -9.45", "-9.4375 were sent and 0 are left"},
+    {PLUGIN("wrong_compressor_3"), "-1017 were sent", NULL},
+    {PLUGIN("wrong_compressor_4"), "what is not finite shows: float 21 is infinite", NULL},
+    {PLUGIN("wrong_compressor_5"), "memory of a compressor: 64 calls", "about 10"},
+    {PLUGIN("wrong_compressor_6"), "crashed in encode", "rank 0 of 1"},
+    {PLUGIN("wrong_compressor_7"), "has been in encode for", NULL},
+    {PLUGIN("wrong_compressor_8"), "past the end of the bytes on the wire", NULL},
+    {PLUGIN("wrong_compressor_9"), "the same again gives other bytes", NULL},
+    {PLUGIN("wrong_optimizer_1"), "in slices: the weight 0 of 1003 is", "and not"},
+    {PLUGIN("wrong_optimizer_2"), "past the end of the weights", NULL},
+    {PLUGIN("wrong_optimizer_3"), "step 1 writes into the gradients", NULL},
+    {PLUGIN("wrong_optimizer_4"), "the same steps again: the weight 0", NULL},
+    {PLUGIN("wrong_optimizer_5"), "memory of an optimizer", NULL},
+    {PLUGIN("wrong_optimizer_6"), "has been in step for", NULL},
+    {PLUGIN("wrong_optimizer_7"), "crashed in step", NULL},
+};
+
+/* Sanitizers find memory by themselves, in words of their own. */
+static bool is_memory(const char *words) {
+#ifdef ENGINE_SANITIZED
+    return strstr(words, "past the end") || strstr(words, "memory") || strstr(words, "crashed");
+#else
+    (void)words;
+    return false;
+#endif
+}
+
+static void mistakes_are_named(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof mistakes / sizeof *mistakes; i++) {
+        struct check c = check_of(mistakes[i].file);
+        c.timeout = 1;
+        if (is_memory(mistakes[i].words)) continue;
+        if (check_plugin(&c) != ERR_RESULT) fail_msg("%s passes: %s", mistakes[i].file, error_message());
+        if (!strstr(c.first, mistakes[i].words) || (mistakes[i].more && !strstr(c.first, mistakes[i].more)))
+            fail_msg("%s: '%s' is not said, but:\n%s", mistakes[i].file, mistakes[i].words, c.first);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(own_algorithms),
+        cmocka_unit_test(own_coders),
+        cmocka_unit_test(examples),
+        cmocka_unit_test(mistakes_are_named),
+    };
+    return cmocka_run_group_tests_name("check", tests, NULL, NULL);
+}

@@ -186,7 +186,7 @@ static int check_headers(const struct headers *h, const struct http_rules *rules
     return h->other_site && page != HTTP_PAGE ? 403 : 200;
 }
 
-/* The length of the line up to its "\\r\\n", which the head is known to have. */
+/* The length of the line up to its "\r\n", which the head is known to have. */
 static size_t http_line_length(const char *line) {
     size_t n = 0;
     while (line[n] != '\r') n++;

@@ -203,6 +203,7 @@ const struct command command_compare = {
              "(Holm), the same when the whole interval lies within 'practical'. Runs that end in the same\n"
              "weights are copies of one training: of losses and accuracy they count as one.\n"
              "Exit codes: 0; 1 a gate failed; 64 usage; 66 no such file; 78 bad experiment, or sides\n"
-             "that are no fair comparison; a failed run's own; 130/143 stopped, to be gone on with\n",
+             "that are no fair comparison; a failed run's own; 130/143 stopped: the same command\n"
+             "continues it\n",
     .run = compare_command,
 };

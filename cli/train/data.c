@@ -22,24 +22,13 @@ struct data_options {
 #define OPTIONS_STRUCT struct data_options
 
 /* ---- list ---- */
-static void field_print(const struct config_field *f) {
-    printf("    %-11s %s", f->key, f->help);
-    if (f->choices && f->type == CONFIG_ENUM) printf(" (%s)", f->choices);
-    if (f->standard) printf("; default %s", f->standard);
-    printf("\n");
-}
-
-static void section_print(const struct config_section *s) {
-    printf("  %s: %s\n", s->name, s->help);
-    for (const struct config_field *f = s->fields; f->key; f++) field_print(f);
-}
-
 static int data_list(const struct cli *cli) {
     (void)cli;
-    printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}), and their keys:\n\n");
-    for (int i = 0; i < dataset_variants.count; i++) section_print(dataset_variants.at(i));
-    printf("\n");
-    section_print(dataset_variants.common);
+    printf("data sets (data: NAME, data: PATH, or data: {set: NAME, ...}); engine help data has their keys:\n\n");
+    for (int i = 0; i < dataset_variants.count; i++) {
+        int n = printf("  %-8s ", dataset_variants.at(i)->name);
+        help_wrap(dataset_variants.at(i)->help, n, n);
+    }
     return 0;
 }
 
@@ -375,7 +364,7 @@ static const struct option stats_options[] = {{SOURCE}, SET, {0}};
 static const struct option prepare_options[] = {
     {SOURCE, .missing = BOTH}, {"FOLDER", NULL, NULL, CONFIG_STRING, AT(folder), .missing = BOTH}, SET, {0}};
 static const struct command forms[] = {
-    {"list", "lists the sets and their keys", .run = data_list},
+    {"list", "lists the sets", .run = data_list},
     {"stats", "shows samples, shape, classes, mean and deviation, and the reading speed", OPTIONS(stats_options),
      .run = data_run_stats},
     {"check", "reads every sample, and names each file that cannot be read: exit code 65 if there is one",

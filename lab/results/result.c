@@ -96,9 +96,9 @@ static enum error result_missing(const char *dir, struct pool *pool) {
     if (file_exists(results))
         return FAIL(ERR_INPUT,
                     "'%s' is the folder of an experiment, not of a run\nits runs are in "
-                    "%s/cells/*/run-*; engine report %s tells what it came to",
+                    "%s/cells/*/run-*; engine report %s shows its results",
                     dir, dir, dir);
-    return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s goes on with it", dir,
+    return FAIL(ERR_INPUT, "'%s' holds no finished run: there is no summary.json\nengine run %s continues it", dir,
                 dir);
 }
 

@@ -22,7 +22,7 @@ static void lists_every_set(void **state) {
     assert_int_equal(p.code, 0);
     for (int i = 0; i < dataset_variants.count; i++) {
         char line[64];
-        snprintf(line, sizeof line, "  %s: ", dataset_variants.at(i)->name);
+        snprintf(line, sizeof line, "\n  %-8s ", dataset_variants.at(i)->name);
         says(p.out, line);
     }
     program_run(&p, 30, "data", "--help", NULL);

@@ -118,7 +118,7 @@ static void read_seeds(struct experiment_reader *r, const struct node *at) {
         config_error(r->e, at, false, "'seeds' is a number from 1 to %d, or a list of that many different seeds",
                      STATISTICS_RUNS);
     for (int a = 0; r->x->asked[a]; a++)
-        if (!strcmp(r->x->asked[a], "seed")) config_error(r->e, at, true, "the sides set seeds already");
+        if (!strcmp(r->x->asked[a], "seed")) config_error(r->e, at, true, "sides have a seed already");
 }
 
 static void read_repeats(struct experiment_reader *r, const struct node *at, const struct experiment_source *s) {
